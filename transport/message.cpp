@@ -1,0 +1,25 @@
+// What of the messages does not touch the wire.
+#include "transport/message.hpp"
+
+#include <array>
+
+namespace atl {
+namespace {
+
+// In the order of the variant.
+constexpr std::array<std::string_view, 27> kKinds = {
+    "hello",   "heartbeat", "ready",   "exchanged", "exchange_failed", "withdrawn", "merged", "checkpointed", "caught_up",
+    "island_event", "run_ended", "leave", "welcome", "refused", "assign", "membership", "exchange", "commit",
+    "abort",   "offer",     "catch_up", "serve",    "release",         "enrol",     "enrolled", "request",    "reply"};
+static_assert(kKinds.size() == std::variant_size_v<Message>);
+
+}  // namespace
+
+std::string_view kind_of(const Message& message) { return kKinds[message.index()]; }
+
+Error protocol_mismatch(std::uint32_t sender, std::uint32_t receiver) {
+  return Error{Code::conflict, "the sender speaks protocol version " + std::to_string(sender) + ", the receiver version " +
+                                   std::to_string(receiver) + ": install the same version of atoll on both sides"};
+}
+
+}  // namespace atl

@@ -1,0 +1,362 @@
+// Every message of the control link, as values. `messages.fbs` is their form on the wire and the protocol's document.
+//
+// Islands, operators and the coordinator exchange these and nothing else; parameters never travel here. Every message about
+// a run names it, and every message about a round names (run, epoch, round, attempt): a receiver drops what is stale.
+// All of them may arrive twice or late; none may be assumed to arrive.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// Both ends must speak the same; hello compares them and names both on a mismatch.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::size_t kMaxMessageBytes = 4ULL << 20;
+
+// ---------------------------------------------------------------------------------------------------------------- parts
+
+// How to find and recognise an island on the bulk link.
+struct Member {
+  IslandId island;
+  std::string name;          // chosen by its owner; unique within a coordinator
+  std::string public_key;    // Curve25519, 40 characters Z85
+  std::string bulk_address;  // "tcp://host:port"
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+// A complete checkpoint on an island's disk.
+struct HeldCheckpoint {
+  Round round;
+  Digest chain;  // of the rounds up to it
+  friend bool operator==(const HeldCheckpoint&, const HeldCheckpoint&) = default;
+};
+
+// What an island has of a run when it says hello.
+struct HeldRun {
+  RunId run;
+  Epoch epoch;         // the newest it knows
+  bool live = false;   // its outer state is in memory and was never lost: it may go on where it is
+  Round committed;     // newest round applied in memory; meaningful if live
+  Digest chain;        // of `committed`; meaningful if live
+  std::vector<HeldCheckpoint> checkpoints;
+  friend bool operator==(const HeldRun&, const HeldRun&) = default;
+};
+
+// What an island measured lately; travels with every heartbeat, shown by `status`, never decides correctness.
+struct IslandReport {
+  RunId run;
+  std::string state;  // starting | training | waiting | exchanging | catching-up | checkpointing | finished
+  std::string reason; // of a wait: for what or whom
+  Step step;
+  std::uint64_t tokens = 0;  // trained on in this run by this island
+  double tokens_per_second = 0;
+  double compute_seconds = 0;  // of the trainer in this run
+  double wait_seconds = 0;     // of the trainer in this run, at merges
+  double training_loss = 0;    // nats per token; NaN: none yet
+  std::uint64_t bytes_sent = 0;  // bulk link, this run
+  std::uint64_t bytes_received = 0;
+  std::uint64_t agent_memory_bytes = 0;  // resident
+  std::uint64_t trainer_memory_bytes = 0;
+  friend bool operator==(const IslandReport&, const IslandReport&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ island → coordinator
+
+struct Hello {
+  std::uint32_t protocol = kProtocolVersion;
+  std::string version;  // of Atoll
+  std::string name;
+  std::uint64_t boot = 0;  // random per process start: tells a restart from a second agent with the same identity
+  std::string bulk_address;
+  std::string platform;                // "Linux x86_64, 2 cores, AVX2", for people
+  std::vector<std::string> data_sets;  // names its owner mapped
+  std::vector<HeldRun> runs;
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+struct Heartbeat {
+  std::uint64_t boot = 0;
+  std::vector<IslandReport> reports;
+  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
+};
+
+// "My contribution to this round is formed." Round 0: the initial state is formed and `chain` is its digest.
+struct Ready {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  std::uint64_t tokens = 0;  // since this fragment's last round: the weight
+  std::uint64_t steps = 0;
+  double training_loss = 0;
+  double norm = 0;  // of the contribution
+  Digest chain;     // round 0: of the initial outer state. Later: of the last committed round
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+
+// "I hold the reduced result of this attempt", not yet applied.
+struct Exchanged {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  Digest chain;  // previous chain digest and this result
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  double seconds = 0;
+  friend bool operator==(const Exchanged&, const Exchanged&) = default;
+};
+
+struct ExchangeFailed {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  IslandId accused;  // who did not deliver; may be empty
+  Error error;
+  friend bool operator==(const ExchangeFailed&, const ExchangeFailed&) = default;
+};
+
+// "My contribution must not count": not finite, or the trainer failed to make one. The island stays in the epoch.
+struct Withdrawn {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Error error;
+  friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
+};
+
+// After a committed round was applied and merged: what it brought. NaN where not measured.
+struct Merged {
+  RunId run;
+  Round round;
+  Step step;
+  double outer_loss = 0;  // validation, nats per token, of the outer parameters
+  double local_loss = 0;  // validation of this island's parameters before the merge
+  double wait_seconds = 0;
+  friend bool operator==(const Merged&, const Merged&) = default;
+};
+
+struct Checkpointed {
+  RunId run;
+  Round round;
+  Digest chain;
+  Digest file;  // SHA-256 of outer.safetensors: equal on all islands
+  std::uint64_t file_bytes = 0;
+  std::optional<Error> error;  // a full disk, say: the older checkpoints are still good
+  friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
+};
+
+// "My outer state is that of this round" after a CatchUp or a Restore.
+struct CaughtUp {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Digest chain;
+  std::optional<Error> error;
+  friend bool operator==(const CaughtUp&, const CaughtUp&) = default;
+};
+
+// Something a person should know: a trainer's crash, a rejected contribution, a full disk.
+struct IslandEvent {
+  RunId run;  // may be empty
+  std::string level;  // info | warning | error
+  std::string kind;   // "trainer_crashed"
+  std::string text;
+  friend bool operator==(const IslandEvent&, const IslandEvent&) = default;
+};
+
+// "I cannot take part in this run" (data refused, trainer keeps failing), or "I am done with it": error absent.
+struct RunEnded {
+  RunId run;
+  Round round;
+  Digest chain;
+  std::optional<Error> error;
+  friend bool operator==(const RunEnded&, const RunEnded&) = default;
+};
+
+struct Leave {
+  std::string why;
+  friend bool operator==(const Leave&, const Leave&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ coordinator → island
+
+struct Welcome {
+  std::string version;
+  IslandId island;
+  std::uint64_t heartbeat_ms = 1000;
+  std::uint64_t dead_after_ms = 5000;
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+// Not admitted, or no longer. A refused agent prints `error` and ends, unless the code is worth retrying.
+struct Refused {
+  Error error;
+  friend bool operator==(const Refused&, const Refused&) = default;
+};
+
+// How an island comes to the state it starts from.
+enum class StartFrom : std::uint8_t {
+  scratch,     // initialise from the seed; round 0
+  checkpoint,  // its own checkpoint of round `committed`
+  peers,       // wait for CatchUp
+  memory,      // it is live: go on
+};
+
+struct Assign {
+  RunId run;
+  std::string spec;  // RunSpec as JSON
+  Epoch epoch;
+  std::uint32_t part = 0;  // of the data, 0-based
+  std::uint32_t parts = 1;
+  StartFrom from = StartFrom::scratch;
+  Round committed;
+  Digest chain;
+  std::vector<Member> members;  // active ones of the epoch, in order
+  friend bool operator==(const Assign&, const Assign&) = default;
+};
+
+// The epoch's members from now on; whoever is not among them is not active.
+struct Membership {
+  RunId run;
+  Epoch epoch;
+  Round committed;
+  std::vector<Member> members;
+  friend bool operator==(const Membership&, const Membership&) = default;
+};
+
+// "Exchange now." Members contribute in this order; member j owns shard j. A member with weight 0 contributes nothing
+// (it withdrew) but receives the result.
+struct Exchange {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::vector<IslandId> members;
+  std::vector<std::uint64_t> tokens;  // per member: the weights, see strategies/aggregate.hpp
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
+struct Commit {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  Digest chain;
+  bool checkpoint = false;  // write one after applying this round
+  friend bool operator==(const Commit&, const Commit&) = default;
+};
+
+struct Abort {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::string why;
+  friend bool operator==(const Abort&, const Abort&) = default;
+};
+
+// To a source: have a checkpoint of the newest committed round on disk, report it with Checkpointed, and keep the results
+// of later rounds for others to fetch, until `offering` is taken back.
+struct Offer {
+  RunId run;
+  bool offering = true;  // false: nobody needs it any more
+  friend bool operator==(const Offer&, const Offer&) = default;
+};
+
+// To a newcomer: copy the checkpoint of `checkpoint_round` from the sources (unless its own state is at least that new and
+// its chain verified), then apply the results of the rounds up to `committed`.
+struct CatchUp {
+  RunId run;
+  Epoch epoch;
+  Round checkpoint_round;
+  Digest checkpoint_file;  // SHA-256 of outer.safetensors
+  std::uint64_t checkpoint_bytes = 0;
+  Round committed;
+  Digest chain;  // of `committed`
+  std::vector<Member> sources;
+  friend bool operator==(const CatchUp&, const CatchUp&) = default;
+};
+
+// Let this reader (an operator's `export`, a peer) fetch from your newest checkpoint of the run.
+struct Serve {
+  RunId run;
+  std::string reader_key;
+  friend bool operator==(const Serve&, const Serve&) = default;
+};
+
+// The run is over for this island.
+struct Release {
+  RunId run;
+  Code code = Code::cancelled;  // why the trainer stops; `cancelled` keeps the checkpoints like every other code
+  bool completed = false;
+  std::string why;
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
+// ---------------------------------------------------------------------------------------- enrolment (an unknown key)
+
+struct Enrol {
+  std::uint32_t protocol = kProtocolVersion;
+  std::string token_secret;
+  std::string name;
+  friend bool operator==(const Enrol&, const Enrol&) = default;
+};
+
+struct Enrolled {
+  std::string role;  // island | operator
+  IslandId island;
+  friend bool operator==(const Enrolled&, const Enrolled&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ operator ↔ coordinator
+
+// What an operator asks. `verb` is one of: submit runs status islands events tokens token_create token_revoke cancel resume
+// export ping; `arguments` is a JSON object (coordinator/documents.md has each). Needs the role operator.
+struct Request {
+  std::uint32_t protocol = kProtocolVersion;
+  std::uint64_t id = 0;
+  std::string verb;
+  std::string arguments;
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+// The answer: an error, or a JSON document with "schema".
+struct Reply {
+  std::uint64_t id = 0;
+  std::optional<Error> error;
+  std::string document;
+  friend bool operator==(const Reply&, const Reply&) = default;
+};
+
+using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
+                             RunEnded, Leave, Welcome, Refused, Assign, Membership, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release,
+                             Enrol, Enrolled, Request, Reply>;
+
+// Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
+inline constexpr std::size_t kMaxNameBytes = 512;
+inline constexpr std::size_t kMaxTextBytes = 16U << 10U;
+inline constexpr std::size_t kMaxListItems = 1024;
+
+// The message as one FlatBuffer of at most kMaxMessageBytes. Texts for people (why, reason, text) are made plain and cut to
+// kMaxTextBytes; anything else that is over its bound or not plain UTF-8 is invalid_argument naming the field.
+Result<Bytes> encode(const Message& message);
+// Verifies before use: garbage, an unknown kind, an out-of-range enum or a frame over a bound is corrupt, never a crash. A
+// message of another protocol version is conflict naming both, except Hello, Enrol, Request, Refused and Reply, which are
+// read whatever the version.
+Result<Message> decode(ByteView frame);
+// conflict: "the sender speaks protocol version 2, the receiver version 1: …".
+Error protocol_mismatch(std::uint32_t sender, std::uint32_t receiver);
+// The name of a message's kind, for logs ("exchange_failed").
+std::string_view kind_of(const Message& message);
+
+}  // namespace atl

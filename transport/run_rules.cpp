@@ -1,0 +1,141 @@
+#include "transport/run_rules.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "transport/base/bytes.hpp"
+
+namespace atl {
+namespace {
+
+using Problems = std::vector<RunProblem>;
+
+std::string number(std::uint64_t value) { return std::to_string(value); }
+
+void check_model(const RunSpec& spec, Problems& problems) {
+  const ModelSpec& model = spec.model;
+  if (model.width % model.heads != 0) {
+    problems.push_back({"model", "heads", "heads " + number(model.heads) + " does not divide width " + number(model.width), {"model.width"}});
+  } else if (model.width / model.heads % 2 != 0) {
+    problems.push_back({"model", "heads",
+                        "width / heads is " + number(model.width / model.heads) + ", but rotary positions need an even number; choose width a multiple of " +
+                            number(2 * std::uint64_t{model.heads}), {"model.width"}});
+  }
+  if (const double bytes = model_parameter_bytes(model); bytes > static_cast<double>(spec.arena_limit_bytes)) {
+    problems.push_back({"model", "width",
+                        "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))) + ", more than run.arena_limit (" +
+                            human_bytes(spec.arena_limit_bytes) + ")", {"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"}});
+  }
+  if (spec.data.format == "bytes" && model.vocabulary < 256) {
+    problems.push_back({"model", "vocabulary", "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens", {"data.format"}});
+  }
+}
+
+void check_data(const RunSpec& spec, Problems& problems) {
+  const DataSpec& data = spec.data;
+  const int sources = int{!data.set.empty()} + int{!data.files.empty()} + int{!data.url.empty()};
+  if (sources == 0) {
+    problems.push_back({"data", "", "no data: give exactly one of set, files, url", {"data.set", "data.files", "data.url"}});
+  } else if (sources > 1) {
+    std::string_view second = data.files.empty() ? "url" : data.set.empty() ? "url" : "files";
+    problems.push_back({"data", second, "exactly one of set, files, url can be given"});
+  }
+  if (!data.url.empty() && data.sha256.empty()) {
+    problems.push_back({"data", "url", "url needs sha256, so that every island trains on the same bytes (`curl -L URL | sha256sum` prints it)", {"data.sha256"}});
+  }
+  if (data.url.empty() && !data.sha256.empty()) {
+    problems.push_back({"data", "sha256", "sha256 has no effect without url", {"data.url"}});
+  }
+  if (data.parts != 0 && data.parts < spec.islands.max) {
+    problems.push_back({"data", "parts",
+                        "parts " + number(data.parts) + " is less than islands.max " + number(spec.islands.max) + ": two islands would train on the same part", {"islands.max"}});
+  }
+}
+
+void check_training(const RunSpec& spec, Problems& problems) {
+  const TrainingSpec& training = spec.training;
+  if (training.batch % training.accumulation != 0) {
+    problems.push_back({"training", "accumulation",
+                        "accumulation " + number(training.accumulation) + " does not divide batch " + number(training.batch), {"training.batch"}});
+  }
+  if (training.warmup_steps > training.steps) {
+    problems.push_back({"training", "warmup_steps",
+                        "warmup_steps " + number(training.warmup_steps) + " is more than steps " + number(training.steps), {"training.steps"}});
+  }
+  const double tokens = static_cast<double>(training.steps) * training.batch * training.sequence_length;
+  if (tokens > 9007199254740991.0) {
+    problems.push_back({"training", "steps", "steps × batch × sequence_length is more tokens than can be counted (2^53)", {"training.batch", "training.sequence_length"}});
+  }
+}
+
+void check_strategy(const RunSpec& spec, Problems& problems) {
+  const StrategySpec& strategy = spec.strategy;
+  if (strategy.overlap_steps >= strategy.inner_steps && strategy.overlap_steps > 0) {
+    problems.push_back({"strategy", "overlap_steps",
+                        "overlap_steps " + number(strategy.overlap_steps) + " must be less than inner_steps " + number(strategy.inner_steps), {"strategy.inner_steps", "strategy.name"}});
+  }
+  const bool by_layers = strategy.grouping == "sequential" || strategy.grouping == "strided";
+  if (by_layers && strategy.fragments > spec.model.layers) {
+    problems.push_back({"strategy", "fragments",
+                        "fragments " + number(strategy.fragments) + " is more than model.layers " + number(spec.model.layers) +
+                            ": a fragment has at least one layer (embeddings and head are one more by themselves)", {"model.layers", "strategy.grouping"}});
+  }
+  if (strategy.inner_steps > spec.training.steps) {
+    problems.push_back({"strategy", "inner_steps",
+                        "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
+                            ": not one round would happen", {"training.steps", "strategy.name"}});
+  }
+}
+
+void check_islands(const RunSpec& spec, Problems& problems) {
+  const IslandsSpec& islands = spec.islands;
+  if (islands.min > islands.max) {
+    problems.push_back({"islands", "min", "min " + number(islands.min) + " is more than max " + number(islands.max), {"islands.max"}});
+  }
+  if (islands.names.empty()) {
+    return;
+  }
+  if (const std::set<std::string> distinct(islands.names.begin(), islands.names.end()); distinct.size() != islands.names.size()) {
+    problems.push_back({"islands", "names", "names lists an island twice"});
+  } else if (distinct.size() < islands.min) {
+    problems.push_back({"islands", "names", "names lists " + number(distinct.size()) + " islands, fewer than min " + number(islands.min), {"islands.min"}});
+  }
+}
+
+}  // namespace
+
+std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
+  Problems problems;
+  check_model(spec, problems);
+  check_data(spec, problems);
+  check_training(spec, problems);
+  check_strategy(spec, problems);
+  check_islands(spec, problems);
+  return problems;
+}
+
+Status check_run_spec(const RunSpec& spec) {
+  const Problems problems = find_contradictions(spec);
+  if (problems.empty()) {
+    return {};
+  }
+  const std::string more = problems.size() > 1 ? " (and " + std::to_string(problems.size() - 1) + " more)" : "";
+  return Error{Code::invalid_argument, "[" + std::string(problems.front().section) + "] " + problems.front().why + more};
+}
+
+std::uint32_t feed_forward_width(const ModelSpec& model) {
+  if (model.feed_forward != 0) {
+    return model.feed_forward;
+  }
+  const std::uint32_t exact = (model.width * 8 + 2) / 3;
+  return (exact + 31) / 32 * 32;
+}
+
+double model_parameter_bytes(const ModelSpec& model) {
+  const double width = model.width;
+  const double block = 4.0 * width * width + 3.0 * width * feed_forward_width(model) + 2.0 * width;
+  const double embeddings = (model.tied_embeddings ? 1.0 : 2.0) * model.vocabulary * width;
+  return 4.0 * (model.layers * block + embeddings + width);
+}
+
+}  // namespace atl

@@ -1,0 +1,36 @@
+// Rules of a run file that tie several keys together: what each key allows alone is in transport/run_keys.hpp.
+//
+// The command line reports them with line and column; the coordinator refuses a submitted spec that breaks one, because
+// a spec may come from a client that is not ours.
+// Threads: pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl {
+
+// A contradiction, put down to the key a person would change.
+struct RunProblem {
+  std::string_view section;
+  std::string_view key;
+  std::string why;
+  std::vector<std::string_view> with = {};  // the other keys it rests on, "section.key"
+};
+
+// All contradictions in a spec whose keys are allowed each alone; empty if there is none.
+std::vector<RunProblem> find_contradictions(const RunSpec& spec);
+
+// invalid_argument with the first contradiction and how many more there are.
+Status check_run_spec(const RunSpec& spec);
+
+// The least memory that the model's float32 parameters take.
+double model_parameter_bytes(const ModelSpec& model);
+// The hidden width of the feed-forward layer, with 0 resolved.
+std::uint32_t feed_forward_width(const ModelSpec& model);
+
+}  // namespace atl

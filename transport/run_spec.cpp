@@ -1,0 +1,107 @@
+#include "transport/run_spec.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "transport/run_keys.hpp"
+
+namespace atl {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLimitBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kMaxRounds = 1'000'000'000'000;
+
+json to_json_value(const RunKeyValue& value) {
+  return std::visit([](const auto& held) -> json { return held; }, value);
+}
+
+Error refuse(const std::string& why) { return Error{Code::invalid_argument, "run specification: " + why}; }
+
+// A JSON value as a key's value; monostate-free: a type that no key has becomes `false`, which only a boolean accepts.
+Result<RunKeyValue> from_json_value(const json& value, const std::string& name) {
+  if (value.is_string()) {
+    return RunKeyValue(value.get<std::string>());
+  }
+  if (value.is_boolean()) {
+    return RunKeyValue(value.get<bool>());
+  }
+  if (value.is_number_unsigned()) {
+    return RunKeyValue(value.get<std::uint64_t>());
+  }
+  if (value.is_number()) {
+    return RunKeyValue(value.get<double>());
+  }
+  if (value.is_array()) {
+    std::vector<std::string> texts;
+    for (const json& entry : value) {
+      if (!entry.is_string()) {
+        return refuse(name + " holds an entry that is not a text");
+      }
+      texts.push_back(entry.get<std::string>());
+    }
+    return RunKeyValue(std::move(texts));
+  }
+  return refuse(name + " has a type that no key has");
+}
+
+Status read_section(const json& document, std::string_view section, RunSpec& spec) {
+  const auto found = document.find(section);
+  if (found == document.end() || !found->is_object()) {
+    return refuse("section " + std::string(section) + " is missing");
+  }
+  std::size_t known = 0;
+  for (const RunKey& key : run_keys()) {
+    if (key.section != section) {
+      continue;
+    }
+    ++known;
+    const std::string name = std::string(section) + "." + json_name(key);
+    const auto value = found->find(json_name(key));
+    if (value == found->end()) {
+      return refuse(name + " is missing");
+    }
+    ATOLL_ASSIGN(RunKeyValue given, from_json_value(*value, name));
+    if (const Status put = assign(key, std::move(given), spec); !put) {
+      return refuse(name + ": " + put.error().why);
+    }
+  }
+  return found->size() == known ? Status() : refuse("section " + std::string(section) + " has a key that is not known");
+}
+
+}  // namespace
+
+std::string to_json(const RunSpec& spec) {
+  json document = json::object();
+  for (const RunKey& key : run_keys()) {
+    document[std::string(key.section)][json_name(key)] = to_json_value(value_of(key, spec));
+  }
+  document["rounds"] = spec.rounds;
+  // Texts were checked on the way in; a byte that is not UTF-8 must still not throw here.
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<RunSpec> run_spec_from_json(std::string_view text) {
+  if (text.size() > kLimitBytes) {
+    return refuse("it is larger than 1 MiB");
+  }
+  const json document = json::parse(text, nullptr, false);
+  if (document.is_discarded() || !document.is_object()) {
+    return refuse("it is not a JSON object");
+  }
+  RunSpec spec;
+  for (const std::string_view section : run_sections()) {
+    ATOLL_TRY(read_section(document, section, spec));
+  }
+  const auto rounds = document.find("rounds");
+  if (rounds == document.end() || !rounds->is_number_unsigned() || rounds->get<std::uint64_t>() > kMaxRounds) {
+    return refuse("rounds is missing or not a count");
+  }
+  spec.rounds = rounds->get<std::uint64_t>();
+  if (document.size() != run_sections().size() + 1) {
+    return refuse("it has a section that is not known");
+  }
+  return spec;
+}
+
+}  // namespace atl

@@ -1,0 +1,123 @@
+// RunSpec: what a run file says, complete: every key present, every default filled in, every unit converted.
+//
+// The command line reads TOML into a RunSpec and submits it; the coordinator stores and hands out exactly that value (as
+// JSON), so that no two islands ever train with different settings. The names of fields, TOML keys and JSON keys are the
+// same; in JSON a duration or size carries its unit as suffix (`deadline_ms`). strategies/ has no part in this header: a
+// StrategySpec names its parts by text, which `validate` has checked.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl {
+
+// [model]: a decoder-only transformer (pre-norm RMSNorm, rotary positions, SwiGLU).
+struct ModelSpec {
+  std::uint32_t layers = 4;
+  std::uint32_t width = 128;
+  std::uint32_t heads = 4;
+  std::uint32_t feed_forward = 0;  // hidden width of the SwiGLU; 0: 8/3 of width, rounded up to a multiple of 32
+  std::uint32_t vocabulary = 256;
+  bool tied_embeddings = false;
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+// [data]: exactly one of set, files, url.
+struct DataSpec {
+  std::string set;                 // a name that each agent maps to files of its own (`agent --data NAME=PATH`)
+  std::vector<std::string> files;  // paths or globs on the island; the agent's owner must have allowed them
+  std::string url;                 // https; cached; `sha256` required
+  std::string sha256;
+  std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none)
+  double validation_fraction = 0.05;  // the last part of the tokens is held out
+  std::uint32_t parts = 0;            // disjoint parts the rest is split into; 0: [islands].max
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+// [training]: the inner loop.
+struct TrainingSpec {
+  std::uint64_t steps = 0;  // inner steps of each island; required
+  std::uint32_t batch = 16;  // sequences per inner step and island
+  std::uint32_t sequence_length = 128;
+  std::uint32_t accumulation = 1;  // micro-batches per inner step; divides batch
+  double learning_rate = 1e-3;
+  std::uint64_t warmup_steps = 100;
+  double final_learning_rate = 0.1;  // cosine decay ends at this fraction of learning_rate
+  double weight_decay = 0.1;         // on matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double clip_norm = 1.0;             // 0: no clipping
+  double max_steps_per_second = 0.0;  // 0: as fast as it goes
+  std::string device = "auto";        // auto | cpu | cuda:N
+  std::string precision = "auto";     // auto | float32 | bf16 (autocast, CUDA only)
+  std::uint32_t threads = 1;          // of the trainer's arithmetic
+  std::uint32_t evaluate_every = 10;  // rounds between validations; 0: at the start and the end only
+  std::uint32_t evaluate_batches = 16;
+  friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
+};
+
+// [strategy]: a name for a set of parts, and the parts that the run file overrides (design: a strategy is a composition).
+struct StrategySpec {
+  std::string name = "diloco";         // diloco | streaming-diloco | data-parallel | local
+  std::string grouping = "whole";      // whole | sequential | strided | balanced
+  std::uint32_t fragments = 0;         // of layers or, balanced, of all parameters; 0: by layers_per_fragment
+  std::uint32_t layers_per_fragment = 3;
+  std::uint64_t inner_steps = 100;     // H, inner steps between two synchronisations of a fragment
+  std::string group = "all";           // all | nobody
+  std::string payload = "outer-gradient";  // outer-gradient | gradient | parameters
+  std::string codec = "f32";           // f32 | bf16 | int8 | fp4
+  std::string reduce_codec = "f32";    // of the second half of an exchange of three or more members
+  std::uint32_t codec_block = 256;     // values that share a scale; of int8 and fp4
+  std::string rounding = "nearest";    // nearest | stochastic
+  std::string outer_optimizer = "nesterov";  // nesterov | sgd | adopt
+  double outer_learning_rate = 0.7;
+  double outer_momentum = 0.9;
+  double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones
+  std::uint64_t overlap_steps = 0;  // τ, inner steps between a contribution and its merge
+  std::string weighting = "tokens";  // tokens | uniform
+  friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
+};
+
+// [islands]: who takes part.
+struct IslandsSpec {
+  std::uint32_t min = 1;
+  std::uint32_t max = 64;
+  Duration deadline = std::chrono::minutes(10);  // of a round: when it has passed, the round starts with those that are ready, if at least min
+  std::vector<std::string> names;                // only these islands; empty: any
+  friend bool operator==(const IslandsSpec&, const IslandsSpec&) = default;
+};
+
+// [checkpoint]
+struct CheckpointSpec {
+  std::uint32_t every_rounds = 10;
+  std::uint32_t keep = 3;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+struct RunSpec {
+  std::string name;  // [run].name; required
+  std::uint64_t seed = 1;  // [run].seed
+  std::uint64_t arena_limit_bytes = 64ULL << 30;  // [run].arena_limit: a larger model is refused
+  ModelSpec model;
+  DataSpec data;
+  TrainingSpec training;
+  StrategySpec strategy;
+  IslandsSpec islands;
+  CheckpointSpec checkpoint;
+  std::uint64_t rounds = 0;  // of the whole run; computed from the schedule by the command line, not a key
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
+};
+
+// The canonical JSON text of a spec, and back. Reading accepts exactly what writing produces: a missing or unknown key, a
+// wrong type or a number outside its bounds is invalid_argument naming the key. At most 1 MiB.
+std::string to_json(const RunSpec& spec);
+Result<RunSpec> run_spec_from_json(std::string_view json);
+
+}  // namespace atl

@@ -1,0 +1,40 @@
+// A token bucket: how fast bytes may leave.
+//
+// Tokens are bytes; they come at a constant rate and at most `burst` of them are kept while nothing wants to leave. Something larger
+// than the burst waits until its tokens have come together, so a link with this bucket takes bytes/rate for them, as a thin link
+// would, and does not send first and pay later. What leaves unasked (small frames that must not wait) may take the level below
+// zero, and the next has to wait for it.
+// Sans-I/O: time is an argument and does not run backwards. Threads: one.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/time.hpp"
+
+namespace atl {
+
+class TokenBucket {
+ public:
+  // bits_per_second > 0; the bucket begins full.
+  TokenBucket(double bits_per_second, std::uint64_t burst_bytes, TimePoint now);
+
+  // When `bytes` may leave: `now` or later. Until then tokens beyond the burst are kept for them, if they are asked for again.
+  TimePoint next_allowed(TimePoint now, std::uint64_t bytes);
+  // `bytes` left, asked for or not.
+  void spend(TimePoint now, std::uint64_t bytes);
+  // Nothing wants to leave: tokens beyond the burst are lost.
+  void forgo(TimePoint now);
+
+  [[nodiscard]] double bits_per_second() const { return bytes_per_second_ * 8.0; }
+
+ private:
+  void refill(TimePoint now);
+
+  double bytes_per_second_;
+  double burst_;
+  double wanted_ = 0;  // above the burst: what the level may grow to for now
+  double level_;
+  TimePoint at_;
+};
+
+}  // namespace atl
