@@ -1,0 +1,82 @@
+// Codecs: in which bits a contribution or a reduced result travels.
+//
+// f32   4 bytes a value, little-endian IEEE 754. Exact.
+// bf16  2 bytes a value: the upper half of the float, little-endian. |error| ≤ 2^-8 · |x| nearest, 2^-7 · |x| stochastic;
+//       for |x| below 2^-126 at most 2^-133. Values that would round to infinity become the largest finite one.
+// int8  for each block of `block` values (the last may be shorter): float32 scale s, then one signed byte c a value;
+//       x ≈ c·s. s is absmax/127, rounded up to 17 significant bits so that c·s is exact. |error| ≤ 0.51·s nearest, ≤ 1.01·s
+//       stochastic, and s ≤ absmax/126.9.
+// fp4   for each block: float32 scale s = absmax/64, then 4 bits a value, the earlier value in the low half, a last odd
+//       half zero: sign bit (8) and code 0…7; code 0 is zero, code c is ±s·2^(c-1). The E3M0 of Streaming DiLoCo
+//       (arXiv:2501.18512, §2.4), which specifies neither bias, scaling nor rounding: those here are ours. Rounding is to
+//       the nearest with linear midpoints (1.5·2^j·s, below s/2 to zero; a tie goes up): error ≤ |x|/3 for |x| ≥ s, ≤ s/2
+//       below.
+// In int8 and fp4 a block whose absmax is below 2^-100 becomes zeros. In int8 values above 0.99 · 2^128 are saturated there.
+//
+// Stochastic rounding is unbiased (to 2^-17 of the step between neighbours); its random number for the value at position i
+// of the contribution is a pure function of (seed, i).
+//
+// Piece granularity: a contribution may be encoded and decoded in pieces, each alone, when every piece begins at a
+// multiple of `piece_granularity`; the concatenated pieces are the bytes of the whole.
+//
+// Deterministic: the same bytes on every machine. Decoding then encoding (nearest) gives the same bytes again.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+enum class CodecKind : std::uint8_t { f32, bf16, int8, fp4 };
+enum class Rounding : std::uint8_t { nearest, stochastic };
+
+struct CodecSettings {
+  CodecKind kind = CodecKind::f32;
+  std::uint32_t block = 256;              // values that share a scale; of int8 and fp4; a multiple of 16, at most 65536
+  Rounding rounding = Rounding::nearest;  // of all but f32
+  friend bool operator==(const CodecSettings&, const CodecSettings&) = default;
+};
+
+// "f32", "bf16", "int8", "fp4".
+std::string_view to_string(CodecKind kind);
+Result<CodecKind> codec_kind_from_string(std::string_view name);
+// Errors: invalid_argument for a block that is not allowed.
+Status check_codec(const CodecSettings& settings);
+
+// 16 for f32 and bf16, the block for int8 and fp4.
+std::uint32_t piece_granularity(const CodecSettings& settings);
+// Bytes of `count` values; count ≤ 2^58.
+std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count);
+
+// Where the values lie in the contribution, and the seed of its rounding.
+struct EncodePosition {
+  std::uint64_t position = 0;  // of the first value; a multiple of piece_granularity
+  std::uint64_t seed = 0;      // of stochastic rounding
+};
+
+// Errors: corrupt if a value is not finite, naming its position; invalid_argument for bad settings, a position that is not
+// a multiple of the granularity, or an `out` that is not exactly encoded_bytes long. On error `out` is unspecified.
+// Cost: one pass (nearest); allocates nothing.
+Status encode(const CodecSettings& settings, std::span<const float> values, std::span<std::byte> out, EncodePosition at = {});
+
+// That the bytes are an encoding of `count` finite values. Errors: corrupt, with the index of the first value at fault.
+Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
+
+// As check_encoded, and what no |decoded value| exceeds: the largest itself in f32 and bf16, that of the largest scale in
+// int8 and fp4.
+Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
+
+// Errors: as check_encoded; then `values` is unchanged.
+Status decode(const CodecSettings& settings, std::span<const std::byte> bytes, std::span<float> values);
+
+// sum[i] = fl(sum[i] + fl(weight · value[i])), so that a reduction in a fixed order needs no scratch.
+// Errors: as check_encoded; then `sum` is unchanged.
+Status decode_accumulate(const CodecSettings& settings, std::span<const std::byte> bytes, float weight, std::span<float> sum);
+
+}  // namespace atl

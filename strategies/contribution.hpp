@@ -1,0 +1,29 @@
+// An island's contribution to a round: the outer gradient, outer parameters − local parameters.
+//
+// It is formed in place in the arena, over the local parameters that the trainer left there: no further array. Old minus
+// new, so that it acts as a gradient (DiLoCo, arXiv:2311.08105, Algorithm 1).
+// Threads: pure functions.
+#pragma once
+
+#include <span>
+
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+struct ContributionSummary {
+  // L2 norm, summed in double in eight interleaved lanes: the same on every machine. Of independent islands it shrinks
+  // about as 1/sqrt(islands) in their mean (same paper, §6.2), which makes it worth watching.
+  double norm = 0.0;
+};
+
+// local[i] <- fl(outer[i] − local[i]).
+// Errors: invalid_argument if sizes differ (unchanged); corrupt naming the first index whose difference is not finite
+// (`local` then holds the differences and is of no further use).
+// Cost: one pass, reads 2n and writes n floats.
+Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, std::span<float> local);
+
+// The same check and norm for a contribution that is sent as it is (a gradient, parameters). One pass, reads n floats.
+Result<ContributionSummary> summarise_contribution(std::span<const float> values);
+
+}  // namespace atl

@@ -1,0 +1,260 @@
+#include "strategies/forecast.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "strategies/diloco.hpp"
+
+namespace atl {
+namespace {
+
+Error refuse(std::string why) { return Error{Code::invalid_argument, std::move(why)}; }
+
+Status check(const ForecastQuestion& question) {
+  if (question.islands.empty()) {
+    return refuse("a forecast needs at least one island");
+  }
+  if (question.fragment_values.empty()) {
+    return refuse("a forecast needs the size of every fragment");
+  }
+  for (const ForecastIsland& island : question.islands) {
+    const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
+    if (!positive(island.step_seconds) || !positive(island.uplink_bits_per_second) || !positive(island.downlink_bits_per_second)) {
+      return refuse("island " + island.name + ": step time, uplink and downlink must be positive");
+    }
+    if (!(island.round_trip_seconds >= 0) || !std::isfinite(island.round_trip_seconds)) {
+      return refuse("island " + island.name + ": the round-trip time must not be negative");
+    }
+  }
+  return {};
+}
+
+// What a round of a fragment moves, per island.
+struct RoundBytes {
+  std::vector<double> sent;
+  double received = 0;  // by each island: about the same for all
+  int hops = 0;
+};
+
+Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_t values) {
+  RoundBytes bytes;
+  const auto members = static_cast<std::uint32_t>(question.islands.size());
+  bytes.sent.resize(members);
+  if (question.composition.group == Group::nobody || members == 1) {
+    return bytes;
+  }
+  double total = 0;
+  for (std::uint32_t member = 0; member < members; ++member) {
+    ATOLL_ASSIGN(const RoundCost cost, exchange_cost(values, members, member, question.composition.codec, question.composition.reduce_codec));
+    bytes.sent[member] = static_cast<double>(cost.bytes) * question.costs.bytes_overhead;
+    total += bytes.sent[member];
+  }
+  bytes.received = total / members;
+  bytes.hops = members == 2 ? 1 : 2;
+  return bytes;
+}
+
+// One island's clock.
+struct Track {
+  const ForecastIsland* island = nullptr;
+  double now = 0;
+  std::uint64_t steps = 0;
+  double waiting = 0;
+  double uplink_free = 0;
+  double downlink_free = 0;
+  double sent = 0;
+  double received = 0;
+};
+
+struct PendingMerge {
+  std::uint64_t apply_step = 0;
+  std::vector<double> arrival;  // per island
+};
+
+class TrackGroup {
+ public:
+  explicit TrackGroup(const ForecastQuestion& question) : question_(question) {
+    for (const ForecastIsland& island : question.islands) {
+      tracks_.push_back(Track{&island, 0, 0, 0, 0, 0, 0, 0});
+    }
+  }
+
+  void round(const RoundPlan& plan, const RoundBytes& bytes, double values) {
+    advance(plan.start.value);
+    PendingMerge merge{plan.apply.value, std::vector<double>(tracks_.size())};
+    const double form = values * question_.costs.form_seconds_per_value;
+    const double apply = values * question_.costs.apply_seconds_per_value;
+    const bool alone = bytes.hops == 0;
+    double start = 0;
+    for (const Track& track : tracks_) {
+      start = std::max(start, track.now + form + track.island->round_trip_seconds / 2);
+    }
+    double told = 0;  // when the coordinator has heard everyone's digest
+    double slowest_uplink = 0;
+    for (std::size_t i = 0; i < tracks_.size(); ++i) {
+      Track& track = tracks_[i];
+      const double begin = std::max(start + track.island->round_trip_seconds / 2, track.uplink_free);
+      track.uplink_free = begin + bytes.sent[i] * 8 / track.island->uplink_bits_per_second;
+      track.sent += bytes.sent[i];
+      slowest_uplink = std::max(slowest_uplink, track.uplink_free);
+    }
+    for (Track& track : tracks_) {
+      const double begin = std::max(start + track.island->round_trip_seconds / 2, track.downlink_free);
+      track.downlink_free = begin + bytes.received * 8 / track.island->downlink_bits_per_second;
+      track.received += bytes.received;
+      const double done = std::max(track.downlink_free, slowest_uplink) + bytes.hops * track.island->round_trip_seconds;
+      told = std::max(told, done + track.island->round_trip_seconds / 2);
+    }
+    for (std::size_t i = 0; i < tracks_.size(); ++i) {
+      merge.arrival[i] = alone ? tracks_[i].now + form + apply
+                               : told + tracks_[i].island->round_trip_seconds / 2 + question_.costs.round_overhead_seconds + apply;
+    }
+    pending_.push_back(std::move(merge));
+  }
+
+  void advance(std::uint64_t step) {
+    for (std::size_t i = 0; i < tracks_.size(); ++i) {
+      Track& track = tracks_[i];
+      for (const PendingMerge& merge : pending_) {
+        if (merge.apply_step > step) {
+          break;
+        }
+        step_to(track, merge.apply_step);
+        track.waiting += std::max(0.0, merge.arrival[i] - track.now);
+        track.now = std::max(track.now, merge.arrival[i]);
+      }
+    }
+    while (!pending_.empty() && pending_.front().apply_step <= step) {
+      pending_.erase(pending_.begin());
+    }
+    for (Track& track : tracks_) {
+      step_to(track, step);
+    }
+  }
+
+  [[nodiscard]] const std::vector<Track>& tracks() const { return tracks_; }
+
+ private:
+  static void step_to(Track& track, std::uint64_t step) {
+    if (step > track.steps) {
+      track.now += static_cast<double>(step - track.steps) * track.island->step_seconds;
+      track.steps = step;
+    }
+  }
+
+  const ForecastQuestion& question_;
+  std::vector<Track> tracks_;
+  std::vector<PendingMerge> pending_;  // in order of apply_step
+};
+
+// What a run comes to for one island.
+struct Outcome {
+  double now = 0;
+  double waiting = 0;
+  double sent = 0;
+  double received = 0;
+};
+
+Result<std::vector<Outcome>> simulate(const ForecastQuestion& question, const std::vector<RoundBytes>& bytes, std::uint64_t total_steps) {
+  ATOLL_ASSIGN(const Schedule schedule, schedule_of(question.composition, total_steps, static_cast<std::uint32_t>(bytes.size())));
+  TrackGroup group(question);
+  for (std::uint64_t r = 1; r <= schedule.rounds(); ++r) {
+    ATOLL_ASSIGN(const RoundPlan plan, schedule.round_at(Round(r)));
+    group.round(plan, bytes[plan.fragment], static_cast<double>(question.fragment_values[plan.fragment]));
+  }
+  group.advance(total_steps);
+  std::vector<Outcome> outcomes;
+  for (const Track& track : group.tracks()) {
+    outcomes.push_back({track.now, track.waiting, track.sent, track.received});
+  }
+  return outcomes;
+}
+
+// Of the whole run: simulated, or a beginning of it and the periods that follow.
+Result<std::vector<Outcome>> outcomes_of(const ForecastQuestion& question, const std::vector<RoundBytes>& bytes, const Schedule& schedule) {
+  const std::uint64_t period = question.composition.inner_steps;
+  const std::uint64_t shorter = std::max<std::uint64_t>(3, kSimulatedRounds / 2 / bytes.size());  // periods
+  const std::uint64_t rest = question.total_steps % period;
+  if (schedule.rounds() <= kSimulatedRounds || question.total_steps / period <= 2 * shorter) {
+    return simulate(question, bytes, question.total_steps);
+  }
+  ATOLL_ASSIGN(const std::vector<Outcome> half, simulate(question, bytes, shorter * period + rest));
+  ATOLL_ASSIGN(std::vector<Outcome> whole, simulate(question, bytes, 2 * shorter * period + rest));
+  const double repeats = static_cast<double>(question.total_steps / period - 2 * shorter) / static_cast<double>(shorter);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const auto extend = [&](double Outcome::*field) { whole[i].*field += repeats * (whole[i].*field - half[i].*field); };
+    extend(&Outcome::now);
+    extend(&Outcome::waiting);
+    extend(&Outcome::sent);
+    extend(&Outcome::received);
+  }
+  return whole;
+}
+
+std::uint64_t agent_memory(const ForecastQuestion& question) {
+  std::uint64_t values = 0;
+  std::uint64_t largest = 0;
+  for (const std::uint64_t count : question.fragment_values) {
+    values += count;
+    largest = std::max(largest, count);
+  }
+  const bool momentum = question.composition.outer.kind == OuterOptimizerKind::nesterov;
+  const std::uint64_t outer = values * (momentum ? 8 : 4);
+  const std::uint64_t arena = values * 4;
+  // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.
+  const std::uint64_t contribution =
+      question.composition.codec.kind == CodecKind::f32 ? 0 : encoded_bytes(question.composition.codec, largest);
+  const CodecSettings& reduced = question.islands.size() > 2 ? question.composition.reduce_codec : question.composition.codec;
+  return outer + arena + contribution + encoded_bytes(reduced, largest);
+}
+
+}  // namespace
+
+Result<Forecast> forecast(const ForecastQuestion& question, double bound_utilisation) {
+  ATOLL_TRY(check(question));
+  const auto fragments = static_cast<std::uint32_t>(question.fragment_values.size());
+  ATOLL_ASSIGN(const Schedule schedule, schedule_of(question.composition, question.total_steps, fragments));
+  std::vector<RoundBytes> bytes;
+  for (const std::uint64_t values : question.fragment_values) {
+    ATOLL_ASSIGN(RoundBytes of_fragment, bytes_of_round(question, values));
+    bytes.push_back(std::move(of_fragment));
+  }
+
+  ATOLL_ASSIGN(const std::vector<Outcome> outcomes, outcomes_of(question, bytes, schedule));
+  Forecast result;
+  result.rounds = schedule.rounds();
+
+  double computing = 0;
+  double elapsed = 0;
+  for (std::size_t i = 0; i < question.islands.size(); ++i) {
+    const Outcome& track = outcomes[i];
+    const double step_seconds = question.islands[i].step_seconds;
+    const double compute = static_cast<double>(question.total_steps) * step_seconds;
+    computing += compute;
+    elapsed += track.now;
+    result.seconds = std::max(result.seconds, track.now);
+    IslandForecast island;
+    island.name = question.islands[i].name;
+    island.bytes_sent = static_cast<std::uint64_t>(track.sent);
+    island.bytes_received = static_cast<std::uint64_t>(track.received);
+    island.bytes_sent_per_step = track.sent / static_cast<double>(question.total_steps);
+    island.bytes_sent_per_day = track.sent / track.now * 86400;
+    island.mean_bits_per_second = track.sent * 8 / track.now;
+    double largest = 0;
+    for (const RoundBytes& round : bytes) {
+      largest = std::max(largest, round.sent[i]);
+    }
+    result.bytes_per_round = std::max(result.bytes_per_round, static_cast<std::uint64_t>(largest));
+    const double overlap_seconds = static_cast<double>(question.composition.overlap_steps) * step_seconds;
+    island.peak_bits_per_second = largest == 0 ? 0 : overlap_seconds > 0 ? largest * 8 / overlap_seconds : question.islands[i].uplink_bits_per_second;
+    island.waiting_seconds = track.waiting;
+    island.utilisation = compute / track.now;
+    island.sustained_bound_bits_per_second = track.sent * 8 * bound_utilisation / compute;
+    result.islands.push_back(std::move(island));
+  }
+  result.utilisation = computing / elapsed;
+  result.agent_memory_bytes = agent_memory(question);
+  return result;
+}
+
+}  // namespace atl

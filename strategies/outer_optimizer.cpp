@@ -1,0 +1,172 @@
+#include "strategies/outer_optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "strategies/codec_kernels.hpp"
+#include "strategies/vectorised.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::uint32_t kInfinity = 0x7f800000U;
+constexpr std::size_t kChunk = 4096;  // values decoded at a time: 16 KiB stay in the first-level cache
+
+// g does not overlap the state.
+ATOLL_VECTORISED void nesterov(const float* __restrict g, float eta, float mu, std::size_t count, float* __restrict theta,
+                               float* __restrict b) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float momentum = mu * b[i] + g[i];
+    const float direction = g[i] + mu * momentum;
+    b[i] = momentum;
+    theta[i] = theta[i] - eta * direction;
+  }
+}
+
+ATOLL_VECTORISED void sgd(const float* __restrict g, float eta, std::size_t count, float* __restrict theta) {
+  for (std::size_t i = 0; i < count; ++i) {
+    theta[i] = theta[i] - eta * g[i];
+  }
+}
+
+Status check_sizes(std::size_t gradient, const OuterOptimizer& settings, const OuterState& state) {
+  const bool needs_momentum = settings.kind == OuterOptimizerKind::nesterov;
+  if (gradient != state.parameters.size() || (state.momentum.size() != gradient && (needs_momentum || !state.momentum.empty()))) {
+    return Error{Code::invalid_argument, "an outer step of " + std::to_string(gradient) + " values does not fit " +
+                                             std::to_string(state.parameters.size()) + " parameters and " +
+                                             std::to_string(state.momentum.size()) + " of momentum"};
+  }
+  return check_outer_optimizer(settings);
+}
+
+Status check_finite(std::span<const float> values, std::uint64_t position) {
+  if (kernels::max_magnitude(values.data(), values.size()) < kInfinity) {
+    return {};
+  }
+  const auto found = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  return Error{Code::corrupt, "the reduced result is not finite at value " +
+                                  std::to_string(position + static_cast<std::uint64_t>(found - values.begin()))};
+}
+
+// Settings, sizes and finiteness have been checked.
+void step(std::span<const float> gradient, const OuterOptimizer& settings, const OuterState& state) {
+  const auto eta = static_cast<float>(settings.learning_rate);
+  switch (settings.kind) {
+    case OuterOptimizerKind::nesterov:
+      nesterov(gradient.data(), eta, static_cast<float>(settings.momentum), gradient.size(), state.parameters.data(),
+               state.momentum.data());
+      return;
+    case OuterOptimizerKind::sgd:
+      sgd(gradient.data(), eta, gradient.size(), state.parameters.data());
+      return;
+    case OuterOptimizerKind::adopt:
+      std::copy(gradient.begin(), gradient.end(), state.parameters.begin());
+      return;
+  }
+}
+
+std::size_t chunk_values(const CodecSettings& codec) {
+  const std::size_t granularity = piece_granularity(codec);
+  return granularity >= kChunk ? granularity : kChunk / granularity * granularity;
+}
+
+// The values [done, done + out.size()) of a result; `done` is a multiple of the codec's granularity.
+void reduce_chunk(const ReducedResult& result, std::size_t done, std::span<float> out) {
+  const std::uint64_t at = encoded_bytes(result.codec, done);
+  if (result.terms.size() == 1 && result.terms[0].weight == 1.0F) {
+    kernels::decode(result.codec, result.terms[0].bytes.data() + at, out.size(), out.data());
+    return;
+  }
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (const EncodedTerm& term : result.terms) {
+    kernels::decode_accumulate(result.codec, term.bytes.data() + at, term.weight, out.size(), out.data());
+  }
+}
+
+// That all terms are finite, and their weighted sum too: it is looked at only where the terms' bounds do not tell.
+Status check_result(const ReducedResult& result, std::size_t count, std::vector<float>& chunk) {
+  if (result.terms.empty()) {
+    return Error{Code::invalid_argument, "a reduced result has no terms"};
+  }
+  double bound = 0.0;
+  for (const EncodedTerm& term : result.terms) {
+    ATOLL_ASSIGN(const float largest, encoded_bound(result.codec, term.bytes, count));
+    if (!std::isfinite(term.weight)) {
+      return Error{Code::invalid_argument, "a weight of a reduced result is not finite"};
+    }
+    bound += std::fabs(static_cast<double>(term.weight)) * static_cast<double>(largest);
+  }
+  if (bound < 0x1p+127 || (result.terms.size() == 1 && result.terms[0].weight == 1.0F)) {
+    return {};  // float32's rounding of the sum cannot double it
+  }
+  for (std::size_t done = 0; done < count; done += chunk.size()) {
+    const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
+    reduce_chunk(result, done, part);
+    ATOLL_TRY(check_finite(part, done));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_outer_optimizer(const OuterOptimizer& settings) {
+  if (settings.kind == OuterOptimizerKind::adopt) {
+    return {};
+  }
+  if (!std::isfinite(settings.learning_rate) || settings.learning_rate <= 0.0) {
+    return Error{Code::invalid_argument, "outer_learning_rate must be above 0, not " + std::to_string(settings.learning_rate)};
+  }
+  if (settings.kind == OuterOptimizerKind::nesterov && !(settings.momentum >= 0.0 && settings.momentum < 1.0)) {
+    return Error{Code::invalid_argument, "outer_momentum must be at least 0 and below 1, not " + std::to_string(settings.momentum)};
+  }
+  return {};
+}
+
+Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state) {
+  ATOLL_TRY(check_sizes(gradient.size(), settings, state));
+  ATOLL_TRY(check_finite(gradient, 0));
+  step(gradient, settings, state);
+  return {};
+}
+
+Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state) {
+  const std::size_t count = state.parameters.size();
+  ATOLL_TRY(check_sizes(count, settings, state));
+  ATOLL_TRY(check_codec(result.codec));
+  std::vector<float> chunk(std::min(chunk_values(result.codec), count));
+  ATOLL_TRY(check_result(result, count, chunk));
+  for (std::size_t done = 0; done < count; done += chunk.size()) {
+    const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
+    reduce_chunk(result, done, part);
+    const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done, part.size());
+    step(part, settings, {state.parameters.subspan(done, part.size()), momentum});
+  }
+  return {};
+}
+
+Status decode_result(const ReducedResult& result, std::span<float> values) {
+  ATOLL_TRY(check_codec(result.codec));
+  std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
+  ATOLL_TRY(check_result(result, values.size(), chunk));
+  for (std::size_t done = 0; done < values.size(); done += chunk.size()) {
+    reduce_chunk(result, done, values.subspan(done, std::min(chunk.size(), values.size() - done)));
+  }
+  return {};
+}
+
+Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
+  return outer_step(gradient, {OuterOptimizerKind::nesterov, learning_rate, momentum}, state);
+}
+
+Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state) {
+  return outer_step(gradient, {OuterOptimizerKind::sgd, learning_rate, 0.0}, state);
+}
+
+Status adopt_step(std::span<const float> parameters, OuterState state) {
+  return outer_step(parameters, {OuterOptimizerKind::adopt, 1.0, 0.0}, state);
+}
+
+}  // namespace atl

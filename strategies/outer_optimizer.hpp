@@ -1,0 +1,75 @@
+// The outer optimiser: how the outer state (the last synchronised parameters and their momentum) moves by a round's
+// reduced result.
+//
+// nesterov  SGD with Nesterov momentum exactly as torch.optim.SGD(nesterov=True, dampening=0), which DiLoCo's public
+//           implementations use (arXiv:2311.08105, Algorithm 1, "OuterOpt"):
+//               b <- μ·b + g;  d <- g + μ·b;  θ <- θ − η·d.
+//           torch sets b <- g at the first step; a momentum that begins as zeros gives the same: μ·0 + g = g.
+//           Each product, sum and difference is rounded to float32 on its own (torch may fuse some of them).
+// sgd       θ <- θ − η·g; the momentum is neither read nor changed.
+// adopt     θ <- the given values, exactly; the momentum is neither read nor changed.
+// The gradient is old minus new, the weighted mean over contributors of (outer parameters − local parameters).
+//
+// The forms that take a ReducedResult decode it block by block, so that no array of gradients is ever written.
+// All: state unchanged on error. Errors: invalid_argument if sizes differ or a setting is out of its range; corrupt if the
+// gradient is not finite, naming the index.
+// Cost for n parameters: nesterov reads 3n and writes 2n floats, sgd 2n and n, adopt n and n; besides that the check reads
+// the gradient (or its encoded bytes) once more before. No allocation beyond one chunk (at most 256 KiB) per call.
+// Threads: pure functions; disjoint ranges of one state may be stepped concurrently.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "strategies/codec.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+enum class OuterOptimizerKind : std::uint8_t { nesterov, sgd, adopt };
+
+struct OuterOptimizer {
+  OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
+  double learning_rate = 0.7;  // η > 0; of nesterov and sgd
+  double momentum = 0.9;       // 0 ≤ μ < 1; of nesterov
+  friend bool operator==(const OuterOptimizer&, const OuterOptimizer&) = default;
+};
+
+// A range of the outer state, in the same order. The momentum begins as zeros.
+struct OuterState {
+  std::span<float> parameters;
+  std::span<float> momentum;  // may be empty for sgd and adopt
+};
+
+// One encoded array and its weight.
+struct EncodedTerm {
+  std::span<const std::byte> bytes;
+  float weight = 1.0F;
+};
+
+// A round's result as it came over the links: value[i] = Σ weight·decoded[i], summed in the terms' order in float32 from 0.
+// One term of weight 1 is the array that a shard's owner reduced and encoded; two or more are contributions that were
+// sent whole, summed here.
+struct ReducedResult {
+  CodecSettings codec;
+  std::span<const EncodedTerm> terms;
+};
+
+// Errors: invalid_argument naming the setting: learning_rate not finite or ≤ 0, momentum outside [0, 1).
+Status check_outer_optimizer(const OuterOptimizer& settings);
+
+// The gradient does not overlap the state; adopt's values may be the state's own parameters.
+Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
+Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state);
+Status adopt_step(std::span<const float> parameters, OuterState state);
+
+// The step that `settings` names.
+Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state);
+Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state);
+
+// The values of a result, without a step: for a trainer that wants the mean itself (payload gradient).
+// Errors: as above; then `values` is unspecified.
+Status decode_result(const ReducedResult& result, std::span<float> values);
+
+}  // namespace atl

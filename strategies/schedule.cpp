@@ -1,0 +1,111 @@
+#include "strategies/schedule.hpp"
+
+#include <string>
+
+namespace atl {
+namespace {
+
+constexpr std::uint64_t kMaxSteps = 1ULL << 48;
+
+Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}; }
+
+}  // namespace
+
+Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments,
+                                std::uint64_t overlap_steps) {
+  if (total_steps < 1 || total_steps > kMaxSteps) {
+    return invalid("a run needs between 1 and 2^48 inner steps, not " + std::to_string(total_steps));
+  }
+  if (inner_steps < 1 || inner_steps > kMaxSteps) {
+    return invalid("inner_steps must be between 1 and 2^48, not " + std::to_string(inner_steps));
+  }
+  if (fragments < 1 || fragments > inner_steps) {
+    return invalid("a period of " + std::to_string(inner_steps) + " inner steps has room for 1 to as many fragments, not " +
+                   std::to_string(fragments) + "; use fewer fragments or more inner_steps");
+  }
+  if (overlap_steps >= inner_steps) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" +
+                   std::to_string(inner_steps) + "), or a round would begin before the one before it is applied");
+  }
+  return Schedule(total_steps, inner_steps, fragments, overlap_steps);
+}
+
+Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps)
+    : total_steps_(total_steps), inner_steps_(inner_steps), overlap_steps_(overlap_steps), regular_(0), fragments_(fragments) {
+  // Regular rounds start at k·H + offset(p), k ≥ 1, strictly before `end`.
+  const std::uint64_t end = total_steps > overlap_steps ? total_steps - overlap_steps : 0;
+  if (end <= inner_steps) {
+    return;
+  }
+  const std::uint64_t full = (end - 1) / inner_steps;  // the period, counted from 0, in which step end − 1 lies
+  regular_ = (full - 1) * fragments;
+  for (std::uint32_t fragment = 0; fragment < fragments && full * inner_steps + offset(fragment) < end; ++fragment) {
+    ++regular_;
+  }
+}
+
+// F ≤ H ≤ 2^48 and F < 2^32: p·H could overflow, so the quotient is taken in two parts.
+std::uint64_t Schedule::offset(std::uint32_t fragment) const {
+  const std::uint64_t whole = inner_steps_ / fragments_;
+  const std::uint64_t rest = inner_steps_ % fragments_;
+  return fragment * whole + fragment * rest / fragments_;
+}
+
+RoundPlan Schedule::plan(std::uint64_t index) const {
+  RoundPlan plan;
+  plan.round = Round(index + 1);
+  if (index < regular_) {
+    plan.fragment = static_cast<std::uint32_t>(index % fragments_);
+    const std::uint64_t period = index / fragments_ + 1;
+    plan.start = Step(period * inner_steps_ + offset(plan.fragment));
+    plan.apply = Step(plan.start.value + overlap_steps_);
+    plan.previous_start = Step(period == 1 ? 0 : plan.start.value - inner_steps_);
+    return plan;
+  }
+  plan.fragment = static_cast<std::uint32_t>(index - regular_);
+  plan.start = Step(total_steps_);
+  plan.apply = Step(total_steps_);
+  // The fragment's regular rounds: one in each complete set, and one in the set begun.
+  const std::uint64_t before = regular_ / fragments_ + (plan.fragment < regular_ % fragments_ ? 1 : 0);
+  plan.previous_start = Step(before == 0 ? 0 : before * inner_steps_ + offset(plan.fragment));
+  return plan;
+}
+
+Result<RoundPlan> Schedule::round_at(Round round) const {
+  if (round.value < 1 || round.value > rounds()) {
+    return invalid("round " + std::to_string(round.value) + " is not one of this run's " + std::to_string(rounds()) + " rounds");
+  }
+  return plan(round.value - 1);
+}
+
+std::vector<RoundPlan> Schedule::rounds_starting_at(Step step) const {
+  std::vector<RoundPlan> found;
+  if (step.value == total_steps_) {
+    for (std::uint32_t fragment = 0; fragment < fragments_; ++fragment) {
+      found.push_back(plan(regular_ + fragment));
+    }
+    return found;
+  }
+  if (step.value < inner_steps_) {
+    return found;
+  }
+  const std::uint64_t first = (step.value / inner_steps_ - 1) * fragments_;
+  for (std::uint64_t index = first; index < first + fragments_ && index < regular_; ++index) {
+    if (const RoundPlan candidate = plan(index); candidate.start == step) {
+      found.push_back(candidate);
+    }
+  }
+  return found;
+}
+
+std::vector<RoundPlan> Schedule::rounds_applying_at(Step step) const {
+  if (step.value == total_steps_) {
+    return rounds_starting_at(step);  // no other round is applied at the end
+  }
+  if (step.value < overlap_steps_ || step.value > total_steps_) {
+    return {};
+  }
+  return rounds_starting_at(Step(step.value - overlap_steps_));
+}
+
+}  // namespace atl

@@ -1,0 +1,60 @@
+// The schedule: which round synchronises which fragment, from which inner step on, and when its result is applied.
+//
+// A fragment is synchronised every H inner steps (the period). With F fragments, fragment p is shifted by floor(p·H/F),
+// so that they take turns; its first round comes only once it has a full period behind it, so fragment p's k-th round
+// starts at step k·H + floor(p·H/F) (Streaming DiLoCo, arXiv:2501.18512, Algorithm 2; its example H = 100, F = 2 gives
+// 100, 200, … and 150, 250, …). The result of a round is applied τ steps after its start (the overlap), τ < H. F = 1 and
+// τ = 0 is DiLoCo; H = 1 besides is data-parallel.
+// The end: at the run's last step every fragment is synchronised one last time, however long its last period is, and the
+// trainer waits for it, so that the outer parameters hold all training. A round whose result would be applied at the
+// last step or later is left out: the last synchronisation takes its place.
+// Rounds are numbered 1, 2, 3… by start step, then by fragment.
+// Threads: a plain value. Cost: every query is O(1), or O(F) where it returns several rounds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+struct RoundPlan {
+  Round round;
+  std::uint32_t fragment = 0;
+  Step start;           // the contribution is made of the parameters after this many inner steps
+  Step apply;           // the result is merged after this many; start + τ, or start for the last synchronisation
+  Step previous_start;  // of the same fragment's round before, 0 if none: the period is start − previous_start
+  friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
+};
+
+class Schedule {
+ public:
+  // total_steps: inner steps of the run; inner_steps: H; fragments: F; overlap_steps: τ.
+  // Errors: invalid_argument unless 1 ≤ total_steps ≤ 2^48, 1 ≤ H ≤ 2^48, 1 ≤ F ≤ H, τ < H.
+  static Result<Schedule> make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments = 1,
+                               std::uint64_t overlap_steps = 0);
+
+  // Rounds of the whole run.
+  [[nodiscard]] std::uint64_t rounds() const { return regular_ + fragments_; }
+  [[nodiscard]] std::uint32_t fragments() const { return fragments_; }
+  // Errors: invalid_argument unless 1 ≤ round ≤ rounds().
+  [[nodiscard]] Result<RoundPlan> round_at(Round round) const;
+  // In order of round; empty at most steps. Where rounds are applied and started at the same step, apply comes first.
+  [[nodiscard]] std::vector<RoundPlan> rounds_starting_at(Step step) const;
+  [[nodiscard]] std::vector<RoundPlan> rounds_applying_at(Step step) const;
+
+ private:
+  Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps);
+  [[nodiscard]] std::uint64_t offset(std::uint32_t fragment) const;
+  [[nodiscard]] RoundPlan plan(std::uint64_t index) const;  // index = round − 1 < rounds()
+
+  std::uint64_t total_steps_;
+  std::uint64_t inner_steps_;
+  std::uint64_t overlap_steps_;
+  std::uint64_t regular_;  // rounds before the last synchronisations
+  std::uint32_t fragments_;
+};
+
+}  // namespace atl
