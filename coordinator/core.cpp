@@ -1,0 +1,253 @@
+#include "coordinator/core.hpp"
+
+#include <algorithm>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+// How many committed rounds a run remembers in which way.
+constexpr std::size_t kPlainChains = 64;
+constexpr std::size_t kCheckpointChains = 1024;
+constexpr std::size_t kRecent = 16;
+
+}  // namespace
+
+std::string bounded(const std::string& text, std::size_t limit) { return text.size() <= limit ? text : text.substr(0, limit) + "…"; }
+
+bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
+
+Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>()) {
+  state_->settings = std::move(settings);
+  state_->now = now;
+  state_->recover(std::move(recovered));
+  state_->advance_all();
+}
+Core::~Core() = default;
+Core::Core(Core&&) noexcept = default;
+Core& Core::operator=(Core&&) noexcept = default;
+
+void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
+  state_->now = std::max(now, state_->now);
+  state_->hear(island, boot, message);
+  state_->advance_all();
+}
+
+void Core::tick(TimePoint now) {
+  state_->now = std::max(now, state_->now);
+  state_->advance_all();
+}
+
+std::optional<TimePoint> Core::next_deadline() const { return state_->wake; }
+
+Ready Core::take_ready() { return std::exchange(state_->out, Ready{}); }
+
+void Core::State::recover(Recovered recovered) {
+  for (IslandRecord& value : recovered.islands) {
+    Island& island = islands[value.id];
+    island.boot = value.boot;
+    island.record = std::move(value);
+  }
+  for (RunRecord& value : recovered.runs) {
+    Run& run = runs[value.id];
+    run.record = std::move(value);
+    run.last_commit = now;
+    run.nobody_since = now;
+    if (Result<RunSpec> spec = run_spec_from_json(run.record.spec)) {
+      run.spec = std::move(*spec);
+    } else if (!has_ended(run.record.state)) {
+      run.record.error = with_context(spec.error(), "the ledger's copy of the run file");
+      set_state(run, RunState::failed, run.record.error->why);
+    }
+  }
+  for (SeatRecord& value : recovered.seats) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      Seat& seat = run->second.seats[value.island];
+      seat.from = value.state == SeatState::starting ? StartFrom::scratch : run->second.alone() ? StartFrom::memory : StartFrom::peers;
+      seat.record = std::move(value);
+    }
+  }
+  std::map<RunId, Epoch> newest;
+  for (MembershipRecord& value : recovered.memberships) {
+    const auto run = runs.find(value.run);
+    if (run != runs.end() && value.epoch >= newest[value.run]) {
+      newest[value.run] = value.epoch;
+      run->second.members = std::move(value.members);
+    }
+  }
+  std::sort(recovered.rounds.begin(), recovered.rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round < b.round; });
+  for (RoundRecord& value : recovered.rounds) {
+    const auto found = runs.find(value.run);
+    if (found == runs.end() || value.lineage != found->second.record.lineage) {
+      continue;
+    }
+    Run& run = found->second;
+    if (value.committed && value.round <= run.record.committed) {
+      remember(run, Committed{value.round, value.attempt, value.chain, value.checkpoint, value.members});
+    } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
+      RoundInFlight& round = run.rounds[value.round];
+      round.attempt = value.attempt;
+      round.exchanging = value.epoch == run.record.epoch;
+      round.recovered = true;
+      round.planned = now;
+      if (round.exchanging) {
+        round.first_answer = now;
+      }
+      restart(round.resend);
+      // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
+      for (std::size_t i = 0; round.exchanging && i < value.members.size() && i < value.tokens.size(); ++i) {
+        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i]};
+      }
+      round.members = std::move(value.members);
+      round.tokens = std::move(value.tokens);
+    }
+  }
+  for (auto& [id, run] : runs) {
+    for (auto& [island, seat] : run.seats) {
+      restart(seat.resend);
+    }
+  }
+  // Members have the usual time to be heard again.
+  for (auto& [id, island] : islands) {
+    island.heard = now;
+  }
+}
+
+void Core::State::remember(Run& run, Committed committed) {
+  const Round round = committed.round;
+  run.chains[round] = committed.chain;
+  if (committed.checkpoint) {
+    run.checkpoint_rounds.insert(round);
+  }
+  run.recent.push_back(std::move(committed));
+  if (run.recent.size() > kRecent) {
+    run.recent.pop_front();
+  }
+  while (run.checkpoint_rounds.size() > kCheckpointChains) {
+    run.checkpoint_rounds.erase(run.checkpoint_rounds.begin());
+  }
+  if (round.value >= kPlainChains) {
+    const Round old(round.value - kPlainChains);
+    if (run.checkpoint_rounds.count(old) == 0) {
+      run.chains.erase(old);
+    }
+  }
+  if (!run.checkpoint_rounds.empty() && run.checkpoint_rounds.size() == kCheckpointChains) {
+    const Round oldest = *run.checkpoint_rounds.begin();
+    run.chains.erase(run.chains.begin(), run.chains.lower_bound(std::min(oldest, round)));
+  }
+}
+
+void Core::State::dispatch(Island& island, const Message& message) {
+  const auto about = [&](const RunId& id, auto&& handle) {
+    const auto found = runs.find(id);
+    if (found == runs.end()) {
+      return;
+    }
+    Run& run = found->second;
+    const auto seat = run.seats.find(island.record.id);
+    if (seat == run.seats.end() || has_ended(run.record.state) || seat->second.record.state == SeatState::refused) {
+      release(island.record.id, run);
+    } else {
+      handle(run, seat->second);
+    }
+  };
+  const auto with = [&](auto member) { return [this, member](const auto& m) { return [this, member, &m](Run& run, Seat& seat) { (this->*member)(run, seat, m); }; }; };
+  std::visit(
+      [&](const auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, Heartbeat>) {
+          on_heartbeat(island, m);
+        } else if constexpr (std::is_same_v<M, Leave>) {
+          on_leave(island, m);
+        } else if constexpr (std::is_same_v<M, atl::Ready>) {
+          about(m.run, with(&State::on_ready)(m));
+        } else if constexpr (std::is_same_v<M, Withdrawn>) {
+          about(m.run, with(&State::on_withdrawn)(m));
+        } else if constexpr (std::is_same_v<M, Exchanged>) {
+          about(m.run, with(&State::on_exchanged)(m));
+        } else if constexpr (std::is_same_v<M, ExchangeFailed>) {
+          about(m.run, with(&State::on_exchange_failed)(m));
+        } else if constexpr (std::is_same_v<M, Merged>) {
+          about(m.run, with(&State::on_merged)(m));
+        } else if constexpr (std::is_same_v<M, Checkpointed>) {
+          about(m.run, with(&State::on_checkpointed)(m));
+        } else if constexpr (std::is_same_v<M, CaughtUp>) {
+          about(m.run, with(&State::on_caught_up)(m));
+        } else if constexpr (std::is_same_v<M, RunEnded>) {
+          about(m.run, with(&State::on_run_ended)(m));
+        } else if constexpr (std::is_same_v<M, IslandEvent>) {
+          if (m.run.empty() || runs.count(m.run) > 0) {
+            const std::string level = m.level == "error" || m.level == "warning" ? m.level : "info";
+            event(m.run, island.record.id, level, bounded(m.kind, 64), bounded(m.text));
+          }
+        }
+        // Anything else is not for an island to say.
+      },
+      message);
+}
+
+void Core::State::advance_all() {
+  wake.reset();
+  watch_islands();
+  for (auto& [id, run] : runs) {
+    if (!has_ended(run.record.state)) {
+      advance(run);
+    }
+  }
+}
+
+void Core::State::wake_at(TimePoint time) {
+  const TimePoint soonest = std::max(time, now + std::chrono::milliseconds(1));
+  wake = wake ? std::min(*wake, soonest) : soonest;
+}
+
+void Core::State::send(const IslandId& id, Message message) {
+  const auto island = islands.find(id);
+  if (island != islands.end() && island->second.greeted) {
+    out.messages.push_back(Outgoing{id, island->second.boot, std::move(message)});
+  }
+}
+
+void Core::State::event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text, std::vector<Field> fields) {
+  record(EventRecord{now, run, island, std::move(level), std::move(kind), std::move(text), std::move(fields)});
+}
+
+bool Core::State::due(Resend& resend) const {
+  if (now < resend.next) {
+    return false;
+  }
+  resend.interval = std::min(resend.interval * 2, settings.resend * 4);
+  resend.next = now + std::max(resend.interval, settings.resend);
+  return true;
+}
+
+const std::string& Core::State::name_of(const IslandId& id) const {
+  const auto island = islands.find(id);
+  return island == islands.end() || island->second.record.name.empty() ? id.text : island->second.record.name;
+}
+
+Member Core::State::member_of(const IslandId& id) const {
+  const auto island = islands.find(id);
+  if (island == islands.end()) {
+    return Member{id, id.text, "", ""};
+  }
+  const IslandRecord& value = island->second.record;
+  return Member{id, value.name, value.public_key, value.bulk_address};
+}
+
+std::vector<Member> Core::State::members_of(const Run& run) const {
+  std::vector<Member> members;
+  for (const IslandId& id : run.members) {
+    members.push_back(member_of(id));
+  }
+  return members;
+}
+
+bool Core::State::alive(const IslandId& id) const {
+  const auto island = islands.find(id);
+  return island != islands.end() && island->second.greeted;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,234 @@
+// The inside of the coordinator's core: what it knows of islands, runs, seats and rounds, and the functions that change it.
+//
+// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core.hpp"
+#include "coordinator/decide.hpp"
+
+namespace atl::coordinator {
+
+// When an unanswered message is said again: after `resend`, then less often, down to a quarter as often.
+struct Resend {
+  TimePoint next;
+  Duration interval{};
+};
+
+struct Probe {
+  std::uint64_t boot = 0;
+  Hello hello;
+  TimePoint since;
+};
+
+struct Island {
+  IslandRecord record;
+  bool greeted = false;  // its Hello was accepted, and it is not silent
+  std::uint64_t boot = 0;
+  TimePoint heard;
+  TimePoint told_to_greet;
+  bool leaving = false;
+  std::string leaving_why;
+  std::optional<Probe> probe;
+  std::map<RunId, HeldRun> held;  // of its hello; checkpoints are kept up to date
+  std::optional<IslandReport> report;
+};
+
+// What an island last contributed, for the metrics.
+struct LastContribution {
+  Round round;
+  std::uint64_t tokens = 0;
+  double training_loss = 0;
+  double norm = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+struct Seat {
+  SeatRecord record;
+  std::optional<Digest> initial;     // starting: of round 0
+  StartFrom from = StartFrom::scratch;
+  Round assigned;                    // committed round that its Assign named
+  Epoch assigned_epoch;              // in which it was assigned last: older answers are stale
+  Resend resend;                     // of its Assign and CatchUp
+  std::optional<CatchUp> catch_up;   // joining: the last order
+  std::optional<Round> caught_up;    // joining: newest verified round
+  unsigned boundaries_missed = 0;
+  unsigned holds = 0;                // rounds that were held for it
+  unsigned failures = 0;             // expulsions and failed catch-ups in a row
+  TimePoint retry_at;
+  bool memory_offered = false;       // its hello said that its state is live: worth a look
+  std::optional<Checkpointed> checkpointed;  // the newest it told
+  std::optional<Checkpointed> offered;       // as a source, since the offer
+  Resend offer_resend;
+  bool offering = false;
+  Round merged;                      // newest
+  LastContribution last;
+  std::optional<Error> refusal;
+};
+
+struct Contribution {
+  bool withdrawn = false;
+  std::uint64_t tokens = 0;
+};
+
+struct RoundInFlight {
+  Attempt attempt;  // newest planned
+  bool exchanging = false;
+  bool recovered = false;  // planned by a former coordinator: nobody may have heard of it
+  std::map<IslandId, Contribution> contributions;
+  std::optional<TimePoint> first_answer;
+  std::optional<TimePoint> hold_since;
+  std::vector<IslandId> members;  // of the attempt
+  std::vector<std::uint64_t> tokens;
+  TimePoint planned;
+  std::map<IslandId, Digest> exchanged;
+  std::map<IslandId, IslandId> failed;  // accuser → accused
+  std::string failure;                  // the first one's error
+  std::optional<TimePoint> first_failure;
+  unsigned bad_attempts = 0;
+  std::map<IslandId, unsigned> blame;
+  Resend resend;
+};
+
+struct Committed {
+  Round round;
+  Attempt attempt;
+  Digest chain;
+  bool checkpoint = false;
+  std::vector<IslandId> members;
+};
+
+struct Run {
+  RunRecord record;
+  RunSpec spec;
+  std::map<IslandId, Seat> seats;
+  std::vector<IslandId> members;  // of the epoch, in order
+  std::map<Round, RoundInFlight> rounds;
+  std::deque<Committed> recent;         // newest last
+  std::map<Round, Digest> chains;       // of committed rounds that an island may still have; thinned
+  std::set<Round> checkpoint_rounds;    // those of them that are worth keeping
+  TimePoint last_commit;
+  Duration last_round{};
+  TimePoint nobody_since;               // last arrival or loss, for a restore
+  std::optional<TimePoint> offers_since;
+  std::optional<Error> first_error;     // of an island that cannot take part
+  std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
+  Wait wait;                            // of the present pass
+
+  [[nodiscard]] bool lockstep() const { return spec.strategy.payload == "gradient"; }
+  [[nodiscard]] bool alone() const { return spec.strategy.group == "nobody"; }
+  [[nodiscard]] bool is_member(const IslandId& island) const;
+  [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
+};
+
+struct Core::State {
+  Settings settings;
+  std::map<IslandId, Island> islands;
+  std::map<RunId, Run> runs;
+  Ready out;
+  TimePoint now;
+  std::optional<TimePoint> wake;
+  bool changed = false;  // something that another decision may depend on
+
+  // ---- core.cpp
+  void recover(Recovered recovered);
+  void dispatch(Island& island, const Message& message);
+  void advance_all();
+  void wake_at(TimePoint time);
+  void send(const IslandId& island, Message message);
+  void record(Record value) { out.records.push_back(std::move(value)); }
+  void event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text, std::vector<Field> fields = {});
+  [[nodiscard]] bool due(Resend& resend) const;  // and schedules the next
+  void restart(Resend& resend) const { resend = Resend{now + settings.resend, settings.resend}; }
+  [[nodiscard]] const std::string& name_of(const IslandId& island) const;
+  [[nodiscard]] Member member_of(const IslandId& island) const;
+  [[nodiscard]] std::vector<Member> members_of(const Run& run) const;
+  [[nodiscard]] bool alive(const IslandId& island) const;
+
+  // ---- islands.cpp: who is there
+  void hear(const IslandId& id, std::uint64_t boot, const Message& message);
+  void on_hello(Island& island, std::uint64_t boot, const Hello& hello);
+  void accept(Island& island, std::uint64_t boot, const Hello& hello);
+  void on_heartbeat(Island& island, const Heartbeat& heartbeat);
+  void on_leave(Island& island, const Leave& leave);
+  void watch_islands();
+  void lose(Island& island, const std::string& cause);
+
+  // ---- seats.cpp: who takes part in a run
+  void start_run(Run& run, const std::vector<IslandId>& chosen);
+  void take_seat(Run& run, const IslandId& island, SeatState state, StartFrom from);
+  void send_assign(Run& run, Seat& seat);
+  void greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun* held);
+  void leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled);
+  void seat_lost(Run& run, Seat& seat, const std::string& cause);
+  void new_epoch(Run& run, const std::string& why);
+  void activate(Run& run, Seat& seat);
+  void vacate(Run& run, Seat& seat, SeatState state, const std::string& cause);
+  void save(Seat& seat) { record(seat.record); }
+  void release(const IslandId& island, const Run& run);
+  void advance_leaving(Run& run);
+  [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
+  [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
+  [[nodiscard]] std::uint32_t free_part(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
+  [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
+  void on_run_ended(Run& run, Seat& seat, const RunEnded& message);
+
+  // ---- newcomers.cpp: who comes, or comes back, and with what state
+  void advance_joins(Run& run);
+  void readmit(Run& run);
+  void admit_newcomers(Run& run);
+  void invite(Run& run);
+  void offer(Run& run);
+  void order_catch_up(Run& run, Seat& seat);
+  void advance_restore(Run& run);
+  void roll_back(Run& run, Round round);
+  void start_over(Run& run, const std::string& why);
+  [[nodiscard]] std::optional<Wait> hold_for_newcomers(Run& run, RoundInFlight& round);
+  [[nodiscard]] AdmitInput admission_input(const Run& run) const;
+  void on_checkpointed(Run& run, Seat& seat, const Checkpointed& message);
+  void on_caught_up(Run& run, Seat& seat, const CaughtUp& message);
+
+  // ---- rounds.cpp: what is exchanged and committed
+  void on_ready(Run& run, Seat& seat, const atl::Ready& message);
+  void on_withdrawn(Run& run, Seat& seat, const Withdrawn& message);
+  void on_exchanged(Run& run, Seat& seat, const Exchanged& message);
+  void on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message);
+  void on_merged(Run& run, Seat& seat, const Merged& message);
+  void on_initial(Run& run, Seat& seat, const atl::Ready& message);
+  void contribute(Run& run, Seat& seat, Round round, const Contribution& contribution);
+  [[nodiscard]] bool current(Run& run, Seat& seat, Epoch epoch);
+  void answer_committed(Run& run, Seat& seat, Round round, const Digest& chain);
+  void advance_initial(Run& run);
+  void commit_initial(Run& run, const Digest& chain);
+  void advance_rounds(Run& run);
+  void advance_collecting(Run& run, Round round);
+  void advance_exchanging(Run& run, Round round);
+  void plan(Run& run, Round round, const std::vector<IslandId>& participants);
+  void send_exchange(Run& run, Round round, const IslandId& island);
+  void abort(Run& run, Round round, const std::string& why);
+  void commit(Run& run, Round round, const Digest& chain);
+  void remember(Run& run, Committed committed);
+
+  // ---- runs.cpp: how a run begins, waits and ends
+  void advance(Run& run);
+  void advance_queued(Run& run);
+  void advance_alone(Run& run);
+  void advance_end(Run& run);
+  void check_hopeless(Run& run);
+  void set_state(Run& run, RunState state, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
+  void set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
+  void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
+  [[nodiscard]] RunView view_of(const Run& run) const;
+};
+
+// Text from an island, cut to a size that a ledger can bear.
+std::string bounded(const std::string& text, std::size_t limit = 4096);
+
+}  // namespace atl::coordinator

@@ -1,0 +1,179 @@
+// The coordinator's decisions, as pure functions: who starts, what a round does next, what an attempt came to, who is let in, and
+// what a run is restored from. Each returns its decision and, where somebody waits, the reason: for what or whom, and until when.
+//
+// A core calls them whenever something happened or time has passed; they hold no state, so every case is a row of a table in a test.
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl::coordinator {
+
+// A wait: for what or whom, and when it ends at the latest.
+struct Wait {
+  std::string text;
+  std::optional<TimePoint> until;
+};
+
+// ---- which islands a queued run starts with ------------------------------------------------------------------------------------
+
+struct StartCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  std::string obstacle;  // why it cannot serve this run ("serves run r-1", "has no data set 'corpus'"); empty: it can
+  TimePoint arrived;     // of its hello
+};
+struct StartInput {
+  TimePoint now;
+  TimePoint submitted;
+  std::vector<StartCandidate> candidates;  // in order of preference; only islands that the run file admits
+  std::vector<std::string> expected;       // names the run file asks for; empty: any island
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+  Duration settle{};
+};
+struct StartDecision {
+  bool start = false;
+  std::vector<IslandId> islands;  // of a start: at least min, at most max
+  Wait wait;                      // otherwise
+};
+// Starts as soon as max islands (or all expected ones) can serve; with at least min once nobody has arrived for `settle`.
+StartDecision decide_start(const StartInput& input);
+
+// ---- what a round does while contributions are collected ---------------------------------------------------------------------------
+
+enum class Answer : std::uint8_t { none, ready, withdrawn };
+struct RoundMember {
+  IslandId island;
+  std::string name;
+  Answer answer = Answer::none;
+};
+struct RoundInput {
+  TimePoint now;
+  Round round;
+  std::vector<RoundMember> members;  // active, in order
+  std::uint32_t min = 1;
+  std::optional<TimePoint> first_answer;
+  Duration deadline{};
+  std::optional<Wait> hold;  // planning is held for a newcomer
+};
+struct RoundDecision {
+  enum class Kind : std::uint8_t {
+    wait,
+    plan,       // exchange among `participants`
+    interrupt,  // fewer active members than min
+    hopeless,   // every member withdrew: there is nothing to exchange
+  };
+  Kind kind = Kind::wait;
+  std::vector<IslandId> participants;  // ready or withdrawn, in order
+  std::vector<IslandId> left_out;      // did not answer by the deadline
+  Wait wait;
+};
+RoundDecision decide_round(const RoundInput& input);
+
+// ---- what an attempt came to ---------------------------------------------------------------------------------------------------------
+
+struct AttemptMember {
+  IslandId island;
+  std::string name;
+  std::optional<Digest> done;          // it holds the result, with this digest
+  bool failed = false;                 // it could not finish
+  IslandId accused;                    // whom it blames; may be empty
+};
+struct AttemptInput {
+  TimePoint now;
+  Round round;
+  Attempt attempt;
+  std::vector<AttemptMember> members;  // in order
+  TimePoint planned;
+  std::optional<TimePoint> first_failure;
+  Duration grace{};                         // after the first failure, for the others' reports
+  Duration limit{};                         // of an attempt: then those who said nothing are blamed
+  unsigned bad_attempts = 0;                // of this round before this one, with everybody alive
+  std::map<IslandId, unsigned> blame;       // accusers per member in those attempts
+};
+struct AttemptDecision {
+  enum class Kind : std::uint8_t { wait, commit, retry };
+  Kind kind = Kind::wait;
+  Digest chain;                       // of a commit
+  std::vector<IslandId> left_out;     // of a commit: whose digest differs; of a retry: the one that is left out
+  std::string why;                    // of a retry, or of those left out
+  std::map<IslandId, unsigned> blame; // of a retry: the blame so far
+  Wait wait;
+};
+// A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
+// attempts the most accused is left out; of several the later in order.
+AttemptDecision decide_attempt(const AttemptInput& input);
+inline constexpr unsigned kBadAttempts = 3;
+
+// ---- newcomers -------------------------------------------------------------------------------------------------------------------------
+
+struct Newcomer {
+  IslandId island;
+  std::string name;
+  bool copying = false;             // a CatchUp is under way
+  std::optional<Round> caught_up;   // newest verified round
+  unsigned boundaries_missed = 0;   // rounds that were committed since it first caught up
+  unsigned holds = 0;               // rounds that were held for it
+};
+struct AdmitInput {
+  TimePoint now;
+  Round committed;
+  std::vector<Newcomer> newcomers;
+  bool lockstep = false;            // payload gradient: the others do not move on meanwhile
+  bool enough = true;               // at least min islands are active
+  bool exchanging = false;          // an attempt is under way
+  bool anybody_ready = false;       // for the next round
+  TimePoint last_commit;
+  Duration last_round{};            // how long the last round took
+  std::optional<TimePoint> hold_since;
+  Duration hold_limit{};
+};
+struct AdmitDecision {
+  std::vector<IslandId> admit;     // become active now
+  std::optional<Wait> hold;        // planning of the next round waits
+  std::vector<IslandId> held_for;  // for these
+};
+// A newcomer becomes active at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that once,
+// the next rounds, a few at most, are held for a bounded time until it has.
+AdmitDecision decide_admission(const AdmitInput& input);
+
+// ---- nobody has the state in memory any more ------------------------------------------------------------------------------------------
+
+struct RestoreCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  std::optional<Round> checkpoint;  // newest one whose digest the ledger confirms
+};
+struct RestoreInput {
+  TimePoint now;
+  Round committed;
+  std::vector<RestoreCandidate> candidates;  // islands of the run
+  std::uint32_t others = 0;                  // connected islands that could join besides
+  std::uint32_t min = 1;
+  TimePoint since;   // of the last arrival or loss
+  Duration grace{};  // before committed rounds are given up
+};
+struct RestoreDecision {
+  bool restore = false;
+  bool start_over = false;  // every island of the run is here, and none has a checkpoint: nothing is left to wait for
+  Round round;
+  std::vector<IslandId> islands;  // that have it
+  Wait wait;
+};
+RestoreDecision decide_restore(const RestoreInput& input);
+
+// "a, b and c"; more than six are counted.
+std::string list_of(const std::vector<std::string>& names);
+
+}  // namespace atl::coordinator

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "coordinator/decide.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::uint64_t kNearlyThere = 2;  // rounds behind
+constexpr unsigned kMissedOften = 4;       // then rounds are too quick for it, however near it is
+constexpr unsigned kHolds = 3;             // rounds held for one newcomer
+
+// A round has only just begun: a newcomer that starts now keeps nobody waiting for long.
+bool round_is_fresh(const AdmitInput& input) {
+  const Duration early = std::max<Duration>(std::chrono::seconds(2), input.last_round / 4);
+  return !input.anybody_ready && input.now - input.last_commit <= early;
+}
+
+bool may_enter(const AdmitInput& input, const Newcomer& newcomer) {
+  return newcomer.caught_up == input.committed && !input.exchanging &&
+         (input.lockstep || !input.enough || newcomer.boundaries_missed > 0 || round_is_fresh(input));
+}
+
+// Worth waiting for: it is copying while nobody moves on, or it is nearly there.
+bool worth_holding(const AdmitInput& input, const Newcomer& newcomer) {
+  if (input.lockstep) {
+    return newcomer.copying || newcomer.caught_up.has_value();
+  }
+  if (!newcomer.caught_up || newcomer.boundaries_missed == 0 || *newcomer.caught_up >= input.committed) {
+    return false;
+  }
+  const bool near = input.committed.value - newcomer.caught_up->value <= kNearlyThere || newcomer.boundaries_missed >= kMissedOften;
+  return near && (newcomer.holds < kHolds || input.hold_since.has_value());
+}
+
+}  // namespace
+
+AdmitDecision decide_admission(const AdmitInput& input) {
+  AdmitDecision decision;
+  std::vector<std::string> held_for;
+  for (const Newcomer& newcomer : input.newcomers) {
+    if (may_enter(input, newcomer)) {
+      decision.admit.push_back(newcomer.island);
+    } else if (worth_holding(input, newcomer)) {
+      held_for.push_back(newcomer.name);
+      decision.held_for.push_back(newcomer.island);
+    }
+  }
+  const TimePoint until = input.hold_since.value_or(input.now) + input.hold_limit;
+  if (!held_for.empty() && input.now < until) {
+    decision.hold = Wait{"the next round waits a moment for " + list_of(held_for) + " to catch up", until};
+  } else {
+    decision.held_for.clear();
+  }
+  return decision;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,397 @@
+// The documents that only read: runs, status, islands, events, tokens.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "coordinator/requests.hpp"
+#include "coordinator/run_facts.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/run_rules.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxRuns = 1000;
+constexpr std::size_t kMaxEvents = 1000;
+constexpr std::size_t kWarnings = 20;
+constexpr std::size_t kLossPoints = 120;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(); }
+json time(const std::optional<TimePoint>& value) { return value ? json(unix_ms(*value)) : json(); }
+json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+// At most kLossPoints, evenly by index; the first and the last stay.
+json thinned(const std::vector<RoundLoss>& losses) {
+  json points = json::array();
+  const std::size_t count = losses.size();
+  const std::size_t kept = std::min(count, kLossPoints);
+  for (std::size_t i = 0; i < kept; ++i) {
+    const RoundLoss& loss = losses[kept == 1 ? 0 : i * (count - 1) / (kept - 1)];
+    points.push_back({loss.round.value, number(loss.outer_loss)});
+  }
+  return points;
+}
+
+// True if `name` stands in `text` as a word of its own: reasons name islands.
+bool names(std::string_view text, std::string_view name) {
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
+  for (std::size_t at = text.find(name); at != std::string_view::npos && !name.empty(); at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !inside(text[at - 1])) && (end == text.size() || !inside(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string_view state_of(const SeatView& seat, RunState run) {
+  if (seat.state == SeatState::absent || seat.state == SeatState::refused) {
+    return "absent";
+  }
+  if (seat.state == SeatState::ended || run == RunState::completed) {
+    return "finished";
+  }
+  if (!seat.connected || has_ended(run)) {
+    return "absent";
+  }
+  if (seat.state == SeatState::joining) {
+    return "catching-up";
+  }
+  return seat.report.state.empty() ? "starting" : std::string_view(seat.report.state);
+}
+
+json island_document(const SeatView& seat, const IslandReport& report, RunState run) {
+  const bool active = seat.state == SeatState::active;
+  const std::string& reason = seat.reason.text.empty() ? report.reason : seat.reason.text;
+  const bool reported = !report.run.empty();
+  return {{"id", seat.island.text},
+          {"name", seat.name},
+          {"active", active},
+          {"state", state_of(seat, run)},
+          {"reason", reason},
+          {"step", reported ? json(report.step.value) : json()},
+          {"tokens", reported ? json(report.tokens) : json()},
+          {"tokens_per_second", reported && active && !has_ended(run) ? number(report.tokens_per_second) : json()},
+          {"training_loss", reported ? number(report.training_loss) : json()},
+          {"compute_seconds", reported ? number(report.compute_seconds) : json()},
+          {"wait_seconds", reported ? number(report.wait_seconds) : json()},
+          {"bytes_sent", reported ? json(report.bytes_sent) : json()},
+          {"bytes_received", reported ? json(report.bytes_received) : json()},
+          {"agent_memory_bytes", reported ? json(report.agent_memory_bytes) : json()},
+          {"trainer_memory_bytes", reported ? json(report.trainer_memory_bytes) : json()},
+          {"connected", seat.connected},
+          {"last_seen_unix_ms", time(seat.last_seen)}};
+}
+
+struct Totals {
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes_sent = 0;
+  double tokens_per_second = 0;
+  double compute_seconds = 0;
+  double wait_seconds = 0;
+};
+
+Totals totals_of(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
+  Totals totals;
+  for (const SeatView& seat : run.seats) {
+    const auto found = reports.find(seat.island);
+    if (found == reports.end()) {
+      continue;
+    }
+    const IslandReport& report = found->second;
+    totals.tokens += report.tokens;
+    totals.bytes_sent += report.bytes_sent;
+    totals.compute_seconds += std::isfinite(report.compute_seconds) ? report.compute_seconds : 0;
+    totals.wait_seconds += std::isfinite(report.wait_seconds) ? report.wait_seconds : 0;
+    if (seat.state == SeatState::active && seat.connected && !has_ended(run.state) && std::isfinite(report.tokens_per_second)) {
+      totals.tokens_per_second += report.tokens_per_second;
+    }
+  }
+  return totals;
+}
+
+std::uint32_t active_members(const RunView& run) {
+  return static_cast<std::uint32_t>(
+      std::count_if(run.seats.begin(), run.seats.end(), [](const SeatView& seat) { return seat.state == SeatState::active; }));
+}
+
+}  // namespace
+
+const Requests::Facts& Requests::facts(const RunView& run) {
+  const auto found = facts_.find(run.id);
+  if (found != facts_.end()) {
+    return found->second;
+  }
+  Facts facts;
+  if (const auto spec = run_spec_from_json(run.spec)) {
+    facts = {spec->strategy.name, spec->training.steps, spec->strategy.inner_steps,
+             static_cast<std::uint64_t>(model_parameter_bytes(spec->model) / sizeof(float))};
+  }
+  return facts_.emplace(run.id, std::move(facts)).first->second;
+}
+
+std::string Requests::reason_of(const RunView& run) const {
+  if (ledger_failure_ && !has_ended(run.state)) {
+    return "the coordinator cannot write its ledger (" + ledger_failure_->why + "): decisions wait until it can";
+  }
+  return run.reason.text;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- runs
+
+Result<json> Requests::runs(TimePoint now) {
+  std::vector<RunView> views = core_.runs(now);
+  std::reverse(views.begin(), views.end());
+  views.resize(std::min(views.size(), kMaxRuns));
+  json list = json::array();
+  for (const RunView& run : views) {
+    ATOLL_ASSIGN(const std::optional<RoundLoss> loss, ledger_.newest_loss(run.id));
+    list.push_back({{"id", run.id.text},
+                    {"name", run.name},
+                    {"strategy", facts(run).strategy},
+                    {"state", to_string(run.state)},
+                    {"reason", reason_of(run)},
+                    {"round", run.committed.value},
+                    {"rounds", run.rounds},
+                    {"outer_loss", loss ? number(loss->outer_loss) : json()},
+                    {"islands", active_members(run)},
+                    {"min", run.min},
+                    {"max", run.max},
+                    {"created_unix_ms", unix_ms(run.submitted)},
+                    {"ended_unix_ms", time(run.ended)}});
+  }
+  return json{{"runs", std::move(list)}};
+}
+
+Result<json> Requests::run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
+  ATOLL_ASSIGN(const std::vector<RoundLoss> losses, ledger_.losses(run.id));
+  ATOLL_ASSIGN(const std::optional<Round> checkpoint, ledger_.checkpoint_round(run.id));
+  const Totals totals = totals_of(run, reports);
+  const std::string reason = reason_of(run);
+  json waiting_for = json::array();
+  for (const SeatView& seat : run.seats) {
+    if (!has_ended(run.state) && names(reason, seat.name)) {
+      waiting_for.push_back(seat.name);
+    }
+  }
+  const RoundLoss last = losses.empty() ? RoundLoss{Round(0), kNaN, kNaN} : losses.back();
+  const bool from_start = !losses.empty() && losses.front().round == Round(0);
+  const bool since_known = !reason.empty() && !ledger_failure_;
+  const Facts& known = facts(run);
+  return json{{"id", run.id.text},
+              {"name", run.name},
+              {"strategy", known.strategy},
+              {"state", to_string(run.state)},
+              {"reason", reason},
+              {"waiting_for", std::move(waiting_for)},
+              {"reason_since_unix_ms", since_known ? json(unix_ms(run.reason.since)) : json()},
+              {"reason_until_unix_ms", since_known ? time(run.reason.until) : json()},
+              {"round", run.committed.value},
+              {"rounds", run.rounds},
+              {"epoch", run.epoch.value},
+              {"attempt", run.attempt ? run.attempt->value : 0},
+              {"digest", run.chain.empty() ? "" : to_hex(run.chain)},
+              {"tokens", std::max(totals.tokens, run.tokens)},
+              {"tokens_per_second", totals.tokens_per_second},
+              {"steps", known.steps},
+              {"inner_steps", known.inner_steps},
+              {"initial_loss", from_start ? number(losses.front().outer_loss) : json()},
+              {"outer_loss", number(last.outer_loss)},
+              {"local_loss", number(last.local_loss)},
+              {"losses", thinned(losses)},
+              {"min", run.min},
+              {"max", run.max},
+              {"members", active_members(run)},
+              {"parameters", known.parameters == 0 ? json() : json(known.parameters)},
+              {"bytes_sent", totals.bytes_sent},
+              {"bytes_per_round", run.committed.value == 0 ? json() : json(totals.bytes_sent / run.committed.value)},
+              {"compute_seconds", totals.compute_seconds},
+              {"wait_seconds", totals.wait_seconds},
+              {"checkpoint_round", checkpoint ? json(checkpoint->value) : json()},
+              {"created_unix_ms", unix_ms(run.submitted)},
+              {"started_unix_ms", time(run.started)},
+              {"ended_unix_ms", time(run.ended)}};
+}
+
+json Requests::absences_document(const RunView& run) {
+  json absences = json::array();
+  for (const SeatView& seat : run.seats) {
+    for (const Absence& absence : seat.absences) {
+      absences.push_back({{"island", seat.name},
+                          {"from_round", absence.from.value},
+                          {"to_round", absence.to ? json(absence.to->value) : json()},
+                          {"since_unix_ms", unix_ms(absence.since)},
+                          {"until_unix_ms", time(absence.until)},
+                          {"cause", absence.cause}});
+    }
+  }
+  std::stable_sort(absences.begin(), absences.end(), [](const json& a, const json& b) { return a["since_unix_ms"] < b["since_unix_ms"]; });
+  return absences;
+}
+
+Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("run", ""));
+  ATOLL_ASSIGN(const RunView run, find_run(now, which, true));
+  ATOLL_ASSIGN(const auto stored, ledger_.reports(run.id));
+  std::map<IslandId, IslandReport> reports(stored.begin(), stored.end());
+  for (const SeatView& seat : run.seats) {
+    if (!seat.report.run.empty()) {
+      reports.insert_or_assign(seat.island, seat.report);
+    }
+  }
+  std::vector<const SeatView*> seats;
+  for (const SeatView& seat : run.seats) {
+    seats.push_back(&seat);
+  }
+  std::sort(seats.begin(), seats.end(), [](const SeatView* a, const SeatView* b) {
+    const bool a_active = a->state == SeatState::active;
+    const bool b_active = b->state == SeatState::active;
+    return a_active != b_active ? a_active : a->name < b->name;
+  });
+  json islands = json::array();
+  for (const SeatView* seat : seats) {
+    islands.push_back(island_document(*seat, reports[seat->island], run.state));
+  }
+  ATOLL_ASSIGN(const std::vector<StoredEvent> newest, ledger_.warnings(run.id, kWarnings));
+  json warnings = json::array();
+  for (const StoredEvent& stored_event : newest) {
+    const EventRecord& event = stored_event.event;
+    warnings.push_back({{"time_unix_ms", unix_ms(event.time)},
+                        {"island", event.island.empty() ? json() : json(name_of(event.island))},
+                        {"kind", event.kind},
+                        {"text", event.text}});
+  }
+  ATOLL_ASSIGN(json document, run_document(run, reports));
+  json absences = absences_document(run);
+  return json{
+      {"run", std::move(document)}, {"islands", std::move(islands)}, {"absences", std::move(absences)}, {"warnings", std::move(warnings)}};
+}
+
+// ---------------------------------------------------------------------------------------------------------------- islands
+
+Result<json> Requests::islands(TimePoint now) {
+  const std::vector<IslandView> views = core_.islands(now);
+  std::map<IslandId, const IslandView*> by_id;
+  for (const IslandView& view : views) {
+    by_id.emplace(view.id, &view);
+  }
+  std::map<RunId, RunView> runs;
+  std::vector<std::pair<bool, json>> rows;
+  for (const auto& [text, key] : admission_.keys()) {
+    const auto found = by_id.find(key.island);
+    if (key.role != Role::island) {
+      continue;
+    }
+    static const IslandView kUnseen;
+    const IslandView& view = found == by_id.end() ? kUnseen : *found->second;
+    const bool connected = !key.revoked && view.state == "connected";
+    std::string state = connected ? "free" : "absent";
+    json run_name;
+    if (!view.run.empty() && connected) {
+      if (!runs.contains(view.run)) {
+        runs.emplace(view.run, core_.run(now, view.run).value_or(RunView{}));
+      }
+      const RunView& run = runs.at(view.run);
+      run_name = run.name;
+      for (const SeatView& seat : run.seats) {
+        if (seat.island == key.island) {
+          state = state_of(seat, run.state);
+        }
+      }
+    }
+    const auto rate = rates_.find(key.island);
+    const bool rated = rate != rates_.end();
+    rows.emplace_back(connected, json{{"id", key.island.text},
+                                      {"name", key.name},
+                                      {"state", state},
+                                      {"reason", view.reason.text},
+                                      {"run", connected ? text_or_null(view.run.text) : json()},
+                                      {"run_name", run_name},
+                                      {"address", text_or_null(view.bulk_address)},
+                                      {"platform", view.platform},
+                                      {"version", view.version},
+                                      {"data_sets", view.data_sets},
+                                      {"link", key.revoked ? "revoked"
+                                               : connected ? "up"
+                                                           : "lost"},
+                                      {"connected", connected},
+                                      {"last_seen_unix_ms", time(view.last_seen)},
+                                      {"enrolled_unix_ms", unix_ms(key.enrolled)},
+                                      {"uplink_bits_per_second", rated ? number(rate->second.up_bits_per_second) : json()},
+                                      {"downlink_bits_per_second", rated ? number(rate->second.down_bits_per_second) : json()}});
+  }
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first
+               ? a.first
+               : a.second["name"].template get_ref<const std::string&>() < b.second["name"].template get_ref<const std::string&>();
+  });
+  json list = json::array();
+  for (auto& [connected, row] : rows) {
+    list.push_back(std::move(row));
+  }
+  return json{{"islands", std::move(list)}};
+}
+
+// ------------------------------------------------------------------------------------------------------- events and tokens
+
+Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
+  EventQuery query;
+  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
+  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxEvents, 200));
+  ATOLL_ASSIGN(const std::int64_t since, arguments.integer("since_unix_ms", 0, 253'402'300'799'999, 0));
+  ATOLL_ASSIGN(const std::string island, arguments.text("island", ""));
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  query.run = run.id;
+  query.after = static_cast<std::uint64_t>(after);
+  query.limit = static_cast<std::size_t>(limit);
+  query.since = since == 0 ? std::nullopt : std::optional(from_unix_ms(since));
+  if (!island.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey key, find_key(island));
+    query.island = key.island;
+  }
+  ATOLL_ASSIGN(const std::vector<StoredEvent> stored, ledger_.events(query));
+  json list = json::array();
+  std::uint64_t next = query.after;
+  for (const StoredEvent& item : stored) {
+    json fields = json::parse(item.fields, nullptr, false);
+    if (!fields.is_object()) {
+      fields = json::object();
+    }
+    json round = fields.contains("round") ? fields["round"] : json();
+    list.push_back({{"sequence", item.sequence},
+                    {"time_unix_ms", unix_ms(item.event.time)},
+                    {"level", item.event.level},
+                    {"kind", item.event.kind},
+                    {"island", item.event.island.empty() ? json() : json(name_of(item.event.island))},
+                    {"round", std::move(round)},
+                    {"text", item.event.text},
+                    {"fields", std::move(fields)}});
+    next = item.sequence;
+  }
+  return json{
+      {"run", run.id.text}, {"state", to_string(run.state)}, {"ended", has_ended(run.state)}, {"next", next}, {"events", std::move(list)}};
+}
+
+Result<json> Requests::tokens(TimePoint now) {
+  ATOLL_ASSIGN(const std::vector<Token> tokens, admission_.tokens());
+  json list = json::array();
+  for (const Token& token : tokens) {
+    list.push_back({{"id", token.id},
+                    {"role", to_string(token.role)},
+                    {"name", token.name},
+                    {"state", token.state(now)},
+                    {"created_unix_ms", unix_ms(token.created)},
+                    {"expires_unix_ms", unix_ms(token.expires)},
+                    {"used_by", text_or_null(token.used_by)},
+                    {"used_unix_ms", token.used_by.empty() ? json() : json(unix_ms(token.used))}});
+  }
+  return json{{"tokens", std::move(list)}};
+}
+
+}  // namespace atl::coordinator

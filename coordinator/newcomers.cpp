@@ -1,0 +1,393 @@
+// Who comes, or comes back, and with what state: from memory, from peers, or from the newest checkpoint when nobody has it in memory.
+#include <algorithm>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::size_t kSources = 3;           // that a newcomer copies from
+constexpr std::size_t kHeldCheckpoints = 16;  // remembered of an island
+constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
+
+}  // namespace
+
+void Core::State::advance_joins(Run& run) {
+  readmit(run);
+  if (!run.members.empty()) {
+    invite(run);
+    offer(run);
+    for (auto& [id, seat] : run.seats) {
+      if (seat.record.state == SeatState::joining) {
+        order_catch_up(run, seat);
+      }
+    }
+    admit_newcomers(run);
+  }
+}
+
+// An island that was away and still has the state of the newest round: it goes on where it was.
+void Core::State::readmit(Run& run) {
+  const bool exchanging = std::any_of(run.rounds.begin(), run.rounds.end(), [](const auto& flight) { return flight.second.exchanging; });
+  for (auto& [id, seat] : run.seats) {
+    if (!seat.memory_offered || seat.record.state != SeatState::absent || !alive(id) || islands.at(id).leaving || now < seat.retry_at) {
+      continue;
+    }
+    const HeldRun& held = islands.at(id).held[run.record.id];
+    if (held.committed != run.record.committed || held.chain != run.record.chain || run.members.size() >= run.spec.islands.max) {
+      seat.memory_offered = false;
+    } else if (!exchanging) {
+      seat.from = StartFrom::memory;
+      seat.record.part = free_part(run, id);
+      activate(run, seat);
+    }
+  }
+}
+
+void Core::State::invite(Run& run) {
+  if (run.at_end()) {
+    return;
+  }
+  std::size_t taking_part = run.members.size();
+  for (const auto& [id, seat] : run.seats) {
+    taking_part += seat.record.state == SeatState::joining ? 1U : 0U;
+  }
+  for (const auto& [id, island] : islands) {
+    if (taking_part >= run.spec.islands.max) {
+      break;
+    }
+    const auto seat = run.seats.find(id);
+    if (!island.greeted || !admits_name(run, island) || !obstacle_of(run, island).empty()) {
+      continue;
+    }
+    if (seat != run.seats.end()) {
+      const Seat& old = seat->second;
+      if (old.record.state != SeatState::absent || old.memory_offered) {
+        continue;
+      }
+      if (now < old.retry_at) {
+        wake_at(old.retry_at);
+        continue;
+      }
+    }
+    take_seat(run, id, SeatState::joining, StartFrom::peers);
+    send_assign(run, run.seats.at(id));
+    event(run.record.id, id, "info", "island_joining", "island " + island.record.name + " copies the state of run " + run.record.name + " from its peers");
+    ++taking_part;
+  }
+}
+
+// Sources keep what newcomers need, as long as there are newcomers. An offer is a lease: it is renewed.
+void Core::State::offer(Run& run) {
+  const bool needed = std::any_of(run.seats.begin(), run.seats.end(), [](const auto& seat) { return seat.second.record.state == SeatState::joining; });
+  std::size_t sources = 0;
+  for (const IslandId& id : run.members) {
+    Seat& seat = run.seats.at(id);
+    if (needed && alive(id) && sources < kSources && seat.record.state == SeatState::active) {
+      ++sources;
+      if (!seat.offering) {
+        seat.offering = true;
+        seat.offered.reset();
+        restart(seat.offer_resend);
+        run.offers_since = now;
+        send(id, Offer{run.record.id, true});
+      } else if (due(seat.offer_resend)) {
+        send(id, Offer{run.record.id, true});
+      }
+      wake_at(seat.offer_resend.next);
+    } else if (seat.offering) {
+      seat.offering = false;
+      seat.offered.reset();
+      send(id, Offer{run.record.id, false});
+    }
+  }
+}
+
+// Sends a newcomer what it should come to next, if that has changed, or again if it has not answered.
+void Core::State::order_catch_up(Run& run, Seat& seat) {
+  const IslandId island = seat.record.island;
+  const bool stale = seat.catch_up && seat.caught_up && *seat.caught_up < run.record.committed && seat.catch_up->committed < run.record.committed;
+  bool again = due(seat.resend);
+  wake_at(seat.resend.next);
+  if (again && (!seat.caught_up || *seat.caught_up < run.record.committed)) {
+    send_assign(run, seat);
+  }
+  if (seat.from == StartFrom::checkpoint && !seat.caught_up) {
+    return;
+  }
+  if (!seat.catch_up || stale) {
+    std::optional<Checkpointed> best;
+    bool all_told = true;
+    for (const IslandId& id : run.members) {
+      const Seat& source = run.seats.at(id);
+      all_told = all_told && (!source.offering || source.offered);
+      if (source.offering && source.offered && (!best || source.offered->round > best->round)) {
+        best = source.offered;
+      }
+    }
+    if (!best || (!all_told && run.offers_since && now < *run.offers_since + kOfferPatience)) {
+      if (best) {
+        wake_at(*run.offers_since + kOfferPatience);
+      }
+      return;
+    }
+    CatchUp order{run.record.id, run.record.epoch, best->round, best->file, best->file_bytes, run.record.committed, run.record.chain, {}};
+    for (const IslandId& id : run.members) {
+      const Seat& source = run.seats.at(id);
+      if (source.offering && source.offered && source.offered->round == best->round && source.offered->file == best->file) {
+        order.sources.push_back(member_of(id));
+      }
+    }
+    seat.catch_up = std::move(order);
+    restart(seat.resend);
+    again = true;
+  }
+  if (again && (!seat.caught_up || *seat.caught_up < seat.catch_up->committed)) {
+    seat.catch_up->epoch = run.record.epoch;
+    for (const Member& source : seat.catch_up->sources) {
+      send(source.island, Serve{run.record.id, member_of(island).public_key});
+    }
+    send(island, *seat.catch_up);
+  }
+}
+
+AdmitInput Core::State::admission_input(const Run& run) const {
+  AdmitInput input;
+  input.now = now;
+  input.committed = run.record.committed;
+  for (const auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::joining && alive(id)) {
+      input.newcomers.push_back(Newcomer{id, name_of(id), seat.catch_up.has_value(), seat.caught_up, seat.boundaries_missed, seat.holds});
+    }
+  }
+  input.lockstep = run.lockstep();
+  input.enough = run.members.size() >= run.spec.islands.min;
+  for (const auto& [number, flight] : run.rounds) {
+    input.exchanging = input.exchanging || flight.exchanging;
+    input.anybody_ready = input.anybody_ready || !flight.contributions.empty();
+  }
+  input.last_commit = run.last_commit;
+  input.last_round = run.last_round;
+  input.hold_limit = run.lockstep() ? run.spec.islands.deadline : settings.join_hold;
+  return input;
+}
+
+void Core::State::admit_newcomers(Run& run) {
+  for (const IslandId& id : decide_admission(admission_input(run)).admit) {
+    activate(run, run.seats.at(id));
+  }
+}
+
+std::optional<Wait> Core::State::hold_for_newcomers(Run& run, RoundInFlight& round) {
+  AdmitInput input = admission_input(run);
+  input.hold_since = round.hold_since;
+  const AdmitDecision decision = decide_admission(input);
+  if (decision.hold && !round.hold_since) {
+    round.hold_since = now;
+    for (const IslandId& id : decision.held_for) {
+      ++run.seats.at(id).holds;
+    }
+  }
+  return decision.hold;
+}
+
+void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& message) {
+  const IslandId island = seat.record.island;
+  if (message.error) {
+    event(run.record.id, island, "warning", "checkpoint_failed", "island " + name_of(island) + " could not write its checkpoint of round " +
+          std::to_string(message.round.value) + ": " + bounded(message.error->why) + "; its older checkpoints are still good");
+    return;
+  }
+  if (run.alone()) {
+    seat.checkpointed = message;
+  } else {
+    const auto chain = run.chains.find(message.round);
+    if (chain == run.chains.end() || chain->second != message.chain) {
+      return;  // of rounds that were given up
+    }
+    const auto [first, inserted] = run.files.emplace(message.round, message.file);
+    if (!inserted && first->second != message.file && !run.lockstep() && run.is_member(island)) {
+      event(run.record.id, island, "error", "state_differs", "island " + name_of(island) + "'s outer state of round " + std::to_string(message.round.value) +
+            " differs from its peers' although all its rounds agree: its memory or disk is faulty");
+      leave_epoch(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'", true);
+      release(island, run);
+      return;
+    }
+    while (run.files.size() > kHeldCheckpoints) {
+      run.files.erase(run.files.begin());
+    }
+    if (!seat.checkpointed || seat.checkpointed->round < message.round || seat.checkpointed->chain != message.chain) {
+      event(run.record.id, island, "info", "checkpoint_written", "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value));
+    }
+    run.checkpoint_rounds.insert(message.round);
+    seat.checkpointed = message;
+    if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
+      // The results after its first answer are kept; a later checkpoint only shortens the way.
+      seat.offered = message;
+      changed = true;
+    }
+  }
+  HeldRun& held = islands.at(island).held[run.record.id];
+  held.run = run.record.id;
+  std::erase_if(held.checkpoints, [&](const HeldCheckpoint& old) { return old.round == message.round; });
+  held.checkpoints.push_back(HeldCheckpoint{message.round, message.chain});
+  if (held.checkpoints.size() > kHeldCheckpoints) {
+    held.checkpoints.erase(held.checkpoints.begin());
+  }
+}
+
+void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
+  const IslandId island = seat.record.island;
+  if (run.is_member(island) && seat.record.state == SeatState::active) {
+    if (message.error && message.epoch == run.record.epoch) {
+      leave_epoch(run, island, bounded(message.error->why), true);
+    } else {
+      send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+    }
+    return;
+  }
+  if (seat.record.state != SeatState::joining || message.epoch < seat.assigned_epoch) {
+    return;
+  }
+  if (message.error) {
+    event(run.record.id, island, "warning", "catch_up_failed", "island " + name_of(island) + " could not take over the state of run " + run.record.name + ": " + bounded(message.error->why));
+    if (seat.from == StartFrom::checkpoint) {
+      std::erase_if(islands.at(island).held[run.record.id].checkpoints, [&](const HeldCheckpoint& held) { return held.round == seat.assigned; });
+    }
+    vacate(run, seat, SeatState::absent, "could not take over the state: " + bounded(message.error->why));
+    const unsigned doublings = std::min(seat.failures++, 8U);
+    seat.retry_at = now + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
+    return;
+  }
+  const auto chain = run.chains.find(message.round);
+  if (chain == run.chains.end() || chain->second != message.chain) {
+    return;  // an older lineage, or a round that is long past; it gets another order
+  }
+  if (seat.caught_up && *seat.caught_up >= message.round) {
+    return;
+  }
+  seat.caught_up = message.round;
+  seat.resend.next = now;
+  changed = true;
+  if (run.members.empty() && seat.from == StartFrom::checkpoint) {
+    if (message.round < run.record.committed) {
+      roll_back(run, message.round);
+    }
+    activate(run, seat);
+  }
+  seat.from = StartFrom::peers;
+}
+
+void Core::State::roll_back(Run& run, Round round) {
+  const Round lost = run.record.committed;
+  const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
+                                                 : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
+  run.record.lineage += 1;
+  run.record.committed = round;
+  run.record.chain = run.chains.at(round);
+  run.chains.erase(run.chains.upper_bound(round), run.chains.end());
+  run.checkpoint_rounds.erase(run.checkpoint_rounds.upper_bound(round), run.checkpoint_rounds.end());
+  run.files.erase(run.files.upper_bound(round), run.files.end());
+  while (!run.recent.empty() && run.recent.back().round > round) {
+    run.recent.pop_back();
+  }
+  run.rounds.clear();
+  for (auto& [id, seat] : run.seats) {
+    seat.merged = std::min(seat.merged, round);
+  }
+  // The new lineage begins with the round it starts from, so that the ledger can say what that was.
+  RoundRecord base;
+  base.run = run.record.id;
+  base.lineage = run.record.lineage;
+  base.round = round;
+  base.epoch = run.record.epoch;
+  base.committed = true;
+  base.checkpoint = true;
+  base.chain = run.record.chain;
+  base.planned = now;
+  base.committed_at = now;
+  record(std::move(base));
+  event(run.record.id, {}, "warning", "rolled_back", range + " of run " + run.record.name + " lost with every copy in memory; the run goes on from the newest checkpoint, of round " +
+        std::to_string(round.value), {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)}});
+}
+
+// Nothing is left of the run's state: it begins anew, from the seed.
+void Core::State::start_over(Run& run, const std::string& why) {
+  event(run.record.id, {}, "warning", "rolled_back", "all rounds up to round " + std::to_string(run.record.committed.value) + " of run " + run.record.name + " are lost: " + why + "; it starts over",
+        {Field{"from", static_cast<std::int64_t>(run.record.committed.value)}, Field{"to", std::int64_t{0}}});
+  run.record.lineage += 1;
+  run.record.committed = Round(0);
+  run.record.chain = Digest{};
+  run.record.initialised = false;
+  run.chains.clear();
+  run.checkpoint_rounds.clear();
+  run.files.clear();
+  run.recent.clear();
+  run.rounds.clear();
+  for (auto& [id, seat] : run.seats) {
+    seat.merged = Round(0);
+  }
+  set_state(run, RunState::queued, "starts over: " + why);
+}
+
+void Core::State::advance_restore(Run& run) {
+  RestoreInput input;
+  std::vector<std::string> loading;
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::joining && seat.from == StartFrom::checkpoint) {
+      loading.push_back(name_of(id));
+      if (due(seat.resend)) {
+        send_assign(run, seat);
+      }
+      wake_at(seat.resend.next);
+    } else if (seat.record.state == SeatState::joining) {
+      vacate(run, seat, SeatState::absent, "the islands that it copied from are gone");
+      seat.retry_at = now;
+    }
+  }
+  if (!loading.empty()) {
+    run.wait = Wait{list_of(loading) + (loading.size() == 1 ? " loads its checkpoint" : " load their checkpoints"), std::nullopt};
+    return;
+  }
+  input.now = now;
+  input.committed = run.record.committed;
+  input.min = run.spec.islands.min;
+  input.since = run.nobody_since;
+  input.grace = settings.restore_grace;
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state != SeatState::absent) {
+      continue;
+    }
+    RestoreCandidate candidate{id, name_of(id), alive(id) && !islands.at(id).leaving, std::nullopt};
+    if (candidate.connected) {
+      for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
+        const auto chain = run.chains.find(held.round);
+        if (chain != run.chains.end() && chain->second == held.chain && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
+          candidate.checkpoint = held.round;
+        }
+      }
+    }
+    input.candidates.push_back(std::move(candidate));
+  }
+  for (const auto& [id, island] : islands) {
+    input.others += run.seats.count(id) == 0 && island.greeted && admits_name(run, island) && obstacle_of(run, island).empty() ? 1U : 0U;
+  }
+  const RestoreDecision decision = decide_restore(input);
+  if (decision.start_over) {
+    start_over(run, decision.wait.text);
+    return;
+  }
+  if (!decision.restore) {
+    run.wait = decision.wait;
+    return;
+  }
+  for (const IslandId& id : decision.islands) {
+    take_seat(run, id, SeatState::joining, StartFrom::checkpoint);
+    Seat& seat = run.seats.at(id);
+    seat.assigned = decision.round;
+    send_assign(run, seat);
+    event(run.record.id, id, "info", "island_restoring", "island " + name_of(id) + " restores run " + run.record.name + " from its checkpoint of round " + std::to_string(decision.round.value));
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,28 @@
+#include "coordinator/record.hpp"
+
+#include <array>
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::array<std::string_view, 7> kRunStates = {"queued", "starting", "running", "interrupted", "completed", "failed", "cancelled"};
+constexpr std::array<std::string_view, 6> kSeatStates = {"starting", "joining", "active", "absent", "refused", "ended"};
+
+template <typename State, std::size_t N>
+Result<State> find_state(const std::array<std::string_view, N>& names, std::string_view name, std::string_view what) {
+  for (std::size_t i = 0; i < N; ++i) {
+    if (names[i] == name) {
+      return static_cast<State>(i);
+    }
+  }
+  return Error{Code::corrupt, "'" + std::string(name) + "' is not a state of a " + std::string(what)};
+}
+
+}  // namespace
+
+std::string_view to_string(RunState state) { return kRunStates.at(static_cast<std::size_t>(state)); }
+std::string_view to_string(SeatState state) { return kSeatStates.at(static_cast<std::size_t>(state)); }
+Result<RunState> run_state_from_string(std::string_view name) { return find_state<RunState>(kRunStates, name, "run"); }
+Result<SeatState> seat_state_from_string(std::string_view name) { return find_state<SeatState>(kSeatStates, name, "seat"); }
+
+}  // namespace atl::coordinator

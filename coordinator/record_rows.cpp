@@ -1,0 +1,387 @@
+#include "coordinator/record_rows.hpp"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace atl::coordinator {
+
+using nlohmann::json;
+
+const char* const kSchema = R"sql(
+CREATE TABLE runs(run TEXT PRIMARY KEY, name TEXT NOT NULL, file TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
+  reason TEXT NOT NULL, reason_since_ms INTEGER NOT NULL, reason_until_ms INTEGER, error_code TEXT, error_why TEXT,
+  submitted_ms INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER, epoch INTEGER NOT NULL, lineage INTEGER NOT NULL,
+  initialised INTEGER NOT NULL, committed INTEGER NOT NULL, chain BLOB NOT NULL, tokens INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE seats(run TEXT NOT NULL, island TEXT NOT NULL, part INTEGER NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL,
+  absences TEXT NOT NULL, PRIMARY KEY(run, island)) WITHOUT ROWID;
+CREATE TABLE memberships(run TEXT NOT NULL, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, committed INTEGER NOT NULL,
+  members TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY(run, epoch)) WITHOUT ROWID;
+CREATE TABLE islands(island TEXT PRIMARY KEY, name TEXT NOT NULL, public_key TEXT NOT NULL, bulk_address TEXT NOT NULL,
+  version TEXT NOT NULL, platform TEXT NOT NULL, data_sets TEXT NOT NULL, boot INTEGER NOT NULL, last_hello_ms INTEGER NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE rounds(run TEXT NOT NULL, lineage INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, committed INTEGER NOT NULL, checkpoint INTEGER NOT NULL, members TEXT NOT NULL, tokens TEXT NOT NULL,
+  chain BLOB NOT NULL, planned_ms INTEGER NOT NULL, committed_ms INTEGER, PRIMARY KEY(run, lineage, round)) WITHOUT ROWID;
+CREATE INDEX checkpointed_rounds ON rounds(run, lineage, round) WHERE checkpoint=1;
+CREATE TABLE events(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL,
+  level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, fields TEXT NOT NULL);
+CREATE INDEX events_of_run ON events(run, sequence);
+CREATE INDEX warnings_of_run ON events(run, sequence) WHERE level IN ('warning', 'error');
+CREATE TABLE metrics(run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, time_ms INTEGER NOT NULL, step INTEGER NOT NULL,
+  training_loss REAL, outer_loss REAL, local_loss REAL, norm REAL, wait_seconds REAL, tokens INTEGER NOT NULL,
+  bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL, PRIMARY KEY(run, round, island)) WITHOUT ROWID;
+CREATE INDEX losses_of_run ON metrics(run, round, outer_loss, local_loss) WHERE outer_loss IS NOT NULL;
+CREATE TABLE reports(run TEXT NOT NULL, island TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, step INTEGER NOT NULL,
+  tokens INTEGER NOT NULL, tokens_per_second REAL, compute_seconds REAL, wait_seconds REAL, training_loss REAL,
+  bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL, agent_memory_bytes INTEGER NOT NULL,
+  trainer_memory_bytes INTEGER NOT NULL, PRIMARY KEY(run, island)) WITHOUT ROWID;
+CREATE TABLE checkpoints(run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, chain BLOB NOT NULL, file BLOB NOT NULL,
+  file_bytes INTEGER NOT NULL, PRIMARY KEY(run, island, round)) WITHOUT ROWID;
+CREATE TABLE keys(public_key TEXT PRIMARY KEY, role TEXT NOT NULL, island TEXT NOT NULL, name TEXT NOT NULL,
+  enrolled_ms INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE tokens(token TEXT PRIMARY KEY, secret BLOB NOT NULL UNIQUE, role TEXT NOT NULL, name TEXT NOT NULL,
+  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, used_by TEXT NOT NULL, used_ms INTEGER NOT NULL,
+  revoked INTEGER NOT NULL) WITHOUT ROWID;
+)sql";
+
+namespace {
+
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+json parse(const std::string& text) { return json::parse(text, nullptr, false); }
+
+Error broken(std::string_view table, std::string_view column) {
+  return Error{Code::corrupt, "the ledger's table " + std::string(table) + " has a " + std::string(column) + " that cannot be read"};
+}
+
+void bind_time(Statement& statement, const std::optional<TimePoint>& time) {
+  if (time) {
+    statement.bind(unix_ms(*time));
+  } else {
+    statement.bind_null();
+  }
+}
+
+std::optional<TimePoint> time_of(const Statement& row, int column) {
+  return row.null(column) ? std::nullopt : std::optional(from_unix_ms(row.integer(column)));
+}
+
+// A list of ids or numbers is a JSON array, so that `sqlite3 ledger.db` can take it apart.
+std::string ids_text(const std::vector<IslandId>& ids) {
+  json list = json::array();
+  for (const IslandId& id : ids) {
+    list.push_back(id.text);
+  }
+  return dump(list);
+}
+
+std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
+  const json list = parse(text);
+  if (!list.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<IslandId> ids;
+  for (const json& item : list) {
+    if (!item.is_string()) {
+      return std::nullopt;
+    }
+    ids.emplace_back(item.get<std::string>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------------------ runs
+
+Status write_row(Database& database, const RunRecord& run) {
+  auto statement = database.prepare(
+      "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
+      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, chain, tokens) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
+  statement.bind(unix_ms(run.reason.since));
+  bind_time(statement, run.reason.until);
+  if (run.error) {
+    statement.bind(to_string(run.error->code)).bind(run.error->why);
+  } else {
+    statement.bind_null().bind_null();
+  }
+  statement.bind(unix_ms(run.submitted));
+  bind_time(statement, run.started);
+  bind_time(statement, run.ended);
+  statement.bind(run.epoch.value).bind(run.lineage).bind(run.initialised).bind(run.committed.value).bind(run.chain).bind(run.tokens);
+  return statement.run();
+}
+
+Result<RunRecord> read_run(const Statement& row) {
+  RunRecord run;
+  run.id = RunId(row.text(0));
+  run.name = row.text(1);
+  run.file = row.text(2);
+  run.spec = row.text(3);
+  ATOLL_ASSIGN(run.state, run_state_from_string(row.text(4)));
+  run.reason = Reason{row.text(5), from_unix_ms(row.integer(6)), time_of(row, 7)};
+  if (!row.null(8)) {
+    run.error = Error{code_from_string(row.text(8)), row.text(9)};
+  }
+  run.submitted = from_unix_ms(row.integer(10));
+  run.started = time_of(row, 11);
+  run.ended = time_of(row, 12);
+  run.epoch = Epoch(row.number(13));
+  run.lineage = static_cast<std::uint32_t>(row.number(14));
+  run.initialised = row.boolean(15);
+  run.committed = Round(row.number(16));
+  run.chain = row.digest(17);
+  run.tokens = row.number(18);
+  return run;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- seats
+
+Status write_row(Database& database, const SeatRecord& seat) {
+  json absences = json::array();
+  for (const Absence& absence : seat.absences) {
+    json to = absence.to ? json(absence.to->value) : json();
+    json until = absence.until ? json(unix_ms(*absence.until)) : json();
+    absences.push_back({absence.from.value, std::move(to), absence.cause, unix_ms(absence.since), std::move(until)});
+  }
+  return database.prepare("INSERT OR REPLACE INTO seats(run, island, part, state, cause, absences) VALUES(?,?,?,?,?,?)")
+      .bind(seat.run.text)
+      .bind(seat.island.text)
+      .bind(seat.part)
+      .bind(to_string(seat.state))
+      .bind(seat.cause)
+      .bind(dump(absences))
+      .run();
+}
+
+Result<SeatRecord> read_seat(const Statement& row) {
+  SeatRecord seat;
+  seat.run = RunId(row.text(0));
+  seat.island = IslandId(row.text(1));
+  seat.part = static_cast<std::uint32_t>(row.number(2));
+  ATOLL_ASSIGN(seat.state, seat_state_from_string(row.text(3)));
+  seat.cause = row.text(4);
+  const json absences = parse(row.text(5));
+  if (!absences.is_array()) {
+    return broken("seats", "list of absences");
+  }
+  for (const json& item : absences) {
+    if (!item.is_array() || item.size() != 5 || !item[0].is_number_unsigned() || !item[2].is_string() || !item[3].is_number_integer()) {
+      return broken("seats", "list of absences");
+    }
+    Absence absence;
+    absence.from = Round(item[0].get<std::uint64_t>());
+    if (item[1].is_number_unsigned()) {
+      absence.to = Round(item[1].get<std::uint64_t>());
+    }
+    absence.cause = item[2].get<std::string>();
+    absence.since = from_unix_ms(item[3].get<std::int64_t>());
+    if (item[4].is_number_integer()) {
+      absence.until = from_unix_ms(item[4].get<std::int64_t>());
+    }
+    seat.absences.push_back(std::move(absence));
+  }
+  return seat;
+}
+
+// ----------------------------------------------------------------------------------------------------------- memberships
+
+Status write_row(Database& database, const MembershipRecord& membership) {
+  return database.prepare("INSERT OR REPLACE INTO memberships(run, epoch, time_ms, committed, members, why) VALUES(?,?,?,?,?,?)")
+      .bind(membership.run.text)
+      .bind(membership.epoch.value)
+      .bind(unix_ms(membership.time))
+      .bind(membership.committed.value)
+      .bind(ids_text(membership.members))
+      .bind(membership.why)
+      .run();
+}
+
+Result<MembershipRecord> read_membership(const Statement& row) {
+  MembershipRecord membership;
+  membership.run = RunId(row.text(0));
+  membership.epoch = Epoch(row.number(1));
+  membership.time = from_unix_ms(row.integer(2));
+  membership.committed = Round(row.number(3));
+  auto members = ids_of(row.text(4));
+  if (!members) {
+    return broken("memberships", "list of members");
+  }
+  membership.members = *std::move(members);
+  membership.why = row.text(5);
+  return membership;
+}
+
+// --------------------------------------------------------------------------------------------------------------- islands
+
+Status write_row(Database& database, const IslandRecord& island) {
+  return database
+      .prepare(
+          "INSERT OR REPLACE INTO islands(island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms) "
+          "VALUES(?,?,?,?,?,?,?,?,?)")
+      .bind(island.id.text)
+      .bind(island.name)
+      .bind(island.public_key)
+      .bind(island.bulk_address)
+      .bind(island.version)
+      .bind(island.platform)
+      .bind(dump(json(island.data_sets)))
+      .bind(island.boot)
+      .bind(unix_ms(island.last_hello))
+      .run();
+}
+
+Result<IslandRecord> read_island(const Statement& row) {
+  IslandRecord island;
+  island.id = IslandId(row.text(0));
+  island.name = row.text(1);
+  island.public_key = row.text(2);
+  island.bulk_address = row.text(3);
+  island.version = row.text(4);
+  island.platform = row.text(5);
+  const json sets = parse(row.text(6));
+  if (!sets.is_array()) {
+    return broken("islands", "list of data sets");
+  }
+  for (const json& set : sets) {
+    if (!set.is_string()) {
+      return broken("islands", "list of data sets");
+    }
+    island.data_sets.push_back(set.get<std::string>());
+  }
+  island.boot = row.number(7);
+  island.last_hello = from_unix_ms(row.integer(8));
+  return island;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- rounds
+
+Status write_row(Database& database, const RoundRecord& round) {
+  // A committed round is never replaced, whatever the core thinks.
+  auto statement = database.prepare(
+      "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, attempt=excluded.attempt, "
+      "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
+      "chain=excluded.chain, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms WHERE committed=0");
+  statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
+  statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.chain);
+  statement.bind(unix_ms(round.planned));
+  bind_time(statement, round.committed_at);
+  return statement.run();
+}
+
+Result<RoundRecord> read_round(const Statement& row) {
+  RoundRecord round;
+  round.run = RunId(row.text(0));
+  round.lineage = static_cast<std::uint32_t>(row.number(1));
+  round.round = Round(row.number(2));
+  round.epoch = Epoch(row.number(3));
+  round.attempt = Attempt(static_cast<std::uint32_t>(row.number(4)));
+  round.committed = row.boolean(5);
+  round.checkpoint = row.boolean(6);
+  auto members = ids_of(row.text(7));
+  const json tokens = parse(row.text(8));
+  if (!members || !tokens.is_array()) {
+    return broken("rounds", "list of members");
+  }
+  round.members = *std::move(members);
+  for (const json& count : tokens) {
+    if (!count.is_number_unsigned()) {
+      return broken("rounds", "list of tokens");
+    }
+    round.tokens.push_back(count.get<std::uint64_t>());
+  }
+  round.chain = row.digest(9);
+  round.planned = from_unix_ms(row.integer(10));
+  round.committed_at = time_of(row, 11);
+  return round;
+}
+
+// ------------------------------------------------------------------------------------------- events, metrics and reports
+
+Status write_row(Database& database, const EventRecord& event) {
+  json fields = json::object();
+  for (const Field& field : event.fields) {
+    std::visit([&](const auto& value) { fields[field.key] = value; }, field.value);
+  }
+  return database.prepare("INSERT INTO events(time_ms, run, island, level, kind, text, fields) VALUES(?,?,?,?,?,?,?)")
+      .bind(unix_ms(event.time))
+      .bind(event.run.text)
+      .bind(event.island.text)
+      .bind(event.level)
+      .bind(event.kind)
+      .bind(event.text)
+      .bind(dump(fields))
+      .run();
+}
+
+Status write_row(Database& database, const MetricRecord& metric) {
+  // A second record of the same round fills in what the first had not measured.
+  return database
+      .prepare(
+          "INSERT INTO metrics(run, island, round, time_ms, step, training_loss, outer_loss, local_loss, norm, "
+          "wait_seconds, tokens, bytes_sent, bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) "
+          "ON CONFLICT(run, round, island) DO UPDATE SET time_ms=excluded.time_ms, step=max(step, excluded.step), "
+          "training_loss=coalesce(excluded.training_loss, training_loss), outer_loss=coalesce(excluded.outer_loss, outer_loss), "
+          "local_loss=coalesce(excluded.local_loss, local_loss), norm=coalesce(excluded.norm, norm), "
+          "wait_seconds=coalesce(excluded.wait_seconds, wait_seconds), tokens=max(tokens, excluded.tokens), "
+          "bytes_sent=max(bytes_sent, excluded.bytes_sent), bytes_received=max(bytes_received, excluded.bytes_received)")
+      .bind(metric.run.text)
+      .bind(metric.island.text)
+      .bind(metric.round.value)
+      .bind(unix_ms(metric.time))
+      .bind(metric.step.value)
+      .bind(metric.training_loss)
+      .bind(metric.outer_loss)
+      .bind(metric.local_loss)
+      .bind(metric.norm)
+      .bind(metric.wait_seconds)
+      .bind(metric.tokens)
+      .bind(metric.bytes_sent)
+      .bind(metric.bytes_received)
+      .run();
+}
+
+Status write_row(Database& database, const IslandId& island, const IslandReport& report) {
+  return database
+      .prepare(
+          "INSERT OR REPLACE INTO reports(run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, "
+          "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+      .bind(report.run.text)
+      .bind(island.text)
+      .bind(report.state)
+      .bind(report.reason)
+      .bind(report.step.value)
+      .bind(report.tokens)
+      .bind(report.tokens_per_second)
+      .bind(report.compute_seconds)
+      .bind(report.wait_seconds)
+      .bind(report.training_loss)
+      .bind(report.bytes_sent)
+      .bind(report.bytes_received)
+      .bind(report.agent_memory_bytes)
+      .bind(report.trainer_memory_bytes)
+      .run();
+}
+
+std::pair<IslandId, IslandReport> read_report(const Statement& row) {
+  IslandReport report;
+  report.run = RunId(row.text(0));
+  report.state = row.text(2);
+  report.reason = row.text(3);
+  report.step = Step(row.number(4));
+  report.tokens = row.number(5);
+  report.tokens_per_second = row.real(6);
+  report.compute_seconds = row.real(7);
+  report.wait_seconds = row.real(8);
+  report.training_loss = row.real(9);
+  report.bytes_sent = row.number(10);
+  report.bytes_received = row.number(11);
+  report.agent_memory_bytes = row.number(12);
+  report.trainer_memory_bytes = row.number(13);
+  return {IslandId(row.text(1)), std::move(report)};
+}
+
+}  // namespace atl::coordinator

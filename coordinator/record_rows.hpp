@@ -1,0 +1,46 @@
+// Records as rows of the ledger: one writer and one reader for each kind, side by side.
+// Threads: those of the database.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coordinator/database.hpp"
+#include "coordinator/record.hpp"
+#include "transport/message.hpp"
+
+namespace atl::coordinator {
+
+Status write_row(Database& database, const RunRecord& run);
+Status write_row(Database& database, const SeatRecord& seat);
+Status write_row(Database& database, const MembershipRecord& membership);
+Status write_row(Database& database, const IslandRecord& island);
+Status write_row(Database& database, const RoundRecord& round);
+Status write_row(Database& database, const EventRecord& event);
+Status write_row(Database& database, const MetricRecord& metric);
+Status write_row(Database& database, const IslandId& island, const IslandReport& report);
+
+// Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
+// no writer wrote.
+inline constexpr const char* kRunColumns =
+    "run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, submitted_ms, started_ms, ended_ms, "
+    "epoch, lineage, initialised, committed, chain, tokens";
+Result<RunRecord> read_run(const Statement& row);
+inline constexpr const char* kSeatColumns = "run, island, part, state, cause, absences";
+Result<SeatRecord> read_seat(const Statement& row);
+inline constexpr const char* kMembershipColumns = "run, epoch, time_ms, committed, members, why";
+Result<MembershipRecord> read_membership(const Statement& row);
+inline constexpr const char* kIslandColumns = "island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms";
+Result<IslandRecord> read_island(const Statement& row);
+inline constexpr const char* kRoundColumns =
+    "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms";
+Result<RoundRecord> read_round(const Statement& row);
+inline constexpr const char* kReportColumns =
+    "run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, training_loss, bytes_sent, "
+    "bytes_received, agent_memory_bytes, trainer_memory_bytes";
+std::pair<IslandId, IslandReport> read_report(const Statement& row);
+
+// The tables of schema version 1.
+extern const char* const kSchema;
+
+}  // namespace atl::coordinator

@@ -1,0 +1,19 @@
+// What `status` and `runs` show of a run's spec, read from its JSON once.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "coordinator/requests.hpp"
+
+namespace atl::coordinator {
+
+struct Requests::Facts {
+  std::string strategy;
+  std::uint64_t steps = 0;
+  std::uint64_t inner_steps = 0;
+  std::uint64_t parameters = 0;  // of the model
+};
+
+}  // namespace atl::coordinator

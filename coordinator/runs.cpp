@@ -1,0 +1,362 @@
+// How a run begins, waits and ends, and what operators ask of it.
+#include <algorithm>
+#include <limits>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+
+Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  if (spec.islands.min < 1 || spec.islands.max < spec.islands.min || spec.rounds < 1) {
+    return Error{Code::invalid_argument, "the run file is impossible: it needs at least one island and one round, and islands.max not below islands.min"};
+  }
+  const auto named = [&](const std::string& wanted) {
+    return std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& run) { return run.second.record.name == wanted; });
+  };
+  std::string chosen = name.empty() ? spec.name : name;
+  if (const auto same = named(chosen); same != state.runs.end()) {
+    if (!name.empty()) {
+      if (same->second.record.file == file) {
+        return same->first;
+      }
+      return Error{Code::conflict, "run " + same->first.text + " is named '" + name + "' and has another run file; choose another name"};
+    }
+    unsigned number = 2;
+    while (named(spec.name + "-" + std::to_string(number)) != state.runs.end()) {
+      ++number;
+    }
+    chosen = spec.name + "-" + std::to_string(number);
+  }
+  if (state.runs.count(fresh) > 0) {
+    return Error{Code::conflict, "a run " + fresh.text + " exists already"};
+  }
+  Run& run = state.runs[fresh];
+  run.spec = spec;
+  run.record.id = fresh;
+  run.record.name = chosen;
+  run.record.file = file;
+  run.record.spec = to_json(spec);
+  run.record.submitted = now;
+  run.last_commit = now;
+  run.nobody_since = now;
+  state.set_state(run, RunState::queued, "submitted");
+  state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted");
+  state.advance_all();
+  return fresh;
+}
+
+Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  const auto run = state.runs.find(id);
+  if (run == state.runs.end()) {
+    return Error{Code::not_found, "there is no run " + id.text};
+  }
+  if (has_ended(run->second.record.state)) {
+    return Error{Code::conflict, "run " + run->second.record.name + " has ended already: " + run->second.record.reason.text};
+  }
+  state.end_run(run->second, RunState::cancelled, why.empty() ? "cancelled" : "cancelled: " + why, std::nullopt);
+  state.advance_all();
+  return {};
+}
+
+Status Core::resume(TimePoint now, const RunId& id) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  const auto found = state.runs.find(id);
+  if (found == state.runs.end()) {
+    return Error{Code::not_found, "there is no run " + id.text};
+  }
+  Run& run = found->second;
+  if (run.record.state == RunState::completed) {
+    return Error{Code::conflict, "run " + run.record.name + " is complete; submit a new run to train on"};
+  }
+  const bool ended = has_ended(run.record.state);
+  if (!ended && run.record.state != RunState::interrupted) {
+    return Error{Code::conflict, "run " + run.record.name + " is " + std::string(to_string(run.record.state)) + " already"};
+  }
+  run.first_error.reset();
+  for (auto& [island, seat] : run.seats) {
+    if (ended || seat.record.state == SeatState::refused) {
+      seat.record.state = SeatState::absent;
+      seat.record.cause = "resumed";
+      seat.memory_offered = false;
+      state.save(seat);
+    }
+    seat.failures = 0;
+    seat.retry_at = now;
+  }
+  if (ended) {
+    run.record.error.reset();
+    run.record.ended.reset();
+    run.members.clear();
+    run.rounds.clear();
+    run.last_commit = now;
+    run.nobody_since = now;
+    state.set_state(run, run.record.initialised ? RunState::interrupted : RunState::queued, "resumed");
+    state.new_epoch(run, "resumed");
+    state.event(id, {}, "info", "run_resumed", "run " + run.record.name + " was resumed");
+  }
+  state.advance_all();
+  return {};
+}
+
+Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  const auto found = state.runs.find(id);
+  if (found == state.runs.end()) {
+    return Error{Code::not_found, "there is no run " + id.text};
+  }
+  const Run& run = found->second;
+  const Island* best = nullptr;
+  HeldCheckpoint newest;
+  for (const auto& [island_id, seat] : run.seats) {
+    const auto island = state.islands.find(island_id);
+    if (island == state.islands.end() || !island->second.greeted || island->second.held.count(id) == 0) {
+      continue;
+    }
+    for (const HeldCheckpoint& held : island->second.held.at(id).checkpoints) {
+      const auto chain = run.chains.find(held.round);
+      const bool genuine = run.alone() || (chain != run.chains.end() && chain->second == held.chain);
+      if (genuine && (best == nullptr || held.round > newest.round)) {
+        best = &island->second;
+        newest = held;
+      }
+    }
+  }
+  if (best == nullptr) {
+    return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.record.name + "; wait for one, or connect an island that took part in it"};
+  }
+  ExportSource source{state.member_of(best->record.id), newest.round, newest.chain, {}, 0};
+  const std::optional<Checkpointed>& told = run.seats.at(best->record.id).checkpointed;
+  if (told && told->round == newest.round && told->chain == newest.chain) {
+    source.file = told->file;
+    source.file_bytes = told->file_bytes;
+  }
+  state.send(best->record.id, Serve{id, reader_key});
+  return source;
+}
+
+void Core::State::set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until) {
+  if (run.record.reason.text != reason) {
+    run.record.reason.text = reason;
+    run.record.reason.since = now;
+  }
+  run.record.reason.until = until;
+}
+
+void Core::State::set_state(Run& run, RunState value, const std::string& reason, std::optional<TimePoint> until) {
+  run.record.state = value;
+  set_reason(run, reason, until);
+  record(run.record);
+  changed = true;
+}
+
+void Core::State::end_run(Run& run, RunState value, const std::string& reason, std::optional<Error> error) {
+  run.record.error = std::move(error);
+  run.record.ended = now;
+  set_state(run, value, reason);
+  event(run.record.id, {}, value == RunState::failed ? "error" : "info", "run_" + std::string(to_string(value)), "run " + run.record.name + ": " + reason);
+  for (const auto& [id, seat] : run.seats) {
+    release(id, run);
+  }
+  run.rounds.clear();
+  run.members.clear();
+}
+
+void Core::State::advance(Run& run) {
+  constexpr int kPasses = 16;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    changed = false;
+    run.wait = Wait{};
+    if (run.record.state == RunState::queued) {
+      advance_queued(run);
+    } else {
+      advance_leaving(run);
+      if (run.alone()) {
+        advance_alone(run);
+      } else if (!run.record.initialised) {
+        advance_initial(run);
+      } else {
+        advance_joins(run);
+        if (run.members.empty()) {
+          advance_restore(run);
+        } else if (run.at_end()) {
+          advance_end(run);
+        } else {
+          advance_rounds(run);
+        }
+      }
+    }
+    if (!has_ended(run.record.state)) {
+      check_hopeless(run);
+    }
+    if (has_ended(run.record.state)) {
+      return;
+    }
+    if (!changed) {
+      break;
+    }
+  }
+  if (changed) {
+    wake_at(now);
+  }
+  if (run.record.state == RunState::queued || !run.record.initialised) {
+    if (!run.wait.text.empty()) {
+      set_reason(run, run.wait.text, run.wait.until);
+    }
+    return;
+  }
+  const bool enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.alone();
+  std::string text = run.wait.text;
+  if (!enough) {
+    std::vector<std::string> away;
+    for (const auto& [id, seat] : run.seats) {
+      if (!run.is_member(id)) {
+        away.push_back(name_of(id) + (seat.record.state == SeatState::joining ? " (catching up)" : " (" + seat.record.cause + ")"));
+      }
+    }
+    text += away.empty() ? "" : ": " + list_of(away);
+  }
+  const RunState wanted = enough ? RunState::running : RunState::interrupted;
+  if (run.record.state != wanted) {
+    const bool first = run.record.state == RunState::starting;
+    set_state(run, wanted, text, run.wait.until);
+    if (!first || !enough) {
+      event(run.record.id, {}, enough ? "info" : "warning", enough ? "run_continues" : "run_interrupted",
+            "run " + run.record.name + (enough ? " goes on" : " is interrupted: " + text));
+    }
+  } else {
+    set_reason(run, text, run.wait.until);
+  }
+}
+
+void Core::State::advance_queued(Run& run) {
+  StartInput input;
+  input.now = now;
+  input.submitted = run.record.submitted;
+  input.expected = run.spec.islands.names;
+  input.min = run.spec.islands.min;
+  input.max = run.spec.islands.max;
+  input.settle = settings.settle;
+  for (const auto& [id, island] : islands) {
+    if (admits_name(run, island)) {
+      input.candidates.push_back(StartCandidate{id, island.record.name, island.greeted, obstacle_of(run, island), island.record.last_hello});
+    }
+  }
+  std::sort(input.candidates.begin(), input.candidates.end(), [](const StartCandidate& a, const StartCandidate& b) { return a.name < b.name; });
+  const StartDecision decision = decide_start(input);
+  if (decision.start) {
+    start_run(run, decision.islands);
+    return;
+  }
+  run.wait = decision.wait;
+  if (decision.wait.until) {
+    wake_at(*decision.wait.until);
+  }
+}
+
+// A group of nobody: every island goes its own way; whoever was away goes on from its own checkpoint.
+void Core::State::advance_alone(Run& run) {
+  std::vector<std::string> training;
+  std::vector<std::string> away;
+  bool anybody_ended = false;
+  Round slowest(std::numeric_limits<std::uint64_t>::max());
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+      const HeldRun held = islands.at(id).held[run.record.id];
+      take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
+      Round newest;
+      for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+        newest = std::max(newest, checkpoint.round);
+      }
+      seat.assigned = newest;
+      activate(run, seat);
+      send_assign(run, seat);
+    }
+    if (seat.record.state == SeatState::active) {
+      training.push_back(name_of(id));
+      slowest = std::min(slowest, seat.merged);
+      const auto island = islands.find(id);
+      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id;
+      if (!heard && due(seat.resend)) {
+        send_assign(run, seat);
+      }
+      if (!heard) {
+        wake_at(seat.resend.next);
+      }
+    } else if (seat.record.state == SeatState::absent) {
+      away.push_back(name_of(id) + " (" + seat.record.cause + ")");
+      slowest = std::min(slowest, seat.merged);
+    } else if (seat.record.state == SeatState::ended) {
+      anybody_ended = true;
+      slowest = std::min(slowest, Round(run.spec.rounds));
+    }
+  }
+  if (slowest.value != std::numeric_limits<std::uint64_t>::max() && slowest > run.record.committed) {
+    run.record.committed = slowest;
+  }
+  if (!training.empty()) {
+    run.wait.text = list_of(training) + (training.size() == 1 ? " is" : " are") + " training";
+    return;
+  }
+  const TimePoint until = run.nobody_since + run.spec.islands.deadline;
+  if (anybody_ended && (away.empty() || now >= until)) {
+    advance_end(run);
+  } else if (!away.empty()) {
+    run.wait = Wait{"waits for " + list_of(away), anybody_ended ? std::optional<TimePoint>(until) : std::nullopt};
+    if (anybody_ended) {
+      wake_at(until);
+    }
+  } else if (!anybody_ended) {
+    const Error error = run.first_error.value_or(Error{Code::unavailable, "no island can take part any more"});
+    end_run(run, RunState::failed, error.why, error);
+  }
+}
+
+void Core::State::advance_end(Run& run) {
+  std::vector<std::string> pending;
+  std::size_t ended = 0;
+  for (const auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::active) {
+      pending.push_back(name_of(id));
+    }
+    ended += seat.record.state == SeatState::ended ? 1U : 0U;
+  }
+  if (!pending.empty() || ended == 0) {
+    run.wait = Wait{"all rounds are done; waits for the last checkpoint of " + list_of(pending), std::nullopt};
+    return;
+  }
+  std::string text = "completed with " + std::to_string(ended) + " of " + std::to_string(run.seats.size()) + " islands";
+  for (const auto& [id, seat] : run.seats) {
+    for (const Absence& absence : seat.record.absences) {
+      text += "; " + name_of(id) + " was away from round " + std::to_string(absence.from.value) + (absence.to ? " to " + std::to_string(absence.to->value) : " on") + " (" + absence.cause + ")";
+    }
+  }
+  end_run(run, RunState::completed, bounded(text), std::nullopt);
+}
+
+// Fails a run that can never have enough islands again, with the first cause.
+void Core::State::check_hopeless(Run& run) {
+  std::size_t refused = 0;
+  std::size_t possible = 0;
+  std::string cause;
+  for (const auto& [id, seat] : run.seats) {
+    const bool refuses = seat.record.state == SeatState::refused;
+    refused += refuses ? 1U : 0U;
+    possible += refuses ? 0U : 1U;
+    cause = refuses && cause.empty() ? "island " + name_of(id) + ": " + seat.record.cause : cause;
+  }
+  for (const auto& [id, island] : islands) {
+    possible += run.seats.count(id) == 0 && island.greeted && admits_name(run, island) && !island.leaving ? 1U : 0U;
+  }
+  if (refused > 0 && possible < run.spec.islands.min) {
+    const Error error = run.first_error ? *run.first_error : Error{Code::unavailable, cause};
+    end_run(run, RunState::failed, error.why, error);
+  }
+}
+
+}  // namespace atl::coordinator

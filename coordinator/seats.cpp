@@ -1,0 +1,358 @@
+// Who takes part in a run: seats, epochs, leaving.
+#include <algorithm>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+
+std::uint32_t Core::State::parts_of(const Run& run) const {
+  return std::max<std::uint32_t>(1, run.spec.data.parts > 0 ? run.spec.data.parts : run.spec.islands.max);
+}
+
+// The part it had, unless somebody has it now; else the lowest that no island ever had; else the lowest that nobody has now.
+std::uint32_t Core::State::free_part(const Run& run, const IslandId& island) const {
+  std::set<std::uint32_t> in_use;
+  std::set<std::uint32_t> ever;
+  for (const auto& [id, seat] : run.seats) {
+    if (id == island) {
+      continue;
+    }
+    ever.insert(seat.record.part);
+    if (seat.record.state != SeatState::absent && seat.record.state != SeatState::refused) {
+      in_use.insert(seat.record.part);
+    }
+  }
+  const auto own = run.seats.find(island);
+  if (own != run.seats.end() && in_use.count(own->second.record.part) == 0) {
+    return own->second.record.part;
+  }
+  const std::uint32_t parts = parts_of(run);
+  for (const std::set<std::uint32_t>* taken : {&ever, &in_use}) {
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      if (taken->count(part) == 0) {
+        return part;
+      }
+    }
+  }
+  return static_cast<std::uint32_t>(run.seats.size()) % parts;
+}
+
+bool Core::State::admits_name(const Run& run, const Island& island) const {
+  const std::vector<std::string>& names = run.spec.islands.names;
+  return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
+}
+
+std::string Core::State::obstacle_of(const Run& run, const Island& island) const {
+  if (island.leaving) {
+    return "is leaving";
+  }
+  const std::string& set = run.spec.data.set;
+  const std::vector<std::string>& sets = island.record.data_sets;
+  if (!set.empty() && std::find(sets.begin(), sets.end(), set) == sets.end()) {
+    return "has no data set '" + set + "'";
+  }
+  if (const auto own = run.seats.find(island.record.id); own != run.seats.end() && own->second.record.state == SeatState::refused) {
+    return "cannot take part: " + own->second.record.cause;
+  }
+  for (const auto& [id, other] : runs) {
+    if (id == run.record.id || has_ended(other.record.state)) {
+      continue;
+    }
+    const auto seat = other.seats.find(island.record.id);
+    if (seat != other.seats.end() && seat->second.record.state != SeatState::refused) {
+      return "serves run " + other.record.name;
+    }
+  }
+  return "";
+}
+
+void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
+  run.record.started = run.record.started ? run.record.started : now;
+  run.last_commit = now;
+  run.members.clear();
+  std::vector<std::string> names;
+  for (const IslandId& id : chosen) {
+    take_seat(run, id, run.alone() ? SeatState::active : SeatState::starting, StartFrom::scratch);
+    run.members.push_back(id);
+    names.push_back(name_of(id));
+  }
+  run.record.initialised = run.alone();
+  set_state(run, run.alone() ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  new_epoch(run, "started with " + list_of(names));
+  for (const IslandId& id : chosen) {
+    send_assign(run, run.seats.at(id));
+  }
+  event(run.record.id, {}, "info", "run_started", "run " + run.record.name + " starts on " + list_of(names));
+}
+
+void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, StartFrom from) {
+  SeatRecord value;
+  if (const auto old = run.seats.find(island); old != run.seats.end()) {
+    value = old->second.record;
+  }
+  value.run = run.record.id;
+  value.island = island;
+  value.part = free_part(run, island);
+  value.state = state;
+  value.cause.clear();
+  Seat& seat = run.seats[island];
+  Seat fresh;
+  fresh.record = std::move(value);
+  fresh.from = from;
+  fresh.assigned = run.record.committed;
+  fresh.failures = seat.failures;
+  fresh.merged = seat.merged;
+  fresh.checkpointed = seat.checkpointed;
+  seat = std::move(fresh);
+  restart(seat.resend);
+  save(seat);
+  changed = true;
+}
+
+void Core::State::send_assign(Run& run, Seat& seat) {
+  Assign assign;
+  assign.run = run.record.id;
+  assign.spec = run.record.spec;
+  assign.epoch = run.record.epoch;
+  assign.part = seat.record.part;
+  assign.parts = parts_of(run);
+  assign.from = seat.from;
+  assign.committed = seat.from == StartFrom::checkpoint ? seat.assigned : run.record.committed;
+  const auto chain = run.chains.find(assign.committed);
+  assign.chain = assign.committed == run.record.committed ? run.record.chain : chain == run.chains.end() ? Digest{} : chain->second;
+  if (run.alone() && seat.from == StartFrom::checkpoint) {
+    const auto island = islands.find(seat.record.island);
+    for (const HeldCheckpoint& held : island->second.held[run.record.id].checkpoints) {
+      assign.chain = held.round == seat.assigned ? held.chain : assign.chain;
+    }
+  }
+  assign.members = members_of(run);
+  seat.assigned_epoch = run.record.epoch;
+  send(seat.record.island, std::move(assign));
+}
+
+// Its memory is that of a committed round that it can go on from: the newest, or the one before if it holds the newest's result.
+bool Core::State::verified(const Run& run, const IslandId& island, const HeldRun& held) const {
+  if (!held.live || !run.record.initialised) {
+    return false;
+  }
+  if (held.committed == run.record.committed) {
+    return held.chain == run.record.chain;
+  }
+  const auto before = run.chains.find(held.committed);
+  return held.committed.next() == run.record.committed && before != run.chains.end() && before->second == held.chain && !run.recent.empty() &&
+         std::find(run.recent.back().members.begin(), run.recent.back().members.end(), island) != run.recent.back().members.end();
+}
+
+void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun* held) {
+  const IslandId island = seat.record.island;
+  run.nobody_since = now;
+  changed = true;
+  switch (seat.record.state) {
+    case SeatState::starting:
+      if (new_boot) {
+        seat.initial.reset();
+      }
+      restart(seat.resend);
+      send_assign(run, seat);
+      break;
+    case SeatState::active:
+      if (run.alone()) {
+        if (new_boot || held == nullptr || !held->live) {
+          seat_lost(run, seat, "its agent was restarted");
+        }
+      } else if (held == nullptr || !verified(run, island, *held)) {
+        leave_epoch(run, island, new_boot ? "its agent was restarted" : "its state is not that of round " + std::to_string(run.record.committed.value), false);
+      }
+      break;
+    case SeatState::joining:
+      if (new_boot) {
+        vacate(run, seat, SeatState::absent, "its agent was restarted");
+      } else {
+        seat.resend.next = now;
+      }
+      break;
+    case SeatState::absent:
+      break;
+    case SeatState::refused:
+      if (new_boot) {
+        // Its owner may have allowed the data meanwhile, or repaired what failed.
+        vacate(run, seat, SeatState::absent, "its agent was restarted");
+      }
+      break;
+    case SeatState::ended:
+      break;
+  }
+  if (seat.record.state == SeatState::absent) {
+    seat.memory_offered = held != nullptr && held->live;
+    seat.retry_at = seat.failures > 0 ? seat.retry_at : now;
+  }
+}
+
+void Core::State::vacate(Run& run, Seat& seat, SeatState state, const std::string& cause) {
+  const bool was_active = seat.record.state == SeatState::active || seat.record.state == SeatState::starting;
+  seat.record.state = state;
+  seat.record.cause = cause;
+  if (was_active) {
+    std::vector<Absence>& absences = seat.record.absences;
+    absences.push_back(Absence{run.record.initialised ? run.record.committed.next() : Round(0), std::nullopt, cause, now, std::nullopt});
+    if (absences.size() > kMaxAbsences) {
+      absences.erase(absences.begin());
+    }
+  }
+  seat.initial.reset();
+  seat.catch_up.reset();
+  seat.caught_up.reset();
+  seat.offering = false;
+  seat.offered.reset();
+  seat.memory_offered = false;
+  save(seat);
+  changed = true;
+}
+
+void Core::State::new_epoch(Run& run, const std::string& why) {
+  run.record.epoch = run.record.epoch.next();
+  record(MembershipRecord{run.record.id, run.record.epoch, now, run.record.committed, run.members, why});
+  record(run.record);
+  const Membership membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)};
+  for (const IslandId& id : run.members) {
+    send(id, membership);
+  }
+  run.nobody_since = now;
+  changed = true;
+}
+
+void Core::State::leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled) {
+  const auto member = std::find(run.members.begin(), run.members.end(), island);
+  if (member == run.members.end()) {
+    return;
+  }
+  run.members.erase(member);
+  Seat& seat = run.seats.at(island);
+  vacate(run, seat, SeatState::absent, cause);
+  seat.retry_at = now;
+  if (expelled) {
+    const unsigned doublings = std::min(seat.failures++, 8U);
+    seat.retry_at = now + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
+  }
+  event(run.record.id, island, "warning", "island_left", "island " + name_of(island) + " left run " + run.record.name + " after round " +
+        std::to_string(run.record.committed.value) + ": " + cause, {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}});
+  new_epoch(run, name_of(island) + " left: " + cause);
+  send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+  for (auto& [round, flight] : run.rounds) {
+    flight.contributions.erase(island);
+    if (flight.exchanging && std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end()) {
+      abort(run, round, name_of(island) + " left: " + cause);
+    }
+  }
+}
+
+void Core::State::seat_lost(Run& run, Seat& seat, const std::string& cause) {
+  run.nobody_since = now;
+  switch (seat.record.state) {
+    case SeatState::active:
+    case SeatState::starting:
+      leave_epoch(run, seat.record.island, cause, false);
+      break;
+    case SeatState::joining:
+      vacate(run, seat, SeatState::absent, cause);
+      break;
+    case SeatState::absent:
+      seat.memory_offered = false;
+      break;
+    case SeatState::refused:
+    case SeatState::ended:
+      break;
+  }
+}
+
+void Core::State::activate(Run& run, Seat& seat) {
+  const IslandId island = seat.record.island;
+  const bool from_memory = seat.from == StartFrom::memory;
+  seat.record.state = SeatState::active;
+  seat.record.cause.clear();
+  if (!seat.record.absences.empty() && !seat.record.absences.back().to) {
+    seat.record.absences.back().to = run.record.committed.next();
+    seat.record.absences.back().until = now;
+  }
+  seat.catch_up.reset();
+  seat.caught_up.reset();
+  seat.boundaries_missed = 0;
+  seat.memory_offered = false;
+  save(seat);
+  // In order of their parts, whoever came first.
+  const auto place = std::find_if(run.members.begin(), run.members.end(),
+                                  [&](const IslandId& other) { return run.seats.at(other).record.part > seat.record.part; });
+  run.members.insert(place, island);
+  if (run.members.size() == 1) {
+    run.last_commit = now;
+  }
+  new_epoch(run, name_of(island) + " joined");
+  if (from_memory) {
+    send_assign(run, seat);
+  }
+  event(run.record.id, island, "info", "island_joined", "island " + name_of(island) + " takes part in run " + run.record.name + " from round " +
+        std::to_string(run.record.committed.value + 1), {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
+}
+
+// Tells an island that it has no business in a run.
+void Core::State::release(const IslandId& island, const Run& run) {
+  const bool completed = run.record.state == RunState::completed;
+  const auto seat = run.seats.find(island);
+  std::string why = run.record.reason.text;
+  if (!has_ended(run.record.state)) {
+    why = seat == run.seats.end() ? "this island has no place in the run" : seat->second.record.cause;
+  }
+  send(island, Release{run.record.id, completed ? Code::cancelled : run.record.state == RunState::failed ? Code::internal : Code::cancelled, completed, why});
+}
+
+// Islands that want to go: at once, unless their contribution to the present round is formed; then after it.
+void Core::State::advance_leaving(Run& run) {
+  for (auto& [id, seat] : run.seats) {
+    const auto island = islands.find(id);
+    if (island == islands.end() || !island->second.leaving || !island->second.greeted || seat.record.state == SeatState::refused) {
+      continue;
+    }
+    const bool in_hand = !run.alone() && std::any_of(run.rounds.begin(), run.rounds.end(), [&, &leaving = id](const auto& flight) {
+      return flight.second.contributions.count(leaving) > 0 && run.members.size() >= run.spec.islands.min;
+    });
+    if (seat.record.state == SeatState::active && in_hand) {
+      continue;
+    }
+    const std::string cause = "it was asked to leave: " + island->second.leaving_why;
+    if (seat.record.state != SeatState::ended) {
+      seat_lost(run, seat, cause);
+    }
+    release(id, run);
+    island->second.greeted = false;
+  }
+}
+
+void Core::State::on_run_ended(Run& run, Seat& seat, const RunEnded& message) {
+  const IslandId island = seat.record.island;
+  if (seat.record.state == SeatState::ended) {
+    return;
+  }
+  if (message.error) {
+    const Error error{message.error->code, bounded(message.error->why)};
+    if (!run.first_error) {
+      run.first_error = with_context(error, "island " + name_of(island));
+    }
+    event(run.record.id, island, "error", "island_failed", "island " + name_of(island) + " cannot take part in run " + run.record.name + ": " + error.why);
+    if (run.is_member(island)) {
+      leave_epoch(run, island, error.why, false);
+    }
+    vacate(run, seat, SeatState::refused, error.why);
+    seat.refusal = error;
+    release(island, run);
+    return;
+  }
+  if (seat.record.state == SeatState::active && (run.alone() || (run.at_end() && message.chain == run.record.chain))) {
+    seat.record.state = SeatState::ended;
+    save(seat);
+    event(run.record.id, island, "info", "island_ended", "island " + name_of(island) + " is done with run " + run.record.name);
+    changed = true;
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,65 @@
+// Views: how runs and islands are at this moment, for `status`, `runs` and `islands`.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/record.hpp"
+#include "transport/message.hpp"
+
+namespace atl::coordinator {
+
+// An island's place in a run, with what it last reported.
+struct SeatView {
+  IslandId island;
+  std::string name;
+  SeatState state = SeatState::starting;
+  Reason reason;  // why it is not training at the moment; text empty: nothing to say
+  std::uint32_t part = 0;
+  bool connected = false;
+  std::optional<TimePoint> last_seen;
+  std::vector<Absence> absences;
+  IslandReport report;  // run empty: none yet
+};
+
+struct RunView {
+  RunId id;
+  std::string name;
+  std::string spec;  // JSON
+  std::string file;
+  RunState state = RunState::queued;
+  Reason reason;  // never empty while the run waits for anything
+  std::optional<Error> error;
+  TimePoint submitted;
+  std::optional<TimePoint> started;
+  std::optional<TimePoint> ended;
+  Epoch epoch;
+  std::uint32_t lineage = 0;
+  Round committed;
+  Digest chain;
+  std::uint64_t rounds = 0;  // of the whole run
+  std::uint64_t tokens = 0;
+  std::uint32_t min = 0;
+  std::uint32_t max = 0;
+  std::optional<Round> round;      // in flight
+  std::optional<Attempt> attempt;  // of it; empty while contributions are collected
+  std::vector<SeatView> seats;     // by part
+};
+
+struct IslandView {
+  IslandId id;
+  std::string name;
+  std::string state;  // connected | away | probing
+  Reason reason;      // what it does or waits for
+  RunId run;          // that it serves; may be empty
+  std::string version;
+  std::string platform;
+  std::string bulk_address;
+  std::vector<std::string> data_sets;
+  std::optional<TimePoint> last_seen;
+};
+
+}  // namespace atl::coordinator

@@ -1,0 +1,140 @@
+// What is asked of a core, answered with values.
+#include <algorithm>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+Reason reason_of(const Run& run, const Seat& seat, bool connected, const std::optional<IslandReport>& report) {
+  switch (seat.record.state) {
+    case SeatState::starting:
+      return Reason{seat.initial ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
+    case SeatState::joining:
+      return Reason{seat.from == StartFrom::checkpoint ? "loads its checkpoint"
+                    : !seat.catch_up                   ? "waits for a peer's checkpoint"
+                    : seat.caught_up                   ? "has the state of round " + std::to_string(seat.caught_up->value) + "; joins at the next round"
+                                                       : "copies the state from its peers",
+                    run.last_commit, std::nullopt};
+    case SeatState::active:
+      if (!connected) {
+        return Reason{"not heard of since the coordinator's restart", run.nobody_since, std::nullopt};
+      }
+      return Reason{report ? report->reason : "", run.last_commit, std::nullopt};
+    case SeatState::absent: {
+      const bool waits = connected && seat.failures > 0;
+      return Reason{seat.record.cause, run.nobody_since, waits ? std::optional<TimePoint>(seat.retry_at) : std::nullopt};
+    }
+    case SeatState::refused:
+      return Reason{seat.record.cause, run.nobody_since, std::nullopt};
+    case SeatState::ended:
+      return Reason{"done", run.last_commit, std::nullopt};
+  }
+  return {};
+}
+
+}  // namespace
+
+RunView Core::State::view_of(const Run& run) const {
+  RunView view;
+  const RunRecord& value = run.record;
+  view.id = value.id;
+  view.name = value.name;
+  view.spec = value.spec;
+  view.file = value.file;
+  view.state = value.state;
+  view.reason = value.reason;
+  view.error = value.error;
+  view.submitted = value.submitted;
+  view.started = value.started;
+  view.ended = value.ended;
+  view.epoch = value.epoch;
+  view.lineage = value.lineage;
+  view.committed = value.committed;
+  view.chain = value.chain;
+  view.rounds = run.spec.rounds;
+  view.tokens = value.tokens;
+  view.min = run.spec.islands.min;
+  view.max = run.spec.islands.max;
+  if (const auto flight = run.rounds.find(value.committed.next()); flight != run.rounds.end()) {
+    view.round = flight->first;
+    if (flight->second.exchanging) {
+      view.attempt = flight->second.attempt;
+    }
+  }
+  for (const auto& [id, seat] : run.seats) {
+    SeatView item;
+    item.island = id;
+    item.name = name_of(id);
+    item.state = seat.record.state;
+    item.part = seat.record.part;
+    item.absences = seat.record.absences;
+    std::optional<IslandReport> report;
+    if (const auto island = islands.find(id); island != islands.end()) {
+      item.connected = island->second.greeted;
+      item.last_seen = island->second.heard;
+      if (island->second.report && island->second.report->run == value.id) {
+        report = island->second.report;
+        item.report = *report;
+      }
+    }
+    item.reason = reason_of(run, seat, item.connected, report);
+    view.seats.push_back(std::move(item));
+  }
+  std::stable_sort(view.seats.begin(), view.seats.end(), [](const SeatView& a, const SeatView& b) { return a.part < b.part; });
+  return view;
+}
+
+std::vector<RunView> Core::runs(TimePoint) const {
+  std::vector<RunView> views;
+  for (const auto& [id, run] : state_->runs) {
+    views.push_back(state_->view_of(run));
+  }
+  std::stable_sort(views.begin(), views.end(), [](const RunView& a, const RunView& b) { return a.submitted < b.submitted; });
+  return views;
+}
+
+std::optional<RunView> Core::run(TimePoint, const RunId& id) const {
+  const auto run = state_->runs.find(id);
+  return run == state_->runs.end() ? std::nullopt : std::optional<RunView>(state_->view_of(run->second));
+}
+
+std::vector<IslandView> Core::islands(TimePoint) const {
+  std::vector<IslandView> views;
+  for (const auto& [id, island] : state_->islands) {
+    const IslandRecord& value = island.record;
+    IslandView view;
+    view.id = id;
+    view.name = value.name;
+    view.state = island.probe ? "probing" : island.greeted ? "connected" : "away";
+    view.version = value.version;
+    view.platform = value.platform;
+    view.bulk_address = value.bulk_address;
+    view.data_sets = value.data_sets;
+    if (value.boot != 0) {
+      view.last_seen = island.heard;
+    }
+    for (const auto& [run_id, run] : state_->runs) {
+      const auto seat = run.seats.find(id);
+      if (!has_ended(run.record.state) && seat != run.seats.end() && seat->second.record.state != SeatState::refused) {
+        view.run = run_id;
+        view.reason = Reason{std::string(to_string(seat->second.record.state)) + " in run " + run.record.name, run.last_commit, std::nullopt};
+      }
+    }
+    if (island.probe) {
+      view.reason = Reason{"a second agent with this identity said hello; the first has " + human_duration(state_->settings.probe) + " to show that it is alive",
+                           island.probe->since, island.probe->since + state_->settings.probe};
+    } else if (island.leaving) {
+      view.reason = Reason{"leaving: " + island.leaving_why, island.heard, std::nullopt};
+    } else if (!island.greeted) {
+      view.reason = Reason{value.boot == 0 ? "never connected" : "not connected", island.heard, std::nullopt};
+    } else if (view.run.empty()) {
+      view.reason = Reason{"free: waits for a run", value.last_hello, std::nullopt};
+    }
+    views.push_back(std::move(view));
+  }
+  std::stable_sort(views.begin(), views.end(), [](const IslandView& a, const IslandView& b) { return a.name < b.name; });
+  return views;
+}
+
+}  // namespace atl::coordinator
