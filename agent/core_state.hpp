@@ -1,0 +1,200 @@
+// The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
+//
+// Only core.cpp, orders.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+
+#include "agent/core.hpp"
+#include "agent/decide.hpp"
+#include "strategies/composition.hpp"
+
+namespace atl::agent {
+
+// A round between the trainer's publish and the applied result.
+struct RoundInHand {
+  enum class Phase : std::uint8_t {
+    forming,     // the engine forms the contribution
+    formed,      // Ready is said
+    withdrawn,   // Withdrawn is said
+    exchanging,
+    exchanged,   // Exchanged is said; the result is held
+    failed,      // ExchangeFailed is said
+    applying,    // committed; the engine takes the outer step
+  };
+  Phase phase = Phase::forming;
+  std::uint32_t fragment = 0;
+  Attempt attempt;  // newest heard of
+  bool withdrawn = false;
+  bool checkpoint = false;  // asked for with the commit
+  atl::Ready ready;
+  Withdrawn withdrawal;
+  Exchanged exchanged;
+  ExchangeFailed failure;
+};
+
+enum class TrainerPhase : std::uint8_t {
+  none,      // not started, or crashed and waiting to be started again
+  starting,
+  ready,     // arena mapped; has no orders
+  loading,   // takes the outer parameters
+  training,  // has orders
+};
+
+struct RunInHand {
+  RunId id;
+  RunSpec spec;
+  Composition composition;
+  std::optional<Schedule> schedule;  // known once the arena is laid out
+  Epoch epoch;
+  std::vector<Member> members;
+  std::vector<std::string> readers;
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
+  StartFrom from = StartFrom::scratch;
+
+  // The outer state.
+  bool has_state = false;  // in memory, of `committed`, and agreed on
+  Round committed;
+  Digest chain;
+  std::optional<Digest> initial;  // of round 0, formed and not yet agreed on
+  bool initial_asked = false;
+  bool active = false;            // in the epoch
+  std::optional<CatchUp> catching_up;
+  std::optional<Round> restoring;
+  std::optional<CaughtUp> caught_up;  // said until it is answered
+
+  // The trainer.
+  TrainerPhase trainer = TrainerPhase::none;
+  std::uint64_t incarnation = 0;
+  std::optional<TimePoint> restart_at;
+  unsigned crashes = 0;  // since the last committed round
+  std::optional<Round> trainer_round;  // whose outer parameters it holds
+  Round planned;                       // newest round that it has orders for
+  std::uint64_t position = 0;          // newest known
+  Step step;
+  std::uint64_t tokens_before = 0;     // of earlier incarnations
+  TrainerProgress progress;
+  double compute_before = 0;
+  double wait_before = 0;
+
+  std::map<Round, RoundInHand> rounds;
+  std::optional<Round> merging;      // applied; the trainer has not said that it merged it
+  bool merging_checkpoint = false;   // write one when it has
+  std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
+  std::set<Round> writing;           // checkpoints under way
+  std::optional<Checkpointed> checkpointed;  // newest
+  std::optional<TimePoint> lease;    // offering until then
+  bool lease_served = false;         // a checkpoint was written or found since the lease began
+
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::optional<RunEnded> ended;     // said until released
+
+  [[nodiscard]] bool alone() const { return composition.group == Group::nobody; }
+  [[nodiscard]] bool lockstep() const { return composition.payload == PayloadKind::gradient; }
+  [[nodiscard]] Round last() const { return Round(spec.rounds); }
+  [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
+};
+
+struct Core::State {
+  Identity identity;
+  Settings settings;
+  std::map<RunId, StoredRun> stored;
+  std::optional<RunInHand> run;
+  std::map<RunId, Epoch> released;  // runs that are over here: older assignments are stale; the newest few
+  std::deque<RunId> released_order;
+  Ready out;
+  TimePoint now;
+  std::uint64_t incarnations = 0;
+
+  bool welcomed = false;
+  TimePoint next_hello;
+  TimePoint next_heartbeat;
+  TimePoint next_resend;
+  Duration heartbeat = std::chrono::seconds(1);
+  std::deque<IslandEvent> unsaid;  // events for people, until there is a link; the newest few
+  Gauges gauges;
+  std::optional<std::string> leaving;
+  TimePoint leave_until;
+  bool over = false;
+
+  // ---- core.cpp
+  void dispatch(const Event& event);
+  void on_time();
+  void send(Message message);
+  void effect(Effect value) { out.effects.push_back(std::move(value)); }
+  void tell(std::string level, std::string kind, std::string text);
+  void say_hello();
+  void say_all();  // whatever is not answered
+  void say(const RoundInHand& round);
+  void beat();
+  [[nodiscard]] IslandReport report() const;
+  [[nodiscard]] Activity activity() const;
+  void exit(std::optional<Error> error);
+  void close_run(const std::string& why);
+  void give_up(Error error);
+
+  // ---- orders.cpp: what the coordinator says
+  void on_message(const Message& message);
+  void on_welcome(const Welcome& message);
+  void on_refused(const Refused& message);
+  void on_assign(const Assign& message);
+  void open_run(const Assign& message, RunSpec spec, Composition composition);
+  void on_assign_again(const Assign& message);
+  void on_membership(const Membership& message);
+  void on_exchange(const Exchange& message);
+  void on_commit(const Commit& message);
+  void on_abort(const Abort& message);
+  void on_offer(const Offer& message);
+  void on_catch_up(const CatchUp& message);
+  void on_serve(const Serve& message);
+  void on_release(const Release& message);
+  void use_epoch(Epoch epoch, const std::vector<Member>& members);
+  void allow_peers();
+  void join();
+  void restore(const Assign& message);
+  void become_active();
+  void drop_rounds();
+
+  // ---- trainer_side.cpp
+  void on_trainer(const TrainerReady& event);
+  void on_trainer(const TrainerLoaded& event);
+  void on_trainer(const TrainerPublished& event);
+  void on_trainer(const TrainerMerged& event);
+  void on_trainer(const TrainerEvaluated& event);
+  void on_trainer(const TrainerProgress& event);
+  void on_trainer(const TrainerExited& event);
+  void drive_trainer();
+  void start_trainer();
+  void extend_plan();
+  void merged(Round round, bool saved);
+  [[nodiscard]] Step step_of(Round round) const;
+
+  // ---- sync_side.cpp
+  void on_engine(const InitialState& event);
+  void on_engine(const ContributionFormed& event);
+  void on_engine(const ContributionFailed& event);
+  void on_engine(const ExchangeDone& event);
+  void on_engine(const ExchangeBroke& event);
+  void on_engine(const ResultApplied& event);
+  void on_engine(const CheckpointWritten& event);
+  void on_engine(const CheckpointFailed& event);
+  void on_engine(const CheckpointLoaded& event);
+  void on_engine(const CheckpointBroken& event);
+  void on_engine(const CatchUpDone& event);
+  void on_engine(const CatchUpBroke& event);
+  void withdraw(Round round, Error error);
+  void begin_alone(Round round);
+  void apply(Round round);
+  void agree_on_initial(const Digest& chain);
+  void write_checkpoint(bool trainer_state);
+  void lose_state(const std::string& why);
+  void finish_if_done();
+  [[nodiscard]] const StoredCheckpoint* stored_checkpoint(Round round, const Digest& chain) const;
+  [[nodiscard]] const StoredCheckpoint* newest_trainer_state() const;
+};
+
+}  // namespace atl::agent

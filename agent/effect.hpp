@@ -1,0 +1,186 @@
+// Effects: everything an agent's core asks its driver to do, as values. Each says which event answers it.
+//
+// The driver does them in the order given, each to its addressee's queue: trainer host, sync engine, process. It need not wait for
+// one to finish before it starts the next, except where the addressee is the same.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/message.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl::agent {
+
+// ---- trainer host ----------------------------------------------------------------------------------------------------------
+
+// Start a trainer (ending one that still runs) up to the point where its arena is mapped. With `checkpoint` it resumes its own
+// state (parameters, optimiser, counters) from that checkpoint's trainer directory; without, it starts from the seed with a fresh optimiser.
+// Contributions that are retained survive it.
+// → TrainerReady or TrainerExited.
+struct StartTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;  // grows with every start
+  RunSpec spec;
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
+  std::optional<Round> checkpoint;
+  Step step;
+  std::uint64_t position = 0;
+};
+// No answer: a stopped trainer is not reported as exited.
+struct StopTrainer {
+  RunId run;
+  std::string why;
+};
+// Copy the engine's outer parameters of all fragments into the arena and tell the trainer to take them (`load`): it drops all orders it
+// has, also one it waits in, and stands at that step. → TrainerLoaded.
+struct LoadTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  std::uint64_t position = 0;
+};
+struct PublishOrder {
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  bool evaluate_local = false;
+};
+struct MergeOrder {
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  double alpha = 0;         // weight of the local parameters
+  bool evaluate = false;
+  bool parameters = false;  // payload gradient: the trainer writes its parameters into the arena before it says merged
+  bool save = false;        // its own state, into the directory of the coming checkpoint of this round
+};
+// Orders ahead; the trainer runs to `until` at most. Added to those it has. → TrainerPublished and TrainerMerged, one each.
+struct PlanTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step until;
+  std::vector<PublishOrder> publish;
+  std::vector<MergeOrder> merge;
+};
+// The result of a round lies in the arena; the trainer merges it at its MergeOrder. No answer but TrainerMerged.
+struct GiveResult {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  std::uint32_t fragment = 0;
+};
+
+// ---- sync engine -----------------------------------------------------------------------------------------------------------
+
+// The engine serves this run from now on, with nothing of it in memory.
+struct OpenRun {
+  RunId run;
+  RunSpec spec;
+};
+// Who may open bulk connections for this run: members of the epoch, and newcomers that the coordinator named. Replaces the set.
+struct AllowPeers {
+  RunId run;
+  Epoch epoch;
+  std::vector<Member> members;
+  std::vector<std::string> readers;  // keys that may only fetch checkpoints and results
+};
+// Take the initial parameters from the trainer's arena (`publish_now`) as the outer state of round 0. → InitialState.
+struct FormInitialState {
+  RunId run;
+  std::uint64_t incarnation = 0;
+};
+// Form and retain the contribution to this round from what the trainer published. → ContributionFormed or ContributionFailed.
+struct FormContribution {
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+};
+// Exchange the retained contribution; `members` in order, with a weight each. Ends an earlier attempt of the round. A member whose own
+// weight is 0 sends nothing, and may have no contribution. With one member nothing is sent. → ExchangeDone or ExchangeBroke.
+struct BeginExchange {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  std::vector<Member> members;
+  std::vector<std::uint64_t> tokens;
+};
+// The attempt is void: stop it or drop its result; keep the contribution. No answer.
+struct CancelExchange {
+  RunId run;
+  Round round;
+  Attempt attempt;
+};
+// The attempt's result is committed: take the outer step (with payload gradient: write the mean gradient into the arena), put the
+// fragment into the arena for the trainer, drop the contribution, keep the result if results are kept. → ResultApplied.
+struct ApplyResult {
+  RunId run;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  Digest chain;
+};
+// Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. No answer.
+struct AdoptParameters {
+  RunId run;
+  Round round;
+};
+// Write the outer state of `round` as a checkpoint; with `trainer_state` the trainer has saved its own beside it. Removes all but the `keep`
+// that were written last. A checkpoint of the round that exists and is complete is enough. → CheckpointWritten or CheckpointFailed.
+struct WriteCheckpoint {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Digest chain;
+  bool trainer_state = false;
+  Step step;
+  std::uint64_t position = 0;
+  std::uint32_t keep = 3;
+};
+// Read the outer state from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
+struct LoadCheckpoint {
+  RunId run;
+  Round round;
+  Digest chain;  // expected
+};
+// Come to round `order.committed` from the sources: if results after the own round lead to `order.chain`, with those alone; else from the
+// sources' checkpoint. Every piece is digest-checked. A call with a newer `committed` replaces the one under way and resumes it.
+// → CatchUpDone or CatchUpBroke.
+struct CatchUpFromPeers {
+  CatchUp order;
+  bool has_state = false;  // the outer state in memory is that of `own_round`
+  Round own_round;
+  Digest own_chain;
+};
+// Keep the results of committed rounds from now on for newcomers, or no longer. No answer.
+struct KeepResults {
+  RunId run;
+  bool keep = true;
+};
+// The run is over here: drop everything of it from memory, end its exchanges. Checkpoints stay on disk. No answer.
+struct CloseRun {
+  RunId run;
+};
+
+// ---- the process -------------------------------------------------------------------------------------------------------------
+
+// The agent is done: end the process. `error` empty: as asked.
+struct Exit {
+  std::optional<Error> error;
+};
+
+using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
+                            FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, WriteCheckpoint, LoadCheckpoint,
+                            CatchUpFromPeers, KeepResults, CloseRun, Exit>;
+
+}  // namespace atl::agent

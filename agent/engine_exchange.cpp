@@ -1,0 +1,141 @@
+// What goes on in the sync engine beside its commands: exchanges, catching up, and the pieces that arrive.
+#include <algorithm>
+
+#include "agent/sync_engine_state.hpp"
+
+namespace atl::agent {
+
+bool SyncEngine::State::pump_exchanges(TimePoint at) {
+  bool busy = false;
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      if (exchange->reported) {
+        continue;
+      }
+      busy = exchange->attempt().reduce_one() || busy;
+      send_wants(exchange->attempt(), at);
+      settle(open, *exchange, at);
+    }
+  }
+  return busy;
+}
+
+void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoint at) {
+  ExchangeAttempt& attempt = exchange.attempt();
+  if (attempt.failure()) {
+    report_broken(exchange, attempt.failure()->accused, attempt.failure()->error);
+  } else if (attempt.done()) {
+    if (open.run->has_state() && open.run->round().next() == exchange.order().round) {
+      report_done(open, exchange);
+    }
+  } else if (const std::vector<Stall> stalls = attempt.stalled(at, settings.stall_after); !stalls.empty()) {
+    report_broken(exchange, stalls.front().accused, {Code::timeout, stalls.front().why});
+  }
+}
+
+void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
+  const BeginExchange& order = exchange.order();
+  const RoundResult& result = exchange.result();
+  const TimePoint start = now();
+  RoundMeter& meter = open.meters[order.round];
+  meter.exchange = seconds(start - exchange.started()) * 1000.0;
+  std::vector<IslandId> contributors;
+  for (std::size_t i = 0; i < order.members.size(); ++i) {
+    if (order.tokens[i] > 0) {
+      contributors.push_back(order.members[i].island);
+    }
+  }
+  for (std::size_t i = 0; i < result.terms.size(); ++i) {
+    if (const Status finite = check_encoded(result.codec, result.terms[i].bytes, result.values); !finite) {
+      const bool whole = result.terms.size() == contributors.size();  // terms are contributions, not their sum
+      report_broken(exchange, whole ? contributors[i] : IslandId(), finite.error());
+      return;
+    }
+  }
+  const Digest chain = exchange.chain(open.run->chain());
+  meter.digest = ms_since(start);
+  exchange.reported = true;
+  // Others may still be reading; what they have not read yet is counted now, and not again with the next round.
+  const std::uint64_t read_so_far = link->store().bytes_served(order.run);
+  const std::uint64_t served_in_all = std::max(read_so_far, exchange.served_before() + exchange.bytes_to_serve());
+  const std::uint64_t sent = served_in_all - std::min(open.told_served, served_in_all);
+  open.told_served = std::max(open.told_served, served_in_all);
+  say(ExchangeDone{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0});
+}
+
+void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& accused, Error error) {
+  const BeginExchange& order = exchange.order();
+  exchange.reported = true;
+  say(ExchangeBroke{order.run, order.round, order.attempt, accused, std::move(error)});
+}
+
+template <typename Reader>
+void SyncEngine::State::send_wants(Reader& reader, TimePoint at) {
+  for (const OutgoingWant& want : reader.take_wants(at)) {
+    if (!link->want(want)) {
+      reader.not_sent(at, want);
+    }
+  }
+}
+
+void SyncEngine::State::pump_catch_up(TimePoint at) {
+  for (auto& [id, open] : runs) {
+    if (!open.catching_up) {
+      continue;
+    }
+    if (BlobFetch* fetch = open.catching_up->fetch()) {
+      send_wants(*fetch, at);
+    }
+    if (!open.catching_up->advance(at, *open.run)) {
+      continue;
+    }
+    const std::unique_ptr<CatchUpWork> work = std::move(open.catching_up);
+    if (work->failure()) {
+      say(CatchUpBroke{id, *work->failure()});
+    } else {
+      say(CatchUpDone{id, open.run->round(), open.run->chain()});
+    }
+  }
+}
+
+PieceReceiver* SyncEngine::State::reader_of(const BlobId& blob) {
+  OpenedRun* open = find(blob.run);
+  if (open == nullptr) {
+    return nullptr;
+  }
+  if (open->catching_up && open->catching_up->fetch() != nullptr && open->catching_up->fetch()->blob() == blob) {
+    return open->catching_up->fetch();
+  }
+  const auto found = open->exchanges.find(blob.round);
+  return found != open->exchanges.end() && found->second->attempt().reads(blob) ? &found->second->attempt() : nullptr;
+}
+
+std::span<std::byte> SyncEngine::State::destination(const IslandId& from, const BlobPiece& piece) {
+  PieceReceiver* reader = reader_of(piece.blob);
+  return reader != nullptr ? reader->destination(from, piece) : std::span<std::byte>();
+}
+
+void SyncEngine::State::arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) {
+  if (PieceReceiver* reader = reader_of(piece.blob)) {
+    reader->arrived(at, from, piece);
+  }
+}
+
+void SyncEngine::State::gone(TimePoint at, const IslandId& from, const Gone& gone) {
+  if (PieceReceiver* reader = reader_of(gone.blob)) {
+    reader->gone(at, from, gone);
+  }
+}
+
+void SyncEngine::State::connected(TimePoint at, const IslandId& peer) {
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      exchange->attempt().connected(at, peer);
+    }
+    if (open.catching_up && open.catching_up->fetch() != nullptr) {
+      open.catching_up->fetch()->connected(at, peer);
+    }
+  }
+}
+
+}  // namespace atl::agent

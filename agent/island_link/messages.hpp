@@ -1,0 +1,328 @@
+// The messages of the island link, between an agent and its trainer. README.md beside this file is the protocol's document
+// for those who write a trainer in another language; this header is the same as C++ values.
+//
+// A message is one JSON object of at most 1 MiB with a "type". Unknown keys are ignored, so that a newer peer of the same
+// protocol version may say more; a missing or wrong key is an error. Keys are the names of the fields below; a field of type
+// std::optional is null or absent when empty. Numbers that are not finite become null.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "transport/base/result.hpp"
+
+namespace atl::island_link {
+
+inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::size_t kLargestMessage = 1U << 20;
+// The environment variable that hands a trainer the path of the agent's socket.
+inline constexpr const char* kLinkVariable = "ATOLL_ISLAND_LINK";
+
+// What is exchanged at a synchronisation point: the parameters after a step, or the gradient before the optimiser's step.
+enum class Payload { parameters, gradient };
+
+// ---- values inside messages -------------------------------------------------------------------------------------------
+
+// As [model] of the run file.
+struct Model {
+  std::uint32_t layers = 0;
+  std::uint32_t width = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t feed_forward = 0;  // 0: 8/3 of width, rounded up to a multiple of 32
+  std::uint32_t vocabulary = 0;
+  bool tied_embeddings = false;
+  friend bool operator==(const Model&, const Model&) = default;
+};
+
+// What the trainer reads. The agent has resolved sets, globs and URLs, checked the owner's permission, and chosen the part.
+struct Data {
+  std::vector<std::string> files;  // absolute paths, in the order of the token stream
+  std::string format;              // bytes | uint16 | uint32
+  double validation_fraction = 0.0;
+  std::uint32_t part = 0;  // of parts, from 0
+  std::uint32_t parts = 1;
+  friend bool operator==(const Data&, const Data&) = default;
+};
+
+// As [training] of the run file.
+struct Training {
+  std::uint64_t steps = 0;
+  std::uint32_t batch = 0;
+  std::uint32_t sequence_length = 0;
+  std::uint32_t accumulation = 1;
+  double learning_rate = 0.0;
+  std::uint64_t warmup_steps = 0;
+  double final_learning_rate = 0.0;
+  double weight_decay = 0.0;
+  double beta1 = 0.0;
+  double beta2 = 0.0;
+  double epsilon = 0.0;
+  double clip_norm = 0.0;
+  double max_steps_per_second = 0.0;
+  std::string device;
+  std::string precision;
+  std::uint32_t threads = 1;
+  std::uint32_t evaluate_batches = 0;
+  friend bool operator==(const Training&, const Training&) = default;
+};
+
+// Where to continue. Without a directory the optimiser starts fresh at that step and data position (a newcomer in a run).
+struct Resume {
+  std::optional<std::string> directory;  // what this trainer saved at that step
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  friend bool operator==(const Resume&, const Resume&) = default;
+};
+
+struct Parameter {
+  std::string name;
+  std::vector<std::uint64_t> shape;  // the product is the number of elements, at least 1
+  std::int32_t block = 0;            // -1 embeddings · 0…L-1 the layers · L final norm and head
+  friend bool operator==(const Parameter&, const Parameter&) = default;
+};
+
+// Where a parameter begins in the arena. Offsets and counts are in float32 elements.
+struct Entry {
+  std::uint32_t parameter = 0;  // index into the manifest
+  std::uint64_t offset = 0;
+  friend bool operator==(const Entry&, const Entry&) = default;
+};
+
+struct Fragment {
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+  friend bool operator==(const Fragment&, const Fragment&) = default;
+};
+
+// "After step `step`, copy `fragment` into the arena and say so": the contribution of `round`.
+struct PublishOrder {
+  std::uint64_t round = 0;
+  std::uint32_t fragment = 0;
+  std::uint64_t step = 0;
+  bool evaluate_local = false;  // also the validation loss of the local parameters
+  friend bool operator==(const PublishOrder&, const PublishOrder&) = default;
+};
+
+// "After step `step`, wait for the result of `round` and take it": p ← alpha·p + (1 − alpha)·arena.
+struct MergeOrder {
+  std::uint64_t round = 0;
+  std::uint32_t fragment = 0;
+  std::uint64_t step = 0;
+  double alpha = 0.0;
+  bool evaluate = false;             // validation loss after the merge
+  bool parameters = false;           // payload gradient: write the parameters into the arena before `merged`
+  std::optional<std::string> save;   // directory: save the trainer's own state there after the merge
+  friend bool operator==(const MergeOrder&, const MergeOrder&) = default;
+};
+
+// ---- trainer → agent --------------------------------------------------------------------------------------------------
+
+struct Hello {
+  static constexpr const char* kType = "hello";
+  std::uint32_t protocol = kProtocol;
+  std::string trainer;  // what program
+  std::string version;  // of that program
+  std::uint64_t pid = 0;
+  std::uint32_t rank = 0;  // of ranks; this protocol version has one
+  std::uint32_t ranks = 1;
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+struct Manifest {
+  static constexpr const char* kType = "manifest";
+  std::vector<Parameter> parameters;
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+struct Ready {
+  static constexpr const char* kType = "ready";
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::uint64_t tokens_available = 0;  // in this part, for one epoch
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+
+// Fragments are in the arena as they are after `step` (answer to PublishNow).
+struct PublishedNow {
+  static constexpr const char* kType = "published_now";
+  std::vector<std::uint32_t> fragments;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  friend bool operator==(const PublishedNow&, const PublishedNow&) = default;
+};
+
+// A PublishOrder is done.
+struct Published {
+  static constexpr const char* kType = "published";
+  std::uint64_t round = 0;
+  std::uint32_t fragment = 0;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::uint64_t tokens = 0;  // tokens and steps since the previous publish of this fragment
+  std::uint64_t steps = 0;
+  std::optional<double> loss;  // mean training loss of those steps; empty when not finite
+  std::optional<double> norm;  // of the last step's gradient, before clipping
+  bool nonfinite = false;      // a loss or gradient of those steps was not finite
+  double compute_seconds = 0.0;  // since the trainer started
+  std::optional<double> local_validation_loss;
+  friend bool operator==(const Published&, const Published&) = default;
+};
+
+// A MergeOrder is done.
+struct Merged {
+  static constexpr const char* kType = "merged";
+  std::uint64_t round = 0;
+  std::uint32_t fragment = 0;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  double wait_seconds = 0.0;  // this merge waited so long for its result
+  std::optional<double> validation_loss;
+  bool saved = false;                      // the order's `save` was done
+  std::optional<std::string> save_error;  // or why it was not; the trainer goes on
+  friend bool operator==(const Merged&, const Merged&) = default;
+};
+
+struct Loaded {
+  static constexpr const char* kType = "loaded";
+  std::vector<std::uint32_t> fragments;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  friend bool operator==(const Loaded&, const Loaded&) = default;
+};
+
+struct Saved {
+  static constexpr const char* kType = "saved";
+  std::string directory;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::optional<std::string> error;  // the state was not saved; the trainer goes on
+  friend bool operator==(const Saved&, const Saved&) = default;
+};
+
+struct Evaluated {
+  static constexpr const char* kType = "evaluated";
+  std::optional<double> loss;  // nats per token; empty without held-out data or when not finite
+  std::uint32_t batches = 0;
+  std::uint64_t step = 0;
+  friend bool operator==(const Evaluated&, const Evaluated&) = default;
+};
+
+struct Progress {
+  static constexpr const char* kType = "progress";
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::optional<double> loss;  // of the last step
+  bool nonfinite = false;
+  double tokens_per_second = 0.0;  // since the previous progress
+  double compute_seconds = 0.0;    // since the trainer started
+  double wait_seconds = 0.0;       // for results and orders, since the trainer started
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+// The trainer is about to exit, because of this.
+struct Failed {
+  static constexpr const char* kType = "failed";
+  std::string why;
+  friend bool operator==(const Failed&, const Failed&) = default;
+};
+
+using TrainerMessage =
+    std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress, Failed>;
+
+// ---- agent → trainer --------------------------------------------------------------------------------------------------
+
+struct Configure {
+  static constexpr const char* kType = "configure";
+  std::string run;
+  std::string island;
+  std::uint64_t seed = 0;
+  Model model;
+  Data data;
+  Training training;
+  Payload payload = Payload::parameters;
+  std::optional<Resume> resume;
+  friend bool operator==(const Configure&, const Configure&) = default;
+};
+
+struct ArenaLayout {
+  static constexpr const char* kType = "arena";
+  std::string path;
+  std::uint64_t bytes = 0;  // of the file
+  std::vector<Entry> entries;
+  std::vector<Fragment> fragments;
+  friend bool operator==(const ArenaLayout&, const ArenaLayout&) = default;
+};
+
+struct PublishNow {
+  static constexpr const char* kType = "publish_now";
+  std::vector<std::uint32_t> fragments;
+  friend bool operator==(const PublishNow&, const PublishNow&) = default;
+};
+
+struct Load {
+  static constexpr const char* kType = "load";
+  std::vector<std::uint32_t> fragments;
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  friend bool operator==(const Load&, const Load&) = default;
+};
+
+// Orders ahead; they are added to those still pending. `until_step` replaces the previous one.
+struct Plan {
+  static constexpr const char* kType = "plan";
+  std::uint64_t until_step = 0;
+  std::vector<PublishOrder> publish;
+  std::vector<MergeOrder> merge;
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// The result of a round is in the arena (applied), or the round has none and the trainer keeps what it has.
+struct RoundResult {
+  static constexpr const char* kType = "result";
+  std::uint64_t round = 0;
+  std::uint32_t fragment = 0;
+  bool applied = false;
+  friend bool operator==(const RoundResult&, const RoundResult&) = default;
+};
+
+struct Save {
+  static constexpr const char* kType = "save";
+  std::string directory;
+  friend bool operator==(const Save&, const Save&) = default;
+};
+
+struct Evaluate {
+  static constexpr const char* kType = "evaluate";
+  friend bool operator==(const Evaluate&, const Evaluate&) = default;
+};
+
+struct Stop {
+  static constexpr const char* kType = "stop";
+  std::string why;
+  friend bool operator==(const Stop&, const Stop&) = default;
+};
+
+using AgentMessage = std::variant<Configure, ArenaLayout, PublishNow, Load, Plan, RoundResult, Save, Evaluate, Stop>;
+
+// ---- text -------------------------------------------------------------------------------------------------------------
+
+// JSON text of a message. May exceed kLargestMessage (a manifest of tens of thousands of parameters); the ends of the link
+// refuse to send that.
+std::string encode(const TrainerMessage& message);
+std::string encode(const AgentMessage& message);
+
+// The message that a text says. Never throws, whatever the text; allocates in proportion to its length.
+// Errors: corrupt, naming the type and key, when the text is not a message of that direction.
+Result<TrainerMessage> decode_trainer_message(std::string_view text);
+Result<AgentMessage> decode_agent_message(std::string_view text);
+
+// "hello", "plan": the type of a message, for logs.
+std::string_view type_of(const TrainerMessage& message);
+std::string_view type_of(const AgentMessage& message);
+
+}  // namespace atl::island_link

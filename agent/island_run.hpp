@@ -1,0 +1,105 @@
+// One run on this island: its outer state, its arena, its contributions and its checkpoints.
+//
+// Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N (only where the outer
+// optimiser has one), arena 4N. A contribution in f32 is formed in the arena over what the trainer published and sent from there;
+// in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer → arena; then, in place, the
+// difference; the outer step; outer parameters → arena. No other.
+// Threads: one at a time. Payloads handed out keep their memory alive, but the arena's content changes with the next order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/checkpoint.hpp"
+#include "agent/float_buffer.hpp"
+#include "agent/island_link/arena.hpp"
+#include "agent/parameter_layout.hpp"
+#include "agent/round_result.hpp"
+#include "strategies/composition.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/blob_store.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl {
+
+// What an island sends into a round, retained until the round is committed.
+struct Contribution {
+  std::uint32_t fragment = 0;
+  double norm = 0;
+  Payload encoded;
+};
+
+class IslandRun {
+ public:
+  // `folder` is that of the run: checkpoints, incoming and kept results lie there. Errors: invalid_argument, io.
+  static Result<std::unique_ptr<IslandRun>> open(RunId run, RunSpec spec, IslandId island, std::filesystem::path folder);
+
+  // ---- arena
+  // Lays out and maps the arena for a trainer's manifest; again for the same one after a restart of the trainer.
+  // Errors: invalid_argument if the model does not fit [run].arena_limit, or is another than the run's; io.
+  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest);
+  // Outer parameters → arena, all fragments. Retained contributions in the arena are gone then. Errors: conflict without state.
+  Status fill_arena();
+
+  // ---- outer state
+  // The arena's parameters become the outer state of round 0. Errors: conflict without an arena, corrupt if not finite.
+  Result<Digest> form_initial_state();
+  [[nodiscard]] bool has_state() const { return has_state_; }
+  [[nodiscard]] Round round() const { return round_; }
+  [[nodiscard]] const Digest& chain() const { return chain_; }
+  // Payload gradient: the arena holds the parameters after the optimiser's step.
+  Status adopt_parameters();
+
+  // ---- rounds
+  Result<Contribution> form_contribution(Round round, std::uint32_t fragment);
+  [[nodiscard]] const Contribution* contribution(Round round) const;
+  void drop_contributions_before(Round round);
+  // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
+  // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
+  Status apply(const RoundResult& result, const Digest& chain);
+
+  // ---- checkpoints
+  [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
+  // Writes the present outer state; `trainer_state`: what the trainer saved in the partial folder goes with it.
+  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep);
+  // The outer state from an own checkpoint, every byte verified.
+  Status load_checkpoint(Round round, const Digest& chain);
+  // The outer state from a verified outer.safetensors; the chain is the file's. Errors: corrupt.
+  Status load_outer(const std::filesystem::path& file);
+
+  [[nodiscard]] const RunId& id() const { return id_; }
+  [[nodiscard]] const RunSpec& spec() const { return spec_; }
+  [[nodiscard]] const Composition& composition() const { return composition_; }
+  [[nodiscard]] const std::optional<ParameterLayout>& layout() const { return layout_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, std::filesystem::path folder, CheckpointStore checkpoints);
+  Status use_layout(ParameterLayout layout);
+  Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
+  [[nodiscard]] bool has_momentum() const { return composition_.outer.kind == OuterOptimizerKind::nesterov; }
+  Result<Payload> encode_contribution(Round round, std::span<const float> values) const;
+
+  RunId id_;
+  RunSpec spec_;
+  Composition composition_;
+  IslandId island_;
+  std::filesystem::path folder_;
+  CheckpointStore checkpoints_;
+
+  std::optional<ParameterLayout> layout_;
+  std::shared_ptr<island_link::Arena> arena_;
+  FloatBuffer parameters_;
+  FloatBuffer momentum_;
+  bool has_state_ = false;
+  Round round_;
+  Digest chain_;
+  std::map<Round, Contribution> contributions_;
+};
+
+}  // namespace atl

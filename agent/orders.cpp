@@ -1,0 +1,438 @@
+// What the coordinator says, and what the island does about it.
+#include <algorithm>
+
+#include "agent/core_state.hpp"
+#include "agent/run_composition.hpp"
+
+namespace atl::agent {
+namespace {
+
+constexpr Duration kLease = std::chrono::seconds(60);  // of an offer; the coordinator renews it more often
+constexpr std::size_t kReaders = 64;
+
+}  // namespace
+
+void Core::State::on_message(const Message& message) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    on_welcome(*welcome);
+  } else if (const auto* refused = std::get_if<Refused>(&message)) {
+    on_refused(*refused);
+  } else if (const auto* assign = std::get_if<Assign>(&message)) {
+    on_assign(*assign);
+  } else if (const auto* serve = std::get_if<Serve>(&message)) {
+    on_serve(*serve);
+  } else if (const auto* release = std::get_if<Release>(&message)) {
+    on_release(*release);
+  } else {
+    std::visit(
+        [&](const auto& m) {
+          using M = std::decay_t<decltype(m)>;
+          constexpr bool order = std::is_same_v<M, Membership> || std::is_same_v<M, Exchange> || std::is_same_v<M, Commit> || std::is_same_v<M, Abort> ||
+                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp>;
+          if constexpr (order) {
+            if (!run || run->id != m.run || run->ended) {
+              return;
+            }
+            if constexpr (requires { m.epoch; }) {
+              if (m.epoch < run->epoch) {
+                return;  // of an older membership
+              }
+            }
+            if constexpr (std::is_same_v<M, Membership>) {
+              on_membership(m);
+            } else if constexpr (std::is_same_v<M, Exchange>) {
+              on_exchange(m);
+            } else if constexpr (std::is_same_v<M, Commit>) {
+              on_commit(m);
+            } else if constexpr (std::is_same_v<M, Abort>) {
+              on_abort(m);
+            } else if constexpr (std::is_same_v<M, Offer>) {
+              on_offer(m);
+            } else if constexpr (std::is_same_v<M, CatchUp>) {
+              on_catch_up(m);
+            }
+          }
+        },
+        message);
+  }
+}
+
+void Core::State::on_welcome(const Welcome& message) {
+  if (message.heartbeat_ms > 0) {
+    heartbeat = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.heartbeat_ms, 10, 60'000));
+  }
+  if (welcomed) {
+    return;
+  }
+  welcomed = true;
+  while (!unsaid.empty()) {
+    send(std::move(unsaid.front()));
+    unsaid.pop_front();
+  }
+  beat();
+  say_all();
+}
+
+void Core::State::on_refused(const Refused& message) {
+  welcomed = false;
+  if (worth_retrying(message.error.code)) {
+    say_hello();
+    return;
+  }
+  close_run("the coordinator refused this island: " + message.error.why);
+  exit(message.error);
+}
+
+void Core::State::on_assign(const Assign& message) {
+  if (run && run->id == message.run) {
+    on_assign_again(message);
+    return;
+  }
+  if (const auto old = released.find(message.run); old != released.end() && message.epoch <= old->second) {
+    return;
+  }
+  if (leaving) {
+    send(Leave{*leaving});
+    return;
+  }
+  close_run("the coordinator assigned another run");
+  Result<RunSpec> spec = run_spec_from_json(message.spec);
+  Result<Composition> composition = spec ? composition_of(*spec) : Result<Composition>(spec.error());
+  if (!composition) {
+    send(RunEnded{message.run, Round(0), Digest{}, with_context(composition.error(), "the run's settings")});
+    return;
+  }
+  open_run(message, std::move(*spec), std::move(*composition));
+}
+
+void Core::State::open_run(const Assign& message, RunSpec spec, Composition composition) {
+  run.emplace();
+  run->id = message.run;
+  run->spec = std::move(spec);
+  run->composition = std::move(composition);
+  run->part = message.part;
+  run->parts = message.parts;
+  run->from = message.from;
+  run->epoch = message.epoch;
+  run->members = message.members;
+  effect(OpenRun{run->id, run->spec});
+  allow_peers();
+  switch (message.from) {
+    case StartFrom::scratch:
+      run->active = true;
+      start_trainer();
+      break;
+    case StartFrom::checkpoint:
+      restore(message);
+      break;
+    case StartFrom::memory:  // of an earlier life: it is gone
+    case StartFrom::peers:
+      join();
+      break;
+  }
+  beat();
+}
+
+// The same run again: a repeated order, or a new place in it.
+void Core::State::on_assign_again(const Assign& message) {
+  if (message.epoch < run->epoch || run->ended) {
+    return;
+  }
+  const bool newer = message.epoch > run->epoch;
+  switch (message.from) {
+    case StartFrom::scratch:
+      if ((run->has_state || run->from != StartFrom::scratch) && !run->alone()) {
+        // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
+        Assign again = message;
+        const RunSpec spec = run->spec;
+        const Composition composition = run->composition;
+        close_run("the run starts over");
+        open_run(again, spec, composition);
+        return;
+      }
+      use_epoch(message.epoch, message.members);
+      if (!run->has_state && (newer || !run->active)) {
+        run->from = StartFrom::scratch;
+        run->active = true;
+        run->part = message.part;
+        run->parts = message.parts;
+        say_all();
+      }
+      break;
+    case StartFrom::memory:
+      use_epoch(message.epoch, message.members);
+      run->part = message.part;
+      run->parts = message.parts;
+      if (run->has_state && run->committed == message.committed && (run->alone() || run->chain == message.chain)) {
+        become_active();
+      } else if (!run->alone()) {
+        send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
+      }
+      break;
+    case StartFrom::checkpoint:
+      if (!run->active || newer) {
+        use_epoch(message.epoch, message.members);
+      }
+      if (run->alone() && run->active) {
+        break;  // repeated: it has gone on from there
+      }
+      if ((!run->active || newer) && !run->restoring && !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
+        restore(message);
+      }
+      break;
+    case StartFrom::peers:
+      if (!run->active || newer) {
+        use_epoch(message.epoch, message.members);
+        run->part = message.part;
+        run->parts = message.parts;
+        join();
+      }
+      break;
+  }
+}
+
+// Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
+void Core::State::join() {
+  if (run->active || run->from != StartFrom::peers) {
+    run->caught_up.reset();
+  }
+  run->from = StartFrom::peers;
+  run->active = false;
+  run->initial.reset();
+  if (run->trainer == TrainerPhase::none && !run->restart_at) {
+    start_trainer();
+  }
+}
+
+void Core::State::restore(const Assign& message) {
+  run->from = StartFrom::checkpoint;
+  run->active = false;
+  run->caught_up.reset();
+  drop_rounds();
+  run->restoring = message.committed;
+  effect(LoadCheckpoint{run->id, message.committed, message.chain});
+}
+
+void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
+  if (epoch == run->epoch && members == run->members) {
+    return;
+  }
+  run->epoch = epoch;
+  run->members = members;
+  allow_peers();
+}
+
+void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers}); }
+
+void Core::State::on_membership(const Membership& message) {
+  const bool newer = message.epoch > run->epoch;
+  use_epoch(message.epoch, message.members);
+  const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == identity.island; });
+  if (run->alone()) {
+    return;  // nobody waits for anybody
+  }
+  if (!member) {
+    run->active = false;
+    return;
+  }
+  if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
+    const auto held = run->rounds.find(message.committed);
+    const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
+    if (run->committed >= message.committed || result_held) {
+      become_active();
+    } else {
+      send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island has the state of round " + std::to_string(run->committed.value) +
+                    ", not of round " + std::to_string(message.committed.value)}});
+    }
+    return;
+  }
+  if (newer) {
+    say_all();
+  }
+}
+
+void Core::State::become_active() {
+  if (!run->active) {
+    run->active = true;
+    run->caught_up.reset();
+    finish_if_done();
+  }
+  say_all();
+}
+
+void Core::State::on_exchange(const Exchange& message) {
+  if (message.round <= run->committed) {
+    if (message.round == run->committed) {
+      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->chain, 0, 0, 0});
+    }
+    return;
+  }
+  if (!run->active || message.epoch > run->epoch || message.tokens.size() != message.members.size()) {
+    say_all();  // the answer to that brings the membership it belongs to
+    return;
+  }
+  const auto refuse = [&](const std::string& why) {
+    send(ExchangeFailed{run->id, run->epoch, message.round, message.attempt, identity.island, Error{Code::unavailable, why}});
+  };
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end() || found->second.phase == RoundInHand::Phase::forming) {
+    refuse("this island has no contribution to round " + std::to_string(message.round.value));
+    return;
+  }
+  RoundInHand& round = found->second;
+  if (message.attempt <= round.attempt || round.phase == RoundInHand::Phase::applying) {
+    return;  // begun already, or given up
+  }
+  std::vector<Member> members;
+  for (const IslandId& island : message.members) {
+    const auto member = std::find_if(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island; });
+    if (member == run->members.end()) {
+      refuse("this island does not know a member of the exchange");
+      return;
+    }
+    const bool counts = message.tokens[members.size()] > 0;
+    if (island == identity.island && counts && round.withdrawn) {
+      refuse("this island withdrew its contribution to round " + std::to_string(message.round.value));
+      return;
+    }
+    members.push_back(*member);
+  }
+  round.attempt = message.attempt;
+  round.phase = RoundInHand::Phase::exchanging;
+  effect(BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens});
+}
+
+void Core::State::on_commit(const Commit& message) {
+  use_epoch(message.epoch, run->members);
+  if (message.round == Round(0)) {
+    if (run->initial && !run->has_state && *run->initial == message.chain) {
+      agree_on_initial(message.chain);
+    }
+    return;
+  }
+  if (!run->has_state || message.round != run->committed.next()) {
+    return;
+  }
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end()) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt && round.exchanged.chain == message.chain) {
+    round.checkpoint = message.checkpoint;
+    apply(message.round);
+    return;
+  }
+  if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
+    // The others went on with a result that it does not hold.
+    send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
+  }
+}
+
+void Core::State::on_abort(const Abort& message) {
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end() || found->second.attempt != message.attempt) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  using Phase = RoundInHand::Phase;
+  if (round.phase == Phase::exchanging || round.phase == Phase::exchanged || round.phase == Phase::failed) {
+    effect(CancelExchange{run->id, message.round, message.attempt});
+    round.phase = round.withdrawn ? Phase::withdrawn : Phase::formed;
+    say(round);
+  }
+}
+
+void Core::State::on_offer(const Offer& message) {
+  if (!message.offering) {
+    if (run->lease) {
+      run->lease.reset();
+      run->readers.clear();
+      effect(KeepResults{run->id, false});
+      allow_peers();
+    }
+    return;
+  }
+  if (!run->active || !run->has_state) {
+    return;
+  }
+  if (!run->lease) {
+    run->lease_served = false;
+    effect(KeepResults{run->id, true});
+  }
+  run->lease = now + kLease;
+  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(), [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
+  if (run->lease_served) {
+    if (run->checkpointed) {
+      send(*run->checkpointed);
+    }
+  } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain) {
+    run->lease_served = true;
+    send(*run->checkpointed);
+  } else if (!applying && run->writing.empty() && !(run->merging && (run->merging_checkpoint || run->lockstep()))) {
+    write_checkpoint(false);
+  }
+}
+
+void Core::State::on_catch_up(const CatchUp& message) {
+  if (run->active || run->restoring) {
+    return;
+  }
+  use_epoch(message.epoch, run->members);
+  if (run->has_state && !run->catching_up && run->committed == message.committed && run->chain == message.chain) {
+    run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt};
+    send(*run->caught_up);
+    return;
+  }
+  if (run->catching_up && run->catching_up->committed >= message.committed && run->catching_up->epoch >= message.epoch &&
+      run->catching_up->chain == message.chain) {
+    return;
+  }
+  drop_rounds();
+  run->catching_up = message;
+  run->caught_up.reset();
+  effect(CatchUpFromPeers{message, run->has_state, run->committed, run->chain});
+}
+
+// Rounds in hand lead nowhere any more.
+void Core::State::drop_rounds() {
+  for (const auto& [number, round] : run->rounds) {
+    if (round.phase == RoundInHand::Phase::exchanging || round.phase == RoundInHand::Phase::exchanged || round.phase == RoundInHand::Phase::failed) {
+      effect(CancelExchange{run->id, number, round.attempt});
+    }
+  }
+  run->rounds.clear();
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;  // it may wait for a result that never comes: it is loaded anew
+    run->trainer_round.reset();
+  }
+  run->merging.reset();
+  run->merging_checkpoint = false;
+}
+
+void Core::State::on_serve(const Serve& message) {
+  if (run && run->id == message.run) {
+    std::vector<std::string>& readers = run->readers;
+    if (std::find(readers.begin(), readers.end(), message.reader_key) == readers.end()) {
+      readers.push_back(message.reader_key);
+      if (readers.size() > kReaders) {
+        readers.erase(readers.begin());
+      }
+    }
+    allow_peers();
+  } else if (stored.count(message.run) > 0) {
+    effect(AllowPeers{message.run, Epoch(0), {}, {message.reader_key}});
+  }
+}
+
+void Core::State::on_release(const Release& message) {
+  if (!run || run->id != message.run) {
+    return;
+  }
+  close_run(message.why);
+  if (leaving) {
+    exit(std::nullopt);
+  }
+}
+
+}  // namespace atl::agent

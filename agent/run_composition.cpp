@@ -1,0 +1,51 @@
+#include "agent/run_composition.hpp"
+
+#include "agent/island_link/model_manifest.hpp"
+#include "agent/parameter_layout.hpp"
+
+namespace atl {
+
+StrategySettings settings_of(const StrategySpec& strategy) {
+  StrategySettings settings;
+  settings.grouping = strategy.grouping;
+  settings.fragments = strategy.fragments;
+  settings.layers_per_fragment = strategy.layers_per_fragment;
+  settings.inner_steps = strategy.inner_steps;
+  settings.overlap_steps = strategy.overlap_steps;
+  settings.group = strategy.group;
+  settings.payload = strategy.payload;
+  settings.codec = strategy.codec;
+  settings.reduce_codec = strategy.reduce_codec;
+  settings.codec_block = strategy.codec_block;
+  settings.rounding = strategy.rounding;
+  settings.weighting = strategy.weighting;
+  settings.outer_optimizer = strategy.outer_optimizer;
+  settings.outer_learning_rate = strategy.outer_learning_rate;
+  settings.outer_momentum = strategy.outer_momentum;
+  settings.merge_alpha = strategy.merge_alpha;
+  return settings;
+}
+
+Result<Composition> composition_of(const RunSpec& spec) { return compose(settings_of(spec.strategy)); }
+
+island_link::Model model_of(const ModelSpec& spec) {
+  island_link::Model model;
+  model.layers = spec.layers;
+  model.width = spec.width;
+  model.heads = spec.heads;
+  model.feed_forward = spec.feed_forward;
+  model.vocabulary = spec.vocabulary;
+  model.tied_embeddings = spec.tied_embeddings;
+  return model;
+}
+
+Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan) {
+  ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(island_link::model_manifest(model_of(model)), plan));
+  std::vector<std::uint64_t> values;
+  for (const island_link::Fragment& fragment : layout.fragments()) {
+    values.push_back(fragment.count);
+  }
+  return values;
+}
+
+}  // namespace atl

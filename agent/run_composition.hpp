@@ -1,0 +1,25 @@
+// A run's strategy as parts, and its model as sizes, from the texts and numbers of its spec.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/island_link/messages.hpp"
+#include "strategies/composition.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl {
+
+// [strategy] as strategies/ takes it.
+StrategySettings settings_of(const StrategySpec& strategy);
+// Errors: invalid_argument naming the setting.
+Result<Composition> composition_of(const RunSpec& spec);
+
+// [model] as the trainer takes it.
+island_link::Model model_of(const ModelSpec& spec);
+// The float32 values of each fragment of the built-in trainer's model, as agents will lay it out.
+// Errors: invalid_argument where the plan does not suit the model.
+Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan);
+
+}  // namespace atl

@@ -1,0 +1,131 @@
+// The inside of the sync engine: what it has of each run, and the functions that change it.
+//
+// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp and engine_serving.cpp include this.
+// Threads: everything runs on the engine's thread, but for the two queues and what is said to be under idle_mutex.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "agent/catch_up.hpp"
+#include "agent/island_run.hpp"
+#include "agent/round_exchange.hpp"
+#include "agent/sync_engine.hpp"
+#include "agent/value_queue.hpp"
+
+namespace atl::agent {
+
+inline std::string round_text(Round round) { return "round " + std::to_string(round.value); }
+inline double ms_since(TimePoint start) { return seconds(now() - start) * 1000.0; }
+
+// Milliseconds of each phase of a round, for the log.
+struct RoundMeter {
+  double form = 0;
+  double exchange = 0;
+  double digest = 0;
+  double step = 0;
+};
+
+// A run that is open in the engine.
+struct OpenedRun {
+  std::unique_ptr<IslandRun> run;
+  std::map<Round, std::unique_ptr<RoundExchange>> exchanges;
+  std::unique_ptr<CatchUpWork> catching_up;
+  bool keep_results = false;
+  std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
+  std::uint64_t kept_bytes = 0;
+  std::map<Round, RoundMeter> meters;
+  std::uint64_t told_served = 0;  // bytes that the core was told others read from here
+};
+
+// Whom a run's blobs are for.
+struct Audience {
+  std::vector<Member> members;
+  std::vector<std::string> readers;  // keys
+};
+
+struct SyncEngine::State final : PieceReceiver {
+  State(EngineSettings chosen, std::unique_ptr<BulkLink> its_link) : settings(std::move(chosen)), link(std::move(its_link)) {}
+
+  // ---- thread
+  void loop();
+  void turn();
+  [[nodiscard]] int timeout_ms(bool busy) const;
+
+  // ---- commands
+  void carry_out(const OpenRun& order);
+  void carry_out(const AllowPeers& order);
+  void carry_out(const FormInitialState& order);
+  void carry_out(const FormContribution& order);
+  void carry_out(const BeginExchange& order);
+  void carry_out(const CancelExchange& order);
+  void carry_out(const ApplyResult& order);
+  void carry_out(const AdoptParameters& order);
+  void carry_out(const WriteCheckpoint& order);
+  void carry_out(const LoadCheckpoint& order);
+  void carry_out(const CatchUpFromPeers& order);
+  void carry_out(const KeepResults& order);
+  void carry_out(const CloseRun& order);
+  void carry_out(const PrepareArena& order);
+  void carry_out(const FillArena& order);
+  void carry_out(const ServeStored& order);
+
+  // ---- pieces that arrive
+  std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;
+  void arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) override;
+  void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
+  void connected(TimePoint at, const IslandId& peer) override;
+  PieceReceiver* reader_of(const BlobId& blob);
+
+  // ---- what goes on beside the commands
+  bool pump_exchanges(TimePoint at);
+  void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
+  void report_done(OpenedRun& open, RoundExchange& exchange);
+  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
+  void pump_catch_up(TimePoint at);
+  template <typename Reader>
+  void send_wants(Reader& reader, TimePoint at);
+
+  // ---- serving
+  void set_peers();
+  void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
+  void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
+  void start_over(OpenedRun& open);
+  void keep_result(OpenedRun& open, const RoundResult& result);
+  void drop_results(OpenedRun& open, std::uint64_t down_to_bytes);
+
+  OpenedRun* find(const RunId& run) {
+    const auto found = runs.find(run);
+    return found == runs.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] Error why_not_open(const RunId& run) const {
+    const auto found = unopened.find(run);
+    return found != unopened.end() ? found->second : Error{Code::conflict, "run " + run.text + " is not open here"};
+  }
+  void say(Event event) { answers.push(EngineAnswer(std::move(event))); }
+
+  EngineSettings settings;
+  std::unique_ptr<BulkLink> link;
+  ValueQueue<EngineCommand> commands;
+  ValueQueue<EngineAnswer> answers;
+  std::map<RunId, OpenedRun> runs;
+  std::map<RunId, Error> unopened;
+  std::map<RunId, Audience> audiences;
+  std::map<RunId, std::set<Round>> served;  // checkpoints
+  std::atomic<bool> ending{false};
+  std::mutex idle_mutex;
+  std::condition_variable idle;
+  std::uint64_t posted = 0;     // under idle_mutex
+  std::uint64_t carried = 0;    // under idle_mutex
+  std::thread thread;
+};
+
+}  // namespace atl::agent

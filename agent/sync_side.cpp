@@ -1,0 +1,309 @@
+// The sync engine: contributions, exchanges, the outer step, checkpoints and catching up.
+#include <algorithm>
+
+#include "agent/core_state.hpp"
+
+namespace atl::agent {
+
+void Core::State::on_engine(const InitialState& event) {
+  if (run->has_state || run->from != StartFrom::scratch) {
+    return;
+  }
+  run->initial = event.chain;
+  run->trainer_round = Round(0);
+  if (run->alone()) {
+    agree_on_initial(event.chain);
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::agree_on_initial(const Digest& chain) {
+  run->has_state = true;
+  run->committed = Round(0);
+  run->chain = chain;
+  run->initial.reset();
+  run->crashes = 0;
+  write_checkpoint(false);
+}
+
+void Core::State::on_engine(const ContributionFormed& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::formed;
+  round.ready.norm = event.norm;
+  if (run->alone()) {
+    round.ready.epoch = run->epoch;
+    round.ready.chain = run->chain;
+    send(round.ready);
+    begin_alone(event.round);
+  } else {
+    say(round);
+  }
+}
+
+void Core::State::on_engine(const ContributionFailed& event) { withdraw(event.round, event.error); }
+
+void Core::State::withdraw(Round number, Error error) {
+  const auto found = run->rounds.find(number);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
+    return;
+  }
+  if (run->alone()) {
+    give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::withdrawn;
+  round.withdrawn = true;
+  round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error)};
+  say(round);
+}
+
+// A group of one: the exchange has one member, and nobody else commits it.
+void Core::State::begin_alone(Round number) {
+  RoundInHand& round = run->rounds.at(number);
+  round.attempt = Attempt(1);
+  round.phase = RoundInHand::Phase::exchanging;
+  const Member self{identity.island, identity.name, "", identity.bulk_address};
+  effect(BeginExchange{run->id, run->epoch, number, round.attempt, round.fragment, {self}, {std::max<std::uint64_t>(round.ready.tokens, 1)}});
+}
+
+void Core::State::on_engine(const ExchangeDone& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::exchanged;
+  round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds};
+  run->bytes_sent += event.bytes_sent;
+  run->bytes_received += event.bytes_received;
+  if (run->alone()) {
+    round.checkpoint = checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+    apply(event.round);
+  } else {
+    say(round);
+  }
+}
+
+void Core::State::on_engine(const ExchangeBroke& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
+    return;
+  }
+  if (run->alone()) {
+    give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::failed;
+  round.failure = ExchangeFailed{run->id, run->epoch, event.round, event.attempt, event.accused, event.error};
+  say(round);
+}
+
+void Core::State::apply(Round number) {
+  RoundInHand& round = run->rounds.at(number);
+  round.phase = RoundInHand::Phase::applying;
+  effect(ApplyResult{run->id, number, round.attempt, round.fragment, round.exchanged.chain});
+}
+
+void Core::State::on_engine(const ResultApplied& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::applying) {
+    return;
+  }
+  if (event.error) {
+    give_up(with_context(*event.error, "the outer step of round " + std::to_string(event.round.value)));
+    return;
+  }
+  const RoundInHand round = found->second;
+  run->rounds.erase(found);
+  run->committed = event.round;
+  run->chain = round.exchanged.chain;
+  run->crashes = 0;
+  run->merging = event.round;
+  run->merging_checkpoint = round.checkpoint;
+  if (run->trainer == TrainerPhase::training) {
+    effect(GiveResult{run->id, run->incarnation, event.round, round.fragment});
+  } else if (!run->lockstep()) {
+    // Its trainer ended meanwhile. The next one is loaded with the outer parameters.
+    merged(event.round, false);
+  } else {
+    // The parameters of this round would have come from an optimiser's step that only the trainer could take.
+    lose_state("the trainer ended before it took the step of round " + std::to_string(event.round.value));
+  }
+}
+
+// What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
+void Core::State::lose_state(const std::string& why) {
+  drop_rounds();
+  run->has_state = false;
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
+  say_all();
+}
+
+void Core::State::write_checkpoint(bool trainer_state) {
+  if (!run->writing.insert(run->committed).second) {
+    return;
+  }
+  effect(WriteCheckpoint{run->id, run->epoch, run->committed, run->chain, trainer_state, step_of(run->committed), run->position,
+                         std::max<std::uint32_t>(run->spec.checkpoint.keep, 1)});
+}
+
+void Core::State::on_engine(const CheckpointWritten& event) {
+  run->writing.erase(event.round);
+  StoredRun& held = stored[run->id];
+  held.run = run->id;
+  std::erase_if(held.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
+  held.checkpoints.push_back(
+      StoredCheckpoint{event.round, event.chain, run->epoch, event.trainer_state, event.step, event.position, event.file, event.file_bytes});
+  const std::size_t keep = std::max<std::uint32_t>(run->spec.checkpoint.keep, 1);
+  if (held.checkpoints.size() > keep) {
+    held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
+  }
+  run->checkpointed = Checkpointed{run->id, event.round, event.chain, event.file, event.file_bytes, std::nullopt};
+  run->lease_served = run->lease_served || run->lease.has_value();
+  send(*run->checkpointed);
+  finish_if_done();
+}
+
+void Core::State::on_engine(const CheckpointFailed& event) {
+  run->writing.erase(event.round);
+  send(Checkpointed{run->id, event.round, Digest{}, Digest{}, 0, event.error});
+  tell("warning", "checkpoint_failed", "the checkpoint of round " + std::to_string(event.round.value) + " was not written: " + event.error.why + "; the older ones are still good");
+  if (run->at_end() && event.round == run->committed && !run->ended && run->active) {
+    run->ended = RunEnded{run->id, run->committed, run->chain, std::nullopt};
+    beat();  // the run's last figures, before its end
+    say_all();
+  }
+}
+
+void Core::State::on_engine(const CheckpointLoaded& event) {
+  if (run->restoring != event.round) {
+    return;
+  }
+  run->restoring.reset();
+  run->has_state = true;
+  run->committed = event.round;
+  run->chain = event.chain;
+  run->planned = event.round;
+  run->position = 0;
+  const StoredCheckpoint* own = stored_checkpoint(event.round, event.chain);
+  if (own != nullptr) {
+    run->position = own->position;
+    run->checkpointed = Checkpointed{run->id, own->round, own->chain, own->file, own->file_bytes, std::nullopt};
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt};
+  if (run->trainer != TrainerPhase::none) {
+    effect(StopTrainer{run->id, "its state is older than the run's"});
+  }
+  start_trainer();
+  if (run->alone()) {
+    become_active();
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::on_engine(const CheckpointBroken& event) {
+  if (const auto held = stored.find(run->id); held != stored.end()) {
+    std::erase_if(held->second.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
+  }
+  tell("error", "checkpoint_broken", "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
+  if (run->restoring != event.round) {
+    return;
+  }
+  run->restoring.reset();
+  if (run->alone()) {
+    const auto held = stored.find(run->id);
+    if (held != stored.end() && !held->second.checkpoints.empty()) {
+      const StoredCheckpoint& older = held->second.checkpoints.back();
+      run->restoring = older.round;
+      effect(LoadCheckpoint{run->id, older.round, older.chain});
+    } else {
+      run->from = StartFrom::scratch;
+      run->active = true;
+      start_trainer();
+    }
+    return;
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, event.round, Digest{}, event.error};
+  say_all();
+  run->caught_up.reset();
+}
+
+void Core::State::on_engine(const CatchUpDone& event) {
+  if (!run->catching_up || run->catching_up->committed != event.round) {
+    return;
+  }
+  run->catching_up.reset();
+  run->has_state = true;
+  run->committed = event.round;
+  run->chain = event.chain;
+  run->planned = event.round;
+  run->initial.reset();
+  run->trainer_round.reset();
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;  // it is loaded anew when the island is let in
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, event.round, event.chain, std::nullopt};
+  say_all();
+}
+
+void Core::State::on_engine(const CatchUpBroke& event) {
+  if (!run->catching_up) {
+    return;
+  }
+  run->catching_up.reset();
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, event.error};
+  say_all();
+  run->caught_up.reset();
+}
+
+// After the last round: its checkpoint, then the end.
+void Core::State::finish_if_done() {
+  if (!run->at_end() || run->ended || !run->active || run->merging || !run->writing.empty()) {
+    return;
+  }
+  const StoredCheckpoint* last = stored_checkpoint(run->committed, run->chain);
+  if (last == nullptr) {
+    write_checkpoint(false);
+    return;
+  }
+  beat();  // the last report: what the run brought here in all
+  run->ended = RunEnded{run->id, run->committed, run->chain, std::nullopt};
+  beat();  // the run's last figures, before its end
+  say_all();
+}
+
+const StoredCheckpoint* Core::State::stored_checkpoint(Round round, const Digest& chain) const {
+  const auto held = stored.find(run->id);
+  if (held == stored.end()) {
+    return nullptr;
+  }
+  for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
+    if (checkpoint.round == round && checkpoint.chain == chain) {
+      return &checkpoint;
+    }
+  }
+  return nullptr;
+}
+
+const StoredCheckpoint* Core::State::newest_trainer_state() const {
+  const auto held = stored.find(run->id);
+  const StoredCheckpoint* newest = nullptr;
+  if (held != stored.end()) {
+    for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
+      if (checkpoint.trainer_state && (!run->has_state || checkpoint.round <= run->committed)) {
+        newest = &checkpoint;
+      }
+    }
+  }
+  return newest;
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,142 @@
+#include "agent/trainer/data/token_stream.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace atl {
+
+namespace {
+
+constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::int32_t kMagic16 = 20240520;
+constexpr std::int32_t kMagic32 = 20240801;
+
+Error file_error(const std::string& path, int number) {
+  return {number == ENOENT ? Code::not_found : Code::io, "data file " + path + ": " + std::strerror(number)};
+}
+
+template <typename Token>
+bool copy_tokens(const std::byte* from, std::uint64_t vocabulary, std::span<std::int64_t> out) {
+  bool known = true;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Token token;
+    std::memcpy(&token, from + i * sizeof token, sizeof token);
+    known = known && token < vocabulary;
+    out[i] = static_cast<std::int64_t>(token);
+  }
+  return known;
+}
+
+}  // namespace
+
+Result<TokenStream> TokenStream::open(const std::vector<std::string>& files, std::string_view format) {
+  TokenStream stream;
+  if (format == "bytes") {
+    stream.width_ = 1;
+  } else if (format == "uint16") {
+    stream.width_ = 2;
+  } else if (format == "uint32") {
+    stream.width_ = 4;
+  } else {
+    return Error{Code::invalid_argument, "data format '" + std::string(format) + "' is none of bytes, uint16, uint32"};
+  }
+  if (files.empty()) {
+    return Error{Code::invalid_argument, "no data files were given"};
+  }
+  for (const std::string& path : files) {
+    ATOLL_TRY(stream.add(path));
+  }
+  return stream;
+}
+
+TokenStream::TokenStream(TokenStream&& other) noexcept
+    : files_(std::exchange(other.files_, {})), size_(std::exchange(other.size_, 0)), width_(other.width_) {}
+
+TokenStream::~TokenStream() {
+  for (const File& file : files_) {
+    ::munmap(file.memory, file.bytes);
+  }
+}
+
+Status TokenStream::add(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return file_error(path, errno);
+  }
+  struct stat status {};
+  const bool known = ::fstat(fd, &status) == 0;
+  if (!known || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    const int failure = errno;
+    ::close(fd);
+    if (!known) {
+      return file_error(path, failure);
+    }
+    return Error{Code::corrupt, "data file " + path + (S_ISREG(status.st_mode) ? ": it is empty" : ": it is not a file")};
+  }
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int failure = errno;
+  ::close(fd);
+  if (memory == MAP_FAILED) {
+    return file_error(path, failure);
+  }
+  File file{path, memory, bytes, static_cast<const std::byte*>(memory), bytes / width_, size_};
+  files_.push_back(file);  // from here on the destructor unmaps it
+  if (bytes % width_ != 0) {
+    return Error{Code::corrupt, "data file " + path + ": " + std::to_string(bytes) + " bytes are not a whole number of uint" +
+                                    std::to_string(8 * width_) + " tokens"};
+  }
+  std::array<std::int32_t, 3> header{};  // magic, version, tokens
+  if (width_ > 1 && bytes >= kHeaderBytes) {
+    std::memcpy(header.data(), memory, sizeof header);
+  }
+  if (header[0] == kMagic16 || header[0] == kMagic32) {
+    if ((header[0] == kMagic16) != (width_ == 2)) {
+      return Error{Code::corrupt, "data file " + path + ": its header says uint" + (width_ == 2 ? "32" : "16") + " tokens; set data.format to that"};
+    }
+    file.tokens += kHeaderBytes;
+    file.count = (bytes - kHeaderBytes) / width_;
+    if (header[2] < 0 || static_cast<std::uint64_t>(header[2]) != file.count || file.count == 0) {
+      return Error{Code::corrupt, "data file " + path + ": its header announces " + std::to_string(header[2]) + " tokens, the file holds " +
+                                      std::to_string(file.count)};
+    }
+    files_.back() = file;
+  }
+  size_ += file.count;
+  return {};
+}
+
+Status TokenStream::read(std::uint64_t offset, std::uint64_t vocabulary, std::span<std::int64_t> out) const {
+  if (offset > size_ || out.size() > size_ - offset) {
+    return Error{Code::invalid_argument, "tokens past the end of the data were asked for"};
+  }
+  auto file = std::upper_bound(files_.begin(), files_.end(), offset,
+                               [](std::uint64_t at, const File& candidate) { return at < candidate.begin; });
+  for (--file; !out.empty(); ++file) {
+    const std::uint64_t skip = offset - file->begin;
+    const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), file->count - skip));
+    const std::byte* from = file->tokens + skip * width_;
+    const std::span<std::int64_t> part = out.first(count);
+    const bool known = width_ == 1   ? copy_tokens<std::uint8_t>(from, vocabulary, part)
+                       : width_ == 2 ? copy_tokens<std::uint16_t>(from, vocabulary, part)
+                                     : copy_tokens<std::uint32_t>(from, vocabulary, part);
+    if (!known) {
+      const auto unknown = std::find_if(part.begin(), part.end(), [&](std::int64_t token) { return static_cast<std::uint64_t>(token) >= vocabulary; });
+      return Error{Code::corrupt, "data file " + file->path + ": token " + std::to_string(*unknown) +
+                                      " is not in the model's vocabulary of " + std::to_string(vocabulary) + "; set model.vocabulary"};
+    }
+    offset += count;
+    out = out.subspan(count);
+  }
+  return {};
+}
+
+}  // namespace atl

@@ -1,0 +1,444 @@
+#include "agent/trainer/learner.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "agent/trainer/adamw.hpp"
+#include "agent/trainer/data/data_order.hpp"
+#include "agent/trainer/data/learning_rate.hpp"
+#include "agent/trainer/data/token_stream.hpp"
+#include "agent/trainer/model.hpp"
+#include "agent/trainer/torch_runtime.hpp"
+#include "agent/trainer/trainer_state.hpp"
+
+namespace atl {
+
+using island_link::Arena;
+using island_link::ArenaLayout;
+using island_link::Configure;
+using island_link::Manifest;
+using island_link::Training;
+
+namespace {
+
+// Neighbours in the flat tensor that are neighbours in the arena, too.
+struct CopyRun {
+  std::int64_t flat;
+  std::uint64_t arena;
+  std::int64_t count;
+};
+
+// Neighbouring leaves with the same weight decay.
+struct DecayRange {
+  std::int64_t offset;
+  std::int64_t count;
+  bool decays;
+};
+
+std::span<float> floats_of(const at::Tensor& tensor) { return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}; }
+
+std::vector<DecayRange> decay_ranges(const Model& model) {
+  std::vector<DecayRange> ranges;
+  for (const Model::Leaf& leaf : model.leaves()) {
+    if (!ranges.empty() && ranges.back().decays == leaf.matrix) {
+      ranges.back().count += leaf.tensor.numel();
+    } else {
+      ranges.push_back({leaf.offset, leaf.tensor.numel(), leaf.matrix});
+    }
+  }
+  return ranges;
+}
+
+Status check(const Training& training) {
+  if (training.batch == 0 || training.sequence_length == 0 || training.accumulation == 0 || training.batch % training.accumulation != 0) {
+    return Error{Code::invalid_argument, "training: batch and sequence_length must be at least 1, and accumulation a divisor of batch"};
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Learner::State {
+  Training training;
+  Manifest manifest;
+  std::uint64_t vocabulary;
+  TokenStream stream;
+  DataOrder order;
+  ValidationWindows validation;
+  LearningRate learning_rate;
+  at::Device device;
+  bool bf16;
+
+  // Flat, in manifest order.
+  at::Tensor parameters;
+  at::Tensor gradient;
+  at::Tensor first;
+  at::Tensor second;
+  Model model;
+  std::vector<DecayRange> ranges;
+  at::Tensor decay_mask;  // on a GPU: 1 where weight decay applies
+
+  Arena arena;
+  ArenaLayout layout;
+  std::vector<std::vector<CopyRun>> runs;  // by fragment
+
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::uint64_t updates = 0;           // of the optimiser
+  std::vector<double> losses;          // of a processor's steps
+  std::vector<at::Tensor> gpu_losses;  // of a GPU's, which nobody has waited for yet
+
+  State(const Configure& configure, const island_link::Model& sizes, TokenStream tokens, DataOrder data_order, ValidationWindows windows, at::Device where,
+        bool half, const at::Tensor& flat)
+      : training(configure.training),
+        manifest(Model::manifest(sizes)),
+        vocabulary(sizes.vocabulary),
+        stream(std::move(tokens)),
+        order(data_order),
+        validation(windows),
+        learning_rate{training.learning_rate, training.warmup_steps, training.steps, training.final_learning_rate},
+        device(where),
+        bf16(half),
+        parameters(flat),
+        gradient(at::zeros_like(flat)),
+        first(at::zeros_like(flat)),
+        second(at::zeros_like(flat)),
+        model(sizes, training.sequence_length, flat),
+        ranges(decay_ranges(model)) {
+    for (const Model::Leaf& leaf : model.leaves()) {
+      leaf.tensor.mutable_grad() = gradient.narrow(0, leaf.offset, leaf.tensor.numel()).view(leaf.tensor.sizes());
+    }
+    if (device.is_cuda()) {
+      decay_mask = at::zeros_like(flat);
+      for (const DecayRange& range : ranges) {
+        decay_mask.narrow(0, range.offset, range.count).fill_(range.decays ? 1.0 : 0.0);
+      }
+    }
+  }
+
+  // Windows `begin(0)` … `begin(count − 1)` as a [count, sequence_length + 1] tensor on the device.
+  template <typename Begin>
+  Result<at::Tensor> batch(std::uint64_t count, const Begin& begin) const {
+    const std::uint64_t length = training.sequence_length + 1ULL;
+    const at::Tensor tokens = at::empty({static_cast<std::int64_t>(count), static_cast<std::int64_t>(length)}, at::kLong);
+    auto* to = tokens.data_ptr<std::int64_t>();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      ATOLL_TRY(stream.read(begin(i), vocabulary, {to + i * length, length}));
+    }
+    return tokens.to(device);
+  }
+
+  void step_on_processor(const AdamW& settings, const DecayRange& range) const {
+    const auto from = static_cast<std::size_t>(range.offset);
+    const auto count = static_cast<std::size_t>(range.count);
+    AdamW own = settings;
+    own.weight_decay = range.decays ? settings.weight_decay : 0.0;
+    adamw_step(own, {floats_of(parameters).subspan(from, count), floats_of(gradient).subspan(from, count), floats_of(first).subspan(from, count),
+                     floats_of(second).subspan(from, count)});
+  }
+
+  // The same arithmetic as adamw_step, without waiting for the GPU; a gradient that is not finite counts as zero.
+  void step_on_gpu(const AdamW& settings) {
+    const at::Tensor norm = gradient.norm();
+    at::Tensor scale = at::isfinite(norm).to(at::kFloat);
+    if (training.clip_norm > 0.0) {
+      scale = scale * at::clamp_max(training.clip_norm / (at::nan_to_num(norm) + 1e-6), 1.0);
+    }
+    const at::Tensor g = at::nan_to_num(gradient, 0.0, 0.0, 0.0) * scale;
+    const auto t = static_cast<double>(settings.step);
+    parameters.addcmul_(parameters, decay_mask, -settings.learning_rate * settings.weight_decay);
+    first.mul_(settings.beta1).add_(g, 1.0 - settings.beta1);
+    second.mul_(settings.beta2).addcmul_(g, g, 1.0 - settings.beta2);
+    const at::Tensor denominator = second.sqrt().mul_(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t))).add_(settings.epsilon);
+    parameters.addcdiv_(first, denominator, -settings.learning_rate / (1.0 - std::pow(settings.beta1, t)));
+  }
+
+  // The loss was finite, its gradient was not: the step counts as not finite.
+  void note_bad_gradient() {
+    if (!losses.empty()) {
+      losses.back() = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+
+  // Copies a fragment between a flat tensor and the arena.
+  void to_arena(std::uint32_t fragment, const at::Tensor& flat) {
+    for (const CopyRun& run : runs[fragment]) {
+      at::from_blob(arena.floats().data() + run.arena, {run.count}, at::kFloat).copy_(flat.narrow(0, run.flat, run.count));
+    }
+  }
+  void from_arena(std::uint32_t fragment, const at::Tensor& flat, double alpha) {
+    for (const CopyRun& run : runs[fragment]) {
+      const at::Tensor theirs = at::from_blob(arena.floats().data() + run.arena, {run.count}, at::kFloat);
+      at::Tensor ours = flat.narrow(0, run.flat, run.count);
+      if (alpha == 0.0) {
+        ours.copy_(theirs);
+      } else {
+        ours.mul_(alpha).add_(theirs.to(device), 1.0 - alpha);
+      }
+    }
+  }
+
+  Status check_fragment(std::uint32_t fragment) const {
+    if (fragment >= runs.size()) {
+      return Error{Code::corrupt, "there is no fragment " + std::to_string(fragment)};
+    }
+    return {};
+  }
+};
+
+Learner::Learner(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Learner::Learner(Learner&&) noexcept = default;
+Learner& Learner::operator=(Learner&&) noexcept = default;
+Learner::~Learner() = default;
+
+Result<Learner> Learner::make(const Configure& configure) {
+  return catching([&]() -> Result<Learner> {
+    const Training& training = configure.training;
+    ATOLL_TRY(check(training));
+    ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
+    ATOLL_ASSIGN(TokenStream stream, TokenStream::open(configure.data.files, configure.data.format));
+    ATOLL_ASSIGN(const DataSplit split,
+                 split_data(stream.size(), configure.data.validation_fraction, configure.data.part, configure.data.parts));
+    ATOLL_ASSIGN(const DataOrder order, DataOrder::make(split.training, training.sequence_length, training.batch, configure.seed, configure.data.part));
+    ATOLL_ASSIGN(const ValidationWindows validation,
+                 ValidationWindows::make(split.validation, training.sequence_length,
+                                         static_cast<std::uint64_t>(training.evaluate_batches) * training.batch));
+    ATOLL_ASSIGN(const at::Device device, device_named(training.device));
+    ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
+    set_arithmetic_threads(training.threads);
+    const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
+    const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
+    auto state = std::make_unique<State>(configure, sizes, std::move(stream), order, validation, device, bf16, flat);
+    state->model.initialize(configure.seed);
+    return Learner(std::move(state));
+  });
+}
+
+const Manifest& Learner::manifest() const { return state_->manifest; }
+std::uint64_t Learner::step() const { return state_->step; }
+std::uint64_t Learner::position() const { return state_->position; }
+std::uint64_t Learner::tokens_per_step() const {
+  return static_cast<std::uint64_t>(state_->training.batch) * state_->training.sequence_length;
+}
+std::uint64_t Learner::windows_per_step() const { return state_->training.batch; }
+std::uint64_t Learner::tokens_available() const { return state_->order.tokens_per_epoch(); }
+std::size_t Learner::fragments() const { return state_->runs.size(); }
+
+Status Learner::attach(Arena arena, ArenaLayout layout) {
+  State& s = *state_;
+  ATOLL_TRY(island_link::check_layout(s.manifest, layout));
+  if (arena.bytes() != layout.bytes) {
+    return Error{Code::corrupt, "the arena and its layout have different sizes"};
+  }
+  std::vector<std::uint64_t> arena_offset(s.manifest.parameters.size());
+  for (const island_link::Entry& entry : layout.entries) {
+    arena_offset[entry.parameter] = entry.offset;
+  }
+  s.runs.assign(layout.fragments.size(), {});
+  std::int64_t flat = 0;
+  for (std::size_t i = 0; i < arena_offset.size(); ++i) {
+    const auto count = static_cast<std::int64_t>(island_link::elements(s.manifest.parameters[i]));
+    const auto fragment = std::find_if(layout.fragments.begin(), layout.fragments.end(), [&](const island_link::Fragment& f) {
+      return arena_offset[i] >= f.offset && arena_offset[i] < f.offset + f.count;
+    });
+    std::vector<CopyRun>& runs = s.runs[static_cast<std::size_t>(fragment - layout.fragments.begin())];
+    if (!runs.empty() && runs.back().flat + runs.back().count == flat &&
+        runs.back().arena + static_cast<std::uint64_t>(runs.back().count) == arena_offset[i]) {
+      runs.back().count += count;
+    } else {
+      runs.push_back({flat, arena_offset[i], count});
+    }
+    flat += count;
+  }
+  s.arena = std::move(arena);
+  s.layout = std::move(layout);
+  return {};
+}
+
+Status Learner::compute_gradient() {
+  return catching([this]() -> Status {
+    State& s = *state_;
+    const std::uint64_t accumulation = s.training.accumulation;
+    const std::uint64_t rows = s.training.batch / accumulation;
+    s.gradient.zero_();
+    at::Tensor on_gpu;
+    double sum = 0.0;
+    for (std::uint64_t micro = 0; micro < accumulation; ++micro) {
+      ATOLL_ASSIGN(const at::Tensor tokens,
+                   s.batch(rows, [&](std::uint64_t i) { return s.order.window(s.position + micro * rows + i); }));
+      at::Tensor loss;
+      {
+        const Autocast autocast(s.bf16);
+        loss = s.model.loss(tokens);
+      }
+      (accumulation == 1 ? loss : loss / static_cast<double>(accumulation)).backward();
+      if (s.device.is_cpu()) {
+        sum += loss.item<double>();
+      } else {
+        on_gpu = on_gpu.defined() ? on_gpu + loss.detach() : loss.detach();
+      }
+    }
+    if (s.device.is_cpu()) {
+      s.losses.push_back(sum / static_cast<double>(accumulation));
+    } else {
+      s.gpu_losses.push_back(on_gpu / static_cast<double>(accumulation));
+    }
+    return {};
+  });
+}
+
+Status Learner::apply_gradient() {
+  return catching([this]() -> Status {
+    const at::NoGradGuard no_gradient;
+    State& s = *state_;
+    AdamW settings;
+    settings.learning_rate = s.learning_rate.at(s.step + 1);
+    settings.weight_decay = s.training.weight_decay;
+    settings.beta1 = s.training.beta1;
+    settings.beta2 = s.training.beta2;
+    settings.epsilon = s.training.epsilon;
+    settings.step = s.updates + 1;
+    if (s.device.is_cpu()) {
+      const double norm = std::sqrt(sum_of_squares(floats_of(s.gradient)));
+      if (s.training.clip_norm > 0.0 && norm > s.training.clip_norm) {
+        settings.gradient_scale = static_cast<float>(s.training.clip_norm / (norm + 1e-6));
+      }
+      // One bad batch must not ruin the optimiser's state for good; the agent hears of it and decides.
+      if (!std::isfinite(norm)) {
+        s.note_bad_gradient();
+      } else {
+        for (const DecayRange& range : s.ranges) {
+          s.step_on_processor(settings, range);
+        }
+        ++s.updates;
+      }
+    } else {
+      s.step_on_gpu(settings);
+      ++s.updates;
+    }
+    ++s.step;
+    s.position += s.training.batch;
+    return {};
+  });
+}
+
+Result<std::vector<double>> Learner::take_losses() {
+  return catching([this]() -> Result<std::vector<double>> {
+    std::vector<double> losses = std::exchange(state_->losses, {});
+    if (!state_->gpu_losses.empty()) {
+      const at::Tensor all = at::stack(std::exchange(state_->gpu_losses, {})).to(at::kDouble).cpu();
+      losses.insert(losses.end(), all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
+    }
+    return losses;
+  });
+}
+
+Result<double> Learner::gradient_norm() {
+  return catching([this]() -> Result<double> {
+    const at::Tensor& gradient = state_->gradient;
+    return gradient.is_cpu() ? std::sqrt(sum_of_squares(floats_of(gradient))) : gradient.norm().item<double>();
+  });
+}
+
+Status Learner::write_parameters(std::uint32_t fragment) {
+  ATOLL_TRY(state_->check_fragment(fragment));
+  return catching([&]() -> Status {
+    state_->to_arena(fragment, state_->parameters);
+    return {};
+  });
+}
+
+Status Learner::write_gradient(std::uint32_t fragment) {
+  ATOLL_TRY(state_->check_fragment(fragment));
+  return catching([&]() -> Status {
+    state_->to_arena(fragment, state_->gradient);
+    return {};
+  });
+}
+
+Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
+  ATOLL_TRY(state_->check_fragment(fragment));
+  return catching([&]() -> Status {
+    const at::NoGradGuard no_gradient;
+    state_->from_arena(fragment, state_->parameters, alpha);
+    return {};
+  });
+}
+
+Status Learner::read_gradient(std::uint32_t fragment) {
+  ATOLL_TRY(state_->check_fragment(fragment));
+  return catching([&]() -> Status {
+    state_->from_arena(fragment, state_->gradient, 0.0);
+    return {};
+  });
+}
+
+void Learner::stand_at(std::uint64_t step, std::uint64_t position) {
+  state_->step = step;
+  state_->position = position;
+}
+
+std::uint32_t Learner::evaluation_batches() const {
+  const std::uint64_t batch = state_->training.batch;
+  return static_cast<std::uint32_t>((state_->validation.count() + batch - 1) / batch);
+}
+
+Result<std::optional<double>> Learner::evaluate() {
+  return catching([this]() -> Result<std::optional<double>> {
+    const State& s = *state_;
+    const std::uint64_t windows = s.validation.count();
+    if (windows == 0) {
+      return std::optional<double>();
+    }
+    const at::NoGradGuard no_gradient;
+    const Autocast autocast(s.bf16);
+    const std::uint64_t rows = s.training.batch / s.training.accumulation;  // no more memory than a step needs
+    double sum = 0.0;
+    for (std::uint64_t from = 0; from < windows; from += rows) {
+      const std::uint64_t count = std::min(rows, windows - from);
+      ATOLL_ASSIGN(const at::Tensor tokens, s.batch(count, [&](std::uint64_t i) { return s.validation.window(from + i); }));
+      sum += s.model.loss(tokens).item<double>() * static_cast<double>(count);
+    }
+    return std::optional<double>(sum / static_cast<double>(windows));
+  });
+}
+
+Status Learner::save(const std::string& directory, const std::string& notes) {
+  return catching([&]() -> Status {
+    const State& s = *state_;
+    const at::Tensor parameters = s.parameters.cpu();
+    const at::Tensor first = s.first.cpu();
+    const at::Tensor second = s.second.cpu();
+    return save_trainer_state(directory, s.manifest, {floats_of(parameters), floats_of(first), floats_of(second)}, {s.step, s.position, s.updates, notes});
+  });
+}
+
+Result<std::string> Learner::restore(const std::string& directory, std::uint64_t step, std::uint64_t position) {
+  return catching([&]() -> Result<std::string> {
+    State& s = *state_;
+    const at::Tensor parameters = at::empty({s.parameters.numel()}, at::kFloat);
+    const at::Tensor first = at::empty_like(parameters);
+    const at::Tensor second = at::empty_like(parameters);
+    ATOLL_ASSIGN(const TrainerPlace place,
+                 load_trainer_state(directory, s.manifest, {floats_of(parameters), floats_of(first), floats_of(second)}));
+    if (place.step != step || place.position != position) {
+      return Error{Code::corrupt, "cannot resume from " + directory + ": it was saved at step " + std::to_string(place.step) + ", position " +
+                                      std::to_string(place.position) + ", not at step " + std::to_string(step) + ", position " +
+                                      std::to_string(position)};
+    }
+    const at::NoGradGuard no_gradient;
+    s.parameters.copy_(parameters);
+    s.first.copy_(first);
+    s.second.copy_(second);
+    s.updates = place.updates;
+    stand_at(step, position);
+    return place.notes;
+  });
+}
+
+}  // namespace atl

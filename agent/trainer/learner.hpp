@@ -1,0 +1,78 @@
+// The learner: model, optimiser, data and device of one trainer, without any word about agents.
+//
+// All parameters lie in one flat tensor, in the order of the manifest; the model's weights are views of it, and so are the
+// gradients of theirs. So a fragment is one copy, and the optimiser is one pass. The arena's order may differ; neighbours there
+// that are neighbours here are copied together.
+// A step is two calls, because a strategy may exchange gradients between them: compute_gradient(), then apply_gradient().
+// Threads: one thread calls (LibTorch uses its own inside).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/island_link/arena.hpp"
+#include "agent/island_link/messages.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+class Learner {
+ public:
+  // Opens the data, builds the model and initialises it from the seed.
+  // Errors: those of the data (missing, empty, too small); invalid_argument for sizes that do not fit one another or a device or precision
+  // that is not there; internal with LibTorch's words.
+  static Result<Learner> make(const island_link::Configure& configure);
+  Learner(Learner&&) noexcept;
+  Learner& operator=(Learner&&) noexcept;
+  ~Learner();
+
+  [[nodiscard]] const island_link::Manifest& manifest() const;
+  [[nodiscard]] std::uint64_t step() const;
+  [[nodiscard]] std::uint64_t position() const;
+  [[nodiscard]] std::uint64_t tokens_per_step() const;
+  [[nodiscard]] std::uint64_t windows_per_step() const;  // by which position() moves
+  [[nodiscard]] std::uint64_t tokens_available() const;
+
+  // Gives the arena that fragments are copied to and from. Errors: corrupt if the layout does not fit the manifest.
+  Status attach(island_link::Arena arena, island_link::ArenaLayout layout);
+  [[nodiscard]] std::size_t fragments() const;
+
+  // Forward and backward of the next step, over all its micro-batches.
+  Status compute_gradient();
+  // Clips, steps the optimiser; step() and position() move on.
+  Status apply_gradient();
+  // Losses of the steps computed since the last call, in order. On a GPU this waits for them.
+  Result<std::vector<double>> take_losses();
+  // Norm of the last gradient, before clipping; not finite if the gradient was not.
+  Result<double> gradient_norm();
+
+  // Fragment numbers must be below fragments().
+  Status write_parameters(std::uint32_t fragment);
+  Status write_gradient(std::uint32_t fragment);
+  // p ← alpha·p + (1 − alpha)·arena; alpha 0 is an exact copy.
+  Status merge_parameters(std::uint32_t fragment, double alpha);
+  Status read_gradient(std::uint32_t fragment);
+  // Continues there with the optimiser as it is.
+  void stand_at(std::uint64_t step, std::uint64_t position);
+
+  // Mean loss over the held-out windows, nats per token; empty without any. Always the same windows.
+  Result<std::optional<double>> evaluate();
+  [[nodiscard]] std::uint32_t evaluation_batches() const;
+
+  // Parameters, optimiser, step and position, and a text of the caller's, into `directory`/trainer.safetensors (made if its parent
+  // exists): written under another name, synced, renamed. Errors: io.
+  Status save(const std::string& directory, const std::string& notes);
+  // What save wrote; the caller's text comes back. Errors: not_found, io; corrupt if the file is broken, of another model or of another
+  // step than expected.
+  Result<std::string> restore(const std::string& directory, std::uint64_t step, std::uint64_t position);
+
+ private:
+  struct State;
+  explicit Learner(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace atl

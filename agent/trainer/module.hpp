@@ -1,0 +1,30 @@
+// What the module `atoll_trainer.so` offers to the executable that loads it.
+//
+// The executable links no LibTorch: `atoll trainer` and `atoll generate` load this module and call one of these. All take
+// arguments as a program does (argv[0] is the command's name), print to stdout and stderr, and return the exit code. No
+// exception leaves them. LibTorch and its BLAS read OMP_NUM_THREADS, OPENBLAS_NUM_THREADS and OMP_WAIT_POLICY once, when the
+// module is loaded; thread counts are set again by call, but OMP_WAIT_POLICY=passive has to be there before.
+// Threads: one call at a time.
+#pragma once
+
+extern "C" {
+
+// The trainer process of an island, until its agent says stop:
+//   trainer [--link PATH]     without it the path is $ATOLL_ISLAND_LINK
+// Exit codes: 0 stopped by the agent, 1 failed (why is on stderr and was told to the agent), 2 a bad option.
+int atoll_trainer_main(int argc, const char* const* argv);
+
+// Writes text with an exported model to stdout:
+//   generate --model FILE.safetensors --prompt TEXT --tokens N --temperature T --top-k K --seed S --device D [--json]
+// Every option but --json is given. The text, prompt included, goes to stdout as bytes as it is made; with --json it is
+// one object {"schema": 1, "text": …, "tokens": N, "tokens_per_second": X} at the end. Exit codes: 0 ok, 2 a bad option, 4 no such file, 70 a file that is no model of ours.
+// A model of ours says what it is in the file's metadata: `atoll.model`, JSON of the [model] table with every key; if they are there, `atoll.format` (bytes,
+// uint16 or uint32, `atoll.data_format` in a checkpoint; without it a vocabulary of at most 256 means bytes; otherwise prompt and text are token numbers with spaces between them) and
+// `atoll.sequence_length`, the context it was trained with (128 without it). Further tensors are ignored.
+int atoll_generate_main(int argc, const char* const* argv);
+
+// Tokens/s of the trainer's loop and of the same model in a bare LibTorch loop, in turn, and the median ratio, on stdout:
+//   trainer_bench [--repeats N] [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]
+// Exit codes: 0 ok, 2 a bad option, 70 LibTorch failed.
+int atoll_trainer_bench_main(int argc, const char* const* argv);
+}

@@ -1,0 +1,49 @@
+// What the trainer, the generator and the bench need of LibTorch besides tensors: devices, threads, autocast, and its exceptions as errors.
+// Threads: settings are the process's.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// auto (the first GPU if there is one) | cpu | cuda | cuda:N. Errors: invalid_argument naming what is there.
+Result<c10::Device> device_named(const std::string& name);
+
+// auto (bf16 on a GPU, else float32) | float32 | bf16; true for bf16. Errors: invalid_argument for bf16 without a GPU.
+Result<bool> bf16_named(const std::string& precision, const c10::Device& device);
+
+// Threads of LibTorch's own loops and of the BLAS, if it can be told.
+void set_arithmetic_threads(std::uint32_t threads);
+
+// While it lives, matrix products on a GPU are computed in bf16. Nothing if not `enabled`.
+class Autocast {
+ public:
+  explicit Autocast(bool enabled);
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  ~Autocast();
+
+ private:
+  bool enabled_;
+};
+
+// The first line of what LibTorch threw, as an `internal` error ("LibTorch: …"); running out of memory says so.
+Error torch_error(const std::exception& thrown);
+
+// Runs `body`, which returns a Status or Result; what LibTorch throws inside becomes its error.
+template <typename Body>
+auto catching(const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& thrown) {
+    return torch_error(thrown);
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,201 @@
+#include "agent/trainer/trainer_state.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "agent/island_link/arena.hpp"
+#include "agent/safetensors.hpp"
+#include "transport/base/bytes.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr const char* kFile = "/trainer.safetensors";
+constexpr std::array<const char*, 3> kSuffixes = {"", ".exp_avg", ".exp_avg_sq"};
+
+// A checksum against flipped bits, not against people: four lanes of multiply and rotate.
+std::uint64_t checksum(std::span<const float> values) {
+  std::array<std::uint64_t, 4> lanes = {1, 2, 3, 4};
+  const auto add = [&lanes](std::size_t lane, std::uint64_t word) {
+    lanes[lane] = (lanes[lane] ^ word) * 0x9e3779b97f4a7c15ULL;
+    lanes[lane] ^= lanes[lane] >> 29;
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= values.size(); i += 8) {
+    std::array<std::uint64_t, 4> words;
+    std::memcpy(words.data(), values.data() + i, sizeof words);
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      add(lane, words[lane]);
+    }
+  }
+  for (; i < values.size(); ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, &values[i], sizeof word);
+    add(i % 4, word);
+  }
+  std::uint64_t all = values.size();
+  for (const std::uint64_t lane : lanes) {
+    all = (all ^ lane) * 0x9e3779b97f4a7c15ULL;
+    all ^= all >> 32;
+  }
+  return all;
+}
+
+std::string checksums(const TrainerArrays& arrays) {
+  return std::to_string(checksum(arrays.parameters)) + " " + std::to_string(checksum(arrays.first)) + " " + std::to_string(checksum(arrays.second));
+}
+
+std::array<std::span<float>, 3> in_order(const TrainerArrays& arrays) { return {arrays.parameters, arrays.first, arrays.second}; }
+
+Error file_error(const std::string& path, const char* what) { return {Code::io, "cannot " + std::string(what) + " " + path + ": " + std::strerror(errno)}; }
+
+// A file that disappears again unless it was kept.
+class NewFile {
+ public:
+  explicit NewFile(std::string path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+      ::unlink(path_.c_str());
+    }
+  }
+  [[nodiscard]] Status opened() const { return fd_ >= 0 ? Status() : file_error(path_, "create"); }
+  Status write(ByteView bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR) {
+        return file_error(path_, "write");
+      }
+      bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+    }
+    return {};
+  }
+  // Syncs it and gives it its final name.
+  Status keep_as(const std::string& path) {
+    if (::fsync(fd_) != 0) {
+      return file_error(path_, "sync");
+    }
+    if (::rename(path_.c_str(), path.c_str()) != 0) {
+      return file_error(path_, "rename");
+    }
+    ::close(std::exchange(fd_, -1));
+    return {};
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+Status sync_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = fd >= 0 && ::fsync(fd) == 0;
+  const Error error = file_error(path, "sync");
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  return synced ? Status() : error;
+}
+
+Result<std::uint64_t> read_number(const std::map<std::string, std::string>& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  std::uint64_t value = 0;
+  if (found == metadata.end()) {
+    return Error{Code::corrupt, "it has no " + key};
+  }
+  const char* end = found->second.data() + found->second.size();
+  if (std::from_chars(found->second.data(), end, value).ptr != end || found->second.empty()) {
+    return Error{Code::corrupt, "its " + key + " is no number"};
+  }
+  return value;
+}
+
+Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::Manifest& manifest, const TrainerArrays& arrays) {
+  const std::array<std::span<float>, 3> targets = in_order(arrays);
+  std::size_t at = 0;
+  for (const island_link::Parameter& parameter : manifest.parameters) {
+    const std::size_t count = island_link::elements(parameter);
+    for (std::size_t kind = 0; kind < targets.size(); ++kind) {
+      const std::string name = parameter.name + kSuffixes[kind];
+      const TensorEntry* entry = file.header().find(name);
+      if (entry == nullptr || entry->shape != parameter.shape) {
+        return Error{Code::corrupt, "it is of another model: no tensor '" + name + "' of the right shape"};
+      }
+      ATOLL_ASSIGN(const std::span<const float> values, file.floats(name));
+      std::copy(values.begin(), values.end(), targets[kind].begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    at += count;
+  }
+  if (file.header().tensors.size() != targets.size() * manifest.parameters.size()) {
+    return Error{Code::corrupt, "it is of another model: it holds more tensors"};
+  }
+  const auto& metadata = file.header().metadata;
+  const auto sums = metadata.find("atoll.checksums");
+  if (sums == metadata.end() || sums->second != checksums(arrays)) {
+    return Error{Code::corrupt, "its checksums do not fit its contents"};
+  }
+  TrainerPlace place;
+  ATOLL_ASSIGN(place.step, read_number(metadata, "atoll.step"));
+  ATOLL_ASSIGN(place.position, read_number(metadata, "atoll.position"));
+  ATOLL_ASSIGN(place.updates, read_number(metadata, "atoll.updates"));
+  if (const auto notes = metadata.find("atoll.notes"); notes != metadata.end()) {
+    place.notes = notes->second;
+  }
+  return place;
+}
+
+}  // namespace
+
+Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays,
+                          const TrainerPlace& place) {
+  std::vector<TensorView> tensors;
+  std::size_t at = 0;
+  for (const island_link::Parameter& parameter : manifest.parameters) {
+    const std::size_t count = island_link::elements(parameter);
+    for (std::size_t kind = 0; kind < kSuffixes.size(); ++kind) {
+      tensors.push_back({parameter.name + kSuffixes[kind], parameter.shape, in_order(arrays)[kind].subspan(at, count)});
+    }
+    at += count;
+  }
+  const std::map<std::string, std::string> metadata = {{"atoll.step", std::to_string(place.step)},
+                                                       {"atoll.position", std::to_string(place.position)},
+                                                       {"atoll.updates", std::to_string(place.updates)},
+                                                       {"atoll.notes", place.notes},
+                                                       {"atoll.checksums", checksums(arrays)}};
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    return file_error(directory, "make the directory");
+  }
+  const std::string path = directory + kFile;
+  NewFile file(path + ".new");
+  ATOLL_TRY(file.opened());
+  ATOLL_TRY(write_safetensors(std::move(tensors), metadata, [&file](ByteView bytes) { return file.write(bytes); }));
+  ATOLL_TRY(file.keep_as(path));
+  return sync_directory(directory);
+}
+
+Result<TrainerPlace> load_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays) {
+  const std::string path = directory + kFile;
+  auto file = SafetensorsFile::open(path);
+  if (!file) {
+    return with_context(std::move(file).error(), "cannot resume from " + path);
+  }
+  auto place = read_file(*file, manifest, arrays);
+  if (!place) {
+    return with_context(std::move(place).error(), "cannot resume from " + path);
+  }
+  return place;
+}
+
+}  // namespace atl

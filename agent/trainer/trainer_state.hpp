@@ -1,0 +1,39 @@
+// What a trainer saves of itself: parameters, AdamW's two moments, and where it stands.
+//
+// One safetensors file, `trainer.safetensors`, in a directory of the agent's choosing: for each parameter NAME of the manifest the tensors
+// NAME, NAME.exp_avg and NAME.exp_avg_sq; in the metadata `atoll.step`, `atoll.position`, `atoll.updates`, `atoll.notes` (a text of the caller's)
+// and `atoll.checksums` of the three flat arrays, so that a flipped bit is found before a step is taken with it.
+// Threads: plain functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "agent/island_link/messages.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// Flat, in manifest order without gaps; all of the same length.
+struct TrainerArrays {
+  std::span<float> parameters;
+  std::span<float> first;
+  std::span<float> second;
+};
+
+struct TrainerPlace {
+  std::uint64_t step = 0;
+  std::uint64_t position = 0;
+  std::uint64_t updates = 0;  // of the optimiser; fewer than steps if it started afresh in the middle of a run
+  std::string notes;
+};
+
+// Makes `directory` if its parent exists; writes under another name, syncs, renames. A crash leaves the old file or the new one.
+// Errors: io, naming the file (a full disk says so); nothing is left behind then.
+Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays, const TrainerPlace& place);
+
+// Fills the arrays. Errors: not_found, io; corrupt if the file is broken or of another model (the arrays may be half filled then).
+Result<TrainerPlace> load_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays);
+
+}  // namespace atl
