@@ -1,0 +1,47 @@
+// `atoll export`: a run's model as a safetensors file.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.hpp"
+#include "cli/coordinator_client.hpp"
+#include "cli/export_model.hpp"
+#include "cli/views/printable.hpp"
+
+namespace atl {
+namespace {
+
+struct ExportOptions {
+  std::string run;
+  std::string path;
+};
+
+Exit export_run(const Invocation& invocation, const ExportOptions& options) {
+  const Status exported = export_model(invocation, options.run, options.path);
+  if (!exported) {
+    return report(invocation, exported.error());
+  }
+  if (invocation.json) {
+    invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
+  } else {
+    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll generate --model " << printable(options.path, 1000) << "\n";
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+Command export_command() {
+  auto options = std::make_shared<ExportOptions>();
+  Command command;
+  command.name = "export";
+  command.summary = "writes a run's newest synchronised model as safetensors";
+  command.options = {{"RUN", "the run", &options->run, true, {}, Completes::runs},
+                     {"-o,--output", "the file to write", &options->path, true, {}, Completes::files}};
+  command.asks_coordinator = true;
+  command.short_output = false;
+  command.run = [options](Invocation& invocation) { return export_run(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

@@ -1,0 +1,155 @@
+#include "cli/export_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <system_error>
+
+#include "agent/checkpoint.hpp"
+#include "agent/durable_file.hpp"
+#include "agent/safetensors.hpp"
+#include "cli/views/document.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/blob_fetch.hpp"
+#include "transport/identity.hpp"
+#include "transport/zmq_bulk_link.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the coordinator answered.
+struct ExportPlan {
+  BlobFetchPlan fetch;
+  std::vector<Member> sources;
+};
+
+Result<ExportPlan> plan_from(const nlohmann::json& document, const std::string& path) {
+  ExportPlan plan;
+  plan.fetch.blob.run = RunId(text_at(document, "run"));
+  plan.fetch.blob.round = Round(static_cast<std::uint64_t>(number_at(document, "round").value_or(0)));
+  plan.fetch.blob.kind = BlobKind::checkpoint_file;
+  plan.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(document, "file_bytes").value_or(0), 0.0, 1e15));
+  ATOLL_ASSIGN(plan.fetch.digest, digest_from_hex(text_at(document, "file_sha256")));
+  plan.fetch.path = path;
+  for (const nlohmann::json& source : list_at(document, "sources")) {
+    plan.sources.push_back({IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")});
+    plan.fetch.sources.push_back(plan.sources.back().island);
+  }
+  return plan;
+}
+
+// Moves wants and pieces until the blob is here or cannot come.
+Status fetch(BulkLink& link, BlobFetch& blob, const ExportProgress& progress) {
+  while (!blob.done() && !blob.failure()) {
+    for (const OutgoingWant& want : blob.take_wants(now())) {
+      if (const Status sent = link.want(want); !sent) {
+        blob.not_sent(now(), want);
+      }
+    }
+    link.wait(std::chrono::milliseconds(50));
+    while (link.receive(now(), blob)) {
+    }
+    if (progress) {
+      const BlobFetchProgress here = blob.progress(now());
+      progress(here.bytes_done, here.bytes_total);
+    }
+  }
+  return blob.done() ? Status() : Status(*blob.failure());
+}
+
+Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const fs::path& path, const ExportProgress& progress) {
+  const CoordinatorAccess& access = client.access();
+  ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", {{"run", run}, {"reader_key", access.keys.public_key}}));
+  ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
+  ZmqBulkSettings settings;
+  settings.island = island_of(access.keys.public_key);
+  settings.public_key = access.keys.public_key;
+  settings.secret_key = access.keys.secret_key;
+  settings.bind = "";
+  settings.insecure = access.insecure;
+  ATOLL_ASSIGN(const std::unique_ptr<ZmqBulkLink> link, ZmqBulkLink::open(settings, std::make_shared<BlobStore>()));
+  ATOLL_TRY(link->set_peers(plan.sources));
+  ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
+  return fetch(*link, *blob, progress);
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+}
+
+ExportProgress progress_on(const Streams& streams) {
+  if (!streams.err_is_terminal) {
+    return {};
+  }
+  return [&err = streams.err](std::uint64_t done, std::uint64_t total) {
+    err << "\r\x1b[K" << human_bytes(done) << " of " << human_bytes(total) << std::flush;
+  };
+}
+
+// What the exported file says of itself, from what the checkpoint says.
+std::map<std::string, std::string> model_metadata(const std::map<std::string, std::string>& checkpoint) {
+  static constexpr std::array<std::array<const char*, 2>, 5> kKept = {{{"atoll.model", "atoll.model"},
+                                                                      {"atoll.data_format", "atoll.format"},
+                                                                      {"atoll.sequence_length", "atoll.sequence_length"},
+                                                                      {"atoll.run", "atoll.run"},
+                                                                      {"atoll.round", "atoll.round"}}};
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  // what readers in Python expect
+  for (const auto& [from, to] : kKept) {
+    if (const auto found = checkpoint.find(from); found != checkpoint.end()) {
+      metadata[to] = found->second;
+    }
+  }
+  return metadata;
+}
+
+}  // namespace
+
+Status write_model(const fs::path& checkpoint, const fs::path& path) {
+  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoint));
+  std::vector<TensorView> tensors;
+  for (const TensorEntry& entry : file.header().tensors) {
+    if (!entry.name.starts_with(kMomentumPrefix)) {
+      ATOLL_ASSIGN(const std::span<const float> values, file.floats(entry.name));
+      tensors.push_back({entry.name, entry.shape, values});
+    }
+  }
+  const fs::path partial = path.string() + ".partial";
+  const auto write = [&]() -> Status {
+    ATOLL_ASSIGN(DurableFile out, DurableFile::create(partial));
+    ATOLL_TRY(write_safetensors(std::move(tensors), model_metadata(file.header().metadata), [&](ByteView bytes) { return out.write(bytes); }));
+    ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, out.finish());
+    return rename_durably(partial, path);
+  };
+  const Status written = write();
+  if (!written) {
+    remove_quietly(partial);
+  }
+  return written;
+}
+
+Status export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const ExportProgress& progress) {
+  const fs::path fetched = path.string() + ".fetched";
+  Status done = fetch_checkpoint(client, run, fetched, progress);
+  if (done) {
+    done = write_model(fetched, path);
+  }
+  for (const char* suffix : {"", ".part", ".have"}) {
+    remove_quietly(fetched.string() + suffix);
+  }
+  return done ? Status() : with_context(done.error(), "export of run " + run);
+}
+
+Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path) {
+  ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
+  const Status exported = export_model(client, run, path, progress_on(invocation.streams));
+  if (invocation.streams.err_is_terminal) {
+    invocation.streams.err << "\r\x1b[K" << std::flush;
+  }
+  return exported;
+}
+
+}  // namespace atl

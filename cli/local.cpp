@@ -1,0 +1,195 @@
+// `atoll local`: a whole training on this machine: coordinator and islands on loopback, live progress, a summary.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <system_error>
+
+#include "cli/command.hpp"
+#include "cli/export_model.hpp"
+#include "cli/follow.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/local_cluster.hpp"
+#include "cli/progress.hpp"
+#include "cli/run_file.hpp"
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/run_state.hpp"
+#include "cli/views/views.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct LocalOptions {
+  std::string file;
+  std::uint64_t islands = 0;
+  std::string state;
+  std::string export_to;
+  std::vector<std::string> data;
+  std::vector<std::string> allow_data;
+};
+
+// The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
+std::string base_of(const std::string& pattern) {
+  fs::path base;
+  for (const fs::path& part : fs::path(pattern)) {
+    if (part.string().find_first_of("*?[") != std::string::npos) {
+      break;
+    }
+    base /= part;
+  }
+  return base.string();
+}
+
+std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions& options) {
+  std::vector<std::string> arguments;
+  const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
+  for (const std::string& file : spec.data.files) {
+    add("--allow-data", base_of(file));
+  }
+  for (const std::string& folder : options.allow_data) {
+    add("--allow-data", fs::absolute(folder).string());
+  }
+  for (const std::string& mapping : options.data) {
+    const std::size_t equals = mapping.find('=');
+    add("--data", equals == std::string::npos ? mapping : mapping.substr(0, equals + 1) + fs::absolute(mapping.substr(equals + 1)).string());
+  }
+  return arguments;
+}
+
+// Reads the run file for so many islands here.
+Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
+  RunSpec& spec = file.spec;
+  if (options.islands == 0) {
+    options.islands = spec.islands.min;
+  }
+  if (options.islands < spec.islands.min || options.islands > spec.islands.max) {
+    return Error{Code::invalid_argument, "--islands " + std::to_string(options.islands) + ": the run file says from " + std::to_string(spec.islands.min) +
+                                             " to " + std::to_string(spec.islands.max) + " islands"};
+  }
+  spec.islands.max = static_cast<std::uint32_t>(options.islands);
+  resolve_files(spec, options.file);
+  return spec;
+}
+
+Result<fs::path> cluster_folder(const Invocation& invocation, const RunSpec& spec, const LocalOptions& options) {
+  if (!options.state.empty()) {
+    return fs::absolute(options.state);
+  }
+  ATOLL_ASSIGN(const fs::path state, state_directory("", invocation.environment));
+  return fs::absolute(state / "local" / (spec.name + "-" + std::to_string(unix_ms(now()))));
+}
+
+std::vector<std::string> island_names(const RunSpec& spec, std::uint64_t count) {
+  std::vector<std::string> names = spec.islands.names;
+  names.resize(std::min<std::size_t>(names.size(), count));
+  for (std::size_t i = names.size(); i < count; ++i) {
+    names.push_back("island-" + std::to_string(i + 1));
+  }
+  return names;
+}
+
+// Watches the run until it has ended or somebody interrupts. The value is its last status document.
+Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run) {
+  Progress progress(invocation.streams, invocation.terminal);
+  while (true) {
+    if (interrupt.came(std::chrono::milliseconds(400))) {
+      progress.finish();
+      return Error{Code::cancelled, "interrupted"};
+    }
+    if (const Status alive = cluster.pump(); !alive) {
+      progress.finish();
+      return alive.error();
+    }
+    Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
+    if (!document) {
+      progress.finish();
+      return document;
+    }
+    progress.show(*document);
+    if (run_has_ended(text_at(object_at(*document, "run"), "state"))) {
+      progress.finish();
+      return document;
+    }
+  }
+}
+
+Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec, const LocalOptions& options) {
+  if (const Status started = cluster.start_agents(); !started) {
+    return report(invocation, started.error());
+  }
+  const Result<nlohmann::json> submitted = cluster.client().ask("submit", {{"spec", nlohmann::json::parse(to_json(spec))}, {"once", true}});
+  if (!submitted) {
+    return report(invocation, submitted.error());
+  }
+  const std::string run = text_at(*submitted, "run");
+  const Result<nlohmann::json> document = watch(invocation, cluster, interrupt, run);
+  if (!document) {
+    const Exit exit = report(invocation, document.error());
+    return document.error().code == Code::cancelled ? Exit::interrupted : exit;
+  }
+  show(invocation, document, render_summary);
+  const std::string state = text_at(object_at(*document, "run"), "state");
+  if (state == "completed" && !options.export_to.empty()) {
+    if (const Status exported = export_model(cluster.client(), run, options.export_to); !exported) {
+      return report(invocation, exported.error());
+    }
+  }
+  return exit_for_state(state);
+}
+
+Exit local(const Invocation& invocation, LocalOptions options) {
+  Result<RunFile> file = read_run_file(options.file);
+  if (!file || !file->valid()) {
+    invocation.streams.err << (file ? problems_text(*file) : "atoll: " + file.error().why + "\n");
+    return Exit::usage;
+  }
+  const Result<RunSpec> spec = local_spec(std::move(file).value(), options);
+  if (!spec) {
+    return report(invocation, spec.error());
+  }
+  const Result<fs::path> folder = cluster_folder(invocation, *spec, options);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const Result<Interrupt> interrupt = Interrupt::open();
+  if (!folder || !interrupt || error) {
+    return report(invocation, !folder ? folder.error() : !interrupt ? interrupt.error() : Error{Code::io, "/proc/self/exe: " + error.message()});
+  }
+  invocation.streams.err << options.islands << " islands in " << printable(folder->string()) << "; Ctrl-C stops them\n" << std::flush;
+  Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options)});
+  if (!cluster) {
+    return report(invocation, cluster.error());
+  }
+  const Exit exit = train(invocation, *cluster, *interrupt, *spec, options);
+  cluster->stop();
+  if (exit == Exit::interrupted) {
+    invocation.streams.err << "stopped; go on with: atoll local " << printable(options.file) << " --islands " << options.islands << " --state "
+                           << printable(folder->string()) << "\n";
+  }
+  return exit;
+}
+
+}  // namespace
+
+Command local_command() {
+  auto options = std::make_shared<LocalOptions>();
+  Command command;
+  command.name = "local";
+  command.summary = "trains on this machine: a coordinator and N islands on loopback";
+  command.details =
+      "The islands may read what the run file names. Everything lies in one folder (--state, else a new one below the state\n"
+      "directory); with the same --state an interrupted run goes on.";
+  command.options = {{"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
+                     {"-n,--islands", "how many (else the run file's min)", &options->islands},
+                     {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
+                     {"--export", "write the model here at the end", &options->export_to, false, {}, Completes::files},
+                     {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
+                     {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders}};
+  command.run = [options](Invocation& invocation) { return local(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

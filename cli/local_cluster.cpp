@@ -1,0 +1,169 @@
+#include "cli/local_cluster.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <fstream>
+#include <netinet/in.h>
+#include <nlohmann/json.hpp>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "cli/views/document.hpp"
+#include "coordinator/init.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kTick = std::chrono::milliseconds(20);
+
+// A port that nobody uses at the moment.
+Result<std::uint16_t> free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (socket >= 0) {
+    ::close(socket);
+  }
+  return bound ? Result<std::uint16_t>(ntohs(address.sin_port)) : Result<std::uint16_t>(Error{Code::io, "no port on 127.0.0.1 is free"});
+}
+
+Status make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  return error ? Status(Error{Code::io, folder.string() + " cannot be made: " + error.message()}) : Status();
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+std::string last_lines(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+    if (lines.size() > 3) {
+      lines.erase(lines.begin());
+    }
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    text += (text.empty() ? "" : " | ") + line;
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<LocalCluster> LocalCluster::start(LocalClusterSettings settings, Duration patience) {
+  ATOLL_TRY(make_folder(settings.folder));
+  const fs::path state = settings.folder / "coordinator";
+  if (!is_there(state / "coordinator.toml")) {
+    ATOLL_ASSIGN(const std::uint16_t port, free_port());
+    const std::string address = "tcp://127.0.0.1:" + std::to_string(port);
+    ATOLL_TRY(coordinator::init_coordinator(state, {"local", address, address}));
+  }
+  LocalCluster cluster(std::move(settings));
+  ATOLL_TRY(cluster.launch("coordinator", {"coordinator", "--state", state.string()}));
+  ATOLL_TRY(cluster.connect(patience));
+  return cluster;
+}
+
+Status LocalCluster::launch(const std::string& name, std::vector<std::string> arguments) {
+  TrainerCommand command;
+  command.program = settings_.program;
+  command.arguments = std::move(arguments);
+  command.folder = settings_.folder;
+  command.on_line = [log = std::make_shared<std::ofstream>(settings_.folder / (name + ".log"), std::ios::app)](const std::string& line) {
+    *log << line << "\n" << std::flush;
+  };
+  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now()));
+  processes_.push_back({name, std::move(host)});
+  return {};
+}
+
+Status LocalCluster::connect(Duration patience) {
+  const TimePoint deadline = now() + patience;
+  CoordinatorOptions options;
+  options.state = (settings_.folder / "coordinator").string();
+  ATOLL_ASSIGN(CoordinatorAccess access, find_coordinator(options, [](const std::string&) { return std::nullopt; }));
+  while (true) {
+    ATOLL_TRY(pump());
+    ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(access));
+    const Result<nlohmann::json> answer = client.ask("ping", nlohmann::json::object(), std::chrono::seconds(1));
+    if (answer) {
+      client_ = std::move(client);
+      return {};
+    }
+    if (answer.error().code != Code::unavailable || now() >= deadline) {
+      return with_context(answer.error(), "the coordinator did not start; its log " + (settings_.folder / "coordinator.log").string() +
+                                              " ends: " + last_lines(settings_.folder / "coordinator.log"));
+    }
+    pause_between_questions(kTick);
+  }
+}
+
+Status LocalCluster::start_agents() {
+  for (const std::string& name : settings_.islands) {
+    const fs::path state = settings_.folder / name;
+    ATOLL_TRY(make_folder(state));
+    std::vector<std::string> arguments = {"agent", "--state", state.string(), "--name", name};
+    if (!is_there(state / "coordinator.json")) {
+      ATOLL_ASSIGN(const nlohmann::json token,
+                   client_->ask("token_create", {{"role", "island"}, {"name", name}, {"expires_ms", 3'600'000}}));
+      arguments.insert(arguments.end(), {"--join", text_at(token, "token")});
+    }
+    arguments.insert(arguments.end(), settings_.agent_arguments.begin(), settings_.agent_arguments.end());
+    ATOLL_TRY(launch(name, std::move(arguments)));
+  }
+  return {};
+}
+
+Status LocalCluster::pump() {
+  for (Process& process : processes_) {
+    if (process.ended) {
+      continue;
+    }
+    if (const std::optional<TrainerExit> exit = process.host.pump(now())) {
+      process.ended = true;
+      return Error{Code::internal, "the process of " + process.name + " " + exit->why + "; see " + (settings_.folder / (process.name + ".log")).string()};
+    }
+  }
+  return {};
+}
+
+void LocalCluster::stop_some(bool agents, Duration patience) {
+  const TimePoint deadline = now() + patience;
+  const auto ours = [&](const Process& process) { return !process.ended && (process.name != "coordinator") == agents; };
+  for (Process& process : processes_) {
+    if (ours(process)) {
+      process.host.stop(now());
+    }
+  }
+  while (std::ranges::any_of(processes_, ours)) {
+    for (Process& process : processes_) {
+      if (ours(process)) {
+        process.ended = process.host.pump(now()).has_value();
+        if (!process.ended && now() >= deadline) {
+          process.host.kill("did not end in time");
+        }
+      }
+    }
+    pause_between_questions(kTick);
+  }
+}
+
+void LocalCluster::stop(Duration patience) {
+  stop_some(true, patience);
+  stop_some(false, patience);
+}
+
+}  // namespace atl

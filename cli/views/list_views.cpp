@@ -1,0 +1,94 @@
+// Views that are one table: runs, islands, tokens; and the events, a line each.
+#include <nlohmann/json.hpp>
+
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/run_state.hpp"
+#include "cli/views/table.hpp"
+#include "cli/views/views.hpp"
+
+namespace atl {
+namespace {
+
+using nlohmann::json;
+
+std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+
+std::string range_text(std::optional<double> value, std::optional<double> of) {
+  return of && *of > 0 ? count_text(value) + "/" + count_text(of) : count_text(value);
+}
+
+Style level_style(const std::string& level) {
+  return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain;
+}
+
+}  // namespace
+
+std::string render_runs(const json& document, const Terminal& terminal) {
+  const auto now = number_at(document, "now_unix_ms");
+  Table table({{"ID"}, {"NAME", false, true}, {"STRATEGY"}, {"STATE"}, {"ROUND", true}, {"LOSS", true}, {"ISLANDS", true}, {"AGE", true}, {"REASON", false, true}});
+  for (const json& run : list_at(document, "runs")) {
+    const std::string state = text_at(run, "state");
+    table.add({{text_at(run, "id")},
+               {text_at(run, "name")},
+               {text_at(run, "strategy")},
+               {state, run_state_style(state)},
+               {range_text(number_at(run, "round"), number_at(run, "rounds"))},
+               {loss_text(number_at(run, "outer_loss"))},
+               {count_text(number_at(run, "islands"))},
+               {age_text(now, number_at(run, "created_unix_ms"))},
+               {text_at(run, "reason")}});
+  }
+  return table.empty() ? "no runs yet; begin one with: atoll submit run.toml\n" : table.text(terminal);
+}
+
+std::string render_islands(const json& document, const Terminal& terminal) {
+  const auto now = number_at(document, "now_unix_ms");
+  Table table({{"NAME", false, true}, {"ID", false, true}, {"STATE"}, {"RUN", false, true}, {"ADDRESS", false, true}, {"LINK"}, {"SEEN", true}, {"UP", true}, {"DOWN", true}});
+  for (const json& island : list_at(document, "islands")) {
+    const std::string link = text_at(island, "link");
+    const std::string state = text_at(island, "state");
+    table.add({{text_at(island, "name")},
+               {text_at(island, "id")},
+               {state, state == "absent" ? Style::dim : Style::plain},
+               {or_dash(text_at(island, "run"))},
+               {or_dash(text_at(island, "address"))},
+               {link, link == "up" ? Style::good : link == "revoked" ? Style::dim : Style::bad},
+               {age_text(now, number_at(island, "last_seen_unix_ms"))},
+               {bits_text(number_at(island, "uplink_bits_per_second"))},
+               {bits_text(number_at(island, "downlink_bits_per_second"))}});
+  }
+  return table.empty() ? "no islands yet; make a token with: atoll token create, and on the island: atoll agent --join TOKEN\n" : table.text(terminal);
+}
+
+std::string render_tokens(const json& document, const Terminal& terminal) {
+  const auto now = number_at(document, "now_unix_ms");
+  Table table({{"ID"}, {"ROLE"}, {"NAME", false, true}, {"STATE"}, {"AGE", true}, {"GOOD FOR", true}, {"USED BY", false, true}});
+  for (const json& token : list_at(document, "tokens")) {
+    const std::string state = text_at(token, "state");
+    const bool usable = state == "usable";
+    table.add({{text_at(token, "id")},
+               {text_at(token, "role")},
+               {or_dash(text_at(token, "name"))},
+               {state, usable ? Style::good : Style::dim},
+               {age_text(now, number_at(token, "created_unix_ms"))},
+               {usable ? age_text(number_at(token, "expires_unix_ms"), now) : "-"},
+               {or_dash(text_at(token, "used_by"))}});
+  }
+  return table.empty() ? "no tokens; make one with: atoll token create\n" : table.text(terminal);
+}
+
+std::string render_events(const json& document, const Terminal& terminal) {
+  std::string text;
+  for (const json& event : list_at(document, "events")) {
+    const std::string level = text_at(event, "level");
+    const std::string island = text_at(event, "island");
+    const std::string said = level == "info" || level.empty() ? "" : level + ": ";
+    text += styled(time_text(number_at(event, "time_unix_ms")), Style::dim, terminal) + " " +
+            (island.empty() ? "" : styled(printable(island), Style::bold, terminal) + " ") +
+            styled(printable(said + text_at(event, "text"), 2000), level_style(level), terminal) + "\n";
+  }
+  return text;
+}
+
+}  // namespace atl

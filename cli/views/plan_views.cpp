@@ -1,0 +1,200 @@
+// Views of the planner's documents (cli/planner.hpp).
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/table.hpp"
+#include "cli/views/views.hpp"
+
+namespace atl {
+namespace {
+
+using nlohmann::json;
+
+std::string fixed(const char* pattern, double value) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), pattern, value);
+  return text.data();
+}
+
+std::string percent(std::optional<double> share) { return share ? fixed("%.1f %%", 100.0 * *share) : "-"; }
+std::string whole(std::optional<double> value) { return value ? fixed("%.0f", *value) : "-"; }
+
+// "layers 0, 2 · embeddings and head".
+std::string contents_of(const json& fragment) {
+  std::string text;
+  for (const json& layer : list_at(fragment, "layers")) {
+    text += (text.empty() ? "layers " : ", ") + (layer.is_number() ? std::to_string(layer.get<int>()) : "?");
+  }
+  if (flag_at(fragment, "embeddings_and_head")) {
+    text += std::string(text.empty() ? "" : " · ") + "embeddings and head";
+  }
+  return text;
+}
+
+std::string given_table(const json& document, const Terminal& terminal) {
+  Table table({{"ISLAND", false, true}, {"STEP", true}, {"UP", true}, {"DOWN", true}, {"ROUND TRIP", true}, {"FIGURES"}});
+  for (const json& island : list_at(document, "islands")) {
+    table.add({{text_at(island, "name")},
+               {seconds_text(number_at(island, "step_seconds"))},
+               {bits_text(number_at(island, "uplink_bits_per_second"))},
+               {bits_text(number_at(island, "downlink_bits_per_second"))},
+               {seconds_text(number_at(island, "round_trip_seconds"))},
+               {text_at(island, "source")}});
+  }
+  return table.text(terminal);
+}
+
+std::string expected_table(const json& document, const Terminal& terminal) {
+  const double wanted = number_at(document, "utilisation_wanted").value_or(1);
+  Table table({{"ISLAND", false, true},
+               {"COMPUTES", true},
+               {"WAITS", true},
+               {"SENDS", true},
+               {"A STEP", true},
+               {"A DAY", true},
+               {"MEAN", true},
+               {"PEAK", true},
+               {"BOUND " + fixed("%.4g %%", wanted * 100), true}});
+  for (const json& island : list_at(document, "islands")) {
+    const auto share = number_at(island, "utilisation");
+    table.add({{text_at(island, "name")},
+               {percent(share), share && *share >= wanted ? Style::good : Style::attention},
+               {seconds_text(number_at(island, "waiting_seconds"))},
+               {bytes_text(number_at(island, "bytes_sent"))},
+               {bytes_text(number_at(island, "bytes_sent_per_step"))},
+               {bytes_text(number_at(island, "bytes_sent_per_day"))},
+               {bits_text(number_at(island, "mean_bits_per_second"))},
+               {bits_text(number_at(island, "peak_bits_per_second"))},
+               {bits_text(number_at(island, "sustained_bound_bits_per_second"))}});
+  }
+  return table.text(terminal);
+}
+
+std::string fragments_table(const json& document, const Terminal& terminal) {
+  Table table({{"FRAGMENT", true}, {"VALUES", true}, {"BYTES SENT", true}, {"HOLDS", false, true}});
+  for (const json& fragment : list_at(document, "fragments")) {
+    table.add({{whole(number_at(fragment, "fragment"))},
+               {whole(number_at(fragment, "values"))},
+               {bytes_text(number_at(fragment, "bytes"))},
+               {contents_of(fragment)}});
+  }
+  return table.text(terminal);
+}
+
+std::string schedule_table(const json& document, const Terminal& terminal) {
+  Table table({{"ROUND", true}, {"FRAGMENT", true}, {"STARTS AT STEP", true}, {"APPLIED AT", true}, {""}});
+  bool last_seen = false;
+  for (const json& round : list_at(document, "schedule")) {
+    const bool last = flag_at(round, "last");
+    table.add({{whole(number_at(round, "round"))},
+               {whole(number_at(round, "fragment"))},
+               {whole(number_at(round, "start"))},
+               {whole(number_at(round, "apply"))},
+               {last && !last_seen ? "the last synchronisation" : ""}});
+    last_seen = last_seen || last;
+  }
+  return table.text(terminal);
+}
+
+std::string heading(const std::string& text, const Terminal& terminal) { return "\n" + styled(text, Style::bold, terminal) + "\n"; }
+
+}  // namespace
+
+std::string render_plan(const json& document, const Terminal& terminal) {
+  const json& strategy = object_at(document, "strategy");
+  std::string text = printable(text_at(document, "run")) + ": " + printable(text_at(strategy, "name")) + ", " + whole(number_at(document, "steps")) +
+                     " steps, " + whole(number_at(document, "rounds")) + " rounds, " + count_text(number_at(document, "parameters")) +
+                     " parameters, H " + whole(number_at(strategy, "inner_steps")) + ", overlap " + whole(number_at(strategy, "overlap_steps")) +
+                     ", codec " + printable(text_at(strategy, "codec")) + " and " + printable(text_at(strategy, "reduce_codec")) + "\n";
+  text += "takes " + seconds_text(number_at(document, "seconds")) + ", computing " + percent(number_at(document, "utilisation")) +
+          " of the islands' time; a round sends at most " + bytes_text(number_at(document, "bytes_per_round")) + "; an agent needs " +
+          bytes_text(number_at(document, "agent_memory_bytes")) + " besides its trainer\n";
+  text += heading("islands", terminal) + given_table(document, terminal);
+  text += heading("expected", terminal) + expected_table(document, terminal);
+  text += "PEAK is the uplink at which no merge would wait (with no overlap: the whole uplink). BOUND is the uplink below which no schedule\n"
+          "of these bytes computes that share of the time.\n";
+  text += heading("fragments", terminal) + fragments_table(document, terminal);
+  text += heading("schedule: each fragment's first round, then every " + whole(number_at(strategy, "inner_steps")) + " steps", terminal) +
+          schedule_table(document, terminal);
+  return text;
+}
+
+std::string render_plan_sweep(const json& document, const Terminal& terminal) {
+  Table table({{"H", true},
+               {"FRAGMENTS", true},
+               {"OVERLAP", true},
+               {"CODEC"},
+               {"REDUCED"},
+               {"COMPUTES", true},
+               {"TAKES", true},
+               {"A STEP", true},
+               {"A DAY", true},
+               {"MEAN", true},
+               {"PEAK", true},
+               {"BOUND", true},
+               {"MEMORY", true},
+               {""}});
+  bool reached = false;
+  for (const json& row : list_at(document, "settings")) {
+    const bool reaches = flag_at(row, "reaches");
+    reached = reached || reaches;
+    table.add({{whole(number_at(row, "inner_steps"))},
+               {whole(number_at(row, "fragments"))},
+               {whole(number_at(row, "overlap_steps"))},
+               {text_at(row, "codec")},
+               {text_at(row, "reduce_codec")},
+               {percent(number_at(row, "utilisation")), reaches ? Style::good : Style::plain},
+               {seconds_text(number_at(row, "seconds"))},
+               {bytes_text(number_at(row, "bytes_sent_per_step"))},
+               {bytes_text(number_at(row, "bytes_sent_per_day"))},
+               {bits_text(number_at(row, "mean_bits_per_second"))},
+               {bits_text(number_at(row, "peak_bits_per_second"))},
+               {bits_text(number_at(row, "sustained_bound_bits_per_second"))},
+               {bytes_text(number_at(row, "agent_memory_bytes"))},
+               {flag_at(row, "cheapest") ? "<- cheapest" : flag_at(row, "cheapest_of_inner_steps") ? "<- cheapest of this H" : "", Style::good}});
+  }
+  const std::string wanted = fixed("%.4g %%", 100 * number_at(document, "utilisation_wanted").value_or(1));
+  std::string text = given_table(document, terminal) + "\n" + table.text(terminal);
+  text += reached ? "Marked: the fewest bytes among those that compute at least " + wanted +
+                        " of the time. A longer H always costs fewer bytes, and some loss: choose H by quality.\n"
+                  : "No setting computes " + wanted + " of the time: these links are too thin for this model, or its last synchronisation weighs too much.\n";
+  return text + "Of the island that sends most; BOUND: the uplink below which no schedule of these bytes computes " + wanted + " of the time.\n";
+}
+
+std::string render_plan_table_4(const json& document, const Terminal& terminal) {
+  std::vector<Column> columns = {{"SIZE"}, {"METHOD"}};
+  std::vector<std::vector<Cell>> rows;
+  std::set<double> shares;
+  std::pair<std::string, std::string> row_name;
+  for (const json& cell : list_at(document, "cells")) {
+    const std::pair<std::string, std::string> name{text_at(cell, "size"), text_at(cell, "method")};
+    if (rows.empty() || name != row_name) {
+      row_name = name;
+      rows.push_back({{name.first}, {name.second}});
+    }
+    shares.insert(number_at(cell, "utilisation").value_or(0));
+    const int apart = static_cast<int>(number_at(cell, "points_apart").value_or(0));
+    rows.back().push_back({fixed("%.1f", number_at(cell, "ours_gigabits_per_second").value_or(0)) + " / " +
+                               fixed("%.1f", number_at(cell, "printed_gigabits_per_second").value_or(0)) + (apart == 0 ? " =" : apart > 0 ? " +" : " -"),
+                           apart == 0 ? Style::plain : Style::attention});
+  }
+  for (const double share : shares) {
+    columns.push_back({fixed("%.0f %%", share * 100), true});
+  }
+  Table table(std::move(columns));
+  for (std::vector<Cell>& row : rows) {
+    table.add(std::move(row));
+  }
+  return "Streaming DiLoCo (arXiv:2501.18512), Table 4: Gbit/s needed to compute a share of the time, ours / printed.\n" + table.text(terminal) +
+         whole(number_at(document, "exact")) + " of " + std::to_string(list_at(document, "cells").size()) + " cells are exactly the printed point, " +
+         whole(number_at(document, "within_one_point")) + " within one point of the paper's bandwidth axis (a factor of 1.207), with " +
+         fixed("%.1f", number_at(document, "bits_per_parameter").value_or(0)) + " effective bits a parameter.\n";
+}
+
+}  // namespace atl

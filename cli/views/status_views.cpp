@@ -1,0 +1,221 @@
+// Views of one run's status document: the page, the summary at its end, the progress line.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/run_state.hpp"
+#include "cli/views/sparkline.hpp"
+#include "cli/views/table.hpp"
+#include "cli/views/views.hpp"
+
+namespace atl {
+namespace {
+
+using nlohmann::json;
+
+std::string field(std::string_view name, const std::string& value, const Terminal& terminal) {
+  return styled(std::string(name) + std::string(name.size() < 10 ? 10 - name.size() : 1, ' '), Style::dim, terminal) + value + "\n";
+}
+
+std::string loss_curve(const json& run, std::size_t width) {
+  std::vector<double> losses;
+  for (const json& point : list_at(run, "losses")) {
+    if (point.is_array() && point.size() == 2 && point[1].is_number()) {
+      losses.push_back(point[1].get<double>());
+    }
+  }
+  return sparkline(losses, width);
+}
+
+// "for 10.0 s, at most 9m50s more"
+std::string since_until(const json& document, const json& run) {
+  const auto now = number_at(document, "now_unix_ms");
+  const auto since = number_at(run, "reason_since_unix_ms");
+  const auto until = number_at(run, "reason_until_unix_ms");
+  std::string text;
+  if (since && now) {
+    text += " (for " + age_text(now, since);
+    text += until && *until > *now ? ", at most " + age_text(until, now) + " more)" : ")";
+  }
+  return text;
+}
+
+std::string state_line(const json& document, const json& run, const Terminal& terminal) {
+  const std::string state = text_at(run, "state");
+  std::string reason = printable(text_at(run, "reason"), 500);
+  if (reason.starts_with(state + ": ")) {
+    reason.erase(0, state.size() + 2);  // an ended run's reason may begin with the code, which is the state's word
+  }
+  std::string line = styled(state, run_state_style(state), terminal);
+  if (!reason.empty()) {
+    line += ": " + reason + (run_has_ended(state) ? "" : since_until(document, run));
+  }
+  return line;
+}
+
+std::string round_line(const json& run) {
+  std::string line = count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + ", epoch " + count_text(number_at(run, "epoch"));
+  if (const auto attempt = number_at(run, "attempt"); attempt && *attempt > 0) {
+    line += ", attempt " + count_text(attempt);
+  }
+  if (const auto checkpoint = number_at(run, "checkpoint_round"); checkpoint) {
+    line += ", checkpoint of round " + count_text(checkpoint);
+  }
+  return line;
+}
+
+std::string loss_line(const json& run) {
+  const std::string curve = loss_curve(run, 24);
+  std::string line = loss_text(number_at(run, "outer_loss")) + " nats per token";
+  if (number_at(run, "initial_loss")) {
+    line += ", from " + loss_text(number_at(run, "initial_loss"));
+  }
+  return line + (curve.empty() ? "" : "  " + curve);
+}
+
+// "5.550 at the start, ", or of the earliest round there is.
+std::string first_loss(const json& run) {
+  if (const auto initial = number_at(run, "initial_loss")) {
+    return loss_text(initial) + " at the start, ";
+  }
+  const json& losses = list_at(run, "losses");
+  if (losses.empty() || !losses[0].is_array() || losses[0].size() != 2 || !losses[0][0].is_number() || !losses[0][1].is_number()) {
+    return "";
+  }
+  return loss_text(losses[0][1].get<double>()) + " after round " + count_text(losses[0][0].get<double>()) + ", ";
+}
+
+std::string islands_table(const json& document, const Terminal& terminal) {
+  const auto now = number_at(document, "now_unix_ms");
+  Table table({{"ISLAND", false, true},
+               {"STATE"},
+               {"STEP", true},
+               {"TOKENS/S", true},
+               {"COMPUTING", true},
+               {"SENT", true},
+               {"RECEIVED", true},
+               {"SEEN", true},
+               {"REASON", false, true}});
+  for (const json& island : list_at(document, "islands")) {
+    const std::string state = text_at(island, "state");
+    const Style style = state == "absent" ? Style::bad : state == "training" ? Style::good : Style::plain;
+    table.add({{text_at(island, "name")},
+               {state, style},
+               {count_text(number_at(island, "step"))},
+               {count_text(number_at(island, "tokens_per_second"))},
+               {share_text(number_at(island, "compute_seconds"), number_at(island, "wait_seconds"))},
+               {bytes_text(number_at(island, "bytes_sent"))},
+               {bytes_text(number_at(island, "bytes_received"))},
+               {age_text(now, number_at(island, "last_seen_unix_ms"))},
+               {text_at(island, "reason")}});
+  }
+  return table.empty() ? std::string() : "\n" + table.text(terminal);
+}
+
+std::string absences_text(const json& document, const Terminal& terminal) {
+  std::string text;
+  for (const json& absence : list_at(document, "absences")) {
+    const auto until = number_at(absence, "to_round");
+    text += "  " + printable(text_at(absence, "island"), 60) + ": from round " + count_text(number_at(absence, "from_round")) +
+            (until ? " to " + count_text(until) : " on") + ": " + printable(text_at(absence, "cause"), 300) + "\n";
+  }
+  return text.empty() ? text : styled("absences", Style::attention, terminal) + "\n" + text;
+}
+
+std::string warnings_text(const json& document, const Terminal& terminal) {
+  std::string text;
+  for (const json& warning : list_at(document, "warnings")) {
+    const std::string island = printable(text_at(warning, "island"), 60);
+    text += "  " + time_text(number_at(warning, "time_unix_ms")) + " " + (island.empty() ? "" : island + ": ") +
+            printable(text_at(warning, "text"), 300) + "\n";
+  }
+  return text.empty() ? text : styled("warnings", Style::attention, terminal) + "\n" + text;
+}
+
+double largest_step(const json& document) {
+  double most = 0;
+  for (const json& island : list_at(document, "islands")) {
+    most = std::max(most, number_at(island, "step").value_or(0));
+  }
+  return most;
+}
+
+std::string times_text(double factor) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), factor < 9.95 ? "%.1f" : "%.0f", factor);
+  return text.data();
+}
+
+// "29.4 MB by each island; data-parallel would have sent 880 MB, 30 times more"
+std::string sent_line(const json& document, const json& run) {
+  const auto islands = static_cast<double>(list_at(document, "islands").size());
+  const auto sent = number_at(run, "bytes_sent");
+  if (!sent || islands == 0) {
+    return "-";
+  }
+  const double each = *sent / islands;
+  std::string line = bytes_text(each) + " by each island";
+  const double parameters = number_at(run, "parameters").value_or(0);
+  if (parameters > 0 && islands > 1 && each > 0) {
+    // The same exchange, in float32, before every inner step: two members send all of it, more send 2·(P−1)/P of it.
+    const double per_step = 4.0 * parameters * (islands == 2 ? 1.0 : 2.0 * (islands - 1) / islands);
+    const double parallel = per_step * largest_step(document);
+    line += "; data-parallel would have sent " + bytes_text(parallel) + ", " + times_text(parallel / each) + " times as much";
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string render_status(const json& document, const Terminal& terminal) {
+  const json& run = object_at(document, "run");
+  std::string text = field("run", styled(printable(text_at(run, "id")), Style::bold, terminal) + "  " + printable(text_at(run, "name")) + "  (" +
+                                      printable(text_at(run, "strategy")) + ")", terminal);
+  text += field("state", state_line(document, run, terminal), terminal);
+  text += field("round", round_line(run), terminal);
+  text += field("islands", count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
+                               count_text(number_at(run, "max")) + ")", terminal);
+  text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
+  text += field("loss", loss_line(run), terminal);
+  text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
+  text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
+                                 seconds_text(number_at(run, "wait_seconds")) + " waiting", terminal);
+  text += islands_table(document, terminal);
+  const std::string absences = absences_text(document, terminal);
+  const std::string warnings = warnings_text(document, terminal);
+  return text + (absences.empty() ? "" : "\n" + absences) + (warnings.empty() ? "" : "\n" + warnings);
+}
+
+std::string render_summary(const json& document, const Terminal& terminal) {
+  const json& run = object_at(document, "run");
+  const auto started = number_at(run, "started_unix_ms");
+  const auto ended = number_at(run, "ended_unix_ms");
+  std::string text = field("run", printable(text_at(run, "id")) + "  " + printable(text_at(run, "name")) + "  " + state_line(document, run, terminal), terminal);
+  text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, nats per token on held-out data  " + loss_curve(run, 24),
+                terminal);
+  text += field("rounds", count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
+                              age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) + " tokens", terminal);
+  text += field("sent", sent_line(document, run), terminal);
+  text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
+                                 seconds_text(number_at(run, "compute_seconds")) + " computing, " + seconds_text(number_at(run, "wait_seconds")) +
+                                 " waiting)", terminal);
+  return text + absences_text(document, terminal);
+}
+
+std::string render_progress(const json& document, const Terminal& terminal) {
+  const json& run = object_at(document, "run");
+  const std::string state = text_at(run, "state");
+  std::string line = state + "  round " + count_text(number_at(run, "round")) + "/" + count_text(number_at(run, "rounds")) + "  loss " +
+                     loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) +
+                     " tokens/s  " + count_text(number_at(run, "members")) + " islands";
+  if (const std::string reason = printable(text_at(run, "reason"), 200); !reason.empty()) {
+    line += "  " + reason;
+  }
+  return std::string(first_columns(line, terminal.columns > 1 ? terminal.columns - 1 : 1));
+}
+
+}  // namespace atl

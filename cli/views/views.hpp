@@ -1,0 +1,31 @@
+// The text views of the coordinator's documents (coordinator/documents.md): pure functions, one for each.
+//
+// Lists fit the terminal; what does not fit is cut in the columns that can bear it. Texts end with a line end.
+// Threads: pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/views/terminal.hpp"
+
+namespace atl {
+
+std::string render_runs(const nlohmann::json& document, const Terminal& terminal);
+std::string render_status(const nlohmann::json& document, const Terminal& terminal);
+std::string render_islands(const nlohmann::json& document, const Terminal& terminal);
+// One line an event.
+std::string render_events(const nlohmann::json& document, const Terminal& terminal);
+std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
+// What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
+// data-parallel would have, time computing, absences.
+std::string render_summary(const nlohmann::json& document, const Terminal& terminal);
+// One line that replaces itself while a run goes on, from its status document; no line end.
+std::string render_progress(const nlohmann::json& document, const Terminal& terminal);
+
+// The planner's documents (cli/planner.hpp).
+std::string render_plan(const nlohmann::json& document, const Terminal& terminal);
+std::string render_plan_sweep(const nlohmann::json& document, const Terminal& terminal);
+std::string render_plan_table_4(const nlohmann::json& document, const Terminal& terminal);
+
+}  // namespace atl
