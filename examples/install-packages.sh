@@ -1,0 +1,36 @@
+#!/bin/sh
+# Installs what Atoll builds with, from Debian's packages, if anything of it is missing (with sudo when not root).
+#   examples/install-packages.sh [--with-tests] [--without-torch]
+set -eu
+
+packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
+  libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev"
+torch="libtorch-dev libopenblas0-pthread"
+for argument in "$@"; do
+  case "$argument" in
+    --with-tests) packages="$packages catch2" ;;
+    --without-torch) torch="" ;;
+    *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch)" >&2; exit 2 ;;
+  esac
+done
+
+missing=""
+for package in $packages $torch; do
+  if ! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed'; then
+    missing="$missing $package"
+  fi
+done
+[ -z "$missing" ] && exit 0
+
+echo "installing:$missing" >&2
+as_root=""
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install-packages.sh: not root and no sudo; install these packages first:$missing" >&2
+    exit 1
+  fi
+  as_root="sudo"
+fi
+$as_root apt-get update -q >&2
+# shellcheck disable=SC2086
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
