@@ -1,0 +1,220 @@
+// Commands in process: exit code, stdout, stderr.
+#include "cli/command.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "cli/command_line.hpp"
+#include "cli/run_file.hpp"
+#include "tests/catch.hpp"
+#include "tests/cli/command_call.hpp"
+
+using namespace atl;
+using nlohmann::json;
+
+namespace {
+
+std::string file_text(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// A file that is removed at the end.
+struct TemporaryFile {
+  std::filesystem::path path;
+  TemporaryFile(const std::string& name, const std::string& text) : path(std::filesystem::temp_directory_path() / ("atoll-cli-" + name)) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::filesystem::remove(path); }
+};
+
+// Every command with its path.
+void each_command(const Command& command, std::vector<std::string> path, const std::function<void(const Command&, const std::vector<std::string>&)>& visit) {
+  visit(command, path);
+  for (const Command& subcommand : command.subcommands) {
+    std::vector<std::string> longer = path;
+    longer.push_back(subcommand.name);
+    each_command(subcommand, longer, visit);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every command has help that names the exit codes") {
+  each_command(atoll_command(), {}, [](const Command& command, std::vector<std::string> path) {
+    if (command.passes_arguments) {
+      return;
+    }
+    path.push_back("--help");
+    const Called called = call(path);
+    INFO(called.out);
+    CHECK(called.exit == 0);
+    CHECK(called.err.empty());
+    CHECK(called.out.find("70 internal · 130 interrupted") != std::string::npos);
+    CHECK_FALSE(command.summary.empty());
+    if (command.run) {
+      CHECK(called.out.find("--json") != std::string::npos);
+    }
+  });
+}
+
+TEST_CASE("no command, unknown commands and options are usage errors on stderr") {
+  const Called none = call({});
+  CHECK(none.exit == 2);
+  CHECK(none.out.empty());
+  CHECK(none.err.find("validate") != std::string::npos);
+  const Called slip = call({"vaildate"});
+  CHECK(slip.exit == 2);
+  CHECK(slip.err == "atoll: unknown command \"vaildate\"; nearest is validate; try: atoll --help\n");
+  const Called option = call({"validate", "--jsno", "x"});
+  CHECK(option.exit == 2);
+  CHECK(option.err == "atoll: unknown option \"--jsno\"; nearest is --json; try: atoll validate --help\n");
+  CHECK(call({"version", "-o", "xml"}).exit == 2);
+  const Called in_json = call({"version", "--jsonn", "-o", "json"});
+  CHECK(in_json.exit == 2);
+  CHECK(json::parse(in_json.err)["error"]["code"] == "invalid_argument");
+}
+
+TEST_CASE("version") {
+  CHECK(call({"version"}).out == "atoll 0.1.0 (protocol 1)\n");
+  CHECK(call({"--version"}).out == "atoll 0.1.0 (protocol 1)\n");
+  CHECK(json::parse(call({"version", "-o", "json"}).out) == json{{"schema", 1}, {"version", "0.1.0"}, {"protocol", 1}});
+}
+
+TEST_CASE("validate says what a good file comes to") {
+  const Called good = call({"validate", ATOLL_SOURCE_DIR "/examples/diloco-text.toml"});
+  CHECK(good.exit == 0);
+  CHECK(good.err.empty());
+  CHECK(good.out == ATOLL_SOURCE_DIR "/examples/diloco-text.toml: valid: diloco, 67 rounds of 30 inner steps, 0.9 M parameters, 2 to 4 islands\n");
+  const json document = json::parse(call({"validate", "-o", "json", ATOLL_SOURCE_DIR "/examples/diloco-text.toml"}).out);
+  CHECK(document["schema"] == 1);
+  CHECK(document["files"][0]["valid"] == true);
+  CHECK(document["files"][0]["spec"]["strategy"]["inner_steps"] == 30);
+}
+
+TEST_CASE("validate reports all mistakes of all files") {
+  const TemporaryFile bad("bad.toml", "[run]\nnmae = \"x\"\n[training]\nstpes = 3\n");
+  const Called called = call({"validate", bad.path.string(), ATOLL_SOURCE_DIR "/examples/local-text.toml", "/nonexistent.toml"});
+  CHECK(called.exit == 2);
+  CHECK(called.out.find("local-text.toml: valid") != std::string::npos);
+  CHECK(called.err.find("bad.toml:2:1: unknown key \"nmae\" in [run]; nearest is \"name\"") != std::string::npos);
+  CHECK(called.err.find("bad.toml:4:1: unknown key \"stpes\" in [training]; nearest is \"steps\"") != std::string::npos);
+  CHECK(called.err.find("/nonexistent.toml: there is no such file") != std::string::npos);
+  const Called in_json = call({"validate", "--json", bad.path.string()});
+  CHECK(in_json.exit == 2);
+  const json problems = json::parse(in_json.out)["files"][0]["problems"];
+  REQUIRE(problems.size() == 3);
+  CHECK(problems[0]["line"] == 1);  // no data: the file as a whole
+  CHECK(problems[1]["key"] == "nmae");
+  CHECK(problems[2]["column"] == 1);
+  CHECK(call({"validate"}).exit == 2);
+}
+
+TEST_CASE("an uplink that is none or nothing is refused before anything starts") {
+  for (const char* uplink : {"0mbit", "499kbit", "fast", "-5mbit"}) {
+    const Called called = call({"agent", "--state", "/nonexistent/agent", std::string("--uplink=") + uplink});
+    INFO(uplink << ": " << called.err);
+    CHECK(called.exit == 2);
+    CHECK(called.err.find("--uplink") != std::string::npos);
+  }
+}
+
+TEST_CASE("the README's table of keys is the code's") {
+  const std::string readme = file_text(ATOLL_SOURCE_DIR "/README.md");
+  const std::string begin = "<!-- run file keys -->\n";
+  const std::size_t at = readme.find(begin);
+  REQUIRE(at != std::string::npos);
+  const std::size_t end = readme.find("<!-- /run file keys -->", at);
+  REQUIRE(end != std::string::npos);
+  CHECK(readme.substr(at + begin.size(), end - at - begin.size()) == run_keys_markdown());
+  CHECK(call({"validate", "--keys-markdown"}).out == run_keys_markdown());
+}
+
+TEST_CASE("the trainer's module: found, called with its arguments, or missed clearly") {
+  const Called missing = call({"trainer", "--help"}, {{"ATOLL_TRAINER_MODULE", "/nonexistent/module.so"}});
+  CHECK(missing.exit == 4);
+  CHECK(missing.err.find("no file /nonexistent/module.so") != std::string::npos);
+  CHECK(missing.err.find("-DATOLL_TORCH=ON") != std::string::npos);
+
+  const TemporaryFile broken("broken.so", "not a library");
+  const Called unloadable = call({"trainer"}, {{"ATOLL_TRAINER_MODULE", broken.path.string()}});
+  CHECK(unloadable.exit == 3);
+  CHECK(unloadable.err.find("cannot be loaded") != std::string::npos);
+  CHECK(unloadable.err.find("libtorch-dev") != std::string::npos);
+
+  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}};
+  CHECK(call({"trainer", "--socket", "x", "--help"}, fixture).exit == 40 + 4);  // the fixture returns 40 + argc
+  CHECK(call({"trainer", "fail"}, fixture).exit == 1);
+}
+
+TEST_CASE("generate checks what it can before it loads anything") {
+  const TemporaryFile model("model.safetensors", "x");
+  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}};
+  CHECK(call({"generate"}, fixture).exit == 2);
+  CHECK(call({"generate", "--model", "/nonexistent"}, fixture).exit == 4);
+  CHECK(call({"generate", "--model", model.path.string(), "--tokens", "0"}, fixture).exit == 2);
+  CHECK(call({"generate", "--model", model.path.string(), "--temperature", "-1"}, fixture).exit == 2);
+  CHECK(call({"generate", "--model", model.path.string(), "--temperature", "nan"}, fixture).exit == 2);
+  CHECK(call({"generate", "--model", model.path.string(), "--prompt", ""}, fixture).exit == 2);
+  CHECK(call({"generate", "--model", model.path.string()}, fixture).exit == 20 + 15);  // the fixture returns 20 + argc
+}
+
+TEST_CASE("completion knows every command and every option") {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const Called called = call({"completion", shell});
+    REQUIRE(called.exit == 0);
+    each_command(atoll_command(), {}, [&](const Command& command, const std::vector<std::string>& path) {
+      INFO(shell << " " << command.name);
+      std::string joined = "atoll";
+      for (const std::string& word : path) {
+        joined += " " + word;
+      }
+      CHECK(called.out.find(joined) != std::string::npos);
+      for (const CommandOption& option : command.options) {
+        const std::size_t at = option.names.find("--");
+        if (at != std::string::npos) {
+          const std::string name = option.names.substr(at + 2, option.names.find(',', at) - at - 2);
+          CHECK(called.out.find(shell == "fish" ? "-l " + name : "--" + name) != std::string::npos);
+        }
+      }
+    });
+  }
+  CHECK(call({"completion", "tcsh"}).exit == 2);
+  CHECK(call({"completion"}).exit == 2);
+}
+
+TEST_CASE("bash takes the completion script and completes with it") {
+  const TemporaryFile script("completion.bash", call({"completion", "bash"}).out);
+  const TemporaryFile out("completion.out", "");
+  const auto complete = [&](const std::string& words, int word) {
+    const std::string command = "bash -c 'source " + script.path.string() + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(word) +
+                                "; _atoll; echo ${COMPREPLY[*]}' >" + out.path.string() + " 2>&1";
+    REQUIRE(std::system(command.c_str()) == 0);
+    return file_text(out.path.string());
+  };
+  CHECK(complete("atoll val", 1) == "validate\n");
+  CHECK(complete("atoll completion z", 2) == "zsh\n");
+  CHECK(complete("atoll validate --keys", 2) == "--keys-markdown\n");
+  CHECK(complete("atoll version -o j", 3) == "json\n");
+}
+
+TEST_CASE("exit codes") {
+  CHECK(exit_for(Code::invalid_argument) == Exit::usage);
+  CHECK(exit_for(Code::unavailable) == Exit::unreachable);
+  CHECK(exit_for(Code::timeout) == Exit::timed_out);
+  CHECK(exit_for(Code::internal) == Exit::internal);
+  std::set<int> distinct;
+  for (const ExitMeaning& meaning : kExitMeanings) {
+    distinct.insert(static_cast<int>(meaning.code));
+  }
+  CHECK(distinct == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130});
+}

@@ -1,0 +1,156 @@
+// `atoll coordinator`: init, and the service as a process of its own: refused twice, killed, started again, stopped.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.hpp"
+#include "tests/cli/command_call.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace atl;
+using nlohmann::json;
+
+namespace {
+
+std::string free_address() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(socket);
+  return "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+// `atoll coordinator` in a child process, from its ready line on.
+class Service {
+ public:
+  explicit Service(const std::string& state) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[0]);
+      std::ofstream out("/dev/fd/" + std::to_string(ends[1]));
+      ::close(ends[1]);
+      std::ofstream err("/dev/null");
+      std::istringstream in;
+      const std::vector<std::string> arguments = {"coordinator", "--state", state};
+      const int exit = run_command_line(arguments, Streams{in, out, err}, [](const std::string&) { return std::nullopt; });
+      out.close();
+      ::_exit(exit);
+    }
+    ::close(ends[1]);
+    char byte = 0;
+    while (byte != '\n' && ::read(ends[0], &byte, 1) == 1) {
+      ready_ += byte;
+    }
+    ::close(ends[0]);
+  }
+  ~Service() {
+    if (pid_ > 0) {
+      end(SIGKILL);
+    }
+  }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // Its exit code, or minus the signal that ended it.
+  int end(int signal) {
+    int status = 0;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  [[nodiscard]] const std::string& ready() const { return ready_; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  std::string ready_;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("coordinator init makes a state directory once and says what to do next") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = folder.path() / "state";
+  const Called none = call({"coordinator", "--state", state});
+  CHECK(none.exit == 4);
+  CHECK(has(none.err, "atoll coordinator init --state " + state));
+  const Called bad = call({"coordinator", "init", "--state", state, "--bind", "nonsense"});
+  CHECK(bad.exit == 2);
+  CHECK(has(bad.err, "bind"));
+  const Called made = call({"coordinator", "init", "--state", state, "--bind", "tcp://127.0.0.1:4400", "--name", "lab \"one\"", "--json"});
+  REQUIRE(made.exit == 0);
+  CHECK(json::parse(made.out)["advertise"] == "tcp://127.0.0.1:4400");
+  CHECK(json::parse(made.out)["name"] == "lab \"one\"");
+  const Called again = call({"coordinator", "init", "--state", state});
+  CHECK(again.exit == 8);
+  CHECK(has(again.err, state));
+  const std::string other = folder.path() / "other";
+  const Called talk = call({"coordinator", "init"}, {{"ATOLL_STATE", other}});
+  CHECK(talk.exit == 0);
+  CHECK(has(talk.err, "next: atoll coordinator"));
+  std::ofstream(folder.path() / "state" / "coordinator.toml") << "bind = \"tcp://";
+  const Called broken = call({"coordinator", "--state", state});
+  CHECK(broken.exit == 2);
+  CHECK(has(broken.err, "coordinator.toml:1"));
+}
+
+TEST_CASE("a coordinator serves commands, keeps others off its state and port, survives kill -9 and stops on SIGTERM") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = folder.path() / "state";
+  const std::string address = free_address();
+  REQUIRE(call({"coordinator", "init", "--state", state, "--bind", address}).exit == 0);
+  const std::string run_file = folder.write("run.toml",
+                                            "[run]\nname = \"t\"\n[data]\nset = \"corpus\"\n[training]\nsteps = 200\nwarmup_steps = 10\n"
+                                            "[islands]\nmin = 2\nmax = 2\n");
+  std::string run;
+  {
+    Service service(state);
+    INFO(service.ready());
+    REQUIRE(has(service.ready(), address));
+    CHECK(has(service.ready(), "atoll token create --state " + state));
+    const Called submitted = call({"submit", run_file, "--state", state, "-q"});
+    REQUIRE(submitted.exit == 0);
+    run = submitted.out.substr(0, submitted.out.find('\n'));
+
+    const Called second = call({"coordinator", "--state", state});
+    CHECK(second.exit == 8);
+    CHECK(has(second.err, "pid " + std::to_string(service.pid()) + ")"));
+    const std::string other = folder.path() / "other";
+    REQUIRE(call({"coordinator", "init", "--state", other, "--bind", address}).exit == 0);
+    const Called taken = call({"coordinator", "--state", other});
+    CHECK(taken.exit == 8);
+    CHECK(has(taken.err, "in use"));
+    // Another coordinator's operator is not ours.
+    CHECK(call({"runs", "--state", state, "--key", folder.path() / "other" / "keys" / "operator"}).exit == 7);
+    CHECK(service.end(SIGKILL) == -SIGKILL);
+  }
+  CHECK(call({"runs", "--state", state}).exit == 3);
+  {
+    Service service(state);
+    REQUIRE(has(service.ready(), address));
+    const Called status = call({"status", run, "--state", state, "--json"});
+    REQUIRE(status.exit == 0);
+    CHECK(json::parse(status.out)["run"]["state"] == "queued");
+    CHECK(service.end(SIGTERM) == 0);
+  }
+  {
+    Service service(state);
+    REQUIRE(has(service.ready(), address));
+    CHECK(service.end(SIGINT) == 0);
+  }
+}

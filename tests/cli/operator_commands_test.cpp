@@ -1,0 +1,327 @@
+// Commands that ask a coordinator: what they ask, print and return.
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "agent/safetensors.hpp"
+#include "cli/views/views.hpp"
+#include "tests/catch.hpp"
+#include "tests/cli/scripted_coordinator.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/identity.hpp"
+#include "transport/join_token.hpp"
+#include "transport/sha256.hpp"
+#include "transport/zmq_bulk_link.hpp"
+
+using namespace atl;
+using nlohmann::json;
+
+namespace {
+
+Reply documented_reply(const std::string& verb, const json&) {
+  if (verb == "token_create") {
+    return document_reply({{"schema", 1}, {"now_unix_ms", 0}, {"id", "t-1"}, {"role", "island"}, {"token", "atoll1-abc"}, {"expires_unix_ms", 86400000}});
+  }
+  if (verb == "token_revoke") {
+    return document_reply({{"schema", 1}, {"now_unix_ms", 0}, {"revoked", "t-1"}, {"kind", "token"}});
+  }
+  return document_reply(documented(verb == "resume" ? "cancel" : verb));
+}
+
+json status_in(const std::string& state) {
+  json document = documented("status");
+  document["run"]["state"] = state;
+  document["run"]["reason"] = "with 3 of 3 islands";
+  return document;
+}
+
+}  // namespace
+
+TEST_CASE("lists print the document or its view") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const Called runs = coordinator.call({"runs"});
+  CHECK(runs.exit == 0);
+  CHECK(runs.out == render_runs(documented("runs"), {}));
+  CHECK(json::parse(coordinator.call({"runs", "-o", "json"}).out) == documented("runs"));
+  CHECK(coordinator.call({"runs", "-q"}).out == "r-7f3a9c12\n");
+  CHECK(coordinator.call({"islands"}).out == render_islands(documented("islands"), {}));
+  CHECK(coordinator.call({"islands", "-q"}).out == "cloud-a\n");
+  CHECK(coordinator.call({"token", "list"}).out == render_tokens(documented("tokens"), {}));
+  CHECK(coordinator.call({"status"}).out == render_status(documented("status"), {}));
+  CHECK(coordinator.asked("status").back()["run"] == "");
+  CHECK(coordinator.call({"status", "r-7", "--json"}).exit == 0);
+  CHECK(coordinator.asked("status").back()["run"] == "r-7");
+}
+
+TEST_CASE("an error of the coordinator is one line and its exit code") {
+  const std::map<Code, int> exits = {{Code::not_found, 4}, {Code::conflict, 8}, {Code::unauthorized, 7}, {Code::invalid_argument, 2}, {Code::internal, 70}};
+  Code code = Code::not_found;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) { return error_reply(code, "no run fits \"x\"\x1b[2J"); });
+  for (const auto& [each, exit] : exits) {
+    code = each;
+    const Called called = coordinator.call({"status", "x"});
+    CHECK(called.exit == exit);
+    CHECK(called.out.empty());
+    CHECK(called.err.starts_with("atoll: no run fits \"x\""));
+    CHECK(called.err.find('\x1b') == std::string::npos);
+    CHECK(std::count(called.err.begin(), called.err.end(), '\n') == 1);
+  }
+  const Called in_json = coordinator.call({"cancel", "x", "--json"});
+  CHECK(json::parse(in_json.err)["error"]["code"] == to_string(code));
+}
+
+TEST_CASE("an answer that is no document is corrupt, not a crash") {
+  std::string text;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) {
+    Reply reply;
+    reply.document = text;
+    return reply;
+  });
+  for (const char* bad : {"", "{", "[1]", "3"}) {
+    text = bad;
+    CHECK(coordinator.call({"runs"}).exit == 70);
+  }
+}
+
+TEST_CASE("nobody at the address: exit 3 within five seconds, naming it") {
+  std::filesystem::path state;
+  {
+    ScriptedCoordinator coordinator(documented_reply);
+    state = coordinator.state();
+    const auto begin = std::chrono::steady_clock::now();
+    const Called called = atl::call({"runs", "--coordinator", "tcp://127.0.0.1:1"}, {{"ATOLL_STATE", state.string()}});
+    CHECK(called.exit == 3);
+    CHECK(called.err.find("127.0.0.1:1") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  }
+  const Called unknown = atl::call({"runs"}, {{"ATOLL_STATE", "/nonexistent/state"}});
+  CHECK(unknown.exit == 3);
+  CHECK(unknown.err.find("atoll coordinator init") != std::string::npos);
+  CHECK(atl::call({"runs"}).exit == 2);  // not even HOME
+}
+
+TEST_CASE("without an operator's key it is not authorised") {
+  ScriptedCoordinator coordinator(documented_reply);
+  std::filesystem::remove(coordinator.state() / "keys" / "operator");
+  const Called called = coordinator.call({"runs"});
+  CHECK(called.exit == 7);
+  CHECK(called.err.find("atoll token use TOKEN") != std::string::npos);
+}
+
+TEST_CASE("a key file alone implies the state directory it lies in") {
+  ScriptedCoordinator coordinator(documented_reply);
+  CHECK(atl::call({"runs", "--key", (coordinator.state() / "keys" / "operator").string()}, {{"HOME", "/nonexistent"}}).exit == 0);
+  CHECK(atl::call({"runs", "--state", coordinator.state().string()}, {{"HOME", "/nonexistent"}}).exit == 0);
+}
+
+TEST_CASE("submit prints the id, and what to do next on stderr") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const std::string file = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const Called called = coordinator.call({"submit", file});
+  CHECK(called.exit == 0);
+  CHECK(called.out == "r-7f3a9c12\n");
+  CHECK(called.err.find("atoll status r-7f3a9c12 --watch") != std::string::npos);
+  CHECK(coordinator.asked("submit").back()["once"] == false);
+  CHECK(coordinator.asked("submit").back()["spec"]["rounds"] == 67);
+  const Called quiet = coordinator.call({"submit", file, "-q", "--name", "mine"});
+  CHECK(quiet.out == "r-7f3a9c12\n");
+  CHECK(quiet.err.empty());
+  CHECK(coordinator.asked("submit").back()["once"] == true);
+  CHECK(coordinator.asked("submit").back()["spec"]["run"]["name"] == "mine");
+  CHECK(json::parse(coordinator.call({"submit", file, "-o", "json"}).out) == documented("submit"));
+}
+
+TEST_CASE("submit refuses a bad run file before it asks anybody") {
+  CHECK(call({"submit", "/nonexistent.toml"}).exit == 2);
+  const Called name = call({"submit", ATOLL_SOURCE_DIR "/examples/diloco-text.toml", "--name", "../x"});
+  CHECK(name.exit == 2);
+  CHECK(name.err.find("--name") != std::string::npos);
+}
+
+TEST_CASE("logs prints pages until there is no more; -f until the run has ended") {
+  int questions = 0;
+  ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {
+    ++questions;
+    json document = documented("events");
+    const int after = arguments["after"].get<int>();
+    document["next"] = after + 1;
+    document["ended"] = after >= 2;
+    if (after >= 3) {
+      document["events"] = json::array();
+      document["state"] = "completed";
+    }
+    return document_reply(document);
+  });
+  const Called once = coordinator.call({"logs", "r-7f"});
+  CHECK(once.exit == 0);
+  CHECK(once.out == render_events(documented("events"), {}));
+  CHECK(questions == 1);
+  const Called followed = coordinator.call({"logs", "r-7f", "-f", "--island", "cloud-a", "--since", "10m", "--json"});
+  CHECK(followed.exit == 0);
+  CHECK(std::count(followed.out.begin(), followed.out.end(), '\n') == 3);
+  CHECK(json::parse(followed.out.substr(0, followed.out.find('\n')))["kind"] == "round_committed");
+  const json last = coordinator.asked("events").back();
+  CHECK(last["after"] == 3);
+  CHECK(last["run"] == "r-7f3a9c12");
+  CHECK(last["island"] == "cloud-a");
+  CHECK(last["since_unix_ms"].is_number());
+}
+
+TEST_CASE("wait: the run's end is the exit code, and a time-out is 5") {
+  std::string state = "running";
+  int questions = 0;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) {
+    ++questions;
+    return document_reply(status_in(questions > 1 ? state : "running"));
+  });
+  state = "completed";
+  const Called completed = coordinator.call({"wait", "r"});
+  CHECK(completed.exit == 0);
+  CHECK(completed.out.find("completed: with 3 of 3 islands") != std::string::npos);
+  CHECK(completed.err.find("is running") != std::string::npos);
+  state = "failed";
+  CHECK(coordinator.call({"wait", "r"}).exit == 1);
+  state = "cancelled";
+  CHECK(coordinator.call({"wait", "r"}).exit == 6);
+  state = "running";
+  const Called late = coordinator.call({"wait", "r", "--timeout", "50ms"});
+  CHECK(late.exit == 5);
+  CHECK(late.err.find("has not ended within 50 ms: it is running, with 3 of 3 islands") != std::string::npos);
+  CHECK(coordinator.call({"wait", "r", "--timeout", "soon"}).exit == 2);
+}
+
+TEST_CASE("status --watch ends when the run ends") {
+  int questions = 0;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) { return document_reply(status_in(++questions < 3 ? "running" : "completed")); });
+  const Called called = coordinator.call({"status", "--watch", "--every", "50ms", "--json"});
+  CHECK(called.exit == 0);
+  CHECK(std::count(called.out.begin(), called.out.end(), '\n') == 3);
+  CHECK(coordinator.asked("status").back()["run"] == "r-7f3a9c12");
+  CHECK(coordinator.call({"status", "--watch", "--every", "1us"}).exit == 2);
+}
+
+TEST_CASE("submit --follow ends with the run and its exit code") {
+  int events = 0;
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
+    if (verb == "submit") {
+      return document_reply(documented("submit"));
+    }
+    if (verb == "status") {
+      return document_reply(status_in("failed"));
+    }
+    json document = documented("events");
+    document["next"] = ++events;
+    if (events > 2) {
+      document["events"] = json::array();
+      document["ended"] = true;
+      document["state"] = "failed";
+    }
+    return document_reply(document);
+  });
+  const Called called = coordinator.call({"submit", ATOLL_SOURCE_DIR "/examples/diloco-text.toml", "--follow"});
+  CHECK(called.exit == 1);
+  CHECK(called.out.find("round 7 committed") != std::string::npos);
+  CHECK(called.out.find("failed: with 3 of 3 islands") != std::string::npos);
+}
+
+TEST_CASE("cancel and resume say what the run is now") {
+  ScriptedCoordinator coordinator(documented_reply);
+  CHECK(coordinator.call({"cancel", "text"}).out == "run r-7f3a9c12 (text) is cancelled\n");
+  CHECK(coordinator.call({"resume", "text"}).exit == 0);
+  CHECK(coordinator.asked("resume").back() == json{{"run", "text"}});
+  CHECK(coordinator.call({"cancel"}).exit == 2);
+}
+
+TEST_CASE("token create prints the token alone") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const Called called = coordinator.call({"token", "create", "--expires", "2h", "--name", "cloud-a"});
+  CHECK(called.out == "atoll1-abc\n");
+  CHECK(called.err.find("atoll agent --join TOKEN") != std::string::npos);
+  CHECK(coordinator.asked("token_create").back() == json{{"role", "island"}, {"name", "cloud-a"}, {"expires_ms", 7200000}});
+  CHECK(coordinator.call({"token", "create", "--role", "king"}).exit == 2);
+  CHECK(coordinator.call({"token", "revoke", "t-1"}).out == "revoked token t-1\n");
+  CHECK(coordinator.call({"token"}).exit == 2);
+}
+
+TEST_CASE("token use makes a machine an operator's") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const std::filesystem::path state = coordinator.state() / "elsewhere";
+  const auto token = [&](const std::string& secret, const std::string& role, TimePoint expires) {
+    return to_text({coordinator.address(), coordinator.public_key(), secret, role, expires}).value();
+  };
+  const TimePoint later = now() + std::chrono::hours(1);
+  const auto use = [&](const std::string& text) { return atl::call({"token", "use", text, "--state", state.string()}); };
+  CHECK(use("nonsense").exit == 2);
+  CHECK(use(token("goodgoodgoodgoodgoodgoodgoodgood", "island", later)).exit == 2);
+  CHECK(use(token("goodgoodgoodgoodgoodgoodgoodgood", "operator", now() - std::chrono::hours(1))).exit == 7);
+  const Called reused = use(token("usedusedusedusedusedusedusedused", "operator", later));
+  CHECK(reused.exit == 7);
+  CHECK(reused.err.find("this token was used already") != std::string::npos);
+  CHECK(use(token("goodgoodgoodgoodgoodgoodgoodgood", "operator", later)).exit == 0);
+  CHECK(atl::call({"runs", "--state", state.string()}).exit == 0);
+}
+
+TEST_CASE("generate --run fetches the run's newest model and leaves nothing behind") {
+  const atl_test::TemporaryFolder folder;
+  const std::vector<float> values = {1, 2, 3, 4};
+  std::string bytes;
+  REQUIRE(write_safetensors({{"a", {4}, values}, {"momentum/a", {4}, values}}, {{"atoll.format", "1"}}, [&](ByteView some) {
+    bytes += as_text(some);
+    return Status();
+  }));
+  const std::filesystem::path checkpoint = folder.write("outer.safetensors", bytes);
+
+  // an island that serves it
+  const KeyPair keys = make_key_pair().value();
+  ZmqBulkSettings settings;
+  settings.island = island_of(keys.public_key);
+  settings.public_key = keys.public_key;
+  settings.secret_key = keys.secret_key;
+  settings.bind = "tcp://127.0.0.1:0";
+  const auto store = std::make_shared<BlobStore>();
+  BlobId blob;
+  blob.run = RunId("r-7f3a9c12");
+  blob.round = Round(20);
+  blob.kind = BlobKind::checkpoint_file;
+  REQUIRE(store->put_file(blob, checkpoint.string()));
+  const std::unique_ptr<ZmqBulkLink> island = ZmqBulkLink::open(settings, store).value();
+  ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {
+    const std::string reader = arguments["reader_key"];
+    store->set_readers(blob.run, {}, {island_of(reader)});
+    const std::vector<Member> peers = {{island_of(reader), "operator", reader, ""}};
+    if (!island->set_peers(peers)) {
+      return error_reply(Code::internal, "the island cannot serve");
+    }
+    json document = documented("export");
+    document["file_bytes"] = bytes.size();
+    document["file_sha256"] = to_hex(sha256_of_file(checkpoint).value());
+    document["sources"] = json::array({{{"id", settings.island.text}, {"name", "cloud-a"}, {"public_key", keys.public_key}, {"bulk_address", island->bound_address()}}});
+    return document_reply(document);
+  });
+  const auto left = [] {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+      if (entry.path().filename().string().starts_with("atoll-generate-")) {
+        found.push_back(entry.path());
+      }
+    }
+    return found;
+  };
+  const std::vector<std::string> before = left();
+  const std::map<std::string, std::string> environment = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}, {"ATOLL_STATE", coordinator.state().string()}};
+  const Called called = atl::call({"generate", "--run", "text"}, environment);
+  INFO(called.err);
+  CHECK(called.exit == 20 + 15);  // the fixture could read the model and returns 20 + argc
+  CHECK(coordinator.asked("export").back()["run"] == "text");
+  CHECK(left() == before);
+}
+
+TEST_CASE("generate takes one of --model and --run, and its errors are export's") {
+  ScriptedCoordinator coordinator([](const std::string&, const json&) { return error_reply(Code::not_found, "no run fits \"x\""); });
+  CHECK(coordinator.call({"generate"}).exit == 2);
+  CHECK(coordinator.call({"generate", "--run", "x", "--model", "y"}).exit == 2);
+  CHECK(coordinator.asked("export").empty());
+  const Called generated = coordinator.call({"generate", "--run", "x"});
+  const Called exported = coordinator.call({"export", "x", "-o", (coordinator.state() / "model").string()});
+  CHECK(generated.exit == 4);
+  CHECK(generated.err == exported.err);
+}

@@ -1,0 +1,222 @@
+// `atoll plan`: what it computes from a run file and islands, where it gets them, and what it refuses.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "agent/run_composition.hpp"
+#include "cli/planner.hpp"
+#include "cli/run_file.hpp"
+#include "strategies/streaming_diloco.hpp"
+#include "tests/catch.hpp"
+#include "tests/cli/scripted_coordinator.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/run_rules.hpp"
+
+using namespace atl;
+using nlohmann::json;
+
+namespace {
+
+const std::string kStreaming = ATOLL_SOURCE_DIR "/examples/streaming-diloco-text.toml";
+const std::string kDiLoCo = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+const std::vector<std::string> kTwo = {"--island", "a=100ms,8mbit,8mbit,20ms", "--island", "b=100ms,8mbit,8mbit,20ms"};
+
+Called plan(std::vector<std::string> arguments, const std::vector<std::string>& more = kTwo) {
+  arguments.insert(arguments.begin(), "plan");
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return call(arguments, {{"ATOLL_STATE", "/nonexistent"}});
+}
+
+json planned(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const Called called = plan(std::move(arguments));
+  INFO(called.err);
+  REQUIRE(called.exit == 0);
+  return json::parse(called.out);
+}
+
+RunSpec spec_of(const std::string& path) {
+  const RunFile file = read_run_file(path).value();
+  REQUIRE(file.valid());
+  return file.spec;
+}
+
+}  // namespace
+
+TEST_CASE("a plan of DiLoCo on two islands is arithmetic") {
+  // 869,504 float32 values are 3,478,016 bytes: 3.478016 s at 8 Mbit/s. A round costs that, three round trips of 20 ms, 2 ns a
+  // value of the agents' arithmetic and 10 ms. 2000 steps of 0.1 s; 66 rounds of 30 steps and one of 20.
+  const json document = planned({kDiLoCo});
+  CHECK(document["parameters"] == 869'504);
+  CHECK(document["rounds"] == 67);
+  CHECK(document["bytes_per_round"] == 3'478'016);
+  const double round = 3.478016 + 0.060 + 869'504 * 2e-9 + 0.010;
+  CHECK(document["seconds"].get<double>() == Approx(200.0 + 67 * round));
+  CHECK(document["utilisation"].get<double>() == Approx(200.0 / (200.0 + 67 * round)));
+  const json& island = document["islands"][0];
+  CHECK(island["bytes_sent"] == 67 * 3'478'016);
+  CHECK(island["waiting_seconds"].get<double>() == Approx(67 * round));
+  CHECK(island["mean_bits_per_second"].get<double>() == Approx(67 * 3'478'016 * 8.0 / (200.0 + 67 * round)));
+  CHECK(island["sustained_bound_bits_per_second"].get<double>() == Approx(67 * 3'478'016 * 8.0 * 0.95 / 200.0));
+  CHECK(document["schedule"] == json::parse(R"([{"round": 1, "fragment": 0, "start": 30, "apply": 30, "last": false},
+                                                {"round": 67, "fragment": 0, "start": 2000, "apply": 2000, "last": true}])"));
+}
+
+TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what agents will do") {
+  const json document = planned({kStreaming});
+  const RunSpec spec = spec_of(kStreaming);
+  const Composition parts = composition_of(spec).value();
+  const std::vector<std::uint64_t> values = fragment_values(spec.model, parts.fragments).value();
+  REQUIRE(document["fragments"].size() == 3);
+  std::set<int> layers;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CHECK(document["fragments"][i]["values"] == values[i]);
+    total += values[i];
+    for (const json& layer : document["fragments"][i]["layers"]) {
+      CHECK(layers.insert(layer.get<int>()).second);
+    }
+    CHECK(document["fragments"][i]["embeddings_and_head"] == (i == 2));
+  }
+  CHECK(layers == std::set<int>{0, 1, 2, 3});
+  CHECK(static_cast<double>(total) * 4 == model_parameter_bytes(spec.model));
+  CHECK(document["islands"][0]["bytes_sent"] == streaming_cost(values, parts, 2000, 2, 0).value().bytes);
+  CHECK(document["schedule"].size() == 6);
+  CHECK(document["schedule"][1] == json::parse(R"({"round": 2, "fragment": 1, "start": 40, "apply": 42, "last": false})"));
+  CHECK(document["schedule"][5]["round"] == spec.rounds);
+}
+
+TEST_CASE("plans of people and of programs, of every example") {
+  for (const auto& entry : std::filesystem::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".toml") {
+      continue;
+    }
+    INFO(entry.path());
+    const json document = planned({entry.path().string()});
+    CHECK(document["schema"] == 1);
+    CHECK(document["utilisation"].get<double>() > 0);
+    CHECK(document["utilisation"].get<double>() <= 1);
+    for (const json& island : document["islands"]) {
+      // No estimate beats the bound.
+      const double bound = island["sustained_bound_bits_per_second"].get<double>() / 0.95;
+      CHECK((bound == 0 || island["utilisation"].get<double>() <= island["uplink_bits_per_second"].get<double>() / bound + 1e-9));
+    }
+    const std::string text = plan({entry.path().string()}).out;
+    for (const char* part : {"islands\n", "expected\n", "fragments\n", "schedule:", "the last synchronisation", "BOUND 95 %"}) {
+      INFO(text);
+      CHECK(text.find(part) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a sweep marks the fewest bytes that reach the share wanted") {
+  const json document = planned({kStreaming, "--sweep", "--utilisation", "0.9"});
+  std::set<std::vector<std::string>> settings;
+  const json* cheapest = nullptr;
+  double fewest = 1e300;
+  for (const json& row : document["settings"]) {
+    CHECK(settings.insert({row["inner_steps"].dump(), row["fragments"].dump(), row["overlap_steps"].dump(), row["codec"].dump()}).second);
+    const bool reaches = row["utilisation"].get<double>() >= 0.9;
+    CHECK(row["reaches"] == reaches);
+    if (row["cheapest"].get<bool>()) {
+      CHECK(cheapest == nullptr);
+      CHECK(reaches);
+      CHECK(row["cheapest_of_inner_steps"] == true);
+      cheapest = &row;
+    }
+    fewest = reaches ? std::min(fewest, row["bytes_sent_by_all"].get<double>()) : fewest;
+  }
+  // H of 30, 100 and 300; one, three and five fragments; overlaps of 0, 1, 2 and 5; four codecs.
+  CHECK(settings.size() == 3 * 3 * 4 * 4);
+  REQUIRE(cheapest != nullptr);
+  CHECK((*cheapest)["bytes_sent_by_all"] == fewest);
+  CHECK(plan({kStreaming, "--sweep"}).out.find("<- cheapest\n") != std::string::npos);
+  const Called thin = plan({kDiLoCo, "--sweep"}, {"--island", "a=100ms,10kbit", "--island", "b=100ms,10kbit"});
+  CHECK(thin.out.find("No setting computes 95 % of the time") != std::string::npos);
+  // The row of the run file's own setting is the plan.
+  const json own = planned({kDiLoCo});
+  bool found = false;
+  const json swept = planned({kDiLoCo, "--sweep"});
+  for (const json& row : swept["settings"]) {
+    if (row["inner_steps"] == 30 && row["fragments"] == 1 && row["overlap_steps"] == 0 && row["codec"] == "f32") {
+      found = true;
+      CHECK(row["seconds"] == own["seconds"]);
+    }
+  }
+  CHECK(found);
+}
+
+TEST_CASE("the paper's table is printed beside ours") {
+  const Called text = call({"plan", "--paper", "streaming-diloco-table-4"});
+  CHECK(text.exit == 0);
+  CHECK(text.out.find("68 of 75 cells are exactly the printed point, 75 within one point") != std::string::npos);
+  CHECK(text.out.find("152.6 / 152.6 =") != std::string::npos);
+  const json document = json::parse(call({"plan", "--paper", "streaming-diloco-table-4", "-o", "json"}).out);
+  CHECK(document["cells"].size() == 75);
+  CHECK(call({"plan", "--paper", "another"}).exit == 2);
+}
+
+TEST_CASE("islands that cannot be are refused, naming the figure") {
+  const auto refused = [](const std::vector<std::string>& islands, const std::string& part) {
+    const Called called = plan({kDiLoCo}, islands);
+    INFO(called.err);
+    CHECK(called.exit == 2);
+    CHECK(called.err.find(part) != std::string::npos);
+  };
+  refused({"--island", "a"}, "a name and '=' are missing");
+  refused({"--island", "=1s,1mbit"}, "a name and '=' are missing");
+  refused({"--island", "a=1s"}, "1 figure is given");
+  refused({"--island", "a=1s,1mbit,1mbit,1ms,1"}, "5 figures are given");
+  refused({"--island", "a=soon,1mbit"}, "soon");
+  refused({"--island", "a=1s,fast"}, "fast");
+  refused({"--island", "a=0s,1mbit"}, "a step takes longer");
+  refused({"--island", "a=1s,0mbit"}, "0");
+  refused({"--island", "a=1s,1mbit", "--island", "a=1s,1mbit"}, "given twice");
+  refused({"--island", "a=1s,1mbit", "--utilisation", "1.5"}, "--utilisation is a share");
+  refused({"--island", "a=1s,1mbit", "--utilisation", "0"}, "--utilisation is a share");
+  CHECK(plan({ATOLL_SOURCE_DIR "/examples/local-text.toml", "--sweep"}).err.find("nothing to sweep") != std::string::npos);
+  CHECK(plan({}).exit == 2);
+  CHECK(plan({"/nonexistent.toml"}).exit == 2);
+  const atl_test::TemporaryFolder folder;
+  CHECK(plan({folder.write("bad.toml", "[run]\nname = \"a\"\n").string()}).err.find("missing key \"steps\"") != std::string::npos);
+}
+
+TEST_CASE("without --island the coordinator's measured figures are taken") {
+  json islands = documented("islands");
+  json status = documented("status");
+  json runs = documented("runs");
+  islands["islands"] = json::array({{{"name", "x"}, {"connected", true}, {"uplink_bits_per_second", 8e6}, {"downlink_bits_per_second", 9e6}},
+                                    {{"name", "y"}, {"connected", true}, {"uplink_bits_per_second", 4e6}, {"downlink_bits_per_second", 5e6}},
+                                    {{"name", "gone"}, {"connected", false}, {"uplink_bits_per_second", nullptr}, {"downlink_bits_per_second", nullptr}}});
+  status["run"]["parameters"] = 869'504;
+  // 2048 tokens a step: x computes a step in 0.1 s, y in 0.2 s.
+  status["islands"] = json::array({{{"name", "x"}, {"tokens", 204'800}, {"compute_seconds", 10.0}}, {{"name", "y"}, {"tokens", 204'800}, {"compute_seconds", 20.0}}});
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) { return document_reply(verb == "islands" ? islands : verb == "runs" ? runs : status); });
+  const Called called = coordinator.call({"plan", kDiLoCo, "--json", "--round-trip", "30ms"});
+  INFO(called.err);
+  REQUIRE(called.exit == 0);
+  const json document = json::parse(called.out);
+  REQUIRE(document["islands"].size() == 2);
+  CHECK(document["islands"][0]["step_seconds"].get<double>() == Approx(0.1));
+  CHECK(document["islands"][1]["step_seconds"].get<double>() == Approx(0.2));
+  CHECK(document["islands"][0]["source"] == "measured");
+  CHECK(document["islands"][1]["downlink_bits_per_second"] == 5e6);
+  CHECK(document["islands"][1]["round_trip_seconds"].get<double>() == Approx(0.03));
+
+  const auto says = [&](int exit, const std::string& part) {
+    const Called refused = coordinator.call({"plan", kDiLoCo});
+    INFO(refused.err);
+    CHECK(refused.exit == exit);
+    CHECK(refused.err.find(part) != std::string::npos);
+    CHECK(refused.err.find("--island") != std::string::npos);
+  };
+  status["run"]["parameters"] = 1000;  // another model
+  says(3, "no run has measured how long a step of this model takes on x and y");
+  islands["islands"][1]["uplink_bits_per_second"] = nullptr;
+  says(3, "nobody has measured the links of y");
+  islands["islands"] = json::array();
+  says(4, "no island is connected");
+  CHECK(call({"plan", kDiLoCo}, {{"ATOLL_STATE", "/nonexistent"}}).err.find("--island NAME=STEP_TIME,UPLINK gives them") != std::string::npos);
+}

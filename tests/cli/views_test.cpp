@@ -1,0 +1,165 @@
+// The text views, against documents as coordinator/documents.md shows them.
+#include "cli/views/views.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/sparkline.hpp"
+#include "cli/views/table.hpp"
+#include "tests/catch.hpp"
+#include "tests/cli/scripted_coordinator.hpp"
+
+using namespace atl;
+using nlohmann::json;
+
+namespace {
+
+void check_fits(const std::string& text, std::size_t columns) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(columns_of(line) <= columns);
+    CHECK((line.empty() || line.back() != ' '));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("runs") {
+  CHECK(render_runs(documented("runs"), {}) ==
+        "ID          NAME  STRATEGY  STATE    ROUND   LOSS  ISLANDS     AGE  REASON\n"
+        "r-7f3a9c12  text  diloco    running   7/20  1.830        3  10m00s  round 8: waits for cloud-b (tra…\n");
+  CHECK(render_runs(json{{"runs", json::array()}}, {}).find("atoll submit") != std::string::npos);
+}
+
+TEST_CASE("islands") {
+  CHECK(render_islands(documented("islands"), {120, false}) ==
+        "NAME     ID       STATE     RUN         ADDRESS              LINK    SEEN           UP         DOWN\n"
+        "cloud-a  i-5c1d…  training  r-7f3a9c12  tcp://10.0.0.5:7701  up    600 ms  48.0 Mbit/s  51.0 Mbit/s\n");
+}
+
+TEST_CASE("tokens") {
+  CHECK(render_tokens(documented("tokens"), {}) ==
+        "ID        ROLE    NAME  STATE      AGE  GOOD FOR  USED BY\n"
+        "t-93ab12  island  -     usable  10m00s    23h50m  -\n");
+}
+
+TEST_CASE("events") {
+  CHECK(render_events(documented("events"), {}) == "2025-12-31 23:59:59 round 7 committed by 3 islands in 0.4 s, 3.2 MB each\n");
+  const json warning = {{"events", {{{"time_unix_ms", 0}, {"level", "warning"}, {"island", "a"}, {"text", "lost\x1b[2J"}}}}};
+  CHECK(render_events(warning, {}) == "1970-01-01 00:00:00 a warning: lost\\x1b[2J\n");
+}
+
+TEST_CASE("status") {
+  CHECK(render_status(documented("status"), {}) ==
+        "run       r-7f3a9c12  text  (diloco)\n"
+        "state     running: round 8: waits for cloud-b (training, step 790 of 800) (for 10.0 s, at most 9m50s more)\n"
+        "round     7 of 20, epoch 2, attempt 1, checkpoint of round 5\n"
+        "islands   3 active (min 2, max 4)\n"
+        "tokens    4.30 M, 21.0 k/s\n"
+        "loss      1.830 nats per token, from 5.550  █▃▁\n"
+        "sent      88.2 MB by all islands\n"
+        "computing 98 % of the islands' time, 12.4 s waiting\n"
+        "\n"
+        "ISLAND   STATE    STEP  TOKENS/S  COMPUTING     SENT  RECEIVED    SEEN  REASON\n"
+        "cloud-a  waiting   800    10.4 k       98 %  29.4 MB   29.4 MB  600 ms  waits for cloud-b\n"
+        "\n"
+        "absences\n"
+        "  laptop: from round 3 to 5: lost: no heartbeat for 5.0 s\n"
+        "\n"
+        "warnings\n"
+        "  2025-12-31 23:53:30 laptop: trainer killed by signal 9; restarted from round 2\n");
+}
+
+TEST_CASE("summary") {
+  json document = documented("status");
+  document["run"]["state"] = "completed";
+  document["run"]["reason"] = "with 3 of 3 islands";
+  document["run"]["ended_unix_ms"] = 1767225600000;
+  json island = document["islands"][0];
+  island["name"] = "cloud-b";
+  document["islands"].push_back(island);
+  document["run"]["bytes_sent"] = 2 * 29384704;
+  CHECK(render_summary(document, {}) ==
+        "run       r-7f3a9c12  text  completed: with 3 of 3 islands\n"
+        "loss      5.550 at the start, 1.830 at the end, nats per token on held-out data  █▃▁\n"
+        "rounds    7 of 20 in 9m57s, 4.30 M tokens\n"
+        "sent      29.4 MB by each island; data-parallel would have sent 2.9 GB, 100 times as much\n"
+        "computing 98 % of the islands' time (9m50s computing, 12.4 s waiting)\n"
+        "absences\n"
+        "  laptop: from round 3 to 5: lost: no heartbeat for 5.0 s\n");
+}
+
+TEST_CASE("progress fits one line") {
+  const std::string line = render_progress(documented("status"), {60, false});
+  CHECK(columns_of(line) <= 59);
+  CHECK(line.starts_with("running  round 7/20  loss 1.830"));
+}
+
+TEST_CASE("lists fit a hundred columns however long the words are") {
+  json runs = documented("runs");
+  json islands = documented("islands");
+  const std::string long_word(300, 'w');
+  for (int i = 0; i < 3; ++i) {
+    json run = runs["runs"][0];
+    run["name"] = long_word;
+    run["reason"] = long_word;
+    runs["runs"].push_back(run);
+    json island = islands["islands"][0];
+    for (const char* key : {"name", "id", "address", "run"}) {
+      island[key] = long_word;
+    }
+    islands["islands"].push_back(island);
+  }
+  check_fits(render_runs(runs, {}), 100);
+  check_fits(render_islands(islands, {}), 100);
+}
+
+TEST_CASE("a document of another shape is shown as far as it goes, never a crash") {
+  for (const json& document : {json(), json(3), json::array(), json::object(), json{{"runs", 3}, {"run", "x"}, {"islands", {1, nullptr, {{"name", 3}}}}},
+                               json{{"run", {{"round", "x"}, {"losses", {1, {1}, {1, "a"}}}}}, {"now_unix_ms", 1e300}, {"events", {1, {{"time_unix_ms", -1e300}}}}},
+                               json{{"now_unix_ms", 0}, {"runs", {{{"created_unix_ms", 1e308}}}}, {"tokens", {{{"expires_unix_ms", -1e308}}}}}}) {
+    for (const auto render : {render_runs, render_status, render_islands, render_events, render_tokens, render_summary, render_progress}) {
+      CHECK_NOTHROW(render(document, Terminal{100, true}));
+    }
+  }
+}
+
+TEST_CASE("colours only where the terminal has them") {
+  CHECK(render_runs(documented("runs"), {100, false}).find('\x1b') == std::string::npos);
+  CHECK(render_runs(documented("runs"), {100, true}).find("\x1b[32mrunning\x1b[0m") != std::string::npos);
+}
+
+TEST_CASE("a table gives way in its flexible columns only") {
+  Table table({{"A"}, {"B", false, true}, {"C", true}});
+  table.add({{"fixed"}, {"abcdefghij"}, {"1"}});
+  table.add({{"x"}, {"ßß"}, {"22"}});
+  CHECK(table.text({14, false}) == "A      B     C\nfixed  ab…   1\nx      ßß   22\n");
+  CHECK(table.text({5, false}) == "A      B   C\nfixed  …   1\nx      …  22\n");
+}
+
+TEST_CASE("numbers as people read them") {
+  CHECK(count_text(7) == "7");
+  CHECK(count_text(0.5) == "0.50");
+  CHECK(count_text(999.6) == "1.00 k");
+  CHECK(count_text(4300800) == "4.30 M");
+  CHECK(count_text(std::nullopt) == "-");
+  CHECK(bits_text(48e6) == "48.0 Mbit/s");
+  CHECK(share_text(1, 0) == "100 %");
+  CHECK(share_text(0, 0) == "-");
+  CHECK(age_text(5000, 1000) == "4.0 s");
+  CHECK(age_text(1000, 5000) == "0 ms");
+  CHECK(time_text(0) == "1970-01-01 00:00:00");
+}
+
+TEST_CASE("sparklines") {
+  const std::vector<double> falling = {8, 7, 6, 5, 4, 3, 2, 1};
+  CHECK(sparkline(falling, 8) == "█▇▆▅▄▃▂▁");
+  CHECK(sparkline(falling, 4) == "█▆▃▁");
+  CHECK(sparkline(std::vector<double>{1, 1, 1}, 8) == "▁▁▁");
+  CHECK(sparkline(std::vector<double>{1}, 8).empty());
+  CHECK(sparkline(std::vector<double>{std::nan(""), 2, 1}, 8) == "█▁");
+}

@@ -1,0 +1,113 @@
+// One question, one answer: what a command sees of the coordinator.
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include <poll.h>
+
+#include "tests/catch.hpp"
+#include "transport/control_client.hpp"
+#include "transport/control_server.hpp"
+
+using namespace atl;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A coordinator that answers every message with whatever `answer` says, in a thread of its own.
+class Answering {
+ public:
+  using Answer = std::function<std::optional<Message>(const Received&)>;
+
+  explicit Answering(Answer answer) {
+    auto made = ZmqControlServer::open(ControlServerSettings{"tcp://127.0.0.1:*", keys_, false});
+    REQUIRE(made);
+    settings_.address = (*made)->bound_address();
+    settings_.coordinator_key = keys_.public_key;
+    settings_.keys = make_key_pair().value();
+    settings_.log_changes = false;
+    thread_ = std::thread([this, answer = std::move(answer), server = *std::move(made)] { serve(*server, answer); });
+  }
+  ~Answering() {
+    stop_ = true;
+    thread_.join();
+  }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+  [[nodiscard]] std::unique_ptr<ZmqControlClient> client() const { return ZmqControlClient::open(settings_).value(); }
+
+ private:
+  void serve(ZmqControlServer& server, const Answer& answer) {
+    while (!stop_) {
+      while (const std::optional<Received> received = server.receive()) {
+        if (const std::optional<Message> message = answer(*received)) {
+          (void)server.send(received->connection, *message);
+        }
+      }
+      pollfd waiting{server.fd(), POLLIN, 0};
+      ::poll(&waiting, 1, 10);
+    }
+  }
+
+  KeyPair keys_ = make_key_pair().value();
+  ControlClientSettings settings_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+std::uint64_t id_of(const Received& received) { return std::get<Request>(*received.message).id; }
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("ask brings the reply to this request, also the second time") {
+  const Answering coordinator([](const Received& received) -> std::optional<Message> {
+    const auto& request = std::get<Request>(*received.message);
+    return Reply{request.id, {}, "{\"verb\": \"" + request.verb + "\"}"};
+  });
+  const auto client = coordinator.client();
+  for (std::uint64_t id = 1; id < 4; ++id) {
+    const Result<Reply> reply = client->ask(Request{kProtocolVersion, id, "runs", "{}"}, 20s);
+    INFO((reply ? "" : reply.error().why));
+    REQUIRE(reply);
+    CHECK(reply->id == id);
+    CHECK(reply->document == "{\"verb\": \"runs\"}");
+  }
+}
+
+TEST_CASE("ask returns the error of the reply or of a refusal") {
+  const Answering coordinator([](const Received& received) -> std::optional<Message> {
+    const auto& request = std::get<Request>(*received.message);
+    if (request.verb == "refuse") {
+      return Refused{Error{Code::unauthorized, "this key is not an operator's"}};
+    }
+    return Reply{request.id, Error{Code::not_found, "there is no run r-1"}, ""};
+  });
+  CHECK(coordinator.client()->ask(Request{kProtocolVersion, 1, "status", "{}"}, 20s).error() == Error{Code::not_found, "there is no run r-1"});
+  CHECK(coordinator.client()->ask(Request{kProtocolVersion, 1, "refuse", "{}"}, 20s).error().code == Code::unauthorized);
+}
+
+TEST_CASE("ask names both versions when the coordinator speaks another") {
+  const Answering coordinator([](const Received&) -> std::optional<Message> { return std::nullopt; });
+  const Result<Reply> reply = coordinator.client()->ask(Request{kProtocolVersion + 4, 9, "runs", "{}"}, 20s);
+  REQUIRE_FALSE(reply);
+  CHECK(reply.error().code == Code::conflict);
+  CHECK(contains(reply.error().why, "version " + std::to_string(kProtocolVersion + 4)));
+  CHECK(contains(reply.error().why, "version " + std::to_string(kProtocolVersion)));
+}
+
+TEST_CASE("ask ends when no answer comes, and skips answers to others") {
+  const Answering coordinator([](const Received& received) -> std::optional<Message> { return Reply{id_of(received) + 1, {}, "{}"}; });
+  const Result<Reply> reply = coordinator.client()->ask(Request{kProtocolVersion, 1, "runs", "{}"}, 200ms);
+  REQUIRE_FALSE(reply);
+  CHECK(reply.error().code == Code::timeout);
+  CHECK(contains(reply.error().why, "200 ms"));
+}
+
+TEST_CASE("ask says that the request is too large before it is sent") {
+  const Answering coordinator([](const Received&) -> std::optional<Message> { return std::nullopt; });
+  const Result<Reply> reply = coordinator.client()->ask(Request{kProtocolVersion, 1, "submit", std::string(kMaxMessageBytes, ' ')}, 20s);
+  REQUIRE_FALSE(reply);
+  CHECK(reply.error().code == Code::invalid_argument);
+}

@@ -1,0 +1,370 @@
+// Sync engines over real bulk links on loopback: rounds of two and three, attempts that are repeated, newcomers, memory.
+#include "agent/sync_engine.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "agent/checkpoint.hpp"
+#include "agent/island_link/arena.hpp"
+#include "agent/round_result.hpp"
+#include "agent/run_composition.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/identity.hpp"
+#include "transport/zmq_bulk_link.hpp"
+
+using namespace atl;
+using namespace atl::agent;
+using namespace std::chrono_literals;
+
+namespace {
+
+const RunId kRun("r-engines");
+
+RunSpec spec_of(const std::string& codec = "f32") {
+  RunSpec spec;
+  spec.name = "engines";
+  spec.training.steps = 1000;
+  spec.strategy.codec = codec;
+  spec.strategy.reduce_codec = codec;
+  return spec;
+}
+
+// An island without a trainer: the test writes into the arena itself.
+class Island {
+ public:
+  Island(int number, std::uint64_t values) : values_(values) {
+    ZmqBulkSettings settings;
+    const KeyPair keys = make_key_pair().value();
+    settings.public_key = keys.public_key;
+    settings.secret_key = keys.secret_key;
+    settings.island = island_of(keys.public_key);
+    settings.bind = "tcp://127.0.0.1:*";
+    auto link = ZmqBulkLink::open(settings, std::make_shared<BlobStore>()).value();
+    member = {settings.island, "island " + std::to_string(number), keys.public_key, link->bound_address()};
+    EngineSettings engine_settings;
+    engine_settings.self = settings.island;
+    engine_settings.runs_folder = folder.path() / "runs";
+    engine_settings.stall_after = 3s;
+    engine = SyncEngine::start(engine_settings, std::move(link)).value();
+  }
+
+  // The next answer of this type; others are dropped.
+  template <typename Wanted>
+  Wanted answer(Duration at_most = 30s) {
+    const TimePoint until = now() + at_most;
+    while (now() < until) {
+      while (std::optional<EngineAnswer> got = engine->take_answer()) {
+        if constexpr (std::is_same_v<Wanted, ArenaPrepared> || std::is_same_v<Wanted, ArenaFilled>) {
+          if (auto* found = std::get_if<Wanted>(&*got)) {
+            return std::move(*found);
+          }
+        } else if (auto* event = std::get_if<Event>(&*got)) {
+          if (auto* found = std::get_if<Wanted>(event)) {
+            return std::move(*found);
+          }
+          if (auto* broke = std::get_if<ExchangeBroke>(event)) {
+            if (broke->attempt > void_attempt) {
+              FAIL("the exchange broke: " << broke->error.why);
+            }
+          }
+          if (auto* broke = std::get_if<CatchUpBroke>(event)) {
+            FAIL("catching up broke: " << broke->error.why);
+          }
+        }
+      }
+      pollfd fd{engine->fd(), POLLIN, 0};
+      ::poll(&fd, 1, 100);
+    }
+    FAIL("no answer came");
+    throw std::logic_error("unreachable");
+  }
+
+  void open(const RunSpec& spec) {
+    engine->post(OpenRun{kRun, spec});
+    island_link::Manifest manifest;
+    manifest.parameters = {{"w", {values_}, 0}, {"b", {3}, 1}};
+    engine->post(PrepareArena{kRun, 1, manifest});
+    const ArenaPrepared prepared = answer<ArenaPrepared>();
+    REQUIRE(prepared.layout.has_value());
+    arena = island_link::Arena::open(prepared.layout->path, prepared.layout->bytes).value();
+  }
+
+  Digest begin_at(float value) {
+    std::fill(arena.floats().begin(), arena.floats().end(), value);
+    engine->post(FormInitialState{kRun, 1});
+    return answer<InitialState>().chain;
+  }
+
+  // "Trains": moves every parameter in the arena by so much, and forms the contribution.
+  void contribute(Round round, float by) {
+    engine->post(FillArena{kRun, 1});
+    REQUIRE(answer<ArenaFilled>().status.ok());
+    for (std::size_t i = 0; i < values_ + 3; ++i) {
+      arena.floats()[i] -= by * static_cast<float>(i % 7 + 1);
+    }
+    engine->post(FormContribution{kRun, round, 0});
+    CHECK(answer<ContributionFormed>().norm > 0);
+  }
+
+  atl_test::TemporaryFolder folder;
+  std::unique_ptr<SyncEngine> engine;
+  Member member;
+  island_link::Arena arena;
+  Attempt void_attempt;  // attempts up to it may break: they were cancelled
+
+ private:
+  std::uint64_t values_;
+};
+
+struct Islands {
+  Islands(int islands, std::uint64_t values, const RunSpec& spec) {
+    for (int i = 0; i < islands; ++i) {
+      all.push_back(std::make_unique<Island>(i, values));
+      members.push_back(all.back()->member);
+    }
+    for (auto& island : all) {
+      island->open(spec);
+      island->engine->post(AllowPeers{kRun, Epoch(1), members, {}});
+      chain = island->begin_at(1.0F);
+    }
+  }
+  BeginExchange exchange(Round round, Attempt attempt, const std::vector<std::uint64_t>& tokens) const {
+    return {kRun, Epoch(1), round, attempt, 0, members, tokens};
+  }
+  // A whole round in which island i moves by (i + 1)/1024; the digest all agree on.
+  Digest whole_round(Round round) {
+    std::vector<Digest> digests;
+    const std::vector<std::uint64_t> tokens(all.size(), 100);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i]->contribute(round, static_cast<float>(i + 1) / 1024.0F);
+    }
+    for (auto& island : all) {
+      island->engine->post(exchange(round, Attempt(1), tokens));
+    }
+    for (auto& island : all) {
+      digests.push_back(island->answer<ExchangeDone>().chain);
+      CHECK(digests.back() == digests.front());
+    }
+    for (auto& island : all) {
+      island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, digests.front()});
+      CHECK_FALSE(island->answer<ResultApplied>().error.has_value());
+    }
+    return chain = digests.front();
+  }
+
+  std::vector<std::unique_ptr<Island>> all;
+  std::vector<Member> members;
+  Digest chain;
+};
+
+// Nesterov 0.7, 0.9 in double for a constant gradient.
+double after_rounds(double gradient, int rounds) {
+  double value = 1.0;
+  double momentum = 0;
+  for (int i = 0; i < rounds; ++i) {
+    momentum = 0.9 * momentum + gradient;
+    value -= 0.7 * (gradient + 0.9 * momentum);
+  }
+  return value;
+}
+
+std::uint64_t memory_now() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+TEST_CASE("sync engine: rounds of one, two and three islands give the same digest and the arithmetic's result") {
+  for (const int islands : {1, 2, 3}) {
+    for (const std::string& codec : {std::string("f32"), std::string("bf16")}) {
+      INFO(islands << " islands, " << codec);
+      Islands group(islands, 100'000, spec_of(codec));
+      for (std::uint64_t round = 1; round <= 3; ++round) {
+        group.whole_round(Round(round));
+      }
+      double mean = 0;
+      for (int i = 1; i <= islands; ++i) {
+        mean += i / 1024.0 / islands;
+      }
+      for (auto& island : group.all) {
+        for (const std::size_t at : {0U, 1U, 6U, 99'999U, 100'002U}) {
+          const double expected = after_rounds(mean * static_cast<double>(at % 7 + 1), 3);
+          CHECK(static_cast<double>(island->arena.floats()[at]) == Approx(expected).epsilon(codec == "f32" ? 1e-6 : 2e-3));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sync engine: a repeated attempt uses the retained contributions, without the one who went away") {
+  Islands group(3, 50'000, spec_of());
+  for (std::size_t i = 0; i < 3; ++i) {
+    group.all[i]->contribute(Round(1), static_cast<float>(i + 1) / 1024.0F);
+  }
+  for (std::size_t i = 0; i < 2; ++i) {  // the third never comes
+    group.all[i]->engine->post(group.exchange(Round(1), Attempt(1), {1, 1, 1}));
+  }
+  group.all[2].reset();
+  for (std::size_t i = 0; i < 2; ++i) {
+    group.all[i]->void_attempt = Attempt(1);
+    group.all[i]->engine->post(CancelExchange{kRun, Round(1), Attempt(1)});
+    BeginExchange again{kRun, Epoch(2), Round(1), Attempt(2), 0, {group.members[0], group.members[1]}, {1, 3}};
+    group.all[i]->engine->post(again);
+  }
+  const Digest one = group.all[0]->answer<ExchangeDone>().chain;
+  CHECK(group.all[1]->answer<ExchangeDone>().chain == one);
+  for (std::size_t i = 0; i < 2; ++i) {
+    group.all[i]->engine->post(ApplyResult{kRun, Round(1), Attempt(2), 0, one});
+    CHECK_FALSE(group.all[i]->answer<ResultApplied>().error.has_value());
+    CHECK(static_cast<double>(group.all[i]->arena.floats()[0]) == Approx(after_rounds((1 + 3 * 2) / 4.0 / 1024.0, 1)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("sync engine: a member without weight sends nothing and receives the result") {
+  Islands group(2, 10'000, spec_of());
+  group.all[0]->contribute(Round(1), 1.0F / 1024.0F);
+  for (auto& island : group.all) {
+    island->engine->post(group.exchange(Round(1), Attempt(1), {5, 0}));
+  }
+  const ExchangeDone first = group.all[0]->answer<ExchangeDone>();
+  const ExchangeDone second = group.all[1]->answer<ExchangeDone>();
+  CHECK(first.chain == second.chain);
+  CHECK(second.bytes_sent == 0);
+  CHECK(second.bytes_received == first.bytes_sent);
+}
+
+TEST_CASE("sync engine: a contribution that is not finite is refused, and the state stays as it was") {
+  Islands group(1, 1'000, spec_of());
+  Island& island = *group.all[0];
+  island.engine->post(FillArena{kRun, 1});
+  REQUIRE(island.answer<ArenaFilled>().status.ok());
+  island.arena.floats()[17] = std::numeric_limits<float>::infinity();
+  island.engine->post(FormContribution{kRun, Round(1), 0});
+  const ContributionFailed failed = island.answer<ContributionFailed>();
+  CHECK(failed.error.code == Code::corrupt);
+  CHECK(failed.error.why.find("17") != std::string::npos);
+  island.engine->post(FillArena{kRun, 1});
+  REQUIRE(island.answer<ArenaFilled>().status.ok());
+  CHECK(island.arena.floats()[17] == 1.0F);
+}
+
+TEST_CASE("sync engine: a result that is not the committed one is not applied") {
+  Islands group(1, 1'000, spec_of());
+  Island& island = *group.all[0];
+  island.contribute(Round(1), 0.5F);
+  island.engine->post(group.exchange(Round(1), Attempt(1), {1}));
+  Digest other = island.answer<ExchangeDone>().chain;
+  other.bytes[0] ^= std::byte{1};
+  island.engine->post(ApplyResult{kRun, Round(1), Attempt(1), 0, other});
+  const ResultApplied refused = island.answer<ResultApplied>();
+  REQUIRE(refused.error.has_value());
+  CHECK(refused.error->code == Code::corrupt);
+}
+
+TEST_CASE("sync engine: a newcomer copies a checkpoint and the results after it; one that missed rounds only those") {
+  Islands group(2, 300'000, spec_of());
+  group.whole_round(Round(1));
+  Island& source = *group.all[0];
+  source.engine->post(KeepResults{kRun, true});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.chain, false, Step(10), 100, 3});
+  const CheckpointWritten written = source.answer<CheckpointWritten>();
+  const Digest at_one = group.chain;
+  group.whole_round(Round(2));
+  group.whole_round(Round(3));
+
+  Island newcomer(9, 300'000);
+  std::vector<Member> everyone = group.members;
+  everyone.push_back(newcomer.member);
+  for (auto& island : group.all) {
+    island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {newcomer.member.public_key}});
+  }
+  newcomer.engine->post(OpenRun{kRun, spec_of()});
+  newcomer.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
+  CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(3), group.chain, {source.member}};
+  newcomer.engine->post(CatchUpFromPeers{order, false, Round(0), Digest()});
+  const CatchUpDone done = newcomer.answer<CatchUpDone>();
+  CHECK(done.round == Round(3));
+  CHECK(done.chain == group.chain);
+  newcomer.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(30), 300, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
+  CHECK(newcomer.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
+
+  // Back at round 1, from the own checkpoint: only the results are fetched.
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
+  group.all[1]->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
+  group.all[1]->answer<CheckpointWritten>();
+  source.engine->post(LoadCheckpoint{kRun, Round(1), at_one});
+  CHECK(source.answer<CheckpointLoaded>().chain == at_one);
+}
+
+TEST_CASE("sync engine: a checkpoint with a flipped bit is refused and says so") {
+  Islands group(1, 5'000, spec_of());
+  Island& island = *group.all[0];
+  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.chain, false, Step(0), 0, 3});
+  island.answer<CheckpointWritten>();
+  const auto file = island.folder.path() / "runs" / kRun.text / "checkpoints" / "0" / kOuterFile;
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(5000);
+  stream.put('\x5a');
+  stream.close();
+  island.engine->post(LoadCheckpoint{kRun, Round(0), group.chain});
+  CHECK(island.answer<CheckpointBroken>().error.code == Code::corrupt);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("sync engine: at most 16 bytes a parameter and 100 MiB, and no more after many rounds") {
+  constexpr std::uint64_t kValues = 8'000'000;
+  const std::uint64_t before = memory_now();
+  Islands group(2, kValues, spec_of());
+  std::uint64_t after_a_few = 0;
+  for (std::uint64_t round = 1; round <= 12; ++round) {
+    group.whole_round(Round(round));
+    if (round == 3) {
+      after_a_few = memory_now();
+    }
+  }
+  const std::uint64_t after = memory_now();
+  const std::uint64_t mapped_here = 2 * kValues * sizeof(float);  // the test's own mapping of each arena is counted again
+  CHECK(after - before <= 2 * (16 * kValues + (100ULL << 20)) + mapped_here);
+  CHECK(after <= after_a_few + (32ULL << 20));
+}
+#endif
+
+TEST_CASE("round result: there and back, and nothing that is not one") {
+  const std::vector<float> values = {1, 2, 3, 4, 5};
+  RoundResult result;
+  result.round = Round(7);
+  result.fragment = 1;
+  result.values = 5;
+  result.terms = {{std::as_bytes(std::span(values)), 0.25F}, {std::as_bytes(std::span(values)), 0.75F}};
+  atl_test::TemporaryFolder folder;
+  REQUIRE(write_result(folder.path() / "r", result).ok());
+  const StoredResult stored = StoredResult::open(folder.path() / "r").value();
+  CHECK(chain_after(Digest(), stored.result()) == chain_after(Digest(), result));
+  const Bytes good = read_file(folder.path() / "r", 1 << 20).value();
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    CHECK_FALSE(parse_result(ByteView(good).first(size)).has_value());
+  }
+  Bytes longer = good;
+  longer.push_back(std::byte{0});
+  CHECK_FALSE(parse_result(longer).has_value());
+  int different = 0;
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    Bytes bad = good;
+    bad[at] ^= std::byte{0x10};
+    const Result<RoundResult> parsed = parse_result(bad);
+    different += !parsed || chain_after(Digest(), *parsed) != chain_after(Digest(), result) ? 1 : 0;
+  }
+  CHECK(different == static_cast<int>(good.size()));
+}

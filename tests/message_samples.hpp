@@ -1,0 +1,98 @@
+// One message of every kind with fields drawn from a seed, for round trips and as seeds of fuzzing.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "transport/base/rng.hpp"
+#include "transport/message.hpp"
+
+namespace atl::test {
+
+// Draws fields; all of them differ with overwhelming probability, so that a swapped pair shows.
+class MessageSampler {
+ public:
+  explicit MessageSampler(std::uint64_t seed) : rng_(seed, stream_of("message-samples")) {}
+
+  // Every kind once, in the order of the variant.
+  std::vector<Message> all() {
+    return {hello(),
+            Heartbeat{number(), {report(), report()}},
+            Ready{run(), epoch(), round(), number(), number(), real(), real(), digest()},
+            Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real()},
+            ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
+            Withdrawn{run(), epoch(), round(), error()},
+            Merged{run(), round(), Step(number()), real(), real(), real()},
+            Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
+            CaughtUp{run(), epoch(), round(), digest(), maybe_error()},
+            IslandEvent{run(), word(), word(), text()},
+            RunEnded{run(), round(), digest(), maybe_error()},
+            Leave{text()},
+            Welcome{word(), island(), number(), number()},
+            Refused{error()},
+            Assign{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members()},
+            Membership{run(), epoch(), round(), members()},
+            Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}},
+            Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5)},
+            Abort{run(), epoch(), round(), attempt(), text()},
+            Offer{run(), rng_.chance(0.5)},
+            CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members()},
+            Serve{run(), word()},
+            Release{run(), static_cast<Code>(rng_.below(10)), rng_.chance(0.5), text()},
+            Enrol{kProtocolVersion, word(), word()},
+            Enrolled{word(), island()},
+            Request{kProtocolVersion, number(), word(), json()},
+            Reply{number(), maybe_error(), json()}};
+  }
+
+ private:
+  // Small, large and zero.
+  std::uint64_t number() { return rng_.next_u64() >> rng_.below(64); }
+  std::uint32_t half() { return rng_.next_u32() >> rng_.below(32); }
+  double real() { return rng_.chance(0.05) ? std::numeric_limits<double>::infinity() : rng_.normal() * 1e3; }
+  std::string word() {
+    std::string letters;
+    for (std::uint64_t left = rng_.below(12); left > 0; --left) {
+      letters += static_cast<char>('a' + rng_.below(26));
+    }
+    return letters;
+  }
+  std::string text() { return word() + "\n\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8F\x9D " + word(); }
+  std::string json() { return "{\"" + word() + "\": [1, \"" + word() + "\"]}"; }
+  RunId run() { return RunId("r-" + word()); }
+  IslandId island() { return IslandId("i-" + word()); }
+  Epoch epoch() { return Epoch(number()); }
+  Round round() { return Round(number()); }
+  Attempt attempt() { return Attempt(half()); }
+  Error error() { return Error{static_cast<Code>(rng_.below(10)), text()}; }
+  std::optional<Error> maybe_error() { return rng_.chance(0.5) ? std::optional<Error>(error()) : std::nullopt; }
+  Digest digest() {
+    Digest digest;
+    if (rng_.chance(0.9)) {
+      for (std::byte& byte : digest.bytes) {
+        byte = static_cast<std::byte>(rng_.below(256));
+      }
+    }
+    return digest;
+  }
+  Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
+  std::vector<Member> members() {
+    std::vector<Member> members(rng_.below(4));
+    for (Member& one : members) {
+      one = member();
+    }
+    return members;
+  }
+  IslandReport report() {
+    return IslandReport{run(), word(), text(), Step(number()), number(), real(), real(), real(), real(), number(), number(), number(), number()};
+  }
+  Hello hello() {
+    HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}};
+    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}};
+  }
+
+  Rng rng_;
+};
+
+}  // namespace atl::test

@@ -1,0 +1,183 @@
+// Real agents on loopback: what they compute together is what arithmetic says, whatever dies in between.
+#include <cmath>
+#include <set>
+
+#include "agent/checkpoint.hpp"
+#include "agent/safetensors.hpp"
+#include "tests/process/cluster.hpp"
+
+using atl_test::Cluster;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string run_file(const std::string& name, unsigned steps, unsigned period, unsigned min, unsigned max, unsigned checkpoint_every = 2) {
+  std::ostringstream text;
+  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = " << period << "\n[islands]\nmin = " << min
+       << "\nmax = " << max << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = " << checkpoint_every << "\n";
+  return text.str();
+}
+
+// Every round from 0 (the initial state) to `rounds` was committed, in order, once.
+void check_committed_once(Cluster& cluster, const std::string& run, std::uint64_t rounds) {
+  std::vector<std::uint64_t> committed;
+  for (const json& event : cluster.events(run)) {
+    if (event.value("kind", "") == "round_committed") {
+      committed.push_back(event.at("round").get<std::uint64_t>());
+    }
+  }
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t round = 0; round <= rounds; ++round) {
+    expected.push_back(round);
+  }
+  CHECK(committed == expected);
+}
+
+// The newest checkpoint of each of these islands is of that round, and all have the same bytes and the same chain.
+void check_equal_states(Cluster& cluster, const std::string& run, std::uint64_t rounds, const std::vector<std::string>& islands) {
+  std::set<std::string> files;
+  std::set<std::string> chains;
+  for (const std::string& island : islands) {
+    INFO(island);
+    atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value();
+    const std::optional<atl::CheckpointMeta> meta = store.newest_good();
+    REQUIRE(meta.has_value());
+    CHECK(meta->round == atl::Round(rounds));
+    files.insert(atl::to_hex(meta->outer()->sha256));
+    chains.insert(atl::to_hex(meta->chain));
+  }
+  CHECK(files.size() == 1);
+  CHECK(chains.size() == 1);
+}
+
+void check_completed(Cluster& cluster, const std::string& run, std::chrono::seconds at_most = std::chrono::seconds(120)) {
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", std::to_string(at_most.count()) + "s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+}
+
+// What element i of the outer parameters is after so many rounds in which all `parts` parts did `period` steps each: DiLoCo's
+// Algorithm 1 with Nesterov 0.7, 0.9, in double.
+double expected_value(std::size_t i, unsigned rounds, unsigned period, unsigned parts) {
+  double value = 0.5;
+  double momentum = 0;
+  for (unsigned round = 0; round < rounds; ++round) {
+    double gradient = 0;
+    for (unsigned part = 0; part < parts; ++part) {
+      for (unsigned step = round * period + 1; step <= (round + 1) * period; ++step) {
+        gradient += static_cast<double>((part + 1) * step % 7 + i % 5) / 1024.0 / parts;
+      }
+    }
+    momentum = 0.9 * momentum + gradient;
+    value -= 0.7 * (gradient + 0.9 * momentum);
+  }
+  return value;
+}
+
+// The round that status shows has reached at least this one.
+bool reaches(Cluster& cluster, const std::string& run, std::uint64_t round) {
+  return Cluster::eventually([&] { return cluster.round_of(run) >= round; });
+}
+
+}  // namespace
+
+TEST_CASE("process: four agents compute what DiLoCo's arithmetic says, bit for bit alike, and the model can be exported") {
+  Cluster cluster;
+  const std::vector<std::string> names = {"a", "b", "c", "d"};
+  for (const std::string& name : names) {
+    cluster.start_island(name);
+  }
+  const std::string run = cluster.submit(run_file("four", 40, 5, 4, 4));
+  check_completed(cluster, run);
+  check_committed_once(cluster, run, 8);
+  check_equal_states(cluster, run, 8, names);
+
+  const fs::path model = cluster.folder() / "model.safetensors";
+  const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});
+  INFO(exported.err);
+  REQUIRE(exported.exit == 0);
+  const atl::SafetensorsFile file = atl::SafetensorsFile::open(model).value();
+  CHECK(file.header().tensors.size() == 3);  // without the momentum
+  for (const char* name : {"embedding", "layer", "head"}) {
+    const auto values = file.floats(name).value();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      INFO(name << " " << i);
+      REQUIRE(static_cast<double>(values[i]) == Approx(expected_value(i, 8, 5, 4)).epsilon(1e-5));
+    }
+  }
+
+  for (auto& [name, island] : cluster.islands) {
+    island.signal(SIGTERM);
+  }
+  for (auto& [name, island] : cluster.islands) {
+    CHECK(island.wait() == 0);
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
+    CHECK(entry.path().filename().string().find(run) == std::string::npos);
+  }
+}
+
+TEST_CASE("process: an agent killed in the middle of a run comes back, and no round is lost or applied twice") {
+  Cluster cluster;
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  const std::string run = cluster.submit(run_file("killed-agent", 150, 5, 2, 3));
+  REQUIRE(reaches(cluster, run, 4));
+  const std::vector<pid_t> trainers = atl_test::children_of(cluster.islands["b"].pid());
+  REQUIRE_FALSE(trainers.empty());
+  cluster.islands["b"].signal(SIGKILL);
+  CHECK(cluster.islands["b"].wait() == 128 + SIGKILL);
+  CHECK(Cluster::eventually([&] { return ::kill(trainers.front(), 0) != 0; }));  // its trainer went with it
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
+  check_completed(cluster, run);
+  check_committed_once(cluster, run, 30);
+  check_equal_states(cluster, run, 30, {"a", "c"});
+  CHECK(cluster.log("b").find("catching-up") != std::string::npos);
+  check_equal_states(cluster, run, 30, {"a", "b", "c"});
+}
+
+TEST_CASE("process: a trainer killed in the middle of a round is started again and the run completes") {
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  const std::string run = cluster.submit(run_file("killed-trainer", 100, 5, 2, 2));
+  REQUIRE(reaches(cluster, run, 3));
+  const std::vector<pid_t> trainers = atl_test::children_of(cluster.islands["a"].pid());
+  REQUIRE_FALSE(trainers.empty());
+  ::kill(trainers.front(), SIGKILL);
+  check_completed(cluster, run);
+  check_committed_once(cluster, run, 20);
+  check_equal_states(cluster, run, 20, {"a", "b"});
+  bool told = false;
+  for (const json& event : cluster.events(run)) {
+    told = told || (event.value("kind", "") == "trainer_crashed" && event.at("text").get<std::string>().find("signal 9") != std::string::npos);
+  }
+  CHECK(told);
+}
+
+TEST_CASE("process: a coordinator killed in the middle of a run goes on from its ledger, and no island loses an inner step") {
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  const std::string run = cluster.submit(run_file("killed-coordinator", 100, 5, 2, 2));
+  REQUIRE(reaches(cluster, run, 3));
+  cluster.coordinator.signal(SIGKILL);
+  CHECK(cluster.coordinator.wait() == 128 + SIGKILL);
+  cluster.start_coordinator();
+  check_completed(cluster, run);
+  check_committed_once(cluster, run, 20);
+  check_equal_states(cluster, run, 20, {"a", "b"});
+  // Nobody's steps were lost: the outcome is that of an undisturbed run.
+  const fs::path model = cluster.folder() / "model.safetensors";
+  REQUIRE(cluster.run({"export", run, "-o", model.string()}).exit == 0);
+  const atl::SafetensorsFile file = atl::SafetensorsFile::open(model).value();
+  const auto values = file.floats("layer").value();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    REQUIRE(static_cast<double>(values[i]) == Approx(expected_value(i, 20, 5, 2)).epsilon(1e-4));
+  }
+}

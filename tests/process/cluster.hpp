@@ -1,0 +1,258 @@
+// A coordinator and islands as processes of the real executable, in a folder of their own, with the arithmetic trainer.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl_test {
+
+namespace fs = std::filesystem;
+
+inline std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// A started process; killed when it goes.
+class Process {
+ public:
+  Process() = default;
+  Process(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, const fs::path& out, const fs::path& err) {
+    std::vector<std::string> variables;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text(*entry);
+      if (!environment.contains(text.substr(0, text.find('=')))) {
+        variables.push_back(text);
+      }
+    }
+    for (const auto& [name, value] : environment) {
+      variables.push_back(name + "=" + value);
+    }
+    std::vector<char*> argv = pointers(arguments);
+    std::vector<char*> envp = pointers(variables);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) != 0) {
+      pid_ = -1;
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    REQUIRE(pid_ > 0);
+  }
+  Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Process& operator=(Process&& other) noexcept {
+    std::swap(pid_, other.pid_);
+    return *this;
+  }
+  ~Process() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void signal(int number) const { ::kill(pid_, number); }
+  // The exit status, 128 + signal, or -1 if it still runs after that time.
+  int wait(std::chrono::seconds at_most = std::chrono::seconds(60)) {
+    const auto until = std::chrono::steady_clock::now() + at_most;
+    while (std::chrono::steady_clock::now() < until) {
+      int status = 0;
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return -1;
+  }
+  [[nodiscard]] bool running() const { return pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG | WNOWAIT) == 0; }
+
+ private:
+  static std::vector<char*> pointers(const std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    for (const std::string& text : texts) {
+      result.push_back(const_cast<char*>(text.c_str()));
+    }
+    result.push_back(nullptr);
+    return result;
+  }
+  pid_t pid_ = -1;
+};
+
+// The processes whose parent is `parent`.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) {
+      continue;
+    }
+    const std::string stat = text_of(entry.path() / "stat");
+    const std::size_t after = stat.rfind(')');
+    if (after == std::string::npos) {
+      continue;
+    }
+    std::istringstream rest(stat.substr(after + 1));
+    char state = 0;
+    pid_t ppid = 0;
+    rest >> state >> ppid;
+    if (ppid == parent && state != 'Z') {
+      found.push_back(std::stoi(name));
+    }
+  }
+  return found;
+}
+
+struct CommandResult {
+  int exit = 0;
+  std::string out;
+  std::string err;
+};
+
+class Cluster {
+ public:
+  Cluster() {
+    data_ = folder_.write("data/text.txt", std::string(100'000, 'x'));
+    start_coordinator(true);
+  }
+
+  void start_coordinator(bool init = false) {
+    if (init) {
+      const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      socklen_t length = sizeof address;
+      REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+      REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+      ::close(fd);
+      const std::string at = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+      const CommandResult made = run({"coordinator", "init", "--bind", at, "--advertise", at});
+      INFO(made.err);
+      REQUIRE(made.exit == 0);
+    }
+    coordinator = spawn({"coordinator", "--state", state("coordinator").string()}, "coordinator", {});
+  }
+
+  // Starts an island's agent; the first time it joins.
+  void start_island(const std::string& name, const std::map<std::string, std::string>& environment = {}, std::vector<std::string> options = {}) {
+    if (!tokens_.contains(name)) {
+      const bool made = eventually([&] {
+        const CommandResult token = run({"token", "create", "-q"});
+        tokens_[name] = token.out.substr(0, token.out.find('\n'));
+        return token.exit == 0;
+      });
+      REQUIRE(made);
+    }
+    std::vector<std::string> arguments = {"agent", "--state", state(name).string(), "--name", name, "--join", tokens_[name], "--log-level", "debug",
+                                          "--data", "corpus=" + data_.string()};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    islands[name] = spawn(arguments, name, environment);
+  }
+
+  // Runs a command against the coordinator.
+  CommandResult run(std::vector<std::string> arguments) {
+    const fs::path out = folder_.path() / "command.out";
+    const fs::path err = folder_.path() / "command.err";
+    std::error_code ignored;
+    fs::remove(out, ignored);
+    fs::remove(err, ignored);
+    arguments.push_back("--state");
+    arguments.push_back(state("coordinator").string());
+    arguments.insert(arguments.begin(), program());
+    Process process(arguments, {}, out, err);
+    const int exit = process.wait(std::chrono::seconds(120));
+    return {exit, text_of(out), text_of(err)};
+  }
+
+  nlohmann::json status(const std::string& id) {
+    const CommandResult result = run({"status", id, "--json"});
+    return nlohmann::json::parse(result.out.empty() ? "{}" : result.out, nullptr, false);
+  }
+  std::uint64_t round_of(const std::string& id) {
+    const nlohmann::json document = status(id);
+    return document.is_object() && document.contains("run") ? document["run"].value("round", std::uint64_t{0}) : 0;
+  }
+  std::vector<nlohmann::json> events(const std::string& id) {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(run({"logs", id, "--json"}).out);
+    for (std::string line; std::getline(lines, line);) {
+      all.push_back(nlohmann::json::parse(line));
+    }
+    return all;
+  }
+
+  std::string submit(const std::string& toml) {
+    const fs::path file = folder_.write("run.toml", toml);
+    const CommandResult submitted = run({"submit", file.string(), "-q"});
+    INFO(submitted.err);
+    REQUIRE(submitted.exit == 0);
+    return submitted.out.substr(0, submitted.out.find('\n'));
+  }
+
+  // Polls until the condition holds; false after `at_most`.
+  static bool eventually(const std::function<bool()>& condition, std::chrono::seconds at_most = std::chrono::seconds(60)) {
+    const auto until = std::chrono::steady_clock::now() + at_most;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() >= until) {
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    }
+    return true;
+  }
+
+  [[nodiscard]] fs::path state(const std::string& name) const { return folder_.path() / "state" / name; }
+  [[nodiscard]] std::string log(const std::string& name) const { return text_of(folder_.path() / (name + ".log")); }
+  [[nodiscard]] const fs::path& folder() const { return folder_.path(); }
+  // Everything that was said, for a failing test.
+  [[nodiscard]] std::string logs() const {
+    std::string all = "---- coordinator\n" + log("coordinator");
+    for (const auto& [name, process] : islands) {
+      all += "---- " + name + "\n" + log(name);
+    }
+    return all;
+  }
+
+  Process coordinator;
+  std::map<std::string, Process> islands;
+
+ private:
+  static std::string program() { return std::string(ATOLL_BINARY_DIR) + "/atoll"; }
+  Process spawn(std::vector<std::string> arguments, const std::string& name, std::map<std::string, std::string> environment) {
+    arguments.insert(arguments.begin(), program());
+    environment.emplace("ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER);
+    const fs::path file = folder_.path() / (name + ".log");
+    return Process(arguments, environment, file, file);
+  }
+
+  TemporaryFolder folder_;
+  fs::path data_;
+  std::map<std::string, std::string> tokens_;
+};
+
+}  // namespace atl_test

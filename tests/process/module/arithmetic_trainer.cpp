@@ -1,0 +1,268 @@
+// A trainer for tests: it speaks the island link as agent/island_link/README.md says, and its "training" is arithmetic that a test can
+// repeat. Step s (from 1) of part p takes from element i of each of its parameters:
+//     drift(p, s, i) = ((p + 1) · s mod 7 + i mod 5) / 1024
+// so the outer parameters after any number of rounds follow from who contributed how many steps. It is loaded by `atoll trainer`
+// ($ATOLL_TRAINER_MODULE), so the processes around it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes, $ATOLL_TEST_HEAD
+// another size of its last parameter; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory
+// (once: the file $ATOLL_TEST_ONCE remembers it).
+#include <stdlib.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/island_link/arena.hpp"
+#include "agent/island_link/trainer_link.hpp"
+
+using namespace atl;
+using namespace atl::island_link;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kSequencesAStep = 4;
+
+class ArithmeticTrainer {
+ public:
+  explicit ArithmeticTrainer(TrainerLink link) : link_(std::move(link)) {}
+
+  int run() {
+    const char* head = ::getenv("ATOLL_TEST_HEAD");
+    manifest_.parameters = {{"embedding", {10, 10}, -1}, {"layer", {25, 4}, 0}, {"head", {head != nullptr ? std::stoull(head) : 3}, 1}};
+    for (const Parameter& parameter : manifest_.parameters) {
+      values_.emplace_back(elements(parameter), 0.5F);
+    }
+    send(island_link::Hello{kProtocol, "arithmetic", "1", 0, 0, 1});
+    while (!stopped_) {
+      const bool idle = step_ >= until_ || waiting();
+      if (!read(idle ? std::chrono::seconds(1) : Duration::zero())) {
+        return 1;
+      }
+      if (!idle && configured_) {
+        one_step();
+      }
+      execute_orders();
+    }
+    return 0;
+  }
+
+ private:
+  bool read(Duration timeout) {
+    while (true) {
+      const Result<std::optional<AgentMessage>> message = link_.receive(timeout);
+      if (!message) {
+        return false;
+      }
+      if (!*message) {
+        return true;
+      }
+      std::visit([this](const auto& order) { take(order); }, **message);
+      timeout = Duration::zero();
+    }
+  }
+  void send(const TrainerMessage& message) { (void)link_.send(message); }
+
+  void take(const Configure& order) {
+    configure_ = order;
+    configured_ = true;
+    if (order.resume) {
+      step_ = order.resume->step;
+      position_ = order.resume->position;
+      if (order.resume->directory) {
+        restore(*order.resume->directory);
+      }
+    }
+    send(manifest_);
+  }
+  void take(const ArenaLayout& order) {
+    layout_ = order;
+    arena_ = Arena::open(order.path, order.bytes).value();
+    send(Ready{step_, position_, 1'000'000});
+  }
+  void take(const PublishNow& order) {
+    copy_out();
+    send(PublishedNow{order.fragments, step_, position_});
+  }
+  void take(const Load& order) {
+    copy_in();
+    step_ = order.step;
+    position_ = order.position;
+    publish_.clear();
+    merge_.clear();
+    results_.clear();
+    until_ = order.step;
+    since_ = 0;
+    send(Loaded{order.fragments, step_, position_});
+  }
+  void take(const Plan& order) {
+    until_ = std::max(until_, order.until_step);
+    publish_.insert(publish_.end(), order.publish.begin(), order.publish.end());
+    merge_.insert(merge_.end(), order.merge.begin(), order.merge.end());
+  }
+  void take(const RoundResult& order) { results_.push_back(order); }
+  void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
+  void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
+  void take(const Stop&) { stopped_ = true; }
+
+  [[nodiscard]] bool waiting() const { return !merge_.empty() && merge_.front().step <= step_; }
+  [[nodiscard]] double loss() const { return static_cast<double>(values_[0][0]); }
+
+  void one_step() {
+    const char* pause = ::getenv("ATOLL_TEST_STEP_MS");
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause != nullptr ? std::atoi(pause) : 1));
+    const std::uint64_t step = ++step_;
+    position_ += kSequencesAStep;
+    ++since_;
+    misbehave(step);
+    for (std::vector<float>& tensor : values_) {
+      for (std::size_t i = 0; i < tensor.size(); ++i) {
+        tensor[i] -= static_cast<float>((configure_.data.part + 1) * step % 7 + i % 5) / 1024.0F;
+      }
+    }
+    compute_seconds_ += 0.001;
+    send(Progress{step_, position_, loss(), false, 1000.0, compute_seconds_, wait_seconds_});
+  }
+
+  void misbehave(std::uint64_t step) {
+    const char* set = ::getenv("ATOLL_TEST_BREAK");
+    const std::string how = set != nullptr ? set : "";
+    const fs::path once = fs::path(::getenv("ATOLL_TEST_ONCE") != nullptr ? ::getenv("ATOLL_TEST_ONCE") : "/nonexistent/once");
+    if (how.empty() || step != 7 || fs::exists(once)) {
+      return;
+    }
+    std::ofstream(once) << how;
+    if (how == "exit") {
+      std::fprintf(stderr, "the arithmetic went wrong\n");
+      std::exit(3);
+    } else if (how == "abort") {
+      std::abort();
+    } else if (how == "hang") {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    } else if (how == "memory") {
+      std::vector<char> much(600U << 20, 1);
+      std::this_thread::sleep_for(std::chrono::seconds(30));
+      std::fprintf(stderr, "%d\n", much[5]);
+    } else if (how == "nan") {
+      values_[0][3] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  void execute_orders() {
+    while (!publish_.empty() && publish_.front().step <= step_) {
+      const PublishOrder order = publish_.front();
+      publish_.pop_front();
+      copy_out();
+      Published said;
+      said.round = order.round;
+      said.fragment = order.fragment;
+      said.step = step_;
+      said.position = position_;
+      said.steps = since_;
+      said.tokens = since_ * kSequencesAStep * configure_.training.sequence_length;
+      said.loss = loss();
+      said.compute_seconds = compute_seconds_;
+      since_ = 0;
+      send(said);
+    }
+    while (waiting() && !results_.empty() && results_.front().round <= merge_.front().round) {
+      const MergeOrder order = merge_.front();
+      const RoundResult result = results_.front();
+      results_.pop_front();
+      if (result.round < order.round) {
+        continue;
+      }
+      merge_.pop_front();
+      if (result.applied) {
+        copy_in();
+      }
+      Merged said;
+      said.round = order.round;
+      said.fragment = order.fragment;
+      said.step = step_;
+      said.position = position_;
+      if (order.evaluate) {
+        said.validation_loss = loss();
+      }
+      if (order.save) {
+        said.saved = save(*order.save);
+      }
+      send(said);
+    }
+  }
+
+  bool save(const fs::path& folder) {
+    const fs::path fresh = folder.string() + ".new";
+    std::error_code failure;
+    fs::create_directories(fresh, failure);
+    std::ofstream file(fresh / "values", std::ios::binary);
+    for (const std::vector<float>& tensor : values_) {
+      file.write(reinterpret_cast<const char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
+    }
+    file.close();
+    fs::rename(fresh, folder, failure);
+    return !failure;
+  }
+  void restore(const fs::path& folder) {
+    std::ifstream file(folder / "values", std::ios::binary);
+    for (std::vector<float>& tensor : values_) {
+      file.read(reinterpret_cast<char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
+    }
+    if (!file) {
+      std::fprintf(stderr, "%s: cannot be read\n", folder.c_str());
+      std::exit(4);
+    }
+  }
+  void copy_out() {
+    for (const Entry& entry : layout_.entries) {
+      const std::vector<float>& tensor = values_[entry.parameter];
+      std::copy(tensor.begin(), tensor.end(), arena_.floats().begin() + static_cast<std::ptrdiff_t>(entry.offset));
+    }
+  }
+  void copy_in() {
+    for (const Entry& entry : layout_.entries) {
+      std::vector<float>& tensor = values_[entry.parameter];
+      const auto from = arena_.floats().begin() + static_cast<std::ptrdiff_t>(entry.offset);
+      std::copy(from, from + static_cast<std::ptrdiff_t>(tensor.size()), tensor.begin());
+    }
+  }
+
+  TrainerLink link_;
+  Manifest manifest_;
+  Configure configure_;
+  bool configured_ = false;
+  ArenaLayout layout_;
+  Arena arena_;
+  std::vector<std::vector<float>> values_;
+  std::uint64_t step_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t since_ = 0;
+  std::uint64_t until_ = 0;
+  double compute_seconds_ = 0;
+  double wait_seconds_ = 0;
+  bool stopped_ = false;
+  std::deque<PublishOrder> publish_;
+  std::deque<MergeOrder> merge_;
+  std::deque<RoundResult> results_;
+};
+
+}  // namespace
+
+extern "C" int atoll_trainer_main(int, const char* const*) {
+  if (!die_with_parent()) {
+    return 1;
+  }
+  const char* path = ::getenv(kLinkVariable);
+  Result<TrainerLink> link = TrainerLink::connect(path != nullptr ? path : "");
+  if (!link) {
+    std::fprintf(stderr, "%s\n", link.error().why.c_str());
+    return 1;
+  }
+  return ArithmeticTrainer(*std::move(link)).run();
+}

@@ -1,0 +1,207 @@
+// Trouble on one island: each kind is told in words, and the run goes on or ends saying why.
+#include <sys/mount.h>
+
+#include "agent/checkpoint.hpp"
+#include "tests/process/cluster.hpp"
+
+using atl_test::Cluster;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string run_file(const std::string& name, unsigned min, unsigned max, const std::string& data = "set = \"corpus\"", const std::string& more = "") {
+  return "[run]\nname = \"" + name + "\"\n" + more + "[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\n" + data +
+         "\n[training]\nsteps = 30\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 5\n[islands]\nmin = " +
+         std::to_string(min) + "\nmax = " + std::to_string(max) + "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 2\n";
+}
+
+atl_test::CommandResult wait_for(Cluster& cluster, const std::string& run) { return cluster.run({"wait", run, "--timeout", "120s"}); }
+
+// The text of the first event of this kind; "" if there is none.
+std::string told(Cluster& cluster, const std::string& run, const std::string& kind) {
+  for (const json& event : cluster.events(run)) {
+    if (event.value("kind", "") == kind) {
+      return event.value("text", "");
+    }
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("process: a trainer that exits, crashes, hangs or fills the memory is started again, and the run says what happened") {
+  struct Case {
+    const char* how;
+    std::vector<std::string> options;
+    std::vector<const char*> said;
+  };
+  const std::vector<Case> cases = {{"exit", {}, {"status 3", "the arithmetic went wrong"}},
+                                   {"abort", {}, {"signal 6"}},
+                                   {"hang", {"--trainer-hang-after", "2s"}, {"made no progress"}},
+                                   {"memory", {"--trainer-memory", "200MiB"}, {"memory, its limit is"}}};
+  for (const Case& c : cases) {
+    INFO(c.how);
+    Cluster cluster;
+    cluster.start_island("a");
+    cluster.start_island("b", {{"ATOLL_TEST_BREAK", c.how}, {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}}, c.options);
+    const std::string run = cluster.submit(run_file("trouble", 2, 2));
+    const atl_test::CommandResult waited = wait_for(cluster, run);
+    INFO(waited.out << waited.err << cluster.logs());
+    REQUIRE(waited.exit == 0);
+    const std::string text = told(cluster, run, "trainer_crashed");
+    for (const char* said : c.said) {
+      CHECK(contains(text, said));
+    }
+  }
+}
+
+TEST_CASE("process: a contribution that is not finite is rejected with island and round named, and the run goes on") {
+  Cluster cluster;
+  cluster.start_island("a");
+  cluster.start_island("b", {{"ATOLL_TEST_BREAK", "nan"}, {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}});
+  const std::string run = cluster.submit(run_file("not-finite", 1, 2));
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  bool named = false;
+  for (const json& event : cluster.events(run)) {
+    const std::string text = event.value("text", "");
+    named = named || (contains(text, "not finite") && contains(text, "b") && contains(text, "round 2"));
+  }
+  CHECK(named);
+}
+
+TEST_CASE("process: a run that asks for files its islands did not allow fails and names the path and the flag") {
+  Cluster cluster;
+  cluster.start_island("a");
+  const std::string run = cluster.submit(run_file("forbidden", 1, 1, "files = [\"/etc/hostname\"]"));
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 1);
+  const std::string all = waited.out + waited.err + cluster.log("coordinator");
+  CHECK(contains(all, "/etc/hostname"));
+  CHECK(contains(all, "--allow-data"));
+}
+
+TEST_CASE("process: a model that does not fit the arena limit fails the run in words") {
+  Cluster cluster;
+  cluster.start_island("a", {{"ATOLL_TEST_HEAD", "400000"}});
+  const std::string run = cluster.submit(run_file("too-large", 1, 1, "set = \"corpus\"", "arena_limit = \"1MiB\"\n"));
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 1);
+  CHECK(contains(waited.out + waited.err + cluster.log("coordinator"), "arena_limit"));
+}
+
+TEST_CASE("process: too few islands: status says whom the run waits for, and it goes on by itself") {
+  Cluster cluster;
+  cluster.start_island("a");
+  const std::string run = cluster.submit(run_file("too-few", 2, 2));
+  CHECK(Cluster::eventually([&] {
+    const json document = cluster.status(run);
+    return document.contains("run") && contains(document["run"].value("reason", ""), "2");
+  }));
+  cluster.start_island("b");
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 0);
+}
+
+TEST_CASE("process: SIGTERM in the middle of a run leaves cleanly, and the others finish") {
+  Cluster cluster;
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "40"}});
+  }
+  const std::string run = cluster.submit(run_file("leaving", 2, 3));
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 1; }));
+  cluster.islands["b"].signal(SIGTERM);
+  CHECK(cluster.islands["b"].wait() == 0);
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 0);
+  CHECK(contains(waited.out + waited.err, "2 of 3"));
+}
+
+TEST_CASE("process: a second signal ends at once, and takes the trainer along") {
+  Cluster cluster;
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "2000"}});
+  const std::string run = cluster.submit(run_file("at-once", 1, 1));
+  REQUIRE(Cluster::eventually([&] { return !atl_test::children_of(cluster.islands["a"].pid()).empty(); }));
+  const pid_t trainer = atl_test::children_of(cluster.islands["a"].pid()).front();
+  // Only an island with a round in hand has something to finish; before that one signal is enough to leave.
+  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "checkpoint of round 0"); }));
+  cluster.islands["a"].signal(SIGINT);
+  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "leaving"); }));
+  cluster.islands["a"].signal(SIGINT);
+  CHECK(cluster.islands["a"].wait() == 130);
+  CHECK(Cluster::eventually([&] { return ::kill(trainer, 0) != 0; }));
+}
+
+TEST_CASE("process: one state directory has one agent, one identity has one agent, and a wrong token gets nobody in") {
+  Cluster cluster;
+  cluster.start_island("a");
+  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "other islands reach it"); }));
+  const auto agent = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {std::string(ATOLL_BINARY_DIR) + "/atoll", "agent"});
+    const fs::path out = cluster.folder() / "second.log";
+    atl_test::Process process(arguments, {}, out, out);
+    const int exit = process.wait();
+    return std::pair(exit, atl_test::text_of(out));
+  };
+  const auto [locked, locked_text] = agent({"--state", cluster.state("a").string()});
+  CHECK(locked == 8);
+  CHECK(contains(locked_text, "in use"));
+
+  // A copy of the state directory: another process with the same key.
+  fs::create_directories(cluster.state("copy"));
+  fs::copy(cluster.state("a") / "keys", cluster.state("copy") / "keys");
+  fs::copy_file(cluster.state("a") / "coordinator.json", cluster.state("copy") / "coordinator.json");
+  const auto [twin, twin_text] = agent({"--state", cluster.state("copy").string(), "--name", "a"});
+  INFO(twin_text);
+  CHECK(twin == 8);
+
+  const auto [never, never_text] = agent({"--state", cluster.state("new").string()});
+  CHECK(never == 4);
+  CHECK(contains(never_text, "--join"));
+  const auto [forged, forged_text] = agent({"--state", cluster.state("new").string(), "--join", "atoll1-nonsense"});
+  CHECK(forged == 2);
+}
+
+TEST_CASE("process: a disk that is full at a checkpoint: the older one stays good, the run says so and goes on") {
+  Cluster cluster;
+  const fs::path disk = cluster.state("a");
+  fs::create_directories(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=160k") != 0) {
+    WARN("no small tmpfs can be mounted here (not root): this test is skipped");
+    return;
+  }
+  {
+    cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "40"}});
+    cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "40"}});
+    const std::string run = cluster.submit(run_file("full-disk", 2, 2));
+    REQUIRE(Cluster::eventually([&] { return fs::exists(disk / "runs" / run / "checkpoints" / "2" / "meta.json"); }));
+    std::ofstream filler(disk / "filler");
+    while (filler << std::string(1024, 'x') << std::flush) {
+    }
+    filler.close();
+    CHECK(Cluster::eventually([&] { return contains(cluster.log("a"), "free some space"); }));
+    {
+      const fs::path copy = cluster.folder() / "copy";  // looking into the store of a live agent would disturb it
+      fs::copy(disk / "runs" / run / "checkpoints", copy, fs::copy_options::recursive);
+      atl::CheckpointStore store = atl::CheckpointStore::open(copy).value();
+      CHECK(store.newest_good().has_value());
+    }
+    CHECK(Cluster::eventually([&] { return cluster.round_of(run) >= 5; }));
+    fs::remove(disk / "filler");
+    const atl_test::CommandResult waited = wait_for(cluster, run);
+    INFO(waited.out << waited.err << cluster.logs());
+    CHECK(waited.exit == 0);
+    CHECK(contains(cluster.run({"logs", run}).out, "free some space"));
+    cluster.islands["a"].signal(SIGKILL);
+    CHECK(cluster.islands["a"].wait() == 128 + SIGKILL);
+  }
+  CHECK(::umount2(disk.c_str(), MNT_DETACH) == 0);
+}

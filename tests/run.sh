@@ -1,0 +1,67 @@
+#!/bin/sh
+# Builds Atoll and runs its tests, installing what is missing first.
+#   tests/run.sh                the default: everything, with LibTorch
+#   tests/run.sh asan           AddressSanitizer and UndefinedBehaviorSanitizer, all that does not load LibTorch
+#   tests/run.sh tsan           ThreadSanitizer: drivers, links, sync engine
+#   tests/run.sh fuzz [SECONDS] coverage-guided fuzzing of every reader of foreign bytes (clang, libFuzzer)
+#   tests/run.sh bench          builds and runs the benches; figures, not tests
+# Further arguments of the first three go to ctest (for example: tests/run.sh -L unit).
+set -eu
+cd "$(dirname "$0")/.."
+
+mode=default
+case "${1:-}" in
+  asan | tsan | fuzz | bench) mode=$1; shift ;;
+esac
+jobs=${ATOLL_JOBS:-$(nproc)}
+
+export CTEST_OUTPUT_ON_FAILURE=1
+export OMP_WAIT_POLICY=passive
+
+build() { # build PRESET [TARGET…]
+  preset=$1
+  shift
+  cmake --preset "$preset" >/dev/null
+  if [ $# -gt 0 ]; then set -- --target "$@"; fi
+  cmake --build "build/$preset" -j "$jobs" "$@"
+}
+
+case "$mode" in
+  default)
+    examples/install-packages.sh --with-tests
+    build release
+    exec ctest --test-dir build/release -j "$jobs" --output-on-failure -LE soak "$@"
+    ;;
+  asan)
+    examples/install-packages.sh --with-tests --without-torch
+    build asan
+    export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+    exec ctest --test-dir build/asan -j "$jobs" --output-on-failure "$@"
+    ;;
+  tsan)
+    examples/install-packages.sh --with-tests --without-torch
+    build tsan
+    # libzmq is not instrumented: what it does inside itself is not ours to report.
+    export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp:second_deadlock_stack=1}
+    exec ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L "unit|contract|process" "$@"
+    ;;
+  fuzz)
+    examples/install-packages.sh --with-tests --without-torch
+    command -v clang++ >/dev/null || { echo "tests/run.sh fuzz: needs clang (apt-get install clang)" >&2; exit 2; }
+    build fuzz
+    for target in build/fuzz/tests/fuzz_*; do
+      [ -x "$target" ] && [ -f "$target" ] || continue
+      echo "== $(basename "$target")"
+      "$target" -max_total_time="${1:-60}" -max_len=65536 -rss_limit_mb=1024 -verbosity=0
+    done
+    ;;
+  bench)
+    examples/install-packages.sh --with-tests
+    build bench
+    for bench in build/bench/tests/bench_*; do
+      [ -x "$bench" ] && [ -f "$bench" ] || continue
+      echo "== $(basename "$bench")"
+      "$bench"
+    done
+    ;;
+esac

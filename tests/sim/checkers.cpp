@@ -1,0 +1,130 @@
+#include "tests/sim/checkers.hpp"
+
+#include "strategies/aggregate.hpp"
+#include "transport/sha256.hpp"
+
+namespace atl::sim {
+
+Digest chain_after(const Digest& before, const Vector& result) {
+  Sha256 hash;
+  hash.update(before.bytes);
+  hash.update(std::as_bytes(std::span(result)));
+  return hash.finish();
+}
+
+Digest chain_of_initial(const Vector& parameters) { return sha256(std::as_bytes(std::span(parameters))); }
+
+Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens) {
+  std::vector<std::span<const float>> parts;
+  std::vector<std::uint64_t> counts;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] > 0) {
+      parts.emplace_back(*contributions[i]);
+      counts.push_back(tokens[i]);
+    }
+  }
+  if (parts.empty()) {
+    return {};
+  }
+  const std::vector<float> weights = contribution_weights(counts, Weighting::tokens).value();
+  Vector mean(parts.front().size());
+  const Status status = weighted_mean(parts, weights, mean);
+  return status ? mean : Vector{};
+}
+
+void Checkers::fail(const std::string& what) {
+  if (failure_.empty()) {
+    failure_ = what;
+  }
+}
+
+void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens) {
+  formed_[{island, round, base}] = Formed{values, tokens};
+}
+
+void Checkers::outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum) {
+  const auto [known, inserted] = states_.emplace(chain, std::pair(parameters, momentum));
+  if (!inserted && known->second != std::pair(parameters, momentum)) {
+    fail("the outer state of round " + std::to_string(round.value) + " on " + island.text + " differs from another's with the same digest");
+  }
+}
+
+void Checkers::applied(const IslandId& island, Round before, Round round, const Digest& chain, bool alone) {
+  if (round != before.next()) {
+    fail(island.text + " applied round " + std::to_string(round.value) + " to the state of round " + std::to_string(before.value));
+  }
+  if (!alone && committed_chains_.count(chain) == 0) {
+    fail(island.text + " applied a result of round " + std::to_string(round.value) + " that is not committed");
+  }
+}
+
+void Checkers::durable(const std::vector<coordinator::Record>& records, bool alone) {
+  std::set<RunId> rolled_back;
+  for (const coordinator::Record& record : records) {
+    if (const auto* event = std::get_if<coordinator::EventRecord>(&record)) {
+      if (event->kind == "rolled_back") {
+        rolled_back.insert(event->run);
+      }
+      rejected_ += event->kind == "contribution_rejected" ? 1U : 0U;
+    }
+  }
+  for (const coordinator::Record& record : records) {
+    if (const auto* round = std::get_if<coordinator::RoundRecord>(&record); round != nullptr && round->committed) {
+      check_commit(*round);
+    } else if (const auto* run = std::get_if<coordinator::RunRecord>(&record)) {
+      const auto old = runs_.find(run->id);
+      if (old != runs_.end() && run->committed < old->second.committed && !alone &&
+          (run->lineage <= old->second.lineage || rolled_back.count(run->id) == 0)) {
+        fail("committed rounds were lost without a rolled_back event");
+      }
+      if (old != runs_.end() && run->epoch < old->second.epoch) {
+        fail("the epoch went back");
+      }
+      runs_[run->id] = *run;
+      if (!coordinator::has_ended(run->state) && run->reason.text.empty() && run->state != coordinator::RunState::running) {
+        fail("a run that waits has no reason");
+      }
+    }
+  }
+}
+
+void Checkers::check_commit(const coordinator::RoundRecord& record) {
+  const std::string name = "round " + std::to_string(record.round.value) + " of lineage " + std::to_string(record.lineage);
+  const auto [known, inserted] = committed_.emplace(std::tuple(record.run, record.lineage, record.round), record.chain);
+  if (!inserted) {
+    fail(name + " was committed twice");
+    return;
+  }
+  committed_chains_.insert(record.chain);
+  if (record.round == Round(0) || record.members.empty()) {
+    return;  // the initial state, or the base of a new lineage
+  }
+  ++commits_;
+  const auto before = committed_.find({record.run, record.lineage, Round(record.round.value - 1)});
+  if (before == committed_.end()) {
+    fail(name + " was committed before the round before it");
+    return;
+  }
+  std::vector<const Vector*> contributions;
+  for (std::size_t i = 0; i < record.members.size(); ++i) {
+    const auto formed = formed_.find({record.members[i], record.round, before->second});
+    if (record.tokens[i] == 0) {
+      contributions.push_back(nullptr);
+      continue;
+    }
+    if (formed == formed_.end()) {
+      fail(name + " counts a contribution that " + record.members[i].text + " never formed from the state before it");
+      return;
+    }
+    if (formed->second.tokens != record.tokens[i]) {
+      fail(name + " counts another number of tokens than " + record.members[i].text + " trained on");
+    }
+    contributions.push_back(&formed->second.values);
+  }
+  const Vector expected = reduce(contributions, record.tokens);
+  if (expected.empty() || chain_after(before->second, expected) != record.chain) {
+    fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
+  }
+}
+
+}  // namespace atl::sim

@@ -1,0 +1,383 @@
+#include "tests/sim/cluster.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace atl::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+const std::string kCoordinator = "coordinator";
+// ATOLL_SIM_TRACE=1 prints every message that arrives at a core, to read the history of one seed.
+void trace(TimePoint now, const std::string& from, const std::string& to, const Message& message) {
+  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
+  if (!wanted || std::holds_alternative<Heartbeat>(message)) {
+    return;
+  }
+  std::string detail;
+  std::visit(
+      [&](const auto& m) {
+        if constexpr (requires { m.epoch; }) {
+          detail += " epoch " + std::to_string(m.epoch.value);
+        }
+        if constexpr (requires { m.round; }) {
+          detail += " round " + std::to_string(m.round.value);
+        }
+        if constexpr (requires { m.attempt; }) {
+          detail += " attempt " + std::to_string(m.attempt.value);
+        }
+        if constexpr (requires { m.committed; }) {
+          detail += " committed " + std::to_string(m.committed.value);
+        }
+        if constexpr (requires { m.from; }) {
+          detail += " from " + std::to_string(static_cast<int>(m.from));
+        }
+        if constexpr (requires { m.error.why; }) {
+          detail += " error " + m.error.why;
+        } else if constexpr (requires { m.error->why; }) {
+          detail += m.error ? " error " + m.error->why : "";
+        }
+        if constexpr (requires { m.kind; }) {
+          detail += " " + m.kind + ": " + m.text;
+        }
+        if constexpr (requires { m.members.front().name; }) {
+          for (const Member& member : m.members) {
+            detail += " " + member.name;
+          }
+        }
+      },
+      message);
+  std::printf("%8.3f %s → %s %s%s\n", static_cast<double>(unix_ms(now) - 1'700'000'000'000) / 1000, from.c_str(), to.c_str(), std::string(kind_of(message)).c_str(),
+              detail.c_str());
+}
+
+constexpr std::size_t kHistory = 8;  // messages of a way that may come again
+
+}  // namespace
+
+void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) {
+  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
+  if (!wanted) {
+    return;
+  }
+  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
+                                       "cancel exchange", "apply result", "adopt parameters", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
+  std::string detail;
+  std::visit(
+      [&](const auto& e) {
+        if constexpr (requires { e.round.value; }) {
+          detail += " round " + std::to_string(e.round.value);
+        }
+        if constexpr (requires { e.step.value; }) {
+          detail += " step " + std::to_string(e.step.value);
+        }
+        if constexpr (requires { e.until.value; }) {
+          detail += " until " + std::to_string(e.until.value) + " from round " + (e.publish.empty() ? "?" : std::to_string(e.publish.front().round.value));
+        }
+      },
+      effect);
+  std::printf("%8.3f %s does: %s%s\n", static_cast<double>(unix_ms(timeline_.now()) - 1'700'000'000'000) / 1000, island.text.c_str(), kNames[effect.index()], detail.c_str());
+}
+
+void Ledger::apply(const std::vector<coordinator::Record>& records) {
+  for (const coordinator::Record& record : records) {
+    std::visit(
+        [&](const auto& r) {
+          using R = std::decay_t<decltype(r)>;
+          if constexpr (std::is_same_v<R, coordinator::RunRecord>) {
+            runs[r.id] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::SeatRecord>) {
+            seats[{r.run, r.island}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::MembershipRecord>) {
+            memberships[r.run] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::IslandRecord>) {
+            islands[r.id] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
+            rounds[{r.run, r.lineage, r.round}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
+            ++events[r.kind];
+          }
+        },
+        record);
+  }
+}
+
+coordinator::Recovered Ledger::recovered() const {
+  coordinator::Recovered recovered;
+  for (const auto& [key, value] : runs) {
+    recovered.runs.push_back(value);
+  }
+  for (const auto& [key, value] : seats) {
+    recovered.seats.push_back(value);
+  }
+  for (const auto& [key, value] : memberships) {
+    recovered.memberships.push_back(value);
+  }
+  for (const auto& [key, value] : islands) {
+    recovered.islands.push_back(value);
+  }
+  for (const auto& [key, value] : rounds) {
+    if (value.lineage == runs.at(value.run).lineage) {
+      recovered.rounds.push_back(value);
+    }
+  }
+  return recovered;
+}
+
+Cluster::Cluster(const Scenario& scenario)
+    : scenario_(scenario), rng_(scenario.seed, stream_of("cluster")), timeline_(from_unix_ms(1'700'000'000'000)) {
+  for (std::uint32_t i = 0; i < scenario_.islands; ++i) {
+    hosts_.push_back(std::make_unique<IslandHost>(*this, i));
+  }
+}
+Cluster::~Cluster() = default;
+
+Duration Cluster::draw(Duration from, Duration to) {
+  return from + Duration(static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>((to - from).count()) + 1)));
+}
+
+IslandHost* Cluster::find(const IslandId& island) {
+  const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& candidate) { return candidate->id() == island; });
+  return host == hosts_.end() ? nullptr : host->get();
+}
+
+void Cluster::carry(const std::string& from, const std::string& to, std::function<void()> deliver) {
+  const auto depart = [&](const std::function<void()>& what) {
+    const Duration jitter = troubled_ ? scenario_.jitter : std::min<Duration>(scenario_.jitter, milliseconds(50));
+    timeline_.after(scenario_.latency + draw(Duration(0), jitter), [this, from, to, what] {
+      if (reachable(from, to)) {
+        what();
+      }
+    });
+  };
+  if (troubled_) {
+    if (rng_.chance(scenario_.replay)) {
+      std::vector<std::function<void()>>& past = history_[{from, to}];
+      if (!past.empty()) {
+        depart(past[rng_.below(past.size())]);
+      }
+      if (past.size() < kHistory) {
+        past.push_back(deliver);
+      } else {
+        past[rng_.below(kHistory)] = deliver;
+      }
+    }
+    if (rng_.chance(scenario_.loss)) {
+      return;
+    }
+    if (rng_.chance(scenario_.duplication)) {
+      depart(deliver);
+    }
+  }
+  depart(deliver);
+}
+
+void Cluster::to_coordinator(const IslandId& from, std::uint64_t boot, const Message& message) {
+  carry(from.text, kCoordinator, [this, from, boot, message] {
+    if (coordinator_) {
+      trace(timeline_.now(), from.text, "coordinator", message);
+      coordinator_->step(timeline_.now(), from, boot, message);
+      pump_coordinator();
+    }
+  });
+}
+
+void Cluster::pump_coordinator() {
+  while (coordinator_) {
+    coordinator::Ready ready = coordinator_->take_ready();
+    if (ready.empty()) {
+      break;
+    }
+    const bool doomed = troubled_ && scenario_.coordinator_faults && !ready.records.empty() && rng_.chance(0.002);
+    if (doomed && rng_.chance(0.3)) {
+      crash_coordinator();  // before anything is durable
+      timeline_.after(draw(milliseconds(100), seconds(6)), [this] { start_coordinator(); });
+      return;
+    }
+    ledger_.apply(ready.records);
+    checkers_.durable(ready.records, scenario_.spec.strategy.group == "nobody");
+    const std::size_t sent = doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size();
+    for (std::size_t i = 0; i < sent; ++i) {
+      const coordinator::Outgoing& out = ready.messages[i];
+      carry(kCoordinator, out.island.text, [this, out] {
+        if (IslandHost* host = find(out.island)) {
+          trace(timeline_.now(), "coordinator", out.island.text, out.message);
+          host->from_coordinator(out.boot, out.message);
+        }
+      });
+    }
+    if (doomed) {
+      crash_coordinator();  // between record and send, or among the sends
+      timeline_.after(draw(milliseconds(100), seconds(6)), [this] { start_coordinator(); });
+      return;
+    }
+  }
+  check_reasons();
+  arm_coordinator();
+}
+
+void Cluster::check_reasons() {
+  const std::optional<coordinator::RunView> run = coordinator_ ? coordinator_->run(timeline_.now(), run_id_) : std::nullopt;
+  if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
+    checkers_.fail("the run is " + std::string(coordinator::to_string(run->state)) + " without a reason");
+  }
+}
+
+void Cluster::arm_coordinator() {
+  if (!coordinator_) {
+    return;
+  }
+  const std::optional<TimePoint> next = coordinator_->next_deadline();
+  if (!next || (coordinator_timer_ && *coordinator_timer_ <= *next && *coordinator_timer_ > timeline_.now())) {
+    return;
+  }
+  coordinator_timer_ = *next;
+  timeline_.at(*next, [this, life = coordinator_life_, time = *next] {
+    if (coordinator_ && coordinator_life_ == life && coordinator_timer_ == time) {
+      coordinator_timer_.reset();
+      coordinator_->tick(timeline_.now());
+      pump_coordinator();
+    }
+  });
+}
+
+void Cluster::crash_coordinator() {
+  coordinator_.reset();
+  coordinator_timer_.reset();
+  ++coordinator_life_;
+}
+
+void Cluster::start_coordinator() {
+  if (coordinator_) {
+    return;
+  }
+  coordinator::Settings settings;
+  settings.version = "test";
+  coordinator_ = std::make_unique<coordinator::Core>(settings, ledger_.recovered(), timeline_.now());
+  ++coordinator_life_;
+  pump_coordinator();
+}
+
+void Cluster::start() {
+  start_coordinator();
+  for (const auto& host : hosts_) {
+    coordinator_->admit(timeline_.now(), host->id(), host->id().text, host->key());
+  }
+  const Result<RunId> run = coordinator_->submit(timeline_.now(), run_id_, scenario_.spec, "", "the run file");
+  ATOLL_CHECK(run.has_value(), "the run was not accepted");
+  pump_coordinator();
+  for (const auto& host : hosts_) {
+    timeline_.after(draw(Duration(0), seconds(3)), [&host] { host->start(); });
+  }
+}
+
+void Cluster::run_for(Duration duration) {
+  const TimePoint end = timeline_.now() + duration;
+  while (checkers_.failure().empty() && timeline_.run_one(end)) {
+  }
+}
+
+std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coordinator_->run(timeline_.now(), run_id_) : std::nullopt; }
+
+bool Cluster::run_until_committed(Round round, Duration patience) {
+  const TimePoint end = timeline_.now() + patience;
+  while (ledger_.runs[run_id_].committed < round || !ledger_.runs[run_id_].initialised) {
+    if (!checkers_.failure().empty() || !timeline_.run_one(end)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Cluster::run_until_state(coordinator::RunState state, Duration patience) {
+  const TimePoint end = timeline_.now() + patience;
+  while (ledger_.runs[run_id_].state != state) {
+    if (!checkers_.failure().empty() || !timeline_.run_one(end)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Cluster::heal() {
+  troubled_ = false;
+  cuts_.clear();
+  history_.clear();
+  start_coordinator();
+  for (const auto& host : hosts_) {
+    host->start();
+  }
+}
+
+void Cluster::next_fault() {
+  const double wait = -std::log(1.0 - rng_.uniform()) * atl::seconds(scenario_.between_faults);
+  timeline_.after(from_seconds(wait), [this] {
+    if (troubled_) {
+      fault();
+      next_fault();
+    }
+  });
+}
+
+void Cluster::fault() {
+  IslandHost& host = *hosts_[rng_.below(hosts_.size())];
+  const std::uint64_t kind = rng_.below(10);
+  if (kind < 3 && scenario_.agent_faults) {
+    host.crash();
+    timeline_.after(draw(milliseconds(100), seconds(12)), [&host] { host.start(); });
+  } else if (kind == 3 && scenario_.agent_faults) {
+    host.crash_trainer();
+  } else if (kind == 4 && scenario_.agent_faults) {
+    host.leave();
+  } else if (kind < 7 && scenario_.coordinator_faults) {
+    crash_coordinator();
+    timeline_.after(draw(milliseconds(100), seconds(8)), [this] { start_coordinator(); });
+  } else if (scenario_.partitions) {
+    // One direction between two hosts, or everything from or to one.
+    const std::string a = host.id().text;
+    const std::string b = rng_.chance(0.4) ? kCoordinator : hosts_[rng_.below(hosts_.size())]->id().text;
+    const std::pair<std::string, std::string> way = rng_.chance(0.5) ? std::pair(a, b) : std::pair(b, a);
+    const bool both = rng_.chance(0.3);
+    cuts_.insert(way);
+    if (both) {
+      cuts_.insert({way.second, way.first});
+    }
+    timeline_.after(draw(milliseconds(300), seconds(15)), [this, way, both] {
+      cuts_.erase(way);
+      if (both) {
+        cuts_.erase({way.second, way.first});
+      }
+    });
+  }
+}
+
+std::string Cluster::run() {
+  start();
+  troubled_ = true;  // the run is accepted: its submitter has the answer
+  next_fault();
+  run_for(scenario_.trouble);
+  heal();
+  const TimePoint end = timeline_.now() + scenario_.patience;
+  while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
+    if (!timeline_.run_one(end)) {
+      const std::optional<coordinator::RunView> run = view();
+      std::string standing = run ? std::string(coordinator::to_string(run->state)) + " at round " + std::to_string(run->committed.value) + ": " + run->reason.text : "no coordinator";
+      for (const coordinator::SeatView& seat : run ? run->seats : std::vector<coordinator::SeatView>{}) {
+        standing += "; " + seat.name + " " + std::string(coordinator::to_string(seat.state)) + " (" + seat.reason.text + "; " + seat.report.state + " " + seat.report.reason + ")";
+      }
+      return "no progress after healing: " + standing;
+    }
+  }
+  // A run may fail where every island's contribution was spoilt, or where trainers were killed again and again.
+  const coordinator::RunRecord& end_of_run = ledger_.runs[run_id_];
+  const bool trainers_failed = end_of_run.reason.text.find("the trainer keeps failing") != std::string::npos;
+  if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed && scenario_.nonfinite == 0 && !trainers_failed) {
+    return "the run failed: " + end_of_run.reason.text;
+  }
+  return checkers_.failure();
+}
+
+}  // namespace atl::sim

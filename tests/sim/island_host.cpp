@@ -1,0 +1,601 @@
+#include "tests/sim/island_host.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agent/run_composition.hpp"
+#include "strategies/merge.hpp"
+#include "strategies/outer_optimizer.hpp"
+#include "tests/sim/cluster.hpp"
+#include "transport/sha256.hpp"
+
+namespace atl::sim {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr std::size_t kSize = 4;  // parameters
+constexpr Duration kStall = std::chrono::seconds(4);
+
+Vector initial_parameters(std::uint64_t seed, bool other) {
+  Rng rng(seed, stream_of("initial"));
+  Vector values(kSize);
+  for (float& value : values) {
+    value = static_cast<float>(rng.normal());
+  }
+  if (other) {
+    values.front() = std::nextafter(values.front(), 10.0F);
+  }
+  return values;
+}
+
+}  // namespace
+
+Digest file_digest(const DiskCheckpoint& checkpoint) {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(checkpoint.parameters)));
+  hash.update(std::as_bytes(std::span(checkpoint.momentum)));
+  return hash.finish();
+}
+
+IslandHost::IslandHost(Cluster& cluster, std::size_t index)
+    : cluster_(cluster), index_(index), id_("i" + std::to_string(index)), key_("key-" + std::to_string(index)) {}
+
+bool IslandHost::alone() const { return process_->engine && process_->engine->composition.group == Group::nobody; }
+
+void IslandHost::start() {
+  if (process_) {
+    return;
+  }
+  std::vector<agent::StoredRun> stored;
+  for (const auto& [run, checkpoints] : disk_) {
+    agent::StoredRun item{run, {}};
+    for (const DiskCheckpoint& checkpoint : checkpoints) {
+      item.checkpoints.push_back(checkpoint.meta);
+    }
+    stored.push_back(std::move(item));
+  }
+  const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
+  const agent::Identity identity{id_, id_.text, "test", boot, "sim://" + id_.text, "simulated", {}};
+  process_ = std::make_unique<Process>(identity, agent::Settings{}, std::move(stored), cluster_.timeline().now());
+  process_->boot = boot;
+  feed(agent::LinkUp{});
+}
+
+void IslandHost::crash() { process_.reset(); }
+
+void IslandHost::leave() {
+  if (process_) {
+    feed(agent::LeaveAsked{"the owner asked"});
+  }
+}
+
+void IslandHost::crash_trainer() {
+  if (process_ && process_->trainer.up) {
+    process_->trainer.up = false;
+    feed(agent::TrainerExited{process_->run, process_->trainer.incarnation, false, Error{Code::internal, "killed by signal 9"}});
+  }
+}
+
+void IslandHost::from_coordinator(std::uint64_t boot, const Message& message) {
+  if (process_ && process_->boot == boot) {
+    feed(agent::FromCoordinator{message});
+  }
+}
+
+void IslandHost::feed(const agent::Event& event) {
+  process_->core.step(cluster_.timeline().now(), event);
+  pump();
+}
+
+void IslandHost::pump() {
+  while (process_) {
+    agent::Ready ready = process_->core.take_ready();
+    if (ready.empty()) {
+      break;
+    }
+    for (const Message& message : ready.messages) {
+      cluster_.to_coordinator(id_, process_->boot, message);
+    }
+    for (const agent::Effect& effect : ready.effects) {
+      if (std::holds_alternative<agent::Exit>(effect)) {
+        crash();
+        cluster_.timeline().after(std::chrono::seconds(3), [this] { start(); });
+        return;
+      }
+      carry_out(effect);
+    }
+  }
+  arm();
+}
+
+void IslandHost::arm() {
+  const std::optional<TimePoint> next = process_->core.next_deadline();
+  if (!next || (process_->timer && *process_->timer <= *next && *process_->timer > cluster_.timeline().now())) {
+    return;
+  }
+  process_->timer = std::max(*next, cluster_.timeline().now() + milliseconds(1));
+  cluster_.timeline().at(*process_->timer, [this, boot = process_->boot, time = *process_->timer] {
+    if (process_ && process_->boot == boot && process_->timer == time) {
+      process_->timer.reset();
+      process_->core.tick(cluster_.timeline().now());
+      pump();
+    }
+  });
+}
+
+// The engine does one thing after the other; so does the trainer host.
+template <typename F>
+void IslandHost::on_engine(Duration delay, F what) {
+  process_->engine_free = std::max(process_->engine_free, cluster_.timeline().now()) + delay;
+  cluster_.timeline().at(process_->engine_free, [this, boot = process_->boot, engine = process_->engines, what] {
+    if (process_ && process_->boot == boot && process_->engines == engine && process_->engine) {
+      what();
+    }
+  });
+}
+
+template <typename F>
+void IslandHost::on_trainer(Duration delay, F what) {
+  process_->trainer_free = std::max(process_->trainer_free, cluster_.timeline().now()) + delay;
+  cluster_.timeline().at(process_->trainer_free, [this, boot = process_->boot, incarnation = process_->trainer.incarnation, what] {
+    if (process_ && process_->boot == boot && process_->trainer.incarnation == incarnation) {
+      what();
+    }
+  });
+}
+
+void IslandHost::carry_out(const agent::Effect& effect) {
+  cluster_.trace_effect(id_, effect);
+  const Duration quick = cluster_.draw(milliseconds(1), milliseconds(20));
+  std::visit(
+      [&](const auto& e) {
+        using E = std::decay_t<decltype(e)>;
+        if constexpr (std::is_same_v<E, agent::OpenRun>) {
+          process_->run = e.run;
+          process_->engine.emplace();
+          ++process_->engines;
+          process_->engine->spec = e.spec;
+          process_->engine->composition = composition_of(e.spec).value();
+        } else if constexpr (std::is_same_v<E, agent::CloseRun>) {
+          process_->engine.reset();
+          process_->trainer.up = false;
+          process_->saved.clear();
+          process_->run = RunId{};
+        } else if constexpr (std::is_same_v<E, agent::StartTrainer>) {
+          start_trainer(e);
+        } else if constexpr (std::is_same_v<E, agent::StopTrainer>) {
+          process_->trainer.up = false;
+        } else if constexpr (std::is_same_v<E, agent::LoadTrainer>) {
+          on_trainer(quick, [this, e] { load_trainer(e); });
+        } else if constexpr (std::is_same_v<E, agent::PlanTrainer>) {
+          on_trainer(quick, [this, e] {
+            Trainer& trainer = process_->trainer;
+            trainer.until = std::max(trainer.until, e.until);
+            trainer.publish.insert(trainer.publish.end(), e.publish.begin(), e.publish.end());
+            trainer.merge.insert(trainer.merge.end(), e.merge.begin(), e.merge.end());
+            advance_trainer();
+          });
+        } else if constexpr (std::is_same_v<E, agent::GiveResult>) {
+          on_trainer(quick, [this, e] {
+            process_->trainer.results.insert(e.round);
+            advance_trainer();
+          });
+        } else if constexpr (std::is_same_v<E, agent::FormInitialState>) {
+          on_engine(quick, [this, e] {
+            Engine& engine = *process_->engine;
+            if (!process_->trainer.up || process_->trainer.incarnation != e.incarnation) {
+              return;
+            }
+            engine.parameters = process_->trainer.state.parameters;
+            engine.momentum.assign(kSize, 0.0F);
+            engine.arena = engine.parameters;
+            engine.has_state = true;
+            engine.round = Round(0);
+            engine.chain = chain_of_initial(engine.parameters);
+            cluster_.checkers().outer_state(id_, Round(0), engine.chain, engine.parameters, engine.momentum);
+            feed(agent::InitialState{e.run, engine.chain});
+          });
+        } else if constexpr (std::is_same_v<E, agent::FormContribution>) {
+          on_engine(quick, [this, e] { form(e); });
+        } else if constexpr (std::is_same_v<E, agent::BeginExchange>) {
+          on_engine(quick, [this, e] { begin_exchange(e); });
+        } else if constexpr (std::is_same_v<E, agent::CancelExchange>) {
+          on_engine(Duration(0), [this, e] {
+            const auto exchange = process_->engine->exchanges.find(e.round);
+            if (exchange != process_->engine->exchanges.end() && exchange->second.attempt == e.attempt) {
+              process_->engine->exchanges.erase(exchange);
+            }
+          });
+        } else if constexpr (std::is_same_v<E, agent::ApplyResult>) {
+          on_engine(quick, [this, e] { apply(e); });
+        } else if constexpr (std::is_same_v<E, agent::WriteCheckpoint>) {
+          on_engine(cluster_.draw(milliseconds(10), milliseconds(300)), [this, e] { write_checkpoint(e); });
+        } else if constexpr (std::is_same_v<E, agent::LoadCheckpoint>) {
+          on_engine(cluster_.draw(milliseconds(10), milliseconds(300)), [this, e] { load_checkpoint(e); });
+        } else if constexpr (std::is_same_v<E, agent::CatchUpFromPeers>) {
+          const std::uint64_t order = ++process_->engine->catch_up;
+          on_engine(cluster_.draw(milliseconds(100), milliseconds(2000)), [this, e, order] {
+            if (process_->engine->catch_up == order) {
+              catch_up(e);
+            }
+          });
+        } else if constexpr (std::is_same_v<E, agent::KeepResults>) {
+          on_engine(Duration(0), [this, e] {
+            process_->engine->keep = e.keep;
+            if (!e.keep) {
+              process_->engine->kept.clear();
+            }
+          });
+        }
+      },
+      effect);
+}
+
+void IslandHost::start_trainer(const agent::StartTrainer& effect) {
+  ++trainer_starts_;
+  Trainer fresh;
+  fresh.incarnation = effect.incarnation;
+  fresh.part = effect.part;
+  process_->trainer = std::move(fresh);
+  on_trainer(cluster_.draw(milliseconds(100), milliseconds(1500)), [this, effect] {
+    Trainer& trainer = process_->trainer;
+    if (data_refused_) {
+      feed(agent::TrainerExited{effect.run, effect.incarnation, true, Error{Code::unauthorized, "the owner does not allow these data"}});
+      return;
+    }
+    trainer.up = true;
+    trainer.state.parameters = initial_parameters(effect.spec.seed, other_initial_);
+    if (effect.checkpoint) {
+      bool found = false;
+      for (const DiskCheckpoint& checkpoint : disk_[effect.run]) {
+        if (checkpoint.meta.round == *effect.checkpoint && checkpoint.trainer) {
+          trainer.state = *checkpoint.trainer;
+          found = true;
+        }
+      }
+      if (!found) {
+        trainer.up = false;
+        feed(agent::TrainerExited{effect.run, effect.incarnation, false, Error{Code::not_found, "there is no such trainer state"}});
+        return;
+      }
+    }
+    trainer.published_at = trainer.state.step.value;
+    trainer.until = trainer.state.step;
+    if (process_->engine && process_->engine->arena.empty()) {
+      process_->engine->arena.assign(kSize, 0.0F);
+    }
+    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, 1});
+  });
+}
+
+void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
+  Trainer& trainer = process_->trainer;
+  if (!trainer.up || !process_->engine) {
+    return;
+  }
+  process_->engine->arena = process_->engine->parameters;
+  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position};
+  trainer.until = effect.step;
+  trainer.published_at = effect.step.value;
+  trainer.publish.clear();
+  trainer.merge.clear();
+  trainer.results.clear();
+  trainer.stepping = false;
+  ++trainer.loads;
+  feed(agent::TrainerLoaded{effect.run, effect.incarnation, effect.step, effect.position});
+}
+
+// Executes the orders of its step; then takes the next step, if it may.
+void IslandHost::advance_trainer() {
+  Trainer& trainer = process_->trainer;
+  if (!trainer.up || trainer.stepping || !process_->engine) {
+    return;
+  }
+  const std::uint64_t boot = process_->boot;
+  const std::uint64_t incarnation = trainer.incarnation;
+  const std::uint64_t loads = trainer.loads;
+  const auto same = [&] { return process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up; };
+  while (same() && !trainer.publish.empty() && trainer.publish.front().step <= trainer.state.step) {
+    const agent::PublishOrder order = trainer.publish.front();
+    trainer.publish.erase(trainer.publish.begin());
+    process_->engine->arena = trainer.state.parameters;
+    agent::TrainerPublished event{process_->run, incarnation, order.round, 0, trainer.state.step, trainer.state.position, 0, 0, 1.0, false, std::nan("")};
+    event.steps = trainer.state.step.value - trainer.published_at;
+    event.tokens = event.steps * (100 + index_) + 1;
+    trainer.published_at = trainer.state.step.value;
+    process_->engine->tokens[order.round] = event.tokens;
+    if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
+      spoil_ = false;
+      event.nonfinite = true;
+    }
+    feed(event);
+  }
+  while (same() && !trainer.merge.empty() && trainer.merge.front().step <= trainer.state.step) {
+    const agent::MergeOrder order = trainer.merge.front();
+    if (trainer.results.erase(order.round) == 0) {
+      return;  // waits for the result
+    }
+    trainer.merge.erase(trainer.merge.begin());
+    const Status status = merge(order.alpha, process_->engine->arena, trainer.state.parameters);
+    if (!status) {
+      cluster_.checkers().fail("the merge failed: " + status.error().why);
+    }
+    if (order.save) {
+      process_->saved[order.round] = trainer.state;
+    }
+    feed(agent::TrainerMerged{process_->run, incarnation, order.round, 0, trainer.state.step, trainer.state.position, 0.0, 1.0, order.save, ""});
+  }
+  if (!same() || trainer.state.step >= trainer.until) {
+    return;
+  }
+  trainer.stepping = true;
+  const Duration step_time = milliseconds(40 + 30 * index_) + cluster_.draw(Duration(0), milliseconds(40));
+  cluster_.timeline().after(step_time, [this, same, boot, incarnation, loads] {
+    if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads || !process_->trainer.up) {
+      return;
+    }
+    TrainerState& state = process_->trainer.state;
+    Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
+    for (float& value : state.parameters) {
+      value -= 0.05F * value + 0.01F * static_cast<float>(noise.normal());
+    }
+    state.step = state.step.next();
+    state.position += 1;
+    ++steps_;
+    process_->trainer.stepping = false;
+    advance_trainer();
+  });
+}
+
+void IslandHost::form(const agent::FormContribution& effect) {
+  Engine& engine = *process_->engine;
+  if (!engine.has_state) {
+    return;
+  }
+  if (cluster_.troubled() && !alone() && cluster_.rng().chance(cluster_.scenario().nonfinite)) {
+    feed(agent::ContributionFailed{effect.run, effect.round, Error{Code::corrupt, "the contribution is not finite"}});
+    return;
+  }
+  Vector values(kSize);
+  double norm = 0;
+  for (std::size_t i = 0; i < kSize; ++i) {
+    values[i] = engine.composition.payload == PayloadKind::parameters ? engine.arena[i] : engine.parameters[i] - engine.arena[i];
+    norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, engine.tokens[effect.round]);
+  engine.contributions[effect.round] = std::move(values);
+  feed(agent::ContributionFormed{effect.run, effect.round, std::sqrt(norm)});
+}
+
+void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
+  Engine& engine = *process_->engine;
+  ExchangeInHand exchange;
+  exchange.epoch = effect.epoch;
+  exchange.attempt = effect.attempt;
+  exchange.members = effect.members;
+  exchange.tokens = effect.tokens;
+  exchange.progress = cluster_.timeline().now();
+  for (std::size_t i = 0; i < effect.members.size(); ++i) {
+    if (effect.members[i].island == id_ && effect.tokens[i] > 0) {
+      if (engine.contributions.count(effect.round) == 0) {
+        cluster_.checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) + " that it does not have");
+        return;
+      }
+      exchange.got[id_] = engine.contributions.at(effect.round);
+    }
+  }
+  engine.exchanges[effect.round] = std::move(exchange);
+  poll_exchange(effect.round, effect.attempt);
+}
+
+// Asks for what is missing, until everything is there or somebody has been silent for too long.
+void IslandHost::poll_exchange(Round round, Attempt attempt) {
+  Engine& engine = *process_->engine;
+  const auto found = engine.exchanges.find(round);
+  if (found == engine.exchanges.end() || found->second.attempt != attempt || found->second.done) {
+    return;
+  }
+  ExchangeInHand& exchange = found->second;
+  std::vector<IslandId> missing;
+  std::vector<const Vector*> parts;
+  for (std::size_t i = 0; i < exchange.members.size(); ++i) {
+    const auto got = exchange.got.find(exchange.members[i].island);
+    parts.push_back(got == exchange.got.end() ? nullptr : &got->second);
+    if (got == exchange.got.end() && exchange.tokens[i] > 0) {
+      missing.push_back(exchange.members[i].island);
+    }
+  }
+  if (missing.empty()) {
+    exchange.result = reduce(parts, exchange.tokens);
+    exchange.chain = chain_after(engine.chain, exchange.result);
+    exchange.done = true;
+    feed(agent::ExchangeDone{process_->run, round, attempt, exchange.chain, 100, 100, 0.1});
+    return;
+  }
+  if (cluster_.timeline().now() - exchange.progress > kStall) {
+    const Error error{Code::timeout, missing.front().text + " delivered nothing for 4 s"};
+    feed(agent::ExchangeBroke{process_->run, round, attempt, missing.front(), error});
+    return;
+  }
+  for (const IslandId& peer : missing) {
+    const auto answer = [this, peer, round, epoch = exchange.epoch, attempt, boot = process_->boot] {
+      IslandHost* source = cluster_.find(peer);
+      if (source == nullptr || !source->process_ || !source->process_->engine) {
+        return;
+      }
+      const Engine& theirs = *source->process_->engine;
+      const auto serving = theirs.exchanges.find(round);
+      if (serving == theirs.exchanges.end() || serving->second.attempt != attempt || serving->second.epoch != epoch) {
+        return;
+      }
+      const auto own = serving->second.got.find(peer);
+      if (own != serving->second.got.end()) {
+        cluster_.carry(peer.text, id_.text, [this, round, epoch, attempt, peer, piece = own->second, boot] {
+          if (process_ && process_->boot == boot && process_->engine) {
+            take_piece(round, epoch, attempt, peer, piece);
+          }
+        });
+      }
+    };
+    cluster_.carry(id_.text, peer.text, answer);
+  }
+  cluster_.timeline().after(milliseconds(300), [this, round, attempt, boot = process_->boot] {
+    if (process_ && process_->boot == boot && process_->engine) {
+      poll_exchange(round, attempt);
+    }
+  });
+}
+
+void IslandHost::take_piece(Round round, Epoch epoch, Attempt attempt, const IslandId& from, const Vector& piece) {
+  const auto found = process_->engine->exchanges.find(round);
+  if (found == process_->engine->exchanges.end() || found->second.attempt != attempt || found->second.epoch != epoch || found->second.done) {
+    return;
+  }
+  found->second.got[from] = piece;
+  found->second.progress = cluster_.timeline().now();
+  poll_exchange(round, attempt);
+}
+
+void IslandHost::take_outer_step(Round round, const Vector& result, const Digest& chain) {
+  Engine& engine = *process_->engine;
+  cluster_.checkers().applied(id_, engine.round, round, chain, alone());
+  const bool momentum = engine.composition.outer.kind == OuterOptimizerKind::nesterov;
+  const Status status = outer_step(result, engine.composition.outer, OuterState{engine.parameters, momentum ? std::span<float>(engine.momentum) : std::span<float>()});
+  if (!status) {
+    cluster_.checkers().fail("the outer step failed: " + status.error().why);
+  }
+  engine.round = round;
+  engine.chain = chain;
+  if (engine.keep) {
+    engine.kept[round] = result;
+  }
+  if (!alone()) {
+    cluster_.checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
+  }
+}
+
+void IslandHost::apply(const agent::ApplyResult& effect) {
+  Engine& engine = *process_->engine;
+  const auto found = engine.exchanges.find(effect.round);
+  if (found == engine.exchanges.end() || !found->second.done || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
+    cluster_.checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
+    return;
+  }
+  const Vector result = found->second.result;
+  take_outer_step(effect.round, result, effect.chain);
+  engine.arena = engine.parameters;
+  engine.contributions.erase(engine.contributions.begin(), engine.contributions.upper_bound(effect.round));
+  engine.exchanges.erase(effect.round);
+  feed(agent::ResultApplied{effect.run, effect.round, std::nullopt});
+}
+
+void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
+  Engine& engine = *process_->engine;
+  if (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().broken_disk)) {
+    feed(agent::CheckpointFailed{effect.run, effect.round, Error{Code::io, "no space left on device"}});
+    return;
+  }
+  if (engine.round != effect.round || engine.chain != effect.chain) {
+    cluster_.checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+    return;
+  }
+  DiskCheckpoint checkpoint;
+  checkpoint.parameters = engine.parameters;
+  checkpoint.momentum = engine.momentum;
+  if (effect.trainer_state) {
+    checkpoint.trainer = process_->saved.at(effect.round);
+  }
+  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100};
+  std::vector<DiskCheckpoint>& held = disk_[effect.run];
+  std::erase_if(held, [&](const DiskCheckpoint& old) { return old.meta.round == effect.round; });
+  held.push_back(checkpoint);
+  if (held.size() > effect.keep) {
+    held.erase(held.begin());
+  }
+  process_->saved.erase(process_->saved.begin(), process_->saved.upper_bound(effect.round));
+  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position});
+}
+
+void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
+  Engine& engine = *process_->engine;
+  std::vector<DiskCheckpoint>& held = disk_[effect.run];
+  const auto found = std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return c.meta.round == effect.round && c.meta.chain == effect.chain; });
+  if (found == held.end() || flipped_) {
+    flipped_ = false;
+    std::erase_if(held, [&](const DiskCheckpoint& c) { return c.meta.round == effect.round; });
+    feed(agent::CheckpointBroken{effect.run, effect.round, Error{Code::corrupt, "its digest is another"}});
+    return;
+  }
+  engine.has_state = true;
+  engine.round = effect.round;
+  engine.chain = effect.chain;
+  engine.parameters = found->parameters;
+  engine.momentum = found->momentum;
+  engine.arena = engine.parameters;
+  engine.contributions.clear();
+  engine.exchanges.clear();
+  if (!alone()) {
+    cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+  }
+  feed(agent::CheckpointLoaded{effect.run, effect.round, effect.chain});
+}
+
+void IslandHost::catch_up(const agent::CatchUpFromPeers& effect) {
+  for (const Member& member : effect.order.sources) {
+    IslandHost* source = cluster_.find(member.island);
+    const bool there = source != nullptr && source != this && source->process_ && source->process_->engine && source->process_->run == effect.order.run &&
+                       cluster_.reachable(id_.text, member.island.text) && cluster_.reachable(member.island.text, id_.text);
+    if (there && copy_from(*source, effect)) {
+      feed(agent::CatchUpDone{effect.order.run, effect.order.committed, effect.order.chain});
+      return;
+    }
+  }
+  feed(agent::CatchUpBroke{effect.order.run, Error{Code::unavailable, "no source could be read"}});
+}
+
+// From its own state with the results it missed if they lead to the right digest; else from the source's checkpoint.
+bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& effect) {
+  Engine& engine = *process_->engine;
+  const Engine& theirs = *source.process_->engine;
+  const auto results_after = [&](Round from, Digest chain) -> std::optional<std::vector<Vector>> {
+    std::vector<Vector> results;
+    for (Round round = from.next(); round <= effect.order.committed; round = round.next()) {
+      const auto kept = theirs.kept.find(round);
+      if (kept == theirs.kept.end()) {
+        return std::nullopt;
+      }
+      chain = chain_after(chain, kept->second);
+      results.push_back(kept->second);
+    }
+    return chain == effect.order.chain ? std::optional(std::move(results)) : std::nullopt;
+  };
+  std::optional<std::vector<Vector>> results;
+  if (effect.has_state && engine.round == effect.own_round && engine.chain == effect.own_chain && engine.round <= effect.order.committed) {
+    results = results_after(engine.round, engine.chain);
+  }
+  if (!results) {
+    const std::vector<DiskCheckpoint>& held = source.disk_[effect.order.run];
+    const auto found = std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) {
+      return c.meta.round == effect.order.checkpoint_round && c.meta.file == effect.order.checkpoint_file;
+    });
+    results = found == held.end() ? std::nullopt : results_after(found->meta.round, found->meta.chain);
+    if (!results) {
+      return false;
+    }
+    engine.has_state = true;
+    engine.round = found->meta.round;
+    engine.chain = found->meta.chain;
+    engine.parameters = found->parameters;
+    engine.momentum = found->momentum;
+  }
+  engine.contributions.clear();
+  engine.exchanges.clear();
+  for (const Vector& result : *results) {
+    take_outer_step(engine.round.next(), result, chain_after(engine.chain, result));
+  }
+  engine.arena = engine.parameters;
+  return true;
+}
+
+}  // namespace atl::sim

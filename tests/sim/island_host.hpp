@@ -1,0 +1,154 @@
+// One island: a disk that survives, and an agent process that may die: the real core, a stand-in sync engine and a stand-in trainer.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/core.hpp"
+#include "strategies/composition.hpp"
+#include "tests/sim/checkers.hpp"
+#include "transport/base/rng.hpp"
+
+namespace atl::sim {
+
+class Cluster;
+
+struct TrainerState {
+  Vector parameters;
+  Step step;
+  std::uint64_t position = 0;
+};
+
+struct DiskCheckpoint {
+  agent::StoredCheckpoint meta;
+  Vector parameters;
+  Vector momentum;
+  std::optional<TrainerState> trainer;
+};
+
+struct ExchangeInHand {
+  Epoch epoch;
+  Attempt attempt;
+  std::vector<Member> members;
+  std::vector<std::uint64_t> tokens;
+  std::map<IslandId, Vector> got;
+  bool done = false;
+  Vector result;
+  Digest chain;
+  TimePoint progress;
+};
+
+struct Engine {
+  RunSpec spec;
+  Composition composition;
+  bool has_state = false;
+  Round round;
+  Digest chain;
+  Vector parameters;
+  Vector momentum;
+  Vector arena;
+  std::map<Round, Vector> contributions;
+  std::map<Round, std::uint64_t> tokens;
+  std::map<Round, ExchangeInHand> exchanges;
+  std::map<Round, Vector> kept;
+  bool keep = false;
+  std::uint64_t catch_up = 0;  // the newest order
+};
+
+struct Trainer {
+  std::uint64_t incarnation = 0;
+  bool up = false;
+  bool stepping = false;
+  std::uint32_t part = 0;
+  TrainerState state;
+  Step until;
+  std::vector<agent::PublishOrder> publish;
+  std::vector<agent::MergeOrder> merge;
+  std::set<Round> results;
+  std::uint64_t published_at = 0;  // step of the last publish
+  std::uint64_t loads = 0;
+};
+
+struct Process {
+  Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now)
+      : core(std::move(identity), settings, std::move(stored), now) {}
+  agent::Core core;
+  std::uint64_t boot = 0;
+  RunId run;
+  std::optional<Engine> engine;
+  std::uint64_t engines = 0;  // opened so far
+  Trainer trainer;
+  TimePoint engine_free;
+  TimePoint trainer_free;
+  std::map<Round, TrainerState> saved;
+  std::optional<TimePoint> timer;
+};
+
+class IslandHost {
+ public:
+  IslandHost(Cluster& cluster, std::size_t index);
+
+  [[nodiscard]] const IslandId& id() const { return id_; }
+  [[nodiscard]] const std::string& key() const { return key_; }
+  [[nodiscard]] bool up() const { return process_ != nullptr; }
+  [[nodiscard]] Process* process() { return process_.get(); }
+  void start();
+  void crash();
+  void crash_trainer();
+  void leave();
+  void feed(const agent::Event& event);
+  void from_coordinator(std::uint64_t boot, const Message& message);
+  [[nodiscard]] const std::map<RunId, std::vector<DiskCheckpoint>>& disk() const { return disk_; }
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  [[nodiscard]] std::size_t trainer_starts() const { return trainer_starts_; }
+  void set_other_initial(bool other) { other_initial_ = other; }
+  void set_data_refused(bool refused) { data_refused_ = refused; }
+  void spoil_next_contribution() { spoil_ = true; }
+  void flip_bits_on_disk() { flipped_ = true; }
+
+ private:
+  void pump();
+  void arm();
+  void carry_out(const agent::Effect& effect);
+  template <typename F>
+  void on_engine(Duration delay, F what);
+  template <typename F>
+  void on_trainer(Duration delay, F what);
+
+  void start_trainer(const agent::StartTrainer& effect);
+  void load_trainer(const agent::LoadTrainer& effect);
+  void advance_trainer();
+  void form(const agent::FormContribution& effect);
+  void begin_exchange(const agent::BeginExchange& effect);
+  void poll_exchange(Round round, Attempt attempt);
+  void take_piece(Round round, Epoch epoch, Attempt attempt, const IslandId& from, const Vector& piece);
+  void apply(const agent::ApplyResult& effect);
+  void take_outer_step(Round round, const Vector& result, const Digest& chain);
+  void write_checkpoint(const agent::WriteCheckpoint& effect);
+  void load_checkpoint(const agent::LoadCheckpoint& effect);
+  void catch_up(const agent::CatchUpFromPeers& effect);
+  bool copy_from(IslandHost& source, const agent::CatchUpFromPeers& effect);
+  [[nodiscard]] bool alone() const;
+
+  Cluster& cluster_;
+  std::size_t index_;
+  IslandId id_;
+  std::string key_;
+  std::unique_ptr<Process> process_;
+  std::uint64_t boots_ = 0;
+  std::map<RunId, std::vector<DiskCheckpoint>> disk_;
+  std::uint64_t steps_ = 0;
+  std::size_t trainer_starts_ = 0;
+  bool other_initial_ = false;
+  bool data_refused_ = false;
+  bool spoil_ = false;
+  bool flipped_ = false;
+};
+
+Digest file_digest(const DiskCheckpoint& checkpoint);
+
+}  // namespace atl::sim

@@ -1,0 +1,53 @@
+#include "tests/sim/scenario.hpp"
+
+#include "agent/run_composition.hpp"
+#include "strategies/composition.hpp"
+
+namespace atl::sim {
+
+Scenario draw_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("scenario"));
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.islands = static_cast<std::uint32_t>(2 + rng.below(7));
+  RunSpec& spec = scenario.spec;
+  spec.name = "run";
+  spec.seed = seed;
+  spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(scenario.islands));
+  spec.islands.max = static_cast<std::uint32_t>(spec.islands.min + rng.below(scenario.islands - spec.islands.min + 1));
+  if (rng.chance(0.6)) {
+    spec.islands.max = scenario.islands;
+  }
+  spec.islands.deadline = std::chrono::seconds(10 + rng.below(40));
+  spec.strategy.inner_steps = 1 + rng.below(4);
+  spec.strategy.overlap_steps = rng.chance(0.3) ? rng.below(spec.strategy.inner_steps) : 0;
+  spec.strategy.merge_alpha = rng.chance(0.2) ? 0.5 : 0.0;
+  if (rng.chance(0.1)) {
+    spec.strategy.group = "nobody";
+    spec.strategy.outer_optimizer = "adopt";
+    spec.strategy.payload = "parameters";
+    spec.strategy.overlap_steps = 0;
+    spec.strategy.merge_alpha = 0;
+  }
+  spec.training.steps = spec.strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
+  spec.checkpoint.every_rounds = static_cast<std::uint32_t>(1 + rng.below(5));
+  spec.checkpoint.keep = static_cast<std::uint32_t>(1 + rng.below(3));
+  const Result<Composition> composition = composition_of(spec);
+  ATOLL_CHECK(composition.has_value(), composition.error().why);
+  spec.rounds = schedule_of(*composition, spec.training.steps, 1).value().rounds();
+  scenario.loss = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
+  scenario.duplication = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
+  scenario.replay = rng.chance(0.5) ? rng.uniform() * 0.1 : 0;
+  scenario.latency = std::chrono::milliseconds(1 + rng.below(150));
+  scenario.jitter = std::chrono::milliseconds(rng.below(rng.chance(0.3) ? 2000 : 100));
+  scenario.between_faults = std::chrono::milliseconds(1000 + rng.below(8000));
+  scenario.trouble = std::chrono::seconds(15 + rng.below(45));
+  scenario.nonfinite = rng.chance(0.2) ? 0.1 : 0;
+  scenario.broken_disk = rng.chance(0.2) ? 0.2 : 0;
+  scenario.coordinator_faults = rng.chance(0.7);
+  scenario.agent_faults = rng.chance(0.8);
+  scenario.partitions = rng.chance(0.7);
+  return scenario;
+}
+
+}  // namespace atl::sim

@@ -1,0 +1,32 @@
+// What a seed draws: the cluster, its run, and how bad its world is until it is healed.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/rng.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl::sim {
+
+struct Scenario {
+  std::uint64_t seed = 0;
+  std::uint32_t islands = 3;
+  RunSpec spec;
+  double loss = 0;         // of a message
+  double duplication = 0;
+  double replay = 0;       // of a message: some earlier one on this way comes again
+  Duration latency = std::chrono::milliseconds(20);
+  Duration jitter = std::chrono::milliseconds(20);
+  Duration trouble = std::chrono::seconds(60);       // how long faults go on
+  Duration between_faults = std::chrono::seconds(4);  // on average; 0: none
+  double nonfinite = 0;                              // of a contribution
+  double broken_disk = 0;                            // of a checkpoint: cannot be written
+  bool coordinator_faults = true;
+  bool agent_faults = true;
+  bool partitions = true;
+  Duration patience = std::chrono::minutes(30);      // after healing, until the run must be over
+};
+
+Scenario draw_scenario(std::uint64_t seed);
+
+}  // namespace atl::sim

@@ -1,0 +1,166 @@
+// Single stories: one thing goes wrong at a chosen moment, and the run goes on as it should.
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/cluster.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::sim;
+using coordinator::RunState;
+using std::chrono::minutes;
+using namespace std::chrono_literals;
+
+// Islands in a calm world: nothing is lost but by the test's hand.
+Scenario calm(std::uint32_t islands, std::uint32_t min, std::uint64_t rounds = 8) {
+  Scenario scenario;
+  scenario.seed = 7;
+  scenario.islands = islands;
+  RunSpec& spec = scenario.spec;
+  spec.name = "run";
+  spec.islands.min = min;
+  spec.islands.max = islands;
+  spec.islands.deadline = 60s;
+  spec.strategy.inner_steps = 4;
+  spec.training.steps = 4 * rounds;
+  spec.rounds = rounds;
+  spec.checkpoint.every_rounds = 2;
+  return scenario;
+}
+
+std::size_t events(const Cluster& cluster, const std::string& kind) {
+  const auto found = cluster.ledger().events.find(kind);
+  return found == cluster.ledger().events.end() ? 0 : found->second;
+}
+
+void finish(Cluster& cluster) {
+  const bool completed = cluster.run_until_state(RunState::completed, minutes(20));
+  INFO(cluster.checkers().failure());
+  INFO((cluster.view() ? cluster.view()->reason.text : "no coordinator"));
+  REQUIRE(completed);
+  REQUIRE(cluster.checkers().failure().empty());
+}
+
+}  // namespace
+
+TEST_CASE("a calm run completes, and no step is done twice") {
+  Cluster cluster(calm(3, 3));
+  cluster.start();
+  finish(cluster);
+  REQUIRE(cluster.checkers().commits() == 8);
+  for (std::size_t i = 0; i < 3; ++i) {
+    REQUIRE(cluster.host(i).steps() == 32);
+    REQUIRE(cluster.host(i).trainer_starts() == 1);
+  }
+  REQUIRE(cluster.view()->reason.text == "completed with 3 of 3 islands");
+}
+
+TEST_CASE("a restarted coordinator costs no island an inner step") {
+  for (int milliseconds = 0; milliseconds < 3000; milliseconds += 137) {
+    Cluster cluster(calm(3, 3));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+    cluster.run_for(std::chrono::milliseconds(milliseconds));
+    cluster.crash_coordinator();
+    cluster.run_for(2s);
+    cluster.start_coordinator();
+    finish(cluster);
+    for (std::size_t i = 0; i < 3; ++i) {
+      REQUIRE(cluster.host(i).steps() == 32);
+      REQUIRE(cluster.host(i).trainer_starts() == 1);
+    }
+  }
+}
+
+TEST_CASE("an island that is killed in a round comes back as the same island, and the absence is told") {
+  Cluster cluster(calm(3, 2, 40));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
+  cluster.host(1).crash();
+  cluster.run_for(8s);
+  cluster.host(1).start();
+  finish(cluster);
+  REQUIRE(events(cluster, "island_left") == 1);
+  REQUIRE(events(cluster, "island_joined") == 1);
+  REQUIRE(events(cluster, "rolled_back") == 0);
+  REQUIRE(cluster.view()->reason.text.find("i1 was away from round") != std::string::npos);
+}
+
+TEST_CASE("islands that begin with another state take over the first one's") {
+  Cluster cluster(calm(4, 2, 20));
+  cluster.host(3).set_other_initial(true);
+  cluster.start();
+  finish(cluster);
+  REQUIRE(events(cluster, "island_joined") == 1);
+}
+
+TEST_CASE("when every copy in memory is gone the run goes on from the newest checkpoint and says what was lost") {
+  Scenario scenario = calm(3, 3);
+  scenario.spec.checkpoint.every_rounds = 3;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.host(i).crash();
+  }
+  cluster.run_for(1s);
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.host(i).start();
+  }
+  finish(cluster);
+  REQUIRE(events(cluster, "rolled_back") == 1);
+  REQUIRE(cluster.ledger().runs.begin()->second.lineage == 1);
+}
+
+TEST_CASE("a contribution that is not finite is rejected by name, and the run goes on with the others") {
+  Cluster cluster(calm(3, 2));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+  cluster.host(2).spoil_next_contribution();
+  finish(cluster);
+  REQUIRE(events(cluster, "contribution_rejected") == 1);
+  REQUIRE(events(cluster, "island_left") == 0);
+}
+
+TEST_CASE("a run that no island may serve fails with the first cause") {
+  Cluster cluster(calm(2, 2));
+  cluster.host(0).set_data_refused(true);
+  cluster.host(1).set_data_refused(true);
+  cluster.start();
+  REQUIRE(cluster.run_until_state(RunState::failed, minutes(2)));
+  REQUIRE(cluster.view()->error->why.find("the owner does not allow these data") != std::string::npos);
+}
+
+TEST_CASE("a trainer that is killed is started again, and its island stays") {
+  Cluster cluster(calm(3, 3));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
+  cluster.host(0).crash_trainer();
+  finish(cluster);
+  REQUIRE(cluster.host(0).trainer_starts() == 2);
+  REQUIRE(events(cluster, "trainer_crashed") == 1);
+  REQUIRE(events(cluster, "island_left") == 0);
+}
+
+TEST_CASE("with fewer than min islands the run names whom it waits for, and goes on by itself") {
+  Cluster cluster(calm(3, 3));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+  cluster.host(2).crash();
+  REQUIRE(cluster.run_until_state(RunState::interrupted, minutes(2)));
+  REQUIRE(cluster.view()->reason.text.find("i2") != std::string::npos);
+  cluster.host(2).start();
+  finish(cluster);
+}
+
+TEST_CASE("two islands that cannot reach each other do not stop the others") {
+  Cluster cluster(calm(4, 2));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+  cluster.cut("i1", "i2");
+  cluster.cut("i2", "i1");
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(5)));
+  cluster.heal();
+  finish(cluster);
+}

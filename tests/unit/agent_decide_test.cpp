@@ -1,0 +1,70 @@
+// The agent's decisions, row by row.
+#include "agent/decide.hpp"
+
+#include <set>
+
+#include "tests/catch.hpp"
+
+using namespace atl;
+using namespace atl::agent;
+using namespace std::chrono_literals;
+
+TEST_CASE("decide_restart doubles the delay and gives up after the limit") {
+  REQUIRE(decide_restart(1, 5, false, 1s).delay == 1s);
+  REQUIRE(decide_restart(4, 5, false, 1s).delay == 8s);
+  REQUIRE_FALSE(decide_restart(5, 5, false, 1s).restart);
+  REQUIRE_FALSE(decide_restart(5, 5, false, 1s).why.empty());
+  REQUIRE_FALSE(decide_restart(1, 5, true, 1s).restart);
+}
+
+TEST_CASE("decide_plan: every round has one publish and one merge, however the plan is cut") {
+  const Schedule schedule = Schedule::make(47, 5, 1, 2).value();
+  for (std::uint64_t cut = 1; cut <= schedule.rounds(); ++cut) {
+    std::set<Round> published;
+    std::set<Round> merged;
+    Step until;
+    for (Round planned; planned.value < schedule.rounds();) {
+      const Round next(std::min(planned.value + cut, schedule.rounds()));
+      const PlanDecision decision = decide_plan(schedule, planned, next, PlanSettings{});
+      for (const PublishOrder& order : decision.publish) {
+        REQUIRE(published.insert(order.round).second);
+      }
+      for (const MergeOrder& order : decision.merge) {
+        REQUIRE(merged.insert(order.round).second);
+      }
+      REQUIRE(decision.until >= until);
+      until = decision.until;
+      planned = next;
+    }
+    REQUIRE(published.size() == schedule.rounds());
+    REQUIRE(merged.size() == schedule.rounds());
+    REQUIRE(until == Step(47));
+  }
+}
+
+TEST_CASE("checkpoints are due every so many rounds, and after the last") {
+  REQUIRE_FALSE(checkpoint_due(Round(0), Round(10), 5));
+  REQUIRE(checkpoint_due(Round(5), Round(10), 5));
+  REQUIRE_FALSE(checkpoint_due(Round(6), Round(10), 5));
+  REQUIRE(checkpoint_due(Round(10), Round(10), 7));
+  REQUIRE_FALSE(checkpoint_due(Round(9), Round(10), 0));
+}
+
+TEST_CASE("decide_activity: whoever waits says for what") {
+  for (unsigned bits = 0; bits < 1024; ++bits) {
+    ActivityInput input;
+    input.ended = (bits & 1U) != 0;
+    input.catching_up = (bits & 2U) != 0;
+    input.restoring = (bits & 4U) != 0;
+    input.active = (bits & 8U) != 0;
+    input.has_state = (bits & 16U) != 0;
+    input.trainer_up = (bits & 32U) != 0;
+    input.trainer_crashed = (bits & 64U) != 0;
+    input.training = (bits & 128U) != 0;
+    input.checkpointing = (bits & 256U) != 0;
+    input.link = (bits & 512U) != 0;
+    const Activity activity = decide_activity(input);
+    REQUIRE_FALSE(activity.state.empty());
+    REQUIRE((activity.state == "training" || activity.state == "exchanging" || !activity.reason.empty()));
+  }
+}

@@ -1,0 +1,168 @@
+// The coordinator's core by itself: identities, operators' commands, and its memory over a thousand rounds of a hundred islands.
+#include "coordinator/core.hpp"
+
+#include <malloc.h>
+
+#include <cstring>
+
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::coordinator;
+using std::chrono::milliseconds;
+using namespace std::chrono_literals;
+
+RunSpec spec_for(std::uint32_t min, std::uint32_t max, std::uint64_t rounds) {
+  RunSpec spec;
+  spec.name = "run";
+  spec.islands.min = min;
+  spec.islands.max = max;
+  spec.strategy.inner_steps = 10;
+  spec.training.steps = rounds * 10;
+  spec.rounds = rounds;
+  return spec;
+}
+
+struct Bench {
+  TimePoint now = from_unix_ms(1'700'000'000'000);
+  Core core{Settings{}, Recovered{}, now};
+  RunId run{"r-1"};
+
+  void join(const std::string& name, std::uint64_t boot = 1) {
+    core.admit(now, IslandId(name), name, "key-" + name);
+    hello(name, boot);
+  }
+  void hello(const std::string& name, std::uint64_t boot) {
+    Hello message;
+    message.name = name;
+    message.boot = boot;
+    core.step(now, IslandId(name), boot, message);
+  }
+  template <typename M>
+  std::vector<M> sent(const std::string& island, std::uint64_t boot = 1) {
+    std::vector<M> found;
+    for (const Outgoing& out : last.messages) {
+      if (out.island == IslandId(island) && out.boot == boot && std::holds_alternative<M>(out.message)) {
+        found.push_back(std::get<M>(out.message));
+      }
+    }
+    return found;
+  }
+  void take() { last = core.take_ready(); }
+  coordinator::Ready last;
+};
+
+Digest digest(std::uint64_t value) {
+  Digest d;
+  std::memcpy(d.bytes.data(), &value, sizeof value);
+  return d;
+}
+
+std::size_t used_bytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 0;  // their allocators do not count
+#else
+  return mallinfo2().uordblks;
+#endif
+}
+
+}  // namespace
+
+TEST_CASE("a second agent with the identity of one that lives is refused; one that died is succeeded") {
+  Bench bench;
+  bench.join("a");
+  bench.now += 1s;
+  bench.hello("a", 2);
+  bench.take();
+  REQUIRE(bench.sent<Welcome>("a", 2).empty());
+  bench.now += milliseconds(1200);
+  SECTION("the first still speaks") {
+    bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {}});
+    bench.take();
+    REQUIRE(bench.sent<Refused>("a", 2).size() == 1);
+    REQUIRE(bench.sent<Refused>("a", 2).front().error.code == Code::conflict);
+  }
+  SECTION("the first is silent") {
+    bench.now += 1s;
+    bench.core.tick(bench.now);
+    bench.take();
+    REQUIRE(bench.sent<Welcome>("a", 2).size() == 1);
+  }
+}
+
+TEST_CASE("an agent of another protocol is told both versions; an unknown island is not heard") {
+  Bench bench;
+  bench.core.admit(bench.now, IslandId("a"), "a", "key");
+  Hello hello;
+  hello.protocol = 99;
+  hello.boot = 1;
+  bench.core.step(bench.now, IslandId("a"), 1, hello);
+  bench.core.step(bench.now, IslandId("b"), 1, hello);
+  bench.take();
+  REQUIRE(bench.sent<Refused>("a").front().error.why.find("protocol 99") != std::string::npos);
+  REQUIRE(bench.sent<Refused>("b").front().error.code == Code::unauthorized);
+}
+
+TEST_CASE("submit is repeatable by name; cancel and resume say what is wrong") {
+  Bench bench;
+  const RunSpec spec = spec_for(2, 2, 5);
+  REQUIRE(bench.core.submit(bench.now, RunId("r-1"), spec, "mine", "file").value() == RunId("r-1"));
+  REQUIRE(bench.core.submit(bench.now, RunId("r-2"), spec, "mine", "file").value() == RunId("r-1"));
+  REQUIRE(bench.core.submit(bench.now, RunId("r-2"), spec, "mine", "another").error().code == Code::conflict);
+  REQUIRE(bench.core.submit(bench.now, RunId("r-2"), spec, "", "file").value() == RunId("r-2"));
+  REQUIRE(bench.core.submit(bench.now, RunId("r-3"), spec, "", "file").value() == RunId("r-3"));
+  REQUIRE(bench.core.run(bench.now, RunId("r-3"))->name == "run-2");
+  REQUIRE(bench.core.cancel(bench.now, RunId("r-9"), "").error().code == Code::not_found);
+  REQUIRE(bench.core.resume(bench.now, RunId("r-1")).error().code == Code::conflict);
+  REQUIRE(bench.core.cancel(bench.now, RunId("r-1"), "not needed").ok());
+  REQUIRE(bench.core.cancel(bench.now, RunId("r-1"), "").error().code == Code::conflict);
+  REQUIRE(bench.core.resume(bench.now, RunId("r-1")).ok());
+  REQUIRE(bench.core.run(bench.now, RunId("r-1"))->state == RunState::queued);
+  REQUIRE_FALSE(bench.core.run(bench.now, RunId("r-1"))->reason.text.empty());
+}
+
+TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {
+  constexpr std::uint64_t kRounds = 1000;
+  constexpr std::size_t kIslands = 100;
+  Bench bench;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kIslands; ++i) {
+    names.push_back("i" + std::to_string(i));
+    bench.join(names.back());
+  }
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(kIslands, kIslands, kRounds), "", "").has_value());
+  const auto everyone = [&](auto message) {
+    for (const std::string& name : names) {
+      bench.core.step(bench.now, IslandId(name), 1, message);
+    }
+  };
+  atl::Ready ready;
+  ready.run = bench.run;
+  ready.epoch = Epoch(1);
+  ready.chain = digest(0);
+  ready.tokens = 100;
+  everyone(ready);
+  const Epoch epoch = bench.core.run(bench.now, bench.run)->epoch;
+  ready.epoch = epoch;
+  std::size_t early = 0;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    bench.now += milliseconds(500);
+    ready.round = Round(round);
+    ready.chain = digest(round - 1);
+    everyone(ready);
+    everyone(Exchanged{bench.run, epoch, Round(round), Attempt(1), digest(round), 0, 0, 0});
+    everyone(Merged{bench.run, Round(round), Step(round * 10), 0, 0, 0});
+    everyone(Heartbeat{1, {IslandReport{}}});
+    bench.take();
+    bench.last = coordinator::Ready{};
+    REQUIRE(bench.core.run(bench.now, bench.run)->committed == Round(round));
+    if (round == 200) {
+      early = used_bytes();
+    }
+  }
+  const std::size_t late = used_bytes();
+  INFO("after 200 rounds " << early << " bytes, after 1000 " << late);
+  REQUIRE(late < early + 64 * 1024);
+}

@@ -1,0 +1,228 @@
+// The coordinator's decisions, row by row.
+#include "coordinator/decide.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::coordinator;
+using namespace std::chrono_literals;
+
+const TimePoint kStart = from_unix_ms(1'700'000'000'000);
+
+IslandId island(std::size_t i) { return IslandId("i" + std::to_string(i)); }
+Digest digest(int value) {
+  Digest d;
+  d.bytes[0] = static_cast<std::byte>(value);
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("decide_start: every subset of six islands, every min and max") {
+  for (unsigned present = 0; present < 64; ++present) {
+    for (std::uint32_t min = 1; min <= 6; ++min) {
+      for (std::uint32_t max = min; max <= 6; ++max) {
+        for (const bool settled : {false, true}) {
+          StartInput input;
+          input.submitted = kStart;
+          input.now = kStart + (settled ? 3s : 1s);
+          input.settle = 2s;
+          input.min = min;
+          input.max = max;
+          std::size_t there = 0;
+          for (std::size_t i = 0; i < 6; ++i) {
+            const bool here = (present >> i & 1U) != 0;
+            there += here ? 1U : 0U;
+            input.candidates.push_back(StartCandidate{island(i), "n" + std::to_string(i), here, "", kStart});
+          }
+          const StartDecision decision = decide_start(input);
+          REQUIRE(decision.start == (there >= max || (there >= min && settled)));
+          REQUIRE(decision.islands.size() == (decision.start ? std::min<std::size_t>(there, max) : 0));
+          REQUIRE(decision.wait.text.empty() == decision.start);
+          REQUIRE(decision.wait.until.has_value() == (!decision.start && there >= min));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("decide_start names whom it waits for and why") {
+  StartInput input;
+  input.now = input.submitted = kStart;
+  input.min = 3;
+  input.max = 3;
+  input.expected = {"a", "b", "c"};
+  input.candidates = {StartCandidate{island(0), "a", true, "", kStart}, StartCandidate{island(1), "b", true, "serves run x", kStart}};
+  REQUIRE(decide_start(input).wait.text == "waits for 2 more islands (needs 3, has a): c (never seen) and b (serves run x)");
+}
+
+TEST_CASE("decide_round: every way six members can answer") {
+  for (unsigned code = 0; code < 729; ++code) {
+    for (std::uint32_t min = 1; min <= 7; ++min) {
+      for (const bool late : {false, true}) {
+        RoundInput input;
+        input.now = kStart + (late ? 60s : 10s);
+        input.round = Round(4);
+        input.min = min;
+        input.deadline = 30s;
+        unsigned rest = code;
+        std::size_t ready = 0;
+        std::size_t silent = 0;
+        for (std::size_t i = 0; i < 6; ++i, rest /= 3) {
+          const Answer answer = static_cast<Answer>(rest % 3);
+          ready += answer == Answer::ready ? 1U : 0U;
+          silent += answer == Answer::none ? 1U : 0U;
+          input.members.push_back(RoundMember{island(i), "n" + std::to_string(i), answer});
+        }
+        if (silent < 6) {
+          input.first_answer = kStart;
+        }
+        const RoundDecision decision = decide_round(input);
+        using Kind = RoundDecision::Kind;
+        const Kind expected = min > 6                                                          ? Kind::interrupt
+                              : silent == 0 && ready == 0                                      ? Kind::hopeless
+                              : silent == 0 || (late && silent < 6 && ready >= min && ready > 0) ? Kind::plan
+                                                                                               : Kind::wait;
+        REQUIRE(decision.kind == expected);
+        if (expected == Kind::plan) {
+          REQUIRE(decision.participants.size() + decision.left_out.size() == 6);
+          REQUIRE(decision.left_out.size() == silent);
+        } else {
+          REQUIRE_FALSE(decision.wait.text.empty());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("decide_attempt: every way four members' digests can agree") {
+  for (unsigned code = 0; code < 256; ++code) {
+    AttemptInput input;
+    input.now = kStart;
+    input.planned = kStart;
+    input.limit = 60s;
+    input.round = Round(3);
+    input.attempt = Attempt(1);
+    std::array<std::size_t, 4> votes{};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const unsigned vote = code >> (2 * i) & 3U;
+      ++votes.at(vote);
+      input.members.push_back(AttemptMember{island(i), "n" + std::to_string(i), digest(static_cast<int>(vote) + 1), false, {}});
+    }
+    const std::size_t most = *std::max_element(votes.begin(), votes.end());
+    const AttemptDecision decision = decide_attempt(input);
+    REQUIRE(decision.kind == (most > 2 ? AttemptDecision::Kind::commit : AttemptDecision::Kind::retry));
+    if (most > 2) {
+      REQUIRE(decision.left_out.size() == 4 - most);
+      REQUIRE(votes.at(static_cast<std::size_t>(decision.chain.bytes[0]) - 1) == most);
+    }
+  }
+}
+
+TEST_CASE("decide_attempt waits for other accusers, then retries; after three bad attempts the most accused is left out") {
+  AttemptInput input;
+  input.planned = kStart;
+  input.now = kStart + 5s;
+  input.first_failure = kStart + 5s;
+  input.grace = 1s;
+  input.limit = 60s;
+  input.round = Round(3);
+  input.attempt = Attempt(1);
+  for (std::size_t i = 0; i < 4; ++i) {
+    input.members.push_back(AttemptMember{island(i), "n" + std::to_string(i), std::nullopt, i < 2, i < 2 ? island(2) : IslandId{}});
+  }
+  AttemptDecision decision = decide_attempt(input);
+  REQUIRE(decision.kind == AttemptDecision::Kind::wait);
+  REQUIRE(decision.wait.until == kStart + 6s);
+  REQUIRE(decision.wait.text.find("n2 and n3") != std::string::npos);
+  input.now = kStart + 6s;
+  decision = decide_attempt(input);
+  REQUIRE(decision.kind == AttemptDecision::Kind::retry);
+  REQUIRE(decision.left_out.empty());
+  REQUIRE(decision.blame.at(island(2)) == 2);
+  input.bad_attempts = 2;
+  REQUIRE(decide_attempt(input).left_out == std::vector<IslandId>{island(2)});
+  // A tie: the later in order.
+  input.members[1].accused = island(3);
+  REQUIRE(decide_attempt(input).left_out == std::vector<IslandId>{island(3)});
+}
+
+TEST_CASE("decide_attempt blames those who say nothing at all") {
+  AttemptInput input;
+  input.planned = kStart;
+  input.limit = 60s;
+  input.now = kStart + 59s;
+  input.members = {AttemptMember{island(0), "a", digest(1), false, {}}, AttemptMember{island(1), "b", std::nullopt, false, {}}};
+  REQUIRE(decide_attempt(input).kind == AttemptDecision::Kind::wait);
+  input.now = kStart + 60s;
+  const AttemptDecision decision = decide_attempt(input);
+  REQUIRE(decision.kind == AttemptDecision::Kind::retry);
+  REQUIRE(decision.blame.at(island(1)) == 1);
+}
+
+TEST_CASE("decide_admission: at a fresh round, after a missed boundary, in lockstep, or when too few are left") {
+  AdmitInput input;
+  input.now = kStart + 100s;
+  input.committed = Round(7);
+  input.last_commit = kStart + 99s;
+  input.last_round = 60s;
+  input.hold_limit = 10s;
+  input.newcomers = {Newcomer{island(1), "b", true, Round(7), 0, 0}};
+  REQUIRE(decide_admission(input).admit.size() == 1);
+  input.anybody_ready = true;  // the round is nearly over: the others would wait
+  REQUIRE(decide_admission(input).admit.empty());
+  REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.newcomers[0].boundaries_missed = 1;
+  REQUIRE(decide_admission(input).admit.size() == 1);
+  input.exchanging = true;
+  REQUIRE(decide_admission(input).admit.empty());
+  input.exchanging = false;
+  input.newcomers[0].caught_up = Round(6);  // nearly there: the next round is held, for a bounded time
+  REQUIRE(decide_admission(input).hold.has_value());
+  input.hold_since = kStart + 90s;
+  REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.hold_since.reset();
+  input.newcomers[0].caught_up = Round(4);
+  REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.newcomers[0].boundaries_missed = 4;  // the rounds are too quick for it: a few are held nevertheless
+  REQUIRE(decide_admission(input).held_for.size() == 1);
+  input.newcomers[0].holds = 3;
+  REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.newcomers[0] = Newcomer{island(1), "b", true, std::nullopt, 0, 0};
+  REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.lockstep = true;
+  REQUIRE(decide_admission(input).hold.has_value());
+  input.newcomers[0].caught_up = Round(7);
+  REQUIRE(decide_admission(input).admit.size() == 1);
+}
+
+TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits before rounds are given up") {
+  RestoreInput input;
+  input.now = kStart;
+  input.since = kStart;
+  input.grace = 10s;
+  input.committed = Round(9);
+  input.min = 2;
+  input.candidates = {RestoreCandidate{island(0), "a", true, Round(6)}, RestoreCandidate{island(1), "b", false, std::nullopt}};
+  REQUIRE_FALSE(decide_restore(input).restore);
+  REQUIRE(decide_restore(input).wait.text.find("waits for 1 more of b") != std::string::npos);
+  input.others = 1;
+  REQUIRE_FALSE(decide_restore(input).restore);
+  REQUIRE(decide_restore(input).wait.until == kStart + 10s);
+  input.now = kStart + 10s;
+  REQUIRE(decide_restore(input).restore);
+  REQUIRE(decide_restore(input).round == Round(6));
+  input.now = kStart;
+  input.candidates[0].checkpoint = Round(9);  // nothing is lost: no reason to wait
+  REQUIRE(decide_restore(input).restore);
+  input.candidates[0].checkpoint.reset();
+  REQUIRE_FALSE(decide_restore(input).restore);
+  REQUIRE_FALSE(decide_restore(input).start_over);  // b may have one
+  input.candidates[1].connected = true;
+  REQUIRE(decide_restore(input).start_over);
+}

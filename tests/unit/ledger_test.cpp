@@ -1,0 +1,352 @@
+// The ledger: what is written is read back, batches are whole, a kill or a full disk loses nothing that was acknowledged.
+#include "coordinator/ledger.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "tests/catch.hpp"
+#include "tests/full_disk.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/base/rng.hpp"
+
+using namespace atl;
+using namespace atl::coordinator;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart = from_unix_ms(1'767'225'600'123);
+
+Digest digest(std::uint64_t number) {
+  Digest digest;
+  std::memcpy(digest.bytes.data(), &number, sizeof number);
+  return digest;
+}
+
+RunRecord run_record(const std::string& id = "r-1", std::uint64_t committed = 0) {
+  RunRecord run;
+  run.id = RunId(id);
+  run.name = "text";
+  run.file = "[run]\nname = \"text\"\n";
+  run.spec = "{\"name\":\"text\"}";
+  run.state = RunState::running;
+  run.reason = {"round 8: waits for b", kStart, kStart + 10min};
+  run.submitted = kStart;
+  run.started = kStart + 1s;
+  run.epoch = Epoch(2);
+  run.initialised = true;
+  run.committed = Round(committed);
+  run.chain = digest(committed);
+  run.tokens = 1234;
+  return run;
+}
+
+RoundRecord round_record(std::uint64_t number, bool committed, bool checkpoint = false) {
+  RoundRecord round;
+  round.run = RunId("r-1");
+  round.round = Round(number);
+  round.epoch = Epoch(2);
+  round.attempt = Attempt(1);
+  round.committed = committed;
+  round.checkpoint = checkpoint;
+  round.members = {IslandId("i-a"), IslandId("i-b")};
+  round.tokens = {100, 18'446'744'073'709'551'615ULL};
+  round.planned = kStart;
+  if (committed) {
+    round.chain = digest(number);
+    round.committed_at = kStart + 1s;
+  }
+  return round;
+}
+
+EventRecord event_record(std::uint64_t number, std::string level = "info") {
+  return {kStart + std::chrono::seconds(number),
+          RunId("r-1"),
+          IslandId(number % 2 == 0 ? "i-a" : "i-b"),
+          std::move(level),
+          "round_committed",
+          "round " + std::to_string(number),
+          {{"round", static_cast<std::int64_t>(number)}, {"seconds", 0.5}, {"why", std::string("\"q\"")}}};
+}
+
+MetricRecord metric_record(std::uint64_t round, double outer) {
+  MetricRecord metric;
+  metric.time = kStart;
+  metric.run = RunId("r-1");
+  metric.island = IslandId("i-a");
+  metric.round = Round(round);
+  metric.outer_loss = outer;
+  metric.local_loss = outer + 0.5;
+  metric.training_loss = std::numeric_limits<double>::quiet_NaN();
+  return metric;
+}
+
+Status write(Ledger& ledger, std::vector<Record> records) { return ledger.write(records); }
+
+}  // namespace
+
+TEST_CASE("every kind of record comes back as it was written, the newest of each key") {
+  const atl_test::TemporaryFolder directory;
+  RunRecord run = run_record();
+  SeatRecord seat{RunId("r-1"),
+                  IslandId("i-a"),
+                  3,
+                  SeatState::absent,
+                  "lost: no heartbeat for 5.0 s",
+                  {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}}};
+  MembershipRecord old_membership{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
+  MembershipRecord membership{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
+  IslandRecord island{IslandId("i-a"), "a", "key", "tcp://1.2.3.4:5", "0.1.0", "Linux", {"corpus", "x y"}, ~0ULL, kStart};
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    RunRecord first = run;
+    first.state = RunState::queued;
+    REQUIRE(write(ledger, {first, seat, membership, old_membership, island, round_record(1, false), event_record(1)}).ok());
+    run.error = Error{Code::corrupt, "why"};
+    run.ended = kStart + 2s;
+    REQUIRE(write(ledger, {run, round_record(1, true, true), round_record(2, false)}).ok());
+    // A committed round is never replaced.
+    REQUIRE(write(ledger, {round_record(1, false)}).ok());
+  }
+  Ledger ledger = Ledger::open(directory.path()).value();
+  const Recovered recovered = ledger.recover().value();
+  const auto to_ms = [](RunRecord record) { return record; };
+  REQUIRE(recovered.runs.size() == 1);
+  CHECK(recovered.runs[0] == to_ms(run));
+  CHECK(recovered.seats == std::vector{seat});
+  CHECK(recovered.memberships == std::vector{membership});
+  CHECK(recovered.islands == std::vector{island});
+  CHECK(recovered.rounds == std::vector{round_record(1, true, true), round_record(2, false)});
+  CHECK(ledger.checkpoint_round(RunId("r-1")).value() == Round(1));
+}
+
+TEST_CASE("recovery reads the newest rounds and the newest checkpointed ones of the present lineage only") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  std::vector<Record> records;
+  RunRecord run = run_record("r-1", 1000);
+  run.lineage = 1;
+  records.emplace_back(run);
+  for (std::uint64_t number = 1; number <= 1000; ++number) {
+    RoundRecord round = round_record(number, true, number % 10 == 0);
+    round.lineage = number <= 5 ? 0 : 1;
+    records.emplace_back(round);
+  }
+  REQUIRE(ledger.write(records).ok());
+  const Recovered recovered = ledger.recover().value();
+  CHECK(recovered.rounds.size() == 64 + 100 - 7);
+  CHECK(recovered.rounds.front().round == Round(10));
+  CHECK(recovered.rounds.back().round == Round(1000));
+}
+
+TEST_CASE("events have a cursor, filters and keep their order; warnings are the newest") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  std::vector<Record> records;
+  for (std::uint64_t number = 1; number <= 50; ++number) {
+    records.emplace_back(event_record(number, number % 10 == 0 ? "warning" : "info"));
+  }
+  REQUIRE(ledger.write(records).ok());
+  EventQuery query{RunId("r-1"), 0, 20, {}, {}};
+  std::uint64_t seen = 0;
+  for (;;) {
+    const auto events = ledger.events(query).value();
+    if (events.empty()) {
+      break;
+    }
+    for (const StoredEvent& stored : events) {
+      CHECK(stored.event.text == "round " + std::to_string(++seen));
+      query.after = stored.sequence;
+    }
+  }
+  CHECK(seen == 50);
+  CHECK(ledger.events({RunId("r-1"), 0, 1000, IslandId("i-a"), {}})->size() == 25);
+  CHECK(ledger.events({RunId("r-1"), 0, 1000, {}, kStart + 41s})->size() == 10);
+  CHECK(ledger.events({RunId("r-2"), 0, 1000, {}, {}})->empty());
+  const auto warnings = ledger.warnings(RunId("r-1"), 3).value();
+  REQUIRE(warnings.size() == 3);
+  CHECK(warnings[0].event.text == "round 30");
+  CHECK(warnings[2].event.text == "round 50");
+  CHECK(warnings[2].fields == R"({"round":50,"seconds":0.5,"why":"\"q\""})");
+}
+
+TEST_CASE("long series are thinned evenly and keep their ends") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Record> records;
+  for (std::uint64_t round = 0; round <= 20'000; ++round) {
+    records.emplace_back(metric_record(round, round % 10 == 0 ? 5.0 - static_cast<double>(round) * 1e-4 : nan));
+    if (round % 100 == 0) {
+      REQUIRE(ledger.write(records).ok());
+      records.clear();
+    }
+  }
+  const auto losses = ledger.losses(RunId("r-1")).value();
+  CHECK(losses.size() >= 256);
+  CHECK(losses.size() <= 600);
+  CHECK(losses.front().round == Round(0));
+  CHECK(losses.back().round == Round(20'000));
+  CHECK(losses.back().local_loss == Approx(losses.back().outer_loss + 0.5));
+  std::uint64_t widest = 0;
+  for (std::size_t i = 1; i < losses.size(); ++i) {
+    widest = std::max(widest, losses[i].round.value - losses[i - 1].round.value);
+  }
+  CHECK(widest <= 4 * 20'000 / 512);
+  CHECK(ledger.newest_loss(RunId("r-1")).value()->round == Round(20'000));
+  CHECK_FALSE(ledger.newest_loss(RunId("r-9")).value().has_value());
+}
+
+TEST_CASE("the files of an island's newest checkpoints are remembered") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    REQUIRE(
+        ledger
+            .write_checkpoint(IslandId("i-a"), Checkpointed{RunId("r-1"), Round(round), digest(round), digest(100 + round), 7 * round, {}})
+            .ok());
+  }
+  const auto file = ledger.checkpoint_file(RunId("r-1"), IslandId("i-a"), Round(20), digest(20)).value();
+  REQUIRE(file.has_value());
+  CHECK(file->file == digest(120));
+  CHECK(file->bytes == 140);
+  CHECK_FALSE(ledger.checkpoint_file(RunId("r-1"), IslandId("i-a"), Round(20), digest(19))->has_value());
+  CHECK_FALSE(ledger.checkpoint_file(RunId("r-1"), IslandId("i-a"), Round(12), digest(12))->has_value());
+  CHECK_FALSE(ledger.checkpoint_file(RunId("r-1"), IslandId("i-b"), Round(20), digest(20))->has_value());
+}
+
+TEST_CASE("reports replace older ones") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  IslandReport report;
+  report.run = RunId("r-1");
+  report.state = "training";
+  report.tokens = 5;
+  report.training_loss = std::numeric_limits<double>::quiet_NaN();
+  const auto put = [&] {
+    const std::vector<std::pair<IslandId, IslandReport>> reports = {{IslandId("i-a"), report}};
+    return ledger.write_reports(reports);
+  };
+  REQUIRE(put().ok());
+  report.tokens = 9;
+  report.bytes_sent = 7;
+  REQUIRE(put().ok());
+  const auto reports = ledger.reports(RunId("r-1")).value();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].first == IslandId("i-a"));
+  CHECK(reports[0].second.tokens == 9);
+  CHECK(reports[0].second.bytes_sent == 7);
+  CHECK(std::isnan(reports[0].second.training_loss));
+}
+
+TEST_CASE("a full disk fails the batch as a whole, and the next one succeeds when there is room") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  REQUIRE(write(ledger, {run_record("r-1", 1), round_record(1, true)}).ok());
+  const auto largest =
+      std::max(std::filesystem::file_size(directory.path() / "ledger.db"), std::filesystem::file_size(directory.path() / "ledger.db-wal"));
+  std::vector<Record> batch = {run_record("r-1", 2), round_record(2, true)};
+  for (std::uint64_t number = 0; number < 1000; ++number) {
+    batch.emplace_back(event_record(number));
+  }
+  {
+    const atl_test::FullDisk full(largest + 20'000);
+    const Status refused = ledger.write(batch);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == Code::io);
+    CHECK(ledger.recover()->runs.at(0).committed == Round(1));
+    CHECK(ledger.events({RunId("r-1"), 0, 1000, {}, {}})->empty());
+  }
+  REQUIRE(ledger.write(batch).ok());
+  CHECK(ledger.recover()->runs.at(0).committed == Round(2));
+  CHECK(ledger.events({RunId("r-1"), 0, 1000, {}, {}})->size() == 1000);
+}
+
+TEST_CASE("a writer killed at any instant leaves a prefix of its batches, with every acknowledged one") {
+  Rng random(20'260'101);
+  for (int attempt = 0; attempt < 30; ++attempt) {
+    const atl_test::TemporaryFolder directory;
+    int pipe_ends[2];
+    REQUIRE(::pipe(pipe_ends) == 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      auto ledger = Ledger::open(directory.path());
+      for (std::uint64_t round = 1; ledger; ++round) {
+        const std::vector<Record> batch = {run_record("r-1", round), round_record(round, true), event_record(round), event_record(round)};
+        if (!ledger->write(batch).ok() || ::write(pipe_ends[1], "x", 1) != 1) {
+          break;
+        }
+      }
+      ::_exit(1);
+    }
+    ::close(pipe_ends[1]);
+    std::uint64_t acknowledged = 0;
+    const std::uint64_t wanted = 1 + random.below(60);
+    char byte = 0;
+    while (acknowledged < wanted && ::read(pipe_ends[0], &byte, 1) == 1) {
+      ++acknowledged;
+    }
+    for (std::uint64_t spin = random.below(400'000); spin > 0; --spin) {
+      byte = static_cast<char>(byte + static_cast<char>(spin & 1));  // somewhere within the next batch
+    }
+    ::kill(writer, SIGKILL);
+    ::waitpid(writer, nullptr, 0);
+    while (::read(pipe_ends[0], &byte, 1) == 1) {
+      ++acknowledged;
+    }
+    ::close(pipe_ends[0]);
+    REQUIRE(acknowledged >= wanted);
+
+    Ledger ledger = Ledger::open(directory.path()).value();
+    const std::uint64_t committed = ledger.recover()->runs.at(0).committed.value;
+    CHECK(committed >= acknowledged);
+    CHECK(committed <= acknowledged + 1);
+    CHECK(ledger.events({RunId("r-1"), 0, 100'000, {}, {}})->size() == 2 * committed);
+    std::uint64_t rounds = 0;
+    const Recovered recovered = ledger.recover().value();
+    for (const RoundRecord& round : recovered.rounds) {
+      rounds += round.committed && round.round.value <= committed ? 1 : 0;
+    }
+    CHECK(rounds == std::min<std::uint64_t>(committed, Ledger::kRecoveredRounds));
+  }
+}
+
+TEST_CASE("a damaged, foreign or newer ledger is refused with a reason") {
+  const atl_test::TemporaryFolder directory;
+  const auto path = directory.path() / "ledger.db";
+  const auto refusal = [&] {
+    auto ledger = Ledger::open(directory.path());
+    REQUIRE_FALSE(ledger.has_value());
+    CHECK(ledger.error().why.find("ledger.db") != std::string::npos);
+    return ledger.error().code;
+  };
+  {
+    std::ofstream(path) << std::string(8192, 'x');
+    CHECK(refusal() == Code::corrupt);
+    std::filesystem::remove(path);
+  }
+  {
+    std::vector<Record> batch;
+    for (std::uint64_t number = 0; number < 2000; ++number) {
+      batch.emplace_back(event_record(number));
+    }
+    REQUIRE(Ledger::open(directory.path())->write(batch).ok());
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(5 * 4096);
+    file << std::string(3 * 4096, '\x5a');
+    file.close();
+    CHECK(refusal() == Code::corrupt);
+    std::filesystem::remove(path);
+  }
+  {
+    REQUIRE(Ledger::open(directory.path())->database().execute("PRAGMA user_version=99").ok());
+    CHECK(refusal() == Code::conflict);
+  }
+}

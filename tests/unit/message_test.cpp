@@ -1,0 +1,152 @@
+// The control link's messages: there and back, and nothing else accepted.
+#include "transport/message.hpp"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/message_samples.hpp"
+
+using namespace atl;
+
+namespace {
+
+Message there_and_back(const Message& message) {
+  const Result<Bytes> frame = encode(message);
+  INFO(kind_of(message) << ": " << (frame ? "" : frame.error().why));
+  REQUIRE(frame);
+  const Result<Message> back = decode(*frame);
+  INFO((back ? "" : back.error().why));
+  REQUIRE(back);
+  return *back;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("every kind of message comes back equal") {
+  std::set<std::size_t> kinds;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    for (const Message& message : test::MessageSampler(seed).all()) {
+      INFO("seed " << seed << ", " << kind_of(message));
+      CHECK(there_and_back(message) == message);
+      kinds.insert(message.index());
+    }
+  }
+  CHECK(kinds.size() == std::variant_size_v<Message>);
+}
+
+TEST_CASE("messages with every field at its default come back equal") {
+  CHECK(there_and_back(Hello{}) == Message(Hello{}));
+  CHECK(there_and_back(Assign{}) == Message(Assign{}));
+  CHECK(there_and_back(Offer{}) == Message(Offer{}));
+  CHECK(there_and_back(Reply{}) == Message(Reply{}));
+  CHECK(there_and_back(CatchUp{}) == Message(CatchUp{}));
+}
+
+TEST_CASE("every kind has a name of its own") {
+  std::set<std::string_view> names;
+  for (const Message& message : test::MessageSampler(1).all()) {
+    names.insert(kind_of(message));
+  }
+  CHECK(names.size() == std::variant_size_v<Message>);
+  CHECK(kind_of(Hello{}) == "hello");
+  CHECK(kind_of(ExchangeFailed{}) == "exchange_failed");
+  CHECK(kind_of(CatchUp{}) == "catch_up");
+  CHECK(kind_of(Reply{}) == "reply");
+}
+
+TEST_CASE("a loss that was not measured stays NaN") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Message back = there_and_back(Merged{RunId("r-1"), Round(1), Step(2), nan, 1.5, 0});
+  CHECK(std::isnan(std::get<Merged>(back).outer_loss));
+  CHECK(std::get<Merged>(back).local_loss == 1.5);
+}
+
+TEST_CASE("another protocol version is read where both sides must be named, and refused elsewhere with both named") {
+  Hello hello;
+  hello.protocol = 7;
+  hello.name = "atlantis";
+  CHECK(there_and_back(hello) == Message(hello));
+  Request request;
+  request.protocol = 8;
+  CHECK(there_and_back(request) == Message(request));
+
+  // A heartbeat of version 9: the envelope's first scalar is patched in place.
+  Bytes frame = encode(Heartbeat{0x0102030405060708, {}}).value();
+  std::size_t changed = 0;
+  for (std::size_t at = 0; at + 4 <= frame.size(); at += 4) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, frame.data() + at, 4);
+    if (word == kProtocolVersion) {
+      Bytes other = frame;
+      const std::uint32_t version = 9;
+      std::memcpy(other.data() + at, &version, 4);
+      const Result<Message> back = decode(other);
+      if (!back && back.error().code == Code::conflict) {
+        ++changed;
+        CHECK(contains(back.error().why, "version 9"));
+        CHECK(contains(back.error().why, "version " + std::to_string(kProtocolVersion)));
+      }
+    }
+  }
+  CHECK(changed == 1);
+}
+
+TEST_CASE("texts for people are cut and made plain, names are not") {
+  const std::string garbage = "\x1b[2J out of\xff memory\r\n";
+  const Message back = there_and_back(IslandEvent{RunId("r-1"), "error", "trainer_crashed", garbage});
+  CHECK(std::get<IslandEvent>(back).text == "\xEF\xBF\xBD[2J out of\xEF\xBF\xBD memory\xEF\xBF\xBD\n");
+
+  const Message cut = there_and_back(Leave{std::string(kMaxTextBytes, 'x') + "y"});
+  CHECK(std::get<Leave>(cut).why.size() == kMaxTextBytes);
+  CHECK(std::get<Leave>(cut).why.substr(kMaxTextBytes - 4) == "x\xE2\x80\xA6");
+
+  Hello hello;
+  hello.name = "a\x1b[31mb";
+  CHECK(encode(hello).error().code == Code::invalid_argument);
+  CHECK(contains(encode(hello).error().why, "the island's name"));
+  hello.name = std::string(kMaxNameBytes + 1, 'x');
+  CHECK(encode(hello).error().code == Code::invalid_argument);
+  hello.name = std::string(kMaxNameBytes, 'x');
+  CHECK(encode(hello).has_value());
+}
+
+TEST_CASE("what is over a bound is not sent, and says what") {
+  Membership membership;
+  membership.members.resize(kMaxListItems + 1);
+  CHECK(encode(membership).error().code == Code::invalid_argument);
+  CHECK(contains(encode(membership).error().why, "1025"));
+
+  Reply reply;
+  reply.document.assign(kMaxMessageBytes, ' ');
+  CHECK(encode(reply).error().code == Code::invalid_argument);
+  reply.document.assign(kMaxMessageBytes - 1024, ' ');
+  CHECK(there_and_back(reply) == Message(reply));
+  reply.document = "\xff";
+  CHECK(encode(reply).error().code == Code::invalid_argument);
+}
+
+TEST_CASE("frames that are no message are corrupt") {
+  CHECK(decode({}).error().code == Code::corrupt);
+  CHECK(decode(as_bytes("hello, coordinator, here is some text that is no flatbuffer at all")).error().code == Code::corrupt);
+  CHECK(decode(Bytes(64)).error().code == Code::corrupt);
+  CHECK(decode(Bytes(kMaxMessageBytes + 1)).error().code == Code::corrupt);
+  CHECK(contains(decode(Bytes(kMaxMessageBytes + 1)).error().why, "allowed"));
+  const Bytes whole = encode(test::MessageSampler(3).all()[0]).value();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CHECK_FALSE(decode(ByteView(whole).first(size)).has_value());
+  }
+}
+
+TEST_CASE("a frame is read wherever it starts in memory") {
+  const Message message = test::MessageSampler(4).all()[0];
+  const Bytes frame = encode(message).value();
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    Bytes shifted(shift);
+    shifted.insert(shifted.end(), frame.begin(), frame.end());
+    CHECK(decode(ByteView(shifted).subspan(shift)).value() == message);
+  }
+}

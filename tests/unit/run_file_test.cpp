@@ -1,0 +1,369 @@
+// The run file: what is accepted, what every mistake says and where it points.
+#include "cli/run_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/views/printable.hpp"
+#include "cli/spelling.hpp"
+#include "tests/catch.hpp"
+#include "transport/run_keys.hpp"
+#include "transport/run_rules.hpp"
+
+using namespace atl;
+
+namespace {
+
+constexpr const char* kSmallest = R"([run]
+name = "a"
+[data]
+set = "text"
+[training]
+steps = 1000
+)";
+
+std::string with(const std::string& more) { return std::string(kSmallest) + more; }
+
+// "line:column why" of each problem. A place "3:" below is any column of line 3: toml++'s versions differ in it.
+std::vector<std::string> problems(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const RunFileProblem& problem : parse_run_file(text, "run.toml").problems) {
+    lines.push_back(std::to_string(problem.line) + ":" + std::to_string(problem.column) + " " + problem.why);
+  }
+  return lines;
+}
+
+void require_problem(const std::string& text, const std::string& place, const std::string& part) {
+  const std::vector<std::string> found = problems(text);
+  INFO(text);
+  std::string all;
+  for (const std::string& line : found) {
+    all += line + "\n";
+  }
+  INFO(all);
+  const std::string start = place.ends_with(':') ? place : place + " ";
+  CHECK(std::ranges::any_of(found, [&](const std::string& line) { return line.starts_with(start) && line.find(part) != std::string::npos; }));
+}
+
+}  // namespace
+
+TEST_CASE("the smallest run file has every default") {
+  const RunFile file = parse_run_file(kSmallest, "run.toml");
+  INFO(problems_text(file));
+  REQUIRE(file.valid());
+  RunSpec expected;
+  expected.name = "a";
+  expected.data.set = "text";
+  expected.training.steps = 1000;
+  expected.rounds = 10;
+  CHECK(file.spec == expected);
+}
+
+TEST_CASE("units, lists and integers for numbers are converted") {
+  const RunFile file = parse_run_file(R"(
+[run]
+name = "b"
+arena_limit = "64MiB"
+[data]
+files = ["a/*.txt", "b.txt"]
+[training]
+steps = 90
+learning_rate = 1
+[islands]
+deadline = "1500ms"
+names = ["x", "y"]
+[strategy]
+inner_steps = 30
+)", "run.toml");
+  INFO(problems_text(file));
+  REQUIRE(file.valid());
+  CHECK(file.spec.arena_limit_bytes == 64ULL << 20);
+  CHECK(file.spec.islands.deadline == std::chrono::milliseconds(1500));
+  CHECK(file.spec.data.files == std::vector<std::string>{"a/*.txt", "b.txt"});
+  CHECK(file.spec.training.learning_rate == 1.0);
+  CHECK(file.spec.training.warmup_steps == 9);
+  CHECK(file.spec.rounds == 3);
+}
+
+TEST_CASE("a strategy's name settles its parts") {
+  const RunFile parallel = parse_run_file(with("[strategy]\nname = \"data-parallel\"\n"), "run.toml");
+  REQUIRE(parallel.valid());
+  CHECK(parallel.spec.strategy.payload == "gradient");
+  CHECK(parallel.spec.strategy.inner_steps == 1);
+  CHECK(parallel.spec.rounds == 1000);
+  const RunFile local = parse_run_file(with("[strategy]\nname = \"local\"\n"), "run.toml");
+  REQUIRE(local.valid());
+  CHECK(local.spec.strategy.group == "nobody");
+  CHECK(local.spec.strategy.outer_optimizer == "adopt");
+  CHECK(local.spec.strategy.payload == "parameters");
+}
+
+TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by fragment") {
+  const RunFile file = parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\n"), "run.toml");
+  INFO(problems_text(file));
+  REQUIRE(file.valid());
+  const StrategySpec& strategy = file.spec.strategy;
+  CHECK(strategy.grouping == "strided");
+  CHECK(strategy.layers_per_fragment == 3);
+  CHECK(strategy.overlap_steps == 1);
+  CHECK(strategy.codec == "fp4");
+  CHECK(strategy.reduce_codec == "int8");
+  CHECK(strategy.merge_alpha == 0.5);
+  CHECK(strategy.outer_learning_rate == 0.4);
+  // 4 layers in threes are 2 fragments, embeddings and head a third. They start at k·100, k·100 + 33 and k·100 + 66 until step
+  // 999 (what is applied at 1000 or later is left out): 9 each; then the last synchronisation of all three.
+  CHECK(file.spec.rounds == 30);
+  const RunFile four = parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\nfragments = 4\n"), "run.toml");
+  REQUIRE(four.valid());
+  CHECK(four.spec.rounds == 50);
+  const RunFile balanced = parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 7\n"), "run.toml");
+  REQUIRE(balanced.valid());
+  CHECK(balanced.spec.rounds == 70);
+}
+
+TEST_CASE("what cannot be streamed is a mistake at its place") {
+  const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
+  require_problem(streaming("overlap_steps = 100\n"), "9:1", "smaller than inner_steps (100)");
+  require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "smaller than inner_steps (30)");
+  require_problem(streaming("merge_alpha = 1.5\n"), "9:15", "a number from 0 to 1");
+  require_problem(streaming("merge_alpha = -0.5\n"), "9:15", "a number from 0 to 1");
+  require_problem(streaming("fragments = 5\n"), "9:1", "fragments 5 is more than model.layers 4");
+  require_problem(streaming("codec = \"fp8\"\n"), "9:9", "one of f32, bf16, int8, fp4");
+  require_problem(streaming("codec_block = 100\n"), "9:1", "multiple of 16");
+  require_problem(streaming("rounding = \"up\"\n"), "9:12", "one of nearest, stochastic");
+  require_problem(streaming("grouping = \"layers\"\n"), "9:12", "one of whole, sequential, strided, balanced");
+  require_problem(streaming("grouping = \"whole\"\n"), "9:1", "contradicts name = \"streaming-diloco\"");
+  require_problem(streaming("grouping = \"balanced\"\n"), "7:2", "fragments must be at least 1 with grouping 'balanced'");
+  require_problem(streaming("grouping = \"balanced\"\nfragments = 100\n"), "10:1", "do not make 100 fragments");
+  require_problem(streaming("group = \"nobody\"\n"), "9:1", "contradicts");
+  require_problem(streaming("fragments = 2\nlayers_per_fragment = 2\n"), "10:1", "has no effect with fragments = 2");
+  require_problem(streaming("fragments = 4\ninner_steps = 4\n"), "9:1", "room for 1 to as many fragments, not 5");
+  require_problem(streaming("inner_steps = 2\n"), "9:1", "room for 1 to as many fragments, not 3");
+  require_problem(with("[strategy]\nfragments = 2\n"), "8:1", "has no effect with grouping = \"whole\"");
+  require_problem(with("[strategy]\nlayers_per_fragment = 2\n"), "8:1", "has no effect with grouping = \"whole\"");
+  require_problem(with("[strategy]\ncodec_block = 64\n"), "8:1", "no scales");
+  require_problem(with("[strategy]\nrounding = \"stochastic\"\n"), "8:1", "has no effect with codec = \"f32\"");
+}
+
+TEST_CASE("the last round may be shorter than the others") {
+  const RunFile file = parse_run_file(with("[strategy]\ninner_steps = 30\n"), "run.toml");
+  REQUIRE(file.valid());
+  CHECK(file.spec.rounds == 34);
+}
+
+TEST_CASE("a key set against the strategy's name is a mistake") {
+  require_problem(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 30\n"), "9:1", "contradicts name = \"data-parallel\", which means inner_steps = 1");
+  require_problem(with("[strategy]\nname = \"local\"\ngroup = \"all\"\n"), "9:1", "which means group = \"nobody\"");
+  require_problem(with("[strategy]\nname = \"diloco\"\npayload = \"gradient\"\n"), "9:1", "which means payload = \"outer-gradient\"");
+  require_problem(with("[strategy]\nname = \"local\"\ncodec = \"bf16\"\n"), "9:1", "has no effect with group = \"nobody\"");
+  require_problem(with("[strategy]\nname = \"data-parallel\"\nouter_momentum = 0.5\n"), "9:1", "has no effect with outer_optimizer = \"adopt\"");
+  require_problem(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_momentum = 0.5\n"), "9:1", "has no effect");
+  require_problem(with("[strategy]\nouter_optimizer = \"adopt\"\n"), "8:1", "takes parameters");
+  CHECK(problems(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 1\npayload = \"gradient\"\n")).empty());
+}
+
+TEST_CASE("unknown keys and sections name the nearest known one and what is allowed") {
+  require_problem(with("bacth = 4\n"), "7:1", "nearest is \"batch\", an integer from 1 to 65536");
+  require_problem(with("stpes = 4\n"), "7:1", "nearest is \"steps\"");
+  require_problem(with("colour = 4\n"), "7:1", "allowed are steps, batch");
+  require_problem(with("layers = 4\n"), "7:1", "it belongs in [model]");
+  require_problem(with("[modle]\nlayers = 2\n"), "7:2", "nearest is [model]");
+  require_problem(with("[zebra]\n"), "7:2", "allowed are the sections run, model");
+  require_problem("seed = 3\n" + with(""), "1:1", "it belongs in [run]");
+  require_problem(with("[model.layers]\nx = 2\n"), "7:", "layers is a table here, but must be an integer");
+  require_problem("run = 3\n", "1:1", "[run] must be one section, and is an integer here");
+  require_problem("[[run]]\nname = \"a\"\n", "1:3", "must be one section, and is a list");
+}
+
+TEST_CASE("a misspelt required key is not reported as missing as well") {
+  CHECK(problems("[run]\nnmae = \"a\"\n[data]\nset = \"t\"\n[training]\nsteps = 100\n").size() == 1);
+  CHECK(problems("[run]\nname = \"a\"\n[data]\nset = \"t\"\n[trainign]\nsteps = 100\n").size() == 1);
+}
+
+TEST_CASE("wrong types and impossible values point at the value and say what is allowed") {
+  require_problem(with("batch = \"big\"\n"), "7:9", "batch is a text here, but must be an integer from 1 to 65536");
+  require_problem(with("batch = 0\n"), "7:9", "0 is out of range: batch is an integer from 1 to 65536");
+  require_problem(with("batch = -4\n"), "7:9", "-4 is out of range");
+  require_problem(with("batch = 9223372036854775807\n"), "7:9", "out of range");
+  require_problem(with("batch = 1.5\n"), "7:9", "batch is a number here");
+  require_problem(with("learning_rate = nan\n"), "7:17", "out of range: learning_rate is a number above 0 to 10");
+  require_problem(with("learning_rate = inf\n"), "7:17", "out of range");
+  require_problem(with("learning_rate = 0\n"), "7:17", "out of range");
+  require_problem(with("beta1 = 1.0\n"), "7:9", "from 0 to below 1");
+  require_problem(with("device = \"gpu\"\n"), "7:10", "auto, cpu or cuda:N");
+  require_problem(with("precision = \"fp8\"\n"), "7:13", "one of auto, float32, bf16");
+  require_problem(with("[islands]\ndeadline = 30\n"), "8:12", "deadline is an integer here, but must be a time like \"30s\", from 1s to 7d");
+  require_problem(with("[islands]\ndeadline = \"soon\"\n"), "8:12", "is not a time");
+  require_problem(with("[islands]\nnames = [\"a\", 3]\n"), "8:15", "names holds an integer");
+  require_problem(with("[islands]\nnames = \"a\"\n"), "8:9", "names is a text here, but must be a list");
+  require_problem(with("[model]\ntied_embeddings = 1\n"), "8:19", "true or false");
+  require_problem(with("[model]\nlayers = 1979-05-27\n"), "8:10", "is a date or time here");
+  require_problem("[run]\nname = \"../evil\"\n[data]\nset=\"t\"\n[training]\nsteps=100\n", "2:8", "beginning with a letter or digit");
+  require_problem("[run]\nname = \"\"\n[data]\nset=\"t\"\n[training]\nsteps=100\n", "2:8", "name is empty");
+}
+
+TEST_CASE("keys that contradict each other") {
+  require_problem(with("batch = 16\naccumulation = 3\n"), "8:1", "accumulation 3 does not divide batch 16");
+  require_problem(with("warmup_steps = 2000\n"), "7:1", "warmup_steps 2000 is more than steps 1000");
+  require_problem(with("[model]\nwidth = 100\nheads = 3\n"), "9:1", "heads 3 does not divide width 100");
+  require_problem(with("[model]\nwidth = 12\nheads = 4\n"), "9:1", "rotary positions need an even number");
+  require_problem(with("[model]\nvocabulary = 100\n"), "8:1", "\"bytes\" has 256 tokens");
+  require_problem(with("[model]\nlayers = 1000\nwidth = 65536\n"), "9:1", "more than run.arena_limit");
+  require_problem(with("[strategy]\noverlap_steps = 100\n"), "8:1", "inner_steps");
+  require_problem(with("[strategy]\ninner_steps = 1001\n"), "8:1", "not one round would happen");
+  require_problem(with("[islands]\nmin = 5\nmax = 4\n"), "8:1", "min 5 is more than max 4");
+  require_problem(with("[islands]\nnames = [\"a\", \"a\"]\n"), "8:1", "twice");
+  require_problem(with("[islands]\nmin = 3\nnames = [\"a\", \"b\"]\n"), "9:1", "fewer than min 3");
+  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\n", "5:2", "exactly one of set, files, url");
+  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nset=\"t\"\nfiles=[\"x\"]\n", "7:1", "exactly one of");
+  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"https://x.org/y\"\n", "6:1", "url needs sha256");
+  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"http://x.org/y\"\n", "6:5", "https://");
+  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nset=\"t\"\nparts=2\n", "7:1", "less than islands.max 64");
+  require_problem("[run]\nname=\"a\"\n[data]\nset=\"t\"\n[training]\nsteps=1000000000000\nbatch=65536\nsequence_length=1048576\n", "6:1", "more tokens");
+}
+
+TEST_CASE("all mistakes come at once, in the order of the file") {
+  const std::vector<std::string> found = problems("[run]\nseeed = 1\n[training]\nbatch = 0\nlerning_rate = 3\n[islands]\nmin = 9\nmax = 3\n");
+  REQUIRE(found.size() == 7);  // and the missing name, data and steps
+  CHECK(std::ranges::is_sorted(parse_run_file("[run]\nseeed = 1\n[training]\nbatch = 0\n", "x").problems));
+}
+
+TEST_CASE("what is not TOML says where") {
+  require_problem("[run\n", "1:", "not TOML");
+  require_problem("[run]\nname = \"a\"\nname = \"b\"\n", "3:", "not TOML");
+  require_problem("[run]\nname = \"a\n", "2:", "not TOML");
+  CHECK_FALSE(problems(std::string("[run]\nname = \"a\0b\"\n", 19)).empty());
+  CHECK_FALSE(problems("[run]\nname = \"\xff\xfe\"\n").empty());
+  CHECK_FALSE(problems("a = " + std::string(100000, '[')).empty());
+  CHECK_FALSE(problems(std::string(100000, '{')).empty());
+  CHECK_FALSE(problems("").empty());
+  require_problem(std::string((1 << 20) + 1, '#'), "1:1", "at most 1 MiB");
+  CHECK(problems(with("# " + std::string(1 << 19, 'x') + "\n")).empty());
+}
+
+TEST_CASE("hostile words do not reach a terminal as they are") {
+  const RunFile file = parse_run_file("[run]\n\"\\u001b[31mname\\n\" = 1\n", "run.toml");
+  const std::string text = problems_text(file);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find("\\x1b[31mname\\x0a") != std::string::npos);
+  CHECK(printable("a\xff\x1b\xc2\x9bß") == "a\\xff\\x1b\\xc2\\x9bß");
+  CHECK(first_columns("ßßß", 2) == "ßß");
+}
+
+TEST_CASE("reading files: absent, folders, devices") {
+  CHECK(read_run_file("/nonexistent/run.toml").error().code == Code::not_found);
+  CHECK(read_run_file("/tmp").error().code == Code::invalid_argument);
+  CHECK(read_run_file("/dev/zero").error().code == Code::invalid_argument);
+}
+
+TEST_CASE("every example file is valid") {
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".toml") {
+      continue;
+    }
+    const Result<RunFile> file = read_run_file(entry.path());
+    REQUIRE(file);
+    INFO(problems_text(*file));
+    CHECK(file->valid());
+    ++seen;
+  }
+  CHECK(seen >= 4);
+}
+
+TEST_CASE("relative files are put into the run file's folder") {
+  RunSpec spec;
+  spec.data.files = {"text/*.txt", "/abs/x", "../y"};
+  resolve_files(spec, "/home/me/runs/run.toml");
+  CHECK(spec.data.files == std::vector<std::string>{"/home/me/runs/text/*.txt", "/abs/x", "/home/me/y"});
+}
+
+TEST_CASE("a spec survives JSON, and JSON accepts nothing else") {
+  const RunFile file = parse_run_file(with("[islands]\ndeadline = \"90s\"\nnames = [\"a\", \"b\"]\n[model]\nwidth = 96\n"), "x");
+  REQUIRE(file.valid());
+  const std::string text = to_json(file.spec);
+  const Result<RunSpec> back = run_spec_from_json(text);
+  REQUIRE(back);
+  CHECK(*back == file.spec);
+  CHECK(to_json(*back) == text);
+
+  const auto refused = [&](auto change, const std::string& part) {
+    nlohmann::json document = nlohmann::json::parse(text);
+    change(document);
+    const Result<RunSpec> spec = run_spec_from_json(document.dump());
+    REQUIRE_FALSE(spec);
+    INFO(spec.error().why);
+    CHECK(spec.error().code == Code::invalid_argument);
+    CHECK(spec.error().why.find(part) != std::string::npos);
+  };
+  refused([](auto& d) { d["model"].erase("layers"); }, "model.layers is missing");
+  refused([](auto& d) { d["model"]["colour"] = 1; }, "not known");
+  refused([](auto& d) { d["zoo"] = 1; }, "not known");
+  refused([](auto& d) { d.erase("islands"); }, "islands is missing");
+  refused([](auto& d) { d["training"]["batch"] = 0; }, "training.batch");
+  refused([](auto& d) { d["training"]["batch"] = -1; }, "training.batch");
+  refused([](auto& d) { d["training"]["batch"] = 1e300; }, "training.batch");
+  refused([](auto& d) { d["training"]["batch"] = 18446744073709551615ULL; }, "training.batch");
+  refused([](auto& d) { d["training"]["device"] = nullptr; }, "training.device");
+  refused([](auto& d) { d["strategy"]["name"] = "magic"; }, "strategy.name");
+  refused([](auto& d) { d["data"]["files"] = {1, 2}; }, "data.files");
+  refused([](auto& d) { d["rounds"] = "many"; }, "rounds");
+  CHECK_FALSE(run_spec_from_json("[]"));
+  CHECK_FALSE(run_spec_from_json("{"));
+  CHECK_FALSE(run_spec_from_json(std::string(1 << 21, ' ')));
+  CHECK_FALSE(run_spec_from_json(std::string(1 << 19, '[')));
+}
+
+TEST_CASE("every key has a row that people can read, and a default that it allows") {
+  const RunSpec defaults;
+  for (const RunKey& key : run_keys()) {
+    INFO(std::string(key.section) + "." + std::string(key.name));
+    CHECK_FALSE(key.doc.empty());
+    CHECK_FALSE(allowed(key).empty());
+    CHECK(find_run_key(key.section, key.name) == &key);
+    if (!key.required) {
+      RunSpec copy;
+      CHECK(assign(key, value_of(key, defaults), copy));
+      CHECK(copy == defaults);
+    }
+  }
+}
+
+TEST_CASE("the sum of the table's keys is the whole spec") {
+  // A field that no key reaches would be equal in both documents although the specs differ; each key here is changed alone.
+  for (const RunKey& key : run_keys()) {
+    RunSpec spec;
+    const RunSpec defaults;
+    std::visit(
+        [](auto* field) {
+          using Value = std::remove_pointer_t<decltype(field)>;
+          if constexpr (std::is_same_v<Value, std::string>) {
+            *field += "x";
+          } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+            field->push_back("x");
+          } else if constexpr (std::is_same_v<Value, bool>) {
+            *field = !*field;
+          } else if constexpr (std::is_same_v<Value, Duration>) {
+            *field += std::chrono::seconds(1);
+          } else {
+            *field += 1;
+          }
+        },
+        key.field(spec));
+    INFO(std::string(key.section) + "." + std::string(key.name));
+    CHECK_FALSE(spec == defaults);
+    CHECK_FALSE(to_json(spec) == to_json(defaults));
+  }
+}
+
+TEST_CASE("spelling finds slips and refuses guesses") {
+  const std::array<std::string_view, 3> known = {"batch", "steps", "learning_rate"};
+  CHECK(edit_distance("bacth", "batch") == 1);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance(std::string(1000, 'a'), "a") == 63);
+  CHECK(nearest("stpes", known) == "steps");
+  CHECK(nearest("learnig_rat", known) == "learning_rate");
+  CHECK(nearest("zebra", known).empty());
+}

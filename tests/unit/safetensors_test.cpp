@@ -1,0 +1,131 @@
+// Safetensors: deterministic bytes, there and back, and everything a hostile header may say.
+#include "agent/safetensors.hpp"
+
+#include <fstream>
+
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace atl;
+
+namespace {
+
+Bytes file_of(std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata) {
+  Bytes all;
+  REQUIRE(write_safetensors(std::move(tensors), metadata, [&](ByteView bytes) {
+            all.insert(all.end(), bytes.begin(), bytes.end());
+            return Status();
+          }).ok());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: equal tensors are equal bytes, in any order, and read back") {
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> b = {-7.5F};
+  const std::vector<float> none;
+  const Bytes one = file_of({{"b", {}, b}, {"a", {2, 3}, a}, {"e", {0, 4}, none}}, {{"atoll.format", "1"}});
+  const Bytes two = file_of({{"e", {0, 4}, none}, {"a", {2, 3}, a}, {"b", {}, b}}, {{"atoll.format", "1"}});
+  CHECK(one == two);
+
+  atl_test::TemporaryFolder folder;
+  const auto path = folder.write("x.safetensors", std::string(as_text(one)));
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  REQUIRE(file.has_value());
+  CHECK(file->header().metadata.at("atoll.format") == "1");
+  CHECK(file->header().tensors.size() == 3);
+  CHECK(file->header().find("a")->shape == std::vector<std::uint64_t>{2, 3});
+  const auto read = file->floats("a");
+  REQUIRE(read.has_value());
+  CHECK(std::vector<float>(read->begin(), read->end()) == a);
+  CHECK(file->floats("b")->front() == -7.5F);
+  CHECK(file->floats("e")->empty());
+  CHECK(file->floats("zebra").error().code == Code::not_found);
+}
+
+TEST_CASE("safetensors: the layout is the published one") {
+  const std::vector<float> a = {1.0F};
+  const Bytes bytes = file_of({{"w", {1}, a}}, {});
+  const std::string json = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  )";
+  REQUIRE(bytes.size() == 8 + json.size() + 4);
+  CHECK(std::to_integer<int>(bytes[0]) == static_cast<int>(json.size()));
+  CHECK(std::string(as_text(ByteView(bytes).subspan(8, json.size()))) == json);
+}
+
+TEST_CASE("safetensors: names are text in JSON, whatever they hold") {
+  const std::vector<float> a = {1.0F};
+  const std::string name = "a\"b\\\n\xc3\xa9";
+  const Bytes bytes = file_of({{name, {1}, a}}, {});
+  atl_test::TemporaryFolder folder;
+  Result<SafetensorsFile> file = SafetensorsFile::open(folder.write("x", std::string(as_text(bytes))));
+  REQUIRE(file.has_value());
+  CHECK(file->floats(name).has_value());
+}
+
+TEST_CASE("safetensors: what cannot be written is refused") {
+  const std::vector<float> a = {1.0F, 2.0F};
+  std::vector<TensorView> twice = {{"a", {2}, a}, {"a", {2}, a}};
+  CHECK(make_safetensors_header(twice, {}).error().code == Code::invalid_argument);
+  std::vector<TensorView> wrong = {{"a", {3}, a}};
+  CHECK(make_safetensors_header(wrong, {}).error().code == Code::invalid_argument);
+  std::vector<TensorView> reserved = {{"__metadata__", {2}, a}};
+  CHECK(make_safetensors_header(reserved, {}).error().code == Code::invalid_argument);
+}
+
+TEST_CASE("safetensors: a hostile header is corrupt and says which tensor") {
+  struct Case {
+    const char* what;
+    const char* json;
+    std::uint64_t bytes;
+  };
+  const std::vector<Case> cases = {
+      {"not JSON", "{", 0},
+      {"not an object", "[]", 0},
+      {"a number", "7", 0},
+      {"no entry", R"({"a":7})", 0},
+      {"missing offsets", R"({"a":{"dtype":"F32","shape":[1]}})", 4},
+      {"one key too many", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", 4},
+      {"unknown type", R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4},
+      {"type of the wrong type", R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})", 4},
+      {"negative shape", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4},
+      {"fractional shape", R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4},
+      {"overflowing shape", R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0},
+      {"beyond the end", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4},
+      {"end before begin", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 8},
+      {"three offsets", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", 8},
+      {"size unlike shape", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8},
+      {"misaligned", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6},
+      {"overlap", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8},
+      {"gap", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", 12},
+      {"trailing data", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8},
+      {"twice", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4},
+      {"metadata not text", R"({"__metadata__":{"a":1}})", 0},
+      {"metadata not an object", R"({"__metadata__":[]})", 0},
+      {"huge number", R"({"a":{"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4},
+  };
+  for (const Case& c : cases) {
+    INFO(c.what);
+    const Result<SafetensorsHeader> header = parse_safetensors_header(c.json, c.bytes);
+    REQUIRE_FALSE(header.has_value());
+    CHECK(header.error().code == Code::corrupt);
+  }
+  CHECK(parse_safetensors_header(R"({"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}})", 2).has_value());
+}
+
+TEST_CASE("safetensors: a file that is cut, too long in its header or no file is an error") {
+  atl_test::TemporaryFolder folder;
+  CHECK(SafetensorsFile::open(folder.path() / "absent").error().code == Code::not_found);
+  CHECK(SafetensorsFile::open(folder.path()).error().code == Code::io);
+  CHECK(SafetensorsFile::open(folder.write("short", "1234567")).error().code == Code::corrupt);
+  CHECK(SafetensorsFile::open(folder.write("empty", "")).error().code == Code::corrupt);
+  CHECK(SafetensorsFile::open(folder.write("long", std::string(8, '\xff') + "{}")).error().code == Code::corrupt);
+  CHECK(SafetensorsFile::open(folder.write("cut", std::string("\x10\0\0\0\0\0\0\0{}", 10))).error().code == Code::corrupt);
+  // A header that is not padded puts floats at odd addresses: refused, not undefined behaviour.
+  const std::string json = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  REQUIRE(json.size() % 4 != 0);
+  const std::string odd = std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') + json + "abcd";
+  Result<SafetensorsFile> file = SafetensorsFile::open(folder.write("odd", odd));
+  REQUIRE(file.has_value());
+  CHECK(file->floats("a").error().code == Code::corrupt);
+}

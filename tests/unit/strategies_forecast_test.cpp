@@ -1,0 +1,127 @@
+// The forecast against hand-computed cases and bounds that no schedule can beat.
+#include "strategies/forecast.hpp"
+#include "tests/catch.hpp"
+
+using namespace atl;
+
+namespace {
+
+// Two islands, a step a second, 1 Mbit/s up and down, no latency; 100 steps, H = 10, one fragment of 250,000 values: 1 MB, 8 s.
+ForecastQuestion two_islands() {
+  ForecastQuestion question;
+  question.composition = compose(named_strategy("diloco").value()).value();
+  question.composition.inner_steps = 10;
+  question.total_steps = 100;
+  question.fragment_values = {250'000};
+  for (const char* name : {"a", "b"}) {
+    question.islands.push_back({name, 1.0, 1e6, 1e6, 0.0});
+  }
+  return question;
+}
+
+}  // namespace
+
+TEST_CASE("a forecast of DiLoCo without overlap adds every exchange to the time") {
+  const Forecast result = forecast(two_islands()).value();
+  CHECK(result.rounds == 10);
+  CHECK(result.bytes_per_round == 1'000'000);
+  CHECK(result.seconds == Approx(180.0));
+  CHECK(result.utilisation == Approx(100.0 / 180.0));
+  CHECK(result.islands[0].bytes_sent == 10'000'000);
+  CHECK(result.islands[0].waiting_seconds == Approx(80.0));
+  CHECK(result.islands[0].mean_bits_per_second == Approx(80e6 / 180.0));
+  CHECK(result.islands[0].bytes_sent_per_day == Approx(1e7 / 180.0 * 86400));
+  CHECK(result.agent_memory_bytes == 250'000 * 16);
+}
+
+TEST_CASE("latency is paid once for the control messages and once for each hop") {
+  ForecastQuestion question = two_islands();
+  for (ForecastIsland& island : question.islands) {
+    island.round_trip_seconds = 0.1;
+  }
+  // Ready 0.05 and Exchange 0.05, one hop 0.1, Exchanged 0.05 and Commit 0.05.
+  CHECK(forecast(question).value().seconds == Approx(180.0 + 10 * 0.3));
+}
+
+TEST_CASE("the slowest island and the thinnest link decide, and the others' waiting is counted") {
+  ForecastQuestion question = two_islands();
+  question.islands[1].step_seconds = 2.0;
+  const Forecast slow = forecast(question).value();
+  CHECK(slow.seconds == Approx(280.0));
+  CHECK(slow.islands[0].waiting_seconds == Approx(180.0));
+  CHECK(slow.islands[1].waiting_seconds == Approx(80.0));
+  question = two_islands();
+  question.islands[1].uplink_bits_per_second = 0.5e6;
+  CHECK(forecast(question).value().seconds == Approx(260.0));
+}
+
+TEST_CASE("overlap hides the exchange as far as it fits") {
+  ForecastQuestion question = two_islands();
+  question.composition.overlap_steps = 8;
+  // Nine rounds hide behind 8 steps; the last synchronisation has nothing to hide behind.
+  CHECK(forecast(question).value().seconds == Approx(108.0));
+  question.composition.overlap_steps = 5;
+  CHECK(forecast(question).value().seconds == Approx(100.0 + 9 * 3.0 + 8.0));
+  CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 5));
+}
+
+TEST_CASE("fragments in flight together share the uplink in order") {
+  ForecastQuestion question = two_islands();
+  question.fragment_values = {125'000, 125'000};
+  question.composition.overlap_steps = 4;
+  // A fragment every five steps takes 4 s: hidden. At the end both are synchronised at once: 8 s.
+  CHECK(forecast(question).value().seconds == Approx(108.0));
+}
+
+TEST_CASE("a long run is the beginning of it and periods like it") {
+  for (const std::uint64_t overlap : {0, 3, 8}) {
+    ForecastQuestion question = two_islands();
+    question.composition.overlap_steps = overlap;
+    question.islands[1].step_seconds = 1.5;
+    question.total_steps = 10 * kSimulatedRounds + 9;  // one more round than is simulated
+    const Forecast extended = forecast(question).value();
+    question.total_steps -= 10;
+    const Forecast simulated = forecast(question).value();
+    REQUIRE(simulated.rounds == kSimulatedRounds);
+    const double period = simulated.seconds / (10.0 * kSimulatedRounds - 1) * 10;
+    INFO("overlap " << overlap);
+    CHECK(extended.seconds - simulated.seconds == Approx(period).epsilon(0.05));
+    CHECK(extended.islands[0].bytes_sent == simulated.islands[0].bytes_sent + 1'000'000);
+    CHECK(extended.islands[0].utilisation == Approx(simulated.islands[0].utilisation).epsilon(1e-3));
+  }
+  ForecastQuestion endless = two_islands();
+  endless.total_steps = 1'000'000'000'000;
+  CHECK(forecast(endless).value().seconds == Approx(1.8e12).epsilon(1e-6));
+}
+
+TEST_CASE("nobody sends nothing and waits for nobody") {
+  ForecastQuestion question = two_islands();
+  question.composition = compose(named_strategy("local").value()).value();
+  const Forecast result = forecast(question).value();
+  CHECK(result.islands[0].bytes_sent == 0);
+  CHECK(result.utilisation == Approx(1.0));
+}
+
+TEST_CASE("no forecast beats the sustained bound") {
+  for (const std::uint64_t overlap : {0, 1, 5, 9}) {
+    for (const double bandwidth : {1e5, 5e5, 1e6, 1e7}) {
+      ForecastQuestion question = two_islands();
+      question.composition.overlap_steps = overlap;
+      for (ForecastIsland& island : question.islands) {
+        island.uplink_bits_per_second = bandwidth;
+        island.downlink_bits_per_second = bandwidth;
+      }
+      const Forecast result = forecast(question, 1.0).value();
+      INFO("overlap " << overlap << " bandwidth " << bandwidth);
+      CHECK(result.utilisation <= bandwidth / result.islands[0].sustained_bound_bits_per_second + 1e-9);
+    }
+  }
+}
+
+TEST_CASE("a forecast without islands or with a dead link is refused by name") {
+  ForecastQuestion question = two_islands();
+  question.islands[1].uplink_bits_per_second = 0;
+  CHECK(forecast(question).error().why == "island b: step time, uplink and downlink must be positive");
+  question.islands.clear();
+  CHECK(forecast(question).error().code == Code::invalid_argument);
+}

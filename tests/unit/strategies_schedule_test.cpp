@@ -1,0 +1,123 @@
+// Schedule: which round starts when, against the definition evaluated step by step.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "strategies/schedule.hpp"
+#include "tests/catch.hpp"
+
+using namespace atl;
+
+namespace {
+
+// The definition, simulated: at every step, which fragments start.
+std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap) {
+  std::vector<RoundPlan> plans;
+  std::map<std::uint32_t, std::uint64_t> last;
+  const auto add = [&](std::uint32_t fragment, std::uint64_t start, std::uint64_t apply) {
+    plans.push_back({Round(plans.size() + 1), fragment, Step(start), Step(apply), Step(last[fragment])});
+    last[fragment] = start;
+  };
+  for (std::uint64_t step = 1; step < total; ++step) {
+    for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
+      const std::uint64_t offset = fragment * period / fragments;
+      if (step >= period + offset && (step - offset) % period == 0 && step + overlap < total) {
+        add(fragment, step, step + overlap);
+      }
+    }
+  }
+  for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
+    add(fragment, total, total);
+  }
+  return plans;
+}
+
+}  // namespace
+
+TEST_CASE("schedule: DiLoCo synchronises every H steps and at the end", "[strategies]") {
+  const auto schedule = Schedule::make(250, 100).value();
+  REQUIRE(schedule.rounds() == 3);
+  CHECK(schedule.round_at(Round(1)).value() == RoundPlan{Round(1), 0, Step(100), Step(100), Step(0)});
+  CHECK(schedule.round_at(Round(2)).value() == RoundPlan{Round(2), 0, Step(200), Step(200), Step(100)});
+  CHECK(schedule.round_at(Round(3)).value() == RoundPlan{Round(3), 0, Step(250), Step(250), Step(200)});
+  CHECK(Schedule::make(300, 100).value().rounds() == 3);
+  CHECK(Schedule::make(7, 1).value().rounds() == 7);
+  CHECK(Schedule::make(7, 100).value().rounds() == 1);
+}
+
+TEST_CASE("schedule: the example of Streaming DiLoCo, two fragments half a period apart", "[strategies]") {
+  const auto schedule = Schedule::make(1000, 100, 2, 5).value();
+  CHECK(schedule.rounds_starting_at(Step(50)).empty());  // no full period behind it yet
+  REQUIRE(schedule.rounds_starting_at(Step(100)).size() == 1);
+  CHECK(schedule.rounds_starting_at(Step(100))[0] == RoundPlan{Round(1), 0, Step(100), Step(105), Step(0)});
+  CHECK(schedule.rounds_starting_at(Step(150))[0] == RoundPlan{Round(2), 1, Step(150), Step(155), Step(0)});
+  CHECK(schedule.rounds_applying_at(Step(250 + 5))[0].fragment == 1);
+  const auto last = schedule.rounds_starting_at(Step(1000));
+  REQUIRE(last.size() == 2);
+  CHECK(last[0].previous_start == Step(900));
+  CHECK(last[1].previous_start == Step(950));
+}
+
+TEST_CASE("schedule: every small schedule equals its definition", "[strategies]") {
+  for (std::uint64_t total = 1; total <= 23; ++total) {
+    for (std::uint64_t period = 1; period <= 9; ++period) {
+      for (std::uint32_t fragments = 1; fragments <= period; ++fragments) {
+        for (std::uint64_t overlap = 0; overlap < period; ++overlap) {
+          const auto expected = by_definition(total, period, fragments, overlap);
+          const auto schedule = Schedule::make(total, period, fragments, overlap).value();
+          INFO("T " << total << ", H " << period << ", F " << fragments << ", overlap " << overlap);
+          REQUIRE(schedule.rounds() == expected.size());
+          for (const RoundPlan& plan : expected) {
+            REQUIRE(schedule.round_at(plan.round).value() == plan);
+          }
+          for (std::uint64_t step = 0; step <= total + period; ++step) {
+            std::vector<RoundPlan> starting;
+            std::vector<RoundPlan> applying;
+            std::copy_if(expected.begin(), expected.end(), std::back_inserter(starting),
+                         [&](const RoundPlan& plan) { return plan.start == Step(step); });
+            std::copy_if(expected.begin(), expected.end(), std::back_inserter(applying),
+                         [&](const RoundPlan& plan) { return plan.apply == Step(step); });
+            REQUIRE(schedule.rounds_starting_at(Step(step)) == starting);
+            REQUIRE(schedule.rounds_applying_at(Step(step)) == applying);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("schedule: a fragment's rounds never overlap and leave no step out", "[strategies]") {
+  const auto schedule = Schedule::make(10'007, 97, 13, 96).value();
+  std::map<std::uint32_t, RoundPlan> last;
+  for (std::uint64_t round = 1; round <= schedule.rounds(); ++round) {
+    const RoundPlan plan = schedule.round_at(Round(round)).value();
+    const auto before = last.find(plan.fragment);
+    REQUIRE(plan.previous_start == (before == last.end() ? Step(0) : before->second.start));
+    if (before != last.end()) {
+      REQUIRE(before->second.apply < plan.start);
+    }
+    last[plan.fragment] = plan;
+  }
+  REQUIRE(last.size() == 13);
+  for (const auto& [fragment, plan] : last) {
+    CHECK(plan.start == Step(10'007));
+  }
+}
+
+TEST_CASE("schedule: what cannot be is refused", "[strategies]") {
+  constexpr std::uint64_t kLimit = 1ULL << 48;
+  using Arguments = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint64_t>;
+  for (const auto& [total, period, fragments, overlap] :
+       {Arguments{0, 1, 1, 0}, Arguments{kLimit + 1, 1, 1, 0}, Arguments{10, 0, 1, 0}, Arguments{10, kLimit + 1, 1, 0},
+        Arguments{10, 5, 0, 0}, Arguments{10, 5, 6, 0}, Arguments{10, 5, 1, 5}, Arguments{10, 5, 1, ~0ULL}}) {
+    const auto schedule = Schedule::make(total, period, fragments, overlap);
+    REQUIRE_FALSE(schedule);
+    CHECK(schedule.error().code == Code::invalid_argument);
+  }
+  const auto largest = Schedule::make(kLimit, kLimit, 0xffffffffU, kLimit - 1).value();
+  CHECK(largest.rounds() == 0xffffffffULL);
+  CHECK(Schedule::make(kLimit, 3).value().round_at(Round(5)).value().start == Step(15));
+  const auto small = Schedule::make(10, 5).value();
+  CHECK_FALSE(small.round_at(Round(0)));
+  CHECK_FALSE(small.round_at(Round(3)));
+}

@@ -1,0 +1,196 @@
+// The trainer's process: its output, its end, its silence, its memory.
+#include "agent/trainer_host.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace atl;
+using namespace std::chrono_literals;
+
+namespace {
+
+TrainerCommand shell(const std::string& script) {
+  TrainerCommand command;
+  command.program = "/bin/sh";
+  command.arguments = {"-c", script};
+  command.folder = "/";
+  return command;
+}
+
+// Polls until the trainer ends; nullopt after 20 seconds.
+std::optional<TrainerExit> wait_for_exit(TrainerHost& host) {
+  const TimePoint until = now() + 20s;
+  while (now() < until) {
+    if (std::optional<TrainerExit> exit = host.pump(now())) {
+      return exit;
+    }
+    std::vector<pollfd> fds;
+    for (const int fd : host.watch_fds()) {
+      fds.push_back({fd, POLLIN, 0});
+    }
+    ::poll(fds.data(), fds.size(), 50);
+  }
+  return std::nullopt;
+}
+
+// Until the trainer has printed a line, which its on_line stores in `said`.
+void wait_for_line(TrainerHost& host, TimePoint at, const std::string& said) {
+  while (said.empty()) {
+    pollfd fd{host.watch_fds()[0], POLLIN, 0};
+    REQUIRE(::poll(&fd, 1, 20000) == 1);
+    REQUIRE_FALSE(host.pump(at).has_value());
+  }
+}
+
+bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+
+}  // namespace
+
+TEST_CASE("trainer host: a clean end, its lines and its environment") {
+  std::vector<std::string> lines;
+  TrainerCommand command = shell("echo one; echo $ATOLL_TEST_WORD >&2; printf 'no newline'");
+  command.environment = {{"ATOLL_TEST_WORD", "two"}};
+  command.on_line = [&](const std::string& line) { lines.push_back(line); };
+  TrainerHost host = TrainerHost::start(command, now()).value();
+  const auto exit = wait_for_exit(host);
+  REQUIRE(exit.has_value());
+  CHECK(exit->clean);
+  CHECK(lines == std::vector<std::string>{"one", "two", "no newline"});
+  CHECK_FALSE(host.pump(now()).has_value());
+}
+
+TEST_CASE("trainer host: a status, a signal and the last lines are told") {
+  TrainerHost failing = TrainerHost::start(shell("echo the reason; exit 3"), now()).value();
+  auto exit = wait_for_exit(failing);
+  REQUIRE(exit.has_value());
+  CHECK_FALSE(exit->clean);
+  CHECK(exit->status == 3);
+  CHECK(exit->why.find("ended with status 3") != std::string::npos);
+  CHECK(exit->why.find("the reason") != std::string::npos);
+
+  TrainerHost crashing = TrainerHost::start(shell("kill -SEGV $$"), now()).value();
+  exit = wait_for_exit(crashing);
+  REQUIRE(exit.has_value());
+  CHECK(exit->signal == SIGSEGV);
+  CHECK(exit->why.find("signal 11") != std::string::npos);
+}
+
+TEST_CASE("trainer host: what cannot be started says so") {
+  TrainerCommand command = shell("true");
+  command.program = "/nonexistent/trainer";
+  CHECK(TrainerHost::start(command, now()).error().code == Code::not_found);
+  command.program = "/etc/passwd";
+  CHECK(TrainerHost::start(command, now()).error().code == Code::io);
+}
+
+TEST_CASE("trainer host: one that makes no progress is killed and says so, one that waits is not") {
+  const TimePoint start = now();
+  TrainerCommand command = shell("sleep 1000");
+  command.hang_after = 60s;
+  TrainerHost host = TrainerHost::start(command, start).value();
+  CHECK_FALSE(host.pump(start + 500s).has_value());  // nothing is expected of it
+  host.expect_progress(true, start + 500s);
+  CHECK_FALSE(host.pump(start + 559s).has_value());
+  host.note_progress(start + 550s);
+  CHECK_FALSE(host.pump(start + 600s).has_value());
+  CHECK(alive(host.pid()));
+  CHECK_FALSE(host.pump(start + 611s).has_value());  // killed now, reaped at the next call
+  const auto exit = wait_for_exit(host);
+  REQUIRE(exit.has_value());
+  CHECK_FALSE(exit->clean);
+  CHECK(exit->why.find("made no progress") != std::string::npos);
+}
+
+TEST_CASE("trainer host: one over its memory limit is killed and says so") {
+  TrainerCommand command = shell("sleep 1000");
+  command.memory_limit_bytes = 4096;
+  TrainerHost host = TrainerHost::start(command, now()).value();
+  const auto exit = wait_for_exit(host);
+  REQUIRE(exit.has_value());
+  CHECK(exit->why.find("memory, its limit is") != std::string::npos);
+}
+
+TEST_CASE("trainer host: stop asks first and insists later") {
+  const TimePoint start = now();
+  TrainerHost polite = TrainerHost::start(shell("trap 'exit 0' TERM; while :; do sleep 0.01; done"), start).value();
+  polite.stop(start);
+  auto exit = wait_for_exit(polite);
+  REQUIRE(exit.has_value());
+  CHECK(exit->clean);
+
+  std::string said;
+  TrainerCommand command = shell("trap '' TERM; echo deaf; while :; do sleep 0.01; done");
+  command.stop_grace = 10s;
+  command.on_line = [&](const std::string& line) { said = line; };
+  TrainerHost deaf = TrainerHost::start(command, start).value();
+  wait_for_line(deaf, start, said);
+  deaf.stop(start);
+  CHECK_FALSE(deaf.pump(start + 9s).has_value());
+  CHECK(alive(deaf.pid()));
+  CHECK_FALSE(deaf.pump(start + 11s).has_value());
+  exit = wait_for_exit(deaf);
+  REQUIRE(exit.has_value());
+  CHECK(exit->signal == SIGKILL);
+}
+
+TEST_CASE("trainer host: what the trainer started goes with it, and so does it with its host") {
+  pid_t trainer = 0;
+  pid_t grandchild = 0;
+  {
+    std::string said;
+    TrainerCommand command = shell("sleep 1000 & echo $!; wait");
+    command.on_line = [&](const std::string& line) { said = line; };
+    TrainerHost host = TrainerHost::start(command, now()).value();
+    wait_for_line(host, now(), said);
+    trainer = host.pid();
+    grandchild = static_cast<pid_t>(std::stoi(said));
+  }
+  CHECK_FALSE(alive(trainer));
+  const TimePoint until = now() + 20s;
+  const auto gone = [&] {  // killed; a zombie until whoever adopted it reaps it
+    std::ifstream stat("/proc/" + std::to_string(grandchild) + "/stat");
+    std::string pid, name, state;
+    return !(stat >> pid >> name >> state) || state == "Z";
+  };
+  while (!gone() && now() < until) {
+    std::this_thread::yield();
+  }
+  CHECK(gone());
+}
+
+TEST_CASE("trainer host: a trainer dies with a host that was killed") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const pid_t host = ::fork();
+  if (host == 0) {
+    Result<TrainerHost> trainer = TrainerHost::start(shell("sleep 1000"), now());
+    const pid_t pid = trainer ? trainer->pid() : 0;
+    [[maybe_unused]] const ssize_t written = ::write(pipe[1], &pid, sizeof pid);
+    ::raise(SIGKILL);
+  }
+  pid_t trainer = 0;
+  REQUIRE(::read(pipe[0], &trainer, sizeof trainer) == sizeof trainer);
+  ::waitpid(host, nullptr, 0);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  REQUIRE(trainer > 0);
+  const TimePoint until = now() + 20s;
+  const auto gone = [&] {
+    std::ifstream stat("/proc/" + std::to_string(trainer) + "/stat");
+    std::string pid, name, state;
+    return !(stat >> pid >> name >> state) || state == "Z";
+  };
+  while (!gone() && now() < until) {
+    std::this_thread::yield();
+  }
+  CHECK(gone());
+}
