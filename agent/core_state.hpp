@@ -51,6 +51,7 @@ struct RunInHand {
   Epoch epoch;
   std::vector<Member> members;
   std::vector<std::string> readers;
+  std::map<Round, TimePoint> read_until;  // own checkpoints that somebody may be reading
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
   StartFrom from = StartFrom::scratch;
@@ -191,6 +192,8 @@ struct Core::State {
   void apply(Round round);
   void agree_on_initial(const Digest& chain);
   void write_checkpoint(bool trainer_state);
+  void tell_checkpoint();
+  void keep_for_reader(Round round, Duration time);
   void lose_state(const std::string& why);
   void finish_if_done();
   [[nodiscard]] const StoredCheckpoint* stored_checkpoint(Round round, const Digest& chain) const;

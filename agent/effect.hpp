@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -146,6 +147,7 @@ struct WriteCheckpoint {
   Step step;
   std::uint64_t position = 0;
   std::uint32_t keep = 3;
+  std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
 };
 // Read the outer state from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
 struct LoadCheckpoint {

@@ -170,7 +170,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     return;
   }
   const TimePoint start = now();
-  Result<CheckpointMeta> meta = run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep);
+  Result<CheckpointMeta> meta = run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed);
   if (!meta) {
     fail(meta.error());
     return;

@@ -203,7 +203,8 @@ Status IslandRun::apply(const RoundResult& result, const Digest& chain) {
   return {};
 }
 
-Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep) {
+Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+                                                   const std::set<Round>& needed) {
   if (!has_state_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
   }
@@ -224,7 +225,7 @@ Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_sta
   meta.step = step;
   meta.position = position;
   ATOLL_ASSIGN(meta, checkpoints_.finish(std::move(meta)));
-  checkpoints_.prune(keep);
+  checkpoints_.prune(keep, needed);
   return meta;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,8 +66,10 @@ class IslandRun {
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
-  // Writes the present outer state; `trainer_state`: what the trainer saved in the partial folder goes with it.
-  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep);
+  // Writes the present outer state; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep`
+  // newest ones and those of the rounds `needed`.
+  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+                                           const std::set<Round>& needed);
   // The outer state from an own checkpoint, every byte verified.
   Status load_checkpoint(Round round, const Digest& chain);
   // The outer state from a verified outer.safetensors; the chain is the file's. Errors: corrupt.

@@ -9,6 +9,8 @@ namespace {
 
 constexpr Duration kLease = std::chrono::seconds(60);  // of an offer; the coordinator renews it more often
 constexpr std::size_t kReaders = 64;
+constexpr Duration kOrderOnItsWay = std::chrono::seconds(10);  // from telling of a checkpoint to the order to serve it
+constexpr Duration kReading = std::chrono::minutes(10);        // after the coordinator last named the reader
 
 }  // namespace
 
@@ -363,14 +365,26 @@ void Core::State::on_offer(const Offer& message) {
   run->lease = now + kLease;
   const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(), [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
   if (run->lease_served) {
-    if (run->checkpointed) {
-      send(*run->checkpointed);
-    }
+    tell_checkpoint();
   } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain) {
     run->lease_served = true;
-    send(*run->checkpointed);
+    tell_checkpoint();
   } else if (!applying && run->writing.empty() && !(run->merging && (run->merging_checkpoint || run->lockstep()))) {
     write_checkpoint(false);
+  }
+}
+
+void Core::State::keep_for_reader(Round round, Duration time) {
+  TimePoint& until = run->read_until[round];
+  until = std::max(until, now + time);
+}
+
+void Core::State::tell_checkpoint() {
+  if (run->checkpointed) {
+    if (run->lease) {
+      keep_for_reader(run->checkpointed->round, kOrderOnItsWay);
+    }
+    send(*run->checkpointed);
   }
 }
 
@@ -412,6 +426,7 @@ void Core::State::drop_rounds() {
 
 void Core::State::on_serve(const Serve& message) {
   if (run && run->id == message.run) {
+    keep_for_reader(message.round, kReading);
     std::vector<std::string>& readers = run->readers;
     if (std::find(readers.begin(), readers.end(), message.reader_key) == readers.end()) {
       readers.push_back(message.reader_key);

@@ -150,8 +150,13 @@ void Core::State::write_checkpoint(bool trainer_state) {
   if (!run->writing.insert(run->committed).second) {
     return;
   }
-  effect(WriteCheckpoint{run->id, run->epoch, run->committed, run->chain, trainer_state, step_of(run->committed), run->position,
-                         std::max<std::uint32_t>(run->spec.checkpoint.keep, 1)});
+  WriteCheckpoint order{run->id, run->epoch, run->committed, run->chain, trainer_state, step_of(run->committed), run->position,
+                        std::max<std::uint32_t>(run->spec.checkpoint.keep, 1), {}};
+  std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
+  for (const auto& [round, until] : run->read_until) {
+    order.needed.insert(round);
+  }
+  effect(std::move(order));
 }
 
 void Core::State::on_engine(const CheckpointWritten& event) {
@@ -167,7 +172,7 @@ void Core::State::on_engine(const CheckpointWritten& event) {
   }
   run->checkpointed = Checkpointed{run->id, event.round, event.chain, event.file, event.file_bytes, std::nullopt};
   run->lease_served = run->lease_served || run->lease.has_value();
-  send(*run->checkpointed);
+  tell_checkpoint();
   finish_if_done();
 }
 

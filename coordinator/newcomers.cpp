@@ -145,7 +145,7 @@ void Core::State::order_catch_up(Run& run, Seat& seat) {
   if (again && (!seat.caught_up || *seat.caught_up < seat.catch_up->committed)) {
     seat.catch_up->epoch = run.record.epoch;
     for (const Member& source : seat.catch_up->sources) {
-      send(source.island, Serve{run.record.id, member_of(island).public_key});
+      send(source.island, Serve{run.record.id, member_of(island).public_key, seat.catch_up->checkpoint_round});
     }
     send(island, *seat.catch_up);
   }

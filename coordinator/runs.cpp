@@ -136,7 +136,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     source.file = told->file;
     source.file_bytes = told->file_bytes;
   }
-  state.send(best->record.id, Serve{id, reader_key});
+  state.send(best->record.id, Serve{id, reader_key, newest.round});
   return source;
 }
 

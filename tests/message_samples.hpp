@@ -38,7 +38,7 @@ class MessageSampler {
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},
             CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members()},
-            Serve{run(), word()},
+            Serve{run(), word(), round()},
             Release{run(), static_cast<Code>(rng_.below(10)), rng_.chance(0.5), text()},
             Enrol{kProtocolVersion, word(), word()},
             Enrolled{word(), island()},

@@ -287,10 +287,11 @@ struct CatchUp {
   friend bool operator==(const CatchUp&, const CatchUp&) = default;
 };
 
-// Let this reader (an operator's `export`, a peer) fetch from your newest checkpoint of the run.
+// Let this reader (an operator's `export`, a newcomer) fetch your checkpoint of this round, and keep it while it may be reading.
 struct Serve {
   RunId run;
   std::string reader_key;
+  Round round;
   friend bool operator==(const Serve&, const Serve&) = default;
 };
 

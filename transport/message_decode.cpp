@@ -94,7 +94,7 @@ class Decoder {
       case Body::Abort: return get(*e.body_as_Abort());
       case Body::Offer: return Offer{run(e.body_as_Offer()->run()), e.body_as_Offer()->offering()};
       case Body::CatchUp: return get(*e.body_as_CatchUp());
-      case Body::Serve: return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key())};
+      case Body::Serve: return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round())};
       case Body::Release: return get(*e.body_as_Release());
       case Body::Enrolled: return Enrolled{name(e.body_as_Enrolled()->role()), island(e.body_as_Enrolled()->island())};
       default: return std::nullopt;

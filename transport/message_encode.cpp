@@ -202,7 +202,7 @@ class Encoder {
     return wire::CreateCatchUp(builder_, name(m.run), m.epoch.value, m.checkpoint_round.value, DigestField(m.checkpoint_file).get(),
                                m.checkpoint_bytes, m.committed.value, DigestField(m.chain).get(), members(m.sources, "the list of sources"));
   }
-  Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key")); }
+  Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value); }
   Offset<wire::Release> put(const Release& m) {
     return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why));
   }

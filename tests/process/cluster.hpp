@@ -158,6 +158,11 @@ class Cluster {
     coordinator = spawn({"coordinator", "--state", state("coordinator").string()}, "coordinator", {});
   }
 
+  // Trainers started from now on go no further than this step until release(): what a test does before that happens before that,
+  // however slow the machine is.
+  void hold_at(std::uint64_t step) { hold_at_ = step; }
+  void release() { folder_.write("release", ""); }
+
   // Starts an island's agent; the first time it joins.
   void start_island(const std::string& name, const std::map<std::string, std::string>& environment = {}, std::vector<std::string> options = {}) {
     if (!tokens_.contains(name)) {
@@ -196,6 +201,18 @@ class Cluster {
   std::uint64_t round_of(const std::string& id) {
     const nlohmann::json document = status(id);
     return document.is_object() && document.contains("run") ? document["run"].value("round", std::uint64_t{0}) : 0;
+  }
+  // Whether status shows this island as one of the run's active ones.
+  bool takes_part(const std::string& id, const std::string& island) {
+    const nlohmann::json document = status(id);
+    if (document.is_object() && document.contains("islands")) {
+      for (const nlohmann::json& entry : document["islands"]) {
+        if (entry.value("name", "") == island) {
+          return entry.value("active", false);
+        }
+      }
+    }
+    return false;
   }
   std::vector<nlohmann::json> events(const std::string& id) {
     std::vector<nlohmann::json> all;
@@ -246,6 +263,10 @@ class Cluster {
   Process spawn(std::vector<std::string> arguments, const std::string& name, std::map<std::string, std::string> environment) {
     arguments.insert(arguments.begin(), program());
     environment.emplace("ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER);
+    if (hold_at_ > 0) {
+      environment.emplace("ATOLL_TEST_HOLD_AT", std::to_string(hold_at_));
+      environment.emplace("ATOLL_TEST_RELEASE", (folder_.path() / "release").string());
+    }
     const fs::path file = folder_.path() / (name + ".log");
     return Process(arguments, environment, file, file);
   }
@@ -253,6 +274,7 @@ class Cluster {
   TemporaryFolder folder_;
   fs::path data_;
   std::map<std::string, std::string> tokens_;
+  std::uint64_t hold_at_ = 0;
 };
 
 }  // namespace atl_test

@@ -112,13 +112,15 @@ TEST_CASE("process: too few islands: status says whom the run waits for, and it 
 
 TEST_CASE("process: SIGTERM in the middle of a run leaves cleanly, and the others finish") {
   Cluster cluster;
+  cluster.hold_at(17);
   for (const char* name : {"a", "b", "c"}) {
-    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "40"}});
+    cluster.start_island(name);
   }
   const std::string run = cluster.submit(run_file("leaving", 2, 3));
   REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 1; }));
   cluster.islands["b"].signal(SIGTERM);
   CHECK(cluster.islands["b"].wait() == 0);
+  cluster.release();
   const atl_test::CommandResult waited = wait_for(cluster, run);
   INFO(waited.out << waited.err << cluster.logs());
   CHECK(waited.exit == 0);

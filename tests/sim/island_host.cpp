@@ -510,8 +510,9 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
   std::erase_if(held, [&](const DiskCheckpoint& old) { return old.meta.round == effect.round; });
   held.push_back(checkpoint);
-  if (held.size() > effect.keep) {
-    held.erase(held.begin());
+  const std::size_t unread = std::count_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); });
+  if (unread > effect.keep) {
+    held.erase(std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); }));
   }
   process_->saved.erase(process_->saved.begin(), process_->saved.upper_bound(effect.round));
   feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position});

@@ -3,7 +3,8 @@
 //     drift(p, s, i) = ((p + 1) · s mod 7 + i mod 5) / 1024
 // so the outer parameters after any number of rounds follow from who contributed how many steps. It is loaded by `atoll trainer`
 // ($ATOLL_TRAINER_MODULE), so the processes around it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes, $ATOLL_TEST_HEAD
-// another size of its last parameter; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory
+// another size of its last parameter; with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is
+// there, so that a test decides what happens before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory
 // (once: the file $ATOLL_TEST_ONCE remembers it).
 #include <stdlib.h>
 
@@ -41,11 +42,12 @@ class ArithmeticTrainer {
     }
     send(island_link::Hello{kProtocol, "arithmetic", "1", 0, 0, 1});
     while (!stopped_) {
+      const bool held = is_held();
       const bool idle = step_ >= until_ || waiting();
-      if (!read(idle ? std::chrono::seconds(1) : Duration::zero())) {
+      if (!read(idle ? Duration(std::chrono::seconds(1)) : held ? Duration(std::chrono::milliseconds(20)) : Duration::zero())) {
         return 1;
       }
-      if (!idle && configured_) {
+      if (!idle && !held && configured_) {
         one_step();
       }
       execute_orders();
@@ -113,6 +115,11 @@ class ArithmeticTrainer {
 
   [[nodiscard]] bool waiting() const { return !merge_.empty() && merge_.front().step <= step_; }
   [[nodiscard]] double loss() const { return static_cast<double>(values_[0][0]); }
+
+  [[nodiscard]] bool is_held() const {
+    const char* at = ::getenv("ATOLL_TEST_HOLD_AT");
+    return at != nullptr && step_ >= std::stoull(at) && !fs::exists(::getenv("ATOLL_TEST_RELEASE"));
+  }
 
   void one_step() {
     const char* pause = ::getenv("ATOLL_TEST_STEP_MS");
