@@ -20,7 +20,7 @@ TokenBucket::TokenBucket(double bits_per_second, std::uint64_t burst_bytes, Time
 
 void TokenBucket::refill(TimePoint now) {
   const double elapsed = seconds(std::max(now, at_) - at_);
-  level_ = std::min(level_ + elapsed * bytes_per_second_, std::max({burst_, wanted_, level_}));
+  level_ = std::min(level_ + elapsed * bytes_per_second_, std::max(wanted_ + burst_, level_));
   at_ = std::max(now, at_);
 }
 
@@ -28,7 +28,7 @@ TimePoint TokenBucket::next_allowed(TimePoint now, std::uint64_t bytes) {
   refill(now);
   const auto needed = static_cast<double>(bytes);
   wanted_ = needed;
-  level_ = std::min(level_, std::max(burst_, wanted_));  // what came together for something larger is not for this
+  level_ = std::min(level_, wanted_ + burst_);  // what came together for something larger is not for this
   if (level_ >= needed) {
     return now;
   }

@@ -14,6 +14,7 @@
 #include "cli/run_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace atl;
 using nlohmann::json;
@@ -26,15 +27,11 @@ std::string file_text(const std::string& path) {
   return text.str();
 }
 
-// A file that is removed at the end.
+// A file in a folder of its own, removed at the end.
 struct TemporaryFile {
+  atl_test::TemporaryFolder folder;
   std::filesystem::path path;
-  TemporaryFile(const std::string& name, const std::string& text) : path(std::filesystem::temp_directory_path() / ("atoll-cli-" + name)) {
-    std::ofstream(path, std::ios::binary) << text;
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path); }
+  TemporaryFile(const std::string& name, const std::string& text) : path(folder.write(name, text)) {}
 };
 
 // Every command with its path.

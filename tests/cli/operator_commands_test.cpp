@@ -1,6 +1,8 @@
 // Commands that ask a coordinator: what they ask, print and return.
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "agent/safetensors.hpp"
 #include "cli/views/views.hpp"
@@ -33,6 +35,29 @@ json status_in(const std::string& state) {
   document["run"]["reason"] = "with 3 of 3 islands";
   return document;
 }
+
+// While it lives, temporary files are made in this folder, whatever other processes make in theirs.
+class TemporaryFilesIn {
+ public:
+  explicit TemporaryFilesIn(const std::filesystem::path& folder) {
+    if (const char* before = ::getenv("TMPDIR")) {
+      before_ = before;
+    }
+    ::setenv("TMPDIR", folder.c_str(), 1);
+  }
+  TemporaryFilesIn(const TemporaryFilesIn&) = delete;
+  TemporaryFilesIn& operator=(const TemporaryFilesIn&) = delete;
+  ~TemporaryFilesIn() {
+    if (before_) {
+      ::setenv("TMPDIR", before_->c_str(), 1);
+    } else {
+      ::unsetenv("TMPDIR");
+    }
+  }
+
+ private:
+  std::optional<std::string> before_;
+};
 
 }  // namespace
 
@@ -262,6 +287,8 @@ TEST_CASE("token use makes a machine an operator's") {
 
 TEST_CASE("generate --run fetches the run's newest model and leaves nothing behind") {
   const atl_test::TemporaryFolder folder;
+  const atl_test::TemporaryFolder scratch;
+  const TemporaryFilesIn inside(scratch.path());
   const std::vector<float> values = {1, 2, 3, 4};
   std::string bytes;
   REQUIRE(write_safetensors({{"a", {4}, values}, {"momentum/a", {4}, values}}, {{"atoll.format", "1"}}, [&](ByteView some) {
@@ -297,22 +324,14 @@ TEST_CASE("generate --run fetches the run's newest model and leaves nothing behi
     document["sources"] = json::array({{{"id", settings.island.text}, {"name", "cloud-a"}, {"public_key", keys.public_key}, {"bulk_address", island->bound_address()}}});
     return document_reply(document);
   });
-  const auto left = [] {
-    std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
-      if (entry.path().filename().string().starts_with("atoll-generate-")) {
-        found.push_back(entry.path());
-      }
-    }
-    return found;
-  };
-  const std::vector<std::string> before = left();
   const std::map<std::string, std::string> environment = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}, {"ATOLL_STATE", coordinator.state().string()}};
   const Called called = atl::call({"generate", "--run", "text"}, environment);
   INFO(called.err);
   CHECK(called.exit == 20 + 15);  // the fixture could read the model and returns 20 + argc
   CHECK(coordinator.asked("export").back()["run"] == "text");
-  CHECK(left() == before);
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path())) {
+    CHECK_FALSE(entry.path().filename().string().starts_with("atoll-generate-"));
+  }
 }
 
 TEST_CASE("generate takes one of --model and --run, and its errors are export's") {

@@ -98,8 +98,13 @@ TEST_CASE("ask names both versions when the coordinator speaks another") {
 }
 
 TEST_CASE("ask ends when no answer comes, and skips answers to others") {
-  const Answering coordinator([](const Received& received) -> std::optional<Message> { return Reply{id_of(received) + 1, {}, "{}"}; });
-  const Result<Reply> reply = coordinator.client()->ask(Request{kProtocolVersion, 1, "runs", "{}"}, 200ms);
+  const Answering coordinator([](const Received& received) -> std::optional<Message> {
+    const bool ping = std::get<Request>(*received.message).verb == "ping";
+    return Reply{id_of(received) + (ping ? 0 : 1), {}, "{}"};
+  });
+  const auto client = coordinator.client();
+  REQUIRE(client->ask(Request{kProtocolVersion, 1, "ping", "{}"}, 20s));  // connected: the time below is for the answer alone
+  const Result<Reply> reply = client->ask(Request{kProtocolVersion, 2, "runs", "{}"}, 200ms);
   REQUIRE_FALSE(reply);
   CHECK(reply.error().code == Code::timeout);
   CHECK(contains(reply.error().why, "200 ms"));

@@ -324,14 +324,12 @@ TEST_CASE("many garbling peers make few reports") {
     RawPeer peer(coordinator);
     peer.send(as_bytes("garbage"));
     const TimePoint end = now() + 20s;
-    std::optional<Message> answer;
-    while (!answer && now() < end) {
-      // counts what `receive` of the peer would swallow
+    while (now() < end) {
       while (coordinator->receive()) {
         ++reports;
       }
       pollfd waiting{coordinator->fd(), POLLIN, 0};
-      if (::poll(&waiting, 1, 20) == 0) {
+      if (::poll(&waiting, 1, 20) == 0 && reports > 0) {  // the first is always reported; of the others nothing may come
         break;
       }
     }

@@ -218,13 +218,14 @@ TEST_CASE("a port in use, a key that is none and insecure beyond loopback are re
   CHECK(keyless.error().why.find("short") == std::string::npos);  // secrets are not printed
 }
 
-// Bytes over time on loopback, from the first piece to the last. The machine may be busy: being slower is excused twice.
+// Bytes over time on loopback. Time runs from before the first want: nothing makes a link faster than its budget and its burst, whatever
+// the machine does meanwhile. A busy machine may be slower, which is excused some times.
 TEST_CASE("a budget of 20 Mbit/s is honoured within 5 %, and readers share it") {
   constexpr double kBudget = 20e6;
   constexpr std::uint32_t kPiece = 100'000;
   constexpr std::uint32_t kPieces = 25;  // to each of two readers: 5 MB, 2 s
   double rate = 0;
-  for (int attempt = 0; attempt < 3 && rate < 0.95 * kBudget; ++attempt) {
+  for (int attempt = 0; attempt < 10 && rate < 0.95 * kBudget; ++attempt) {
     SealedField field;
     field.settings.uplink_bits_per_second = kBudget;
     FieldIsland& owner = field.add();
@@ -237,22 +238,25 @@ TEST_CASE("a budget of 20 Mbit/s is honoured within 5 %, and readers share it") 
     REQUIRE(field.until([&] { return field.connected(second, owner); }));
     const BlobId blob{kRun, Epoch(), Round(4), Attempt(), BlobKind::checkpoint_file, 0};
     owner.store->put(blob, zeros(kPieces * kPiece));
+    const TimePoint began = now();
     for (std::uint32_t piece = 0; piece < kPieces; ++piece) {
       for (FieldIsland* reader : {&first, &second}) {
         REQUIRE(reader->link->want({owner.id, Want{blob, piece * kPiece, kPiece}}));
         REQUIRE(reader->link->want({owner.id, Want{blob, piece * kPiece, kPiece}}));  // asked again: sent once
       }
     }
+    // Whose wants came first may be a piece ahead, and each row counts a piece when it leaves.
+    const auto sent_apart = [&] {
+      const std::vector<PeerTraffic> rows = owner.link->traffic();
+      return std::abs(static_cast<double>(rows.at(0).bytes_sent) - static_cast<double>(rows.at(1).bytes_sent));
+    };
     const auto arrived = [&] { return first.basket.bytes + second.basket.bytes - 10; };
-    REQUIRE(field.until([&] { return arrived() > 0; }));
-    const TimePoint began = now();
-    const std::uint64_t before = arrived();
     double apart = 0;
     REQUIRE(field.until([&] {
-      apart = std::max(apart, std::abs(static_cast<double>(first.basket.bytes) - static_cast<double>(second.basket.bytes)));
+      apart = std::max(apart, sent_apart());
       return arrived() == 2ULL * kPieces * kPiece;
     }));
-    rate = static_cast<double>(arrived() - before) * 8.0 / seconds(now() - began);
+    rate = static_cast<double>(arrived()) * 8.0 / seconds(now() - began);
     CHECK(apart <= 2.1 * kPiece);
     CHECK(rate <= 1.05 * kBudget);
   }

@@ -34,6 +34,7 @@ TEST_CASE("a token bucket: the burst leaves at once, the rest at its rate", "[up
   CHECK(ms(bucket.next_allowed(kStart, 1'000)) == Approx(1.0).epsilon(1e-3));
   CHECK(bucket.next_allowed(kStart + 1ms, 1'000) == kStart + 1ms);
   // Idle time fills it to the burst and no further.
+  bucket.forgo(kStart + 1ms);
   CHECK(ms(bucket.next_allowed(kStart + 10s, 11'000)) == Approx(10'001.0).epsilon(1e-6));
 }
 
@@ -50,6 +51,25 @@ TEST_CASE("a token bucket: what is larger than the burst waits for all its token
   other.next_allowed(kStart + 500ms, 1'000'000);
   other.forgo(kStart + 500ms);
   CHECK(ms(other.next_allowed(kStart + 500ms, 20'000)) == Approx(510.0).epsilon(1e-4));
+}
+
+TEST_CASE("a token bucket: who is woken late by at most a burst loses nothing", "[uplink]") {
+  TokenBucket bucket(8'000'000, 10'000, kStart);  // 10 ms of lateness
+  bucket.spend(kStart, 10'000);
+  TimePoint at = kStart;
+  for (int i = 1; i <= 10; ++i) {
+    at = bucket.next_allowed(at, 100'000);
+    CHECK(ms(at) == Approx(100.0 * i).epsilon(1e-4));
+    const TimePoint late = at + 9ms;
+    REQUIRE(bucket.next_allowed(late, 100'000) == late);
+    bucket.spend(late, 100'000);
+    at = late;
+  }
+  // Later than that, and the rest is lost: no more than a burst leaves too early.
+  at = bucket.next_allowed(at, 100'000) + 500ms;
+  REQUIRE(bucket.next_allowed(at, 100'000) == at);
+  bucket.spend(at, 100'000);
+  CHECK(ms(bucket.next_allowed(at, 100'000)) == Approx(ms(at) + 90.0).epsilon(1e-4));
 }
 
 TEST_CASE("a token bucket: frames that do not wait are paid by the next", "[uplink]") {
