@@ -94,7 +94,7 @@ TEST_CASE("trainer host: what cannot be started says so") {
 
 TEST_CASE("trainer host: one that makes no progress is killed and says so, one that waits is not") {
   const TimePoint start = now();
-  TrainerCommand command = shell("sleep 1000");
+  TrainerCommand command = shell("exec sleep 1000");
   command.hang_after = 60s;
   TrainerHost host = TrainerHost::start(command, start).value();
   CHECK_FALSE(host.pump(start + 500s).has_value());  // nothing is expected of it
@@ -111,7 +111,7 @@ TEST_CASE("trainer host: one that makes no progress is killed and says so, one t
 }
 
 TEST_CASE("trainer host: one over its memory limit is killed and says so") {
-  TrainerCommand command = shell("sleep 1000");
+  TrainerCommand command = shell("exec sleep 1000");
   command.memory_limit_bytes = 4096;
   TrainerHost host = TrainerHost::start(command, now()).value();
   const auto exit = wait_for_exit(host);
@@ -172,7 +172,8 @@ TEST_CASE("trainer host: a trainer dies with a host that was killed") {
   REQUIRE(::pipe(pipe.data()) == 0);
   const pid_t host = ::fork();
   if (host == 0) {
-    Result<TrainerHost> trainer = TrainerHost::start(shell("sleep 1000"), now());
+    // The program itself, not a shell around it: only the trainer is told that its host is gone, not what it started.
+    Result<TrainerHost> trainer = TrainerHost::start(shell("exec sleep 1000"), now());
     const pid_t pid = trainer ? trainer->pid() : 0;
     [[maybe_unused]] const ssize_t written = ::write(pipe[1], &pid, sizeof pid);
     ::raise(SIGKILL);
