@@ -19,7 +19,7 @@ struct ExportOptions {
 Exit export_run(const Invocation& invocation, const ExportOptions& options) {
   const Status exported = export_model(invocation, options.run, options.path);
   if (!exported) {
-    return report(invocation, exported.error());
+    return report_no_model(invocation, exported.error());
   }
   if (invocation.json) {
     invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";

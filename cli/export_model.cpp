@@ -41,9 +41,14 @@ Result<ExportPlan> plan_from(const nlohmann::json& document, const std::string& 
   return plan;
 }
 
+Status unless_interrupted(const Interrupt& interrupt) {
+  return interrupt.came() ? Status(Error{Code::cancelled, "interrupted; no file was written"}) : Status();
+}
+
 // Moves wants and pieces until the blob is here or cannot come.
-Status fetch(BulkLink& link, BlobFetch& blob, const ExportProgress& progress) {
+Status fetch(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress) {
   while (!blob.done() && !blob.failure()) {
+    ATOLL_TRY(unless_interrupted(interrupt));
     for (const OutgoingWant& want : blob.take_wants(now())) {
       if (const Status sent = link.want(want); !sent) {
         blob.not_sent(now(), want);
@@ -60,7 +65,8 @@ Status fetch(BulkLink& link, BlobFetch& blob, const ExportProgress& progress) {
   return blob.done() ? Status() : Status(*blob.failure());
 }
 
-Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const fs::path& path, const ExportProgress& progress) {
+Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
+                        const ExportProgress& progress) {
   const CoordinatorAccess& access = client.access();
   ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", {{"run", run}, {"reader_key", access.keys.public_key}}));
   ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
@@ -73,7 +79,7 @@ Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const
   ATOLL_ASSIGN(const std::unique_ptr<ZmqBulkLink> link, ZmqBulkLink::open(settings, std::make_shared<BlobStore>()));
   ATOLL_TRY(link->set_peers(plan.sources));
   ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
-  return fetch(*link, *blob, progress);
+  return fetch(*link, *blob, interrupt, progress);
 }
 
 void remove_quietly(const fs::path& path) {
@@ -108,7 +114,7 @@ std::map<std::string, std::string> model_metadata(const std::map<std::string, st
 
 }  // namespace
 
-Status write_model(const fs::path& checkpoint, const fs::path& path) {
+Status write_model(const fs::path& checkpoint, const fs::path& path, const Interrupt* interrupt) {
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoint));
   std::vector<TensorView> tensors;
   for (const TensorEntry& entry : file.header().tensors) {
@@ -120,7 +126,11 @@ Status write_model(const fs::path& checkpoint, const fs::path& path) {
   const fs::path partial = path.string() + ".partial";
   const auto write = [&]() -> Status {
     ATOLL_ASSIGN(DurableFile out, DurableFile::create(partial));
-    ATOLL_TRY(write_safetensors(std::move(tensors), model_metadata(file.header().metadata), [&](ByteView bytes) { return out.write(bytes); }));
+    const auto append = [&](ByteView bytes) -> Status {
+      ATOLL_TRY(interrupt == nullptr ? Status() : unless_interrupted(*interrupt));
+      return out.write(bytes);
+    };
+    ATOLL_TRY(write_safetensors(std::move(tensors), model_metadata(file.header().metadata), append));
     ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, out.finish());
     return rename_durably(partial, path);
   };
@@ -131,11 +141,12 @@ Status write_model(const fs::path& checkpoint, const fs::path& path) {
   return written;
 }
 
-Status export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const ExportProgress& progress) {
+Status export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
+                    const ExportProgress& progress) {
   const fs::path fetched = path.string() + ".fetched";
-  Status done = fetch_checkpoint(client, run, fetched, progress);
+  Status done = fetch_checkpoint(client, run, fetched, interrupt, progress);
   if (done) {
-    done = write_model(fetched, path);
+    done = write_model(fetched, path, &interrupt);
   }
   for (const char* suffix : {"", ".part", ".have"}) {
     remove_quietly(fetched.string() + suffix);
@@ -145,11 +156,17 @@ Status export_model(CoordinatorClient& client, const std::string& run, const fs:
 
 Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
-  const Status exported = export_model(client, run, path, progress_on(invocation.streams));
+  ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
+  const Status exported = export_model(client, run, path, interrupt, progress_on(invocation.streams));
   if (invocation.streams.err_is_terminal) {
     invocation.streams.err << "\r\x1b[K" << std::flush;
   }
   return exported;
+}
+
+Exit report_no_model(const Invocation& invocation, const Error& error) {
+  const Exit exit = report(invocation, error);
+  return error.code == Code::cancelled ? Exit::interrupted : exit;
 }
 
 }  // namespace atl

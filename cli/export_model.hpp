@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cli/coordinator_client.hpp"
+#include "cli/interrupt.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -19,14 +20,18 @@ namespace atl {
 using ExportProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Fetches the run's newest checkpoint into `path` (replaced when everything is there and verified; nothing is left otherwise).
-// Errors: those of the coordinator; unavailable if no island that has it can be reached; corrupt; io.
-Status export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const ExportProgress& progress = {});
+// Errors: those of the coordinator; unavailable if no island that has it can be reached; corrupt; io; cancelled when interrupted.
+Status export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const Interrupt& interrupt,
+                    const ExportProgress& progress = {});
 
-// The same for a command: asks the coordinator of the invocation, and shows how far it is if stderr is a terminal. Errors: also those of
-// CoordinatorClient::open.
+// The same for a command: asks the coordinator of the invocation, shows how far it is if stderr is a terminal, and heeds Ctrl-C. Errors: also
+// those of CoordinatorClient::open.
 Status export_model(const Invocation& invocation, const std::string& run, const std::filesystem::path& path);
 
-// The parameters of a checkpoint's file as a model's file. Errors: corrupt, io.
-Status write_model(const std::filesystem::path& checkpoint, const std::filesystem::path& path);
+// Reports why there is no model, as `report` does; what was interrupted ends with 130.
+Exit report_no_model(const Invocation& invocation, const Error& error);
+
+// The parameters of a checkpoint's file as a model's file; nothing is left of it otherwise. Errors: corrupt, io; cancelled when interrupted.
+Status write_model(const std::filesystem::path& checkpoint, const std::filesystem::path& path, const Interrupt* interrupt = nullptr);
 
 }  // namespace atl

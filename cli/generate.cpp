@@ -108,7 +108,7 @@ Exit generate(Invocation& invocation, const GenerateOptions& options) {
     return write_text(invocation, options, options.model);
   }
   const Result<FetchedModel> model = FetchedModel::fetch(invocation, options.run);
-  return model ? write_text(invocation, options, model->path()) : report(invocation, model.error());
+  return model ? write_text(invocation, options, model->path()) : report_no_model(invocation, model.error());
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ Command generate_command() {
   Command command;
   command.name = "generate";
   command.summary = "writes text with an exported model or with a run's newest one";
-  command.details = "Give either --model or --run. The model of --run is fetched as `atoll export` does, into $TMPDIR, and removed again.";
+  command.details = "Give either --model or --run. The model of --run is fetched as `atoll export` does, into $TMPDIR, and removed again, after Ctrl-C too.";
   command.options = {{"--model", "a model that `atoll export` wrote", &options->model, false, {}, Completes::files},
                      {"--run", "a run: its newest synchronised model", &options->run, false, {}, Completes::runs},
                      {"--prompt", "the text to go on from", &options->prompt},

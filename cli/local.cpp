@@ -134,8 +134,8 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   show(invocation, document, render_summary);
   const std::string state = text_at(object_at(*document, "run"), "state");
   if (state == "completed" && !options.export_to.empty()) {
-    if (const Status exported = export_model(cluster.client(), run, options.export_to); !exported) {
-      return report(invocation, exported.error());
+    if (const Status exported = export_model(cluster.client(), run, options.export_to, interrupt); !exported) {
+      return report_no_model(invocation, exported.error());
     }
   }
   return exit_for_state(state);

@@ -89,7 +89,10 @@ class Process {
     }
     return -1;
   }
-  [[nodiscard]] bool running() const { return pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG | WNOWAIT) == 0; }
+  [[nodiscard]] bool running() const {
+    siginfo_t ended{};
+    return pid_ > 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+  }
 
  private:
   static std::vector<char*> pointers(const std::vector<std::string>& texts) {

@@ -1,0 +1,215 @@
+// `atoll local` as a user runs it: to the end, interrupted, taken up again; and commands that are interrupted while they fetch a model.
+#include <algorithm>
+
+#include "agent/safetensors.hpp"
+#include "coordinator/ledger.hpp"
+#include "tests/process/cluster.hpp"
+
+using atl_test::Cluster;
+using atl_test::Process;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kAtoll = std::string(ATOLL_BINARY_DIR) + "/atoll";
+constexpr unsigned kRounds = 12;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder with a run file in it, and what `atoll local` of that file leaves there.
+class LocalRun {
+ public:
+  LocalRun() {
+    folder_.write("text.txt", std::string(100'000, 'x'));
+    folder_.write("run.toml",
+                  "[run]\nname = \"here\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = " +
+                      std::to_string(5 * kRounds) +
+                      "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n[islands]\nmin = 2\nmax = 2\n"
+                      "[checkpoint]\nevery_rounds = 2\n");
+    fs::create_directories(folder_.path() / "tmp");
+  }
+
+  // Starts it; what it says goes to NAME.out and NAME.err.
+  Process start(const std::string& name, const std::string& step_ms) const {
+    return Process({kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--export", path("model.safetensors"), "--json"},
+                   {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}}, path(name + ".out"),
+                   path(name + ".err"));
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  [[nodiscard]] std::string said(const std::string& name) const { return atl_test::text_of(path(name)); }
+
+  [[nodiscard]] std::string run() const {
+    std::error_code none;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path("state/island-1/runs"), none)) {
+      return entry.path().filename().string();
+    }
+    return "";
+  }
+  [[nodiscard]] bool has_checkpoint(unsigned round) const {
+    return fs::exists(path("state/island-1/runs/" + run() + "/checkpoints/" + std::to_string(round) + "/meta.json"));
+  }
+
+  // The rounds that were committed, in the order of the ledger.
+  [[nodiscard]] std::vector<unsigned> committed() const {
+    atl::coordinator::Ledger ledger = atl::coordinator::Ledger::open(path("state/coordinator")).value();
+    atl::coordinator::EventQuery query;
+    query.run = atl::RunId(run());
+    query.limit = 10'000;
+    std::vector<unsigned> rounds;
+    for (const atl::coordinator::StoredEvent& stored : ledger.events(query).value()) {
+      if (stored.event.kind == "round_committed") {
+        rounds.push_back(json::parse(stored.fields).at("round").get<unsigned>());
+      }
+    }
+    return rounds;
+  }
+
+  // Processes that know this folder: by their arguments, their environment, or because they work in it.
+  [[nodiscard]] std::vector<std::string> processes() const {
+    std::vector<std::string> found;
+    const std::string here = folder_.path().string();
+    for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+      if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos) {
+        continue;
+      }
+      std::error_code gone;
+      const std::string works_in = fs::read_symlink(entry.path() / "cwd", gone).string();
+      const std::string arguments = atl_test::text_of(entry.path() / "cmdline");
+      if (contains(arguments, here) || contains(atl_test::text_of(entry.path() / "environ"), here) || works_in.starts_with(here)) {
+        found.push_back(entry.path().filename().string() + ": " + arguments);
+      }
+    }
+    return found;
+  }
+  // What lies in shared memory of this run, and in the folder for temporary files.
+  [[nodiscard]] std::vector<std::string> leftovers() const {
+    std::vector<std::string> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
+      if (contains(entry.path().filename().string(), run())) {
+        found.push_back(entry.path().string());
+      }
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(path("tmp"))) {
+      found.push_back(entry.path().string());
+    }
+    return found;
+  }
+  [[nodiscard]] std::string logs() const {
+    std::string all;
+    for (const char* name : {"coordinator", "island-1", "island-2"}) {
+      all += "---- " + std::string(name) + "\n" + said("state/" + std::string(name) + ".log");
+    }
+    return all;
+  }
+
+ private:
+  atl_test::TemporaryFolder folder_;
+};
+
+void check_nothing_left(const LocalRun& local) {
+  CHECK(local.processes() == std::vector<std::string>{});
+  CHECK(local.leftovers() == std::vector<std::string>{});
+}
+
+// Every value of an exported model, in the order of the file.
+std::vector<float> values_of(const std::string& path) {
+  const atl::SafetensorsFile file = atl::SafetensorsFile::open(path).value();
+  std::vector<float> all;
+  for (const atl::TensorEntry& tensor : file.header().tensors) {
+    const auto values = file.floats(tensor.name).value();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// The files in a folder whose name begins so.
+std::vector<std::string> files_like(const fs::path& folder, const std::string& start) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(start)) {
+      found.push_back(entry.path().filename().string());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("process: `atoll local` trains to the end; interrupted it leaves nothing behind, and the same --state goes on to the same model") {
+  std::vector<unsigned> all_rounds;
+  for (unsigned round = 0; round <= kRounds; ++round) {
+    all_rounds.push_back(round);
+  }
+  const LocalRun whole;
+  Process undisturbed = whole.start("whole", "1");
+  const int ended = undisturbed.wait(std::chrono::seconds(120));
+  INFO(whole.said("whole.err") << whole.logs());
+  REQUIRE(ended == 0);
+  const json summary = json::parse(whole.said("whole.out"));
+  CHECK(summary.at("run").at("state") == "completed");
+  CHECK(summary.at("run").at("round") == kRounds);
+  CHECK(summary.at("islands").size() == 2);
+  CHECK(whole.committed() == all_rounds);
+  check_nothing_left(whole);
+
+  const LocalRun parts;
+  Process first = parts.start("first", "40");
+  const bool under_way = Cluster::eventually([&] { return parts.has_checkpoint(4); }, std::chrono::seconds(120));
+  INFO(parts.said("first.err") << parts.logs());
+  REQUIRE(under_way);
+  REQUIRE(first.running());
+  first.signal(SIGINT);
+  REQUIRE(first.wait(std::chrono::seconds(60)) == 130);
+  CHECK(contains(parts.said("first.err"), "go on with: atoll local"));
+  CHECK_FALSE(fs::exists(parts.path("model.safetensors")));
+  check_nothing_left(parts);
+  const std::vector<unsigned> before = parts.committed();
+  REQUIRE(before.size() > 4);
+  REQUIRE(before.size() < all_rounds.size());
+
+  Process second = parts.start("second", "1");
+  const int completed = second.wait(std::chrono::seconds(120));
+  INFO(parts.said("second.err") << parts.logs());
+  REQUIRE(completed == 0);
+  CHECK(json::parse(parts.said("second.out")).at("run").at("state") == "completed");
+  CHECK(parts.committed() == all_rounds);  // those of before among them, none twice
+  CHECK(values_of(parts.path("model.safetensors")) == values_of(whole.path("model.safetensors")));
+  check_nothing_left(parts);
+}
+
+TEST_CASE("process: an interrupted export or generate ends with 130 and leaves no file") {
+  Cluster cluster;
+  // A model of 1.6 MB on an uplink that needs half a minute for it and its momentum.
+  cluster.start_island("a", {{"ATOLL_TEST_HEAD", "400000"}}, {"--uplink", "1mbit"});
+  const std::string run = cluster.submit(
+      "[run]\nname = \"slow\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 4\nbatch = 4\n"
+      "sequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 2\n[islands]\nmin = 1\nmax = 1\n");
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  const fs::path here = cluster.folder() / "fetched";
+  fs::create_directories(here);
+  const std::string state = cluster.state("coordinator").string();
+  const std::vector<std::vector<std::string>> commands = {
+      {kAtoll, "export", run, "-o", (here / "model.safetensors").string(), "--state", state},
+      {kAtoll, "generate", "--run", run, "--state", state}};
+  for (const std::vector<std::string>& command : commands) {
+    INFO(command[1]);
+    const fs::path said = cluster.folder() / (command[1] + ".err");
+    Process process(command, {{"TMPDIR", here.string()}, {"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}}, said, said);
+    const auto fetching = [&] {
+      for (const fs::directory_entry& entry : fs::recursive_directory_iterator(here)) {
+        if (entry.path().extension() == ".part") {
+          return true;
+        }
+      }
+      return false;
+    };
+    REQUIRE(Cluster::eventually(fetching));
+    process.signal(SIGINT);
+    CHECK(process.wait() == 130);
+    CHECK(contains(atl_test::text_of(said), "interrupted; no file was written"));
+    CHECK(files_like(here, "") == std::vector<std::string>{});
+  }
+}
