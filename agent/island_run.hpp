@@ -85,7 +85,7 @@ class IslandRun {
   IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, std::filesystem::path folder, CheckpointStore checkpoints);
   Status use_layout(ParameterLayout layout);
   Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
-  [[nodiscard]] bool has_momentum() const { return composition_.outer.kind == OuterOptimizerKind::nesterov; }
+  [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
   Result<Payload> encode_contribution(Round round, std::span<const float> values) const;
 
   RunId id_;

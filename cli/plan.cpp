@@ -14,6 +14,7 @@ namespace atl {
 namespace {
 
 constexpr std::size_t kRunsAsked = 10;
+constexpr std::string_view kNolocoLatency = "noloco-latency";
 
 struct PlanOptions {
   std::string file;
@@ -60,7 +61,8 @@ Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const R
 
 Exit plan(const Invocation& invocation, const PlanOptions& options) {
   if (!options.paper.empty()) {
-    return show(invocation, table_4_document(), render_plan_table_4);
+    return options.paper == kNolocoLatency ? show(invocation, gossip_timing_document(), render_gossip_timing)
+                                           : show(invocation, table_4_document(), render_plan_table_4);
   }
   if (options.file.empty()) {
     return report(invocation, Error{Code::invalid_argument, "no run file given; try: atoll plan run.toml --island a=250ms,50mbit --island b=250ms,50mbit"});
@@ -97,7 +99,7 @@ Command plan_command() {
       {"--round-trip", "of islands for which none is given (nobody measures it)", &options->round_trip},
       {"--utilisation", "the share of time computing that is wanted", &options->utilisation},
       {"--sweep", "a table over inner_steps, fragments, overlap_steps and codec, the cheapest that reaches --utilisation marked", &options->sweep},
-      {"--paper", "our reconstruction of a paper's table beside the printed one", &options->paper, false, {"streaming-diloco-table-4"}}};
+      {"--paper", "our reconstruction of a paper's table beside the printed one", &options->paper, false, {"streaming-diloco-table-4", std::string(kNolocoLatency)}}};
   command.asks_coordinator = true;
   command.run = [options](Invocation& invocation) { return plan(invocation, *options); };
   return command;

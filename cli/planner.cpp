@@ -11,6 +11,7 @@
 #include "agent/run_composition.hpp"
 #include "cli/views/document.hpp"
 #include "strategies/diloco.hpp"
+#include "strategies/gossip_timing.hpp"
 #include "strategies/streaming_table_4.hpp"
 #include "transport/run_rules.hpp"
 
@@ -299,6 +300,21 @@ Result<json> table_4_document() {
   }
   return json{{"schema", 1},    {"kind", "streaming-diloco-table-4"},       {"bits_per_parameter", kPaperEffectiveBits},
               {"exact", exact}, {"within_one_point", within_one}, {"cells", std::move(rows)}};
+}
+
+Result<json> gossip_timing_document() {
+  json rows = json::array();
+  for (const GossipTimingRow& row : gossip_timing_table()) {
+    rows.push_back({{"islands", row.islands},
+                    {"constant_ratio", row.constant_ratio},
+                    {"tree", row.tree},
+                    {"pair", row.pair},
+                    {"pair_closed_form", row.pair_closed_form},
+                    {"ratio", row.tree / row.pair},
+                    {"all_by_pairs", row.blocking},
+                    {"all_by_alone", row.blocking_alone}});
+  }
+  return json{{"schema", 1}, {"kind", "noloco-latency"}, {"rows", std::move(rows)}};
 }
 
 }  // namespace atl

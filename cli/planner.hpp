@@ -48,5 +48,7 @@ Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<Pla
 
 // Table 4 of Streaming DiLoCo, printed and ours.
 Result<nlohmann::json> table_4_document();
+// `plan --paper noloco-latency`: what gossip saves in time, by the number of islands.
+Result<nlohmann::json> gossip_timing_document();
 
 }  // namespace atl

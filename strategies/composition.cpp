@@ -52,7 +52,10 @@ constexpr std::pair<std::string_view, CodecKind> kCodecs[] = {
 constexpr std::pair<std::string_view, Rounding> kRoundings[] = {{"nearest", Rounding::nearest}, {"stochastic", Rounding::stochastic}};
 constexpr std::pair<std::string_view, Weighting> kWeightings[] = {{"tokens", Weighting::tokens}, {"uniform", Weighting::uniform}};
 constexpr std::pair<std::string_view, OuterOptimizerKind> kOuterOptimizers[] = {
-    {"nesterov", OuterOptimizerKind::nesterov}, {"sgd", OuterOptimizerKind::sgd}, {"adopt", OuterOptimizerKind::adopt}};
+    {"nesterov", OuterOptimizerKind::nesterov},
+    {"heavy-ball", OuterOptimizerKind::heavy_ball},
+    {"sgd", OuterOptimizerKind::sgd},
+    {"adopt", OuterOptimizerKind::adopt}};
 
 // Reads the settings into a composition and collects what is wrong with them.
 class Composer {
@@ -151,7 +154,7 @@ class Composer {
       problem("grouping", "must be 'whole' with payload 'gradient', which is averaged before every step");
     }
     if (composition_.payload == PayloadKind::outer_gradient && adopts) {
-      problem("outer_optimizer", "'adopt' takes parameters, not an outer gradient; use 'nesterov' or 'sgd', or payload 'parameters'");
+      problem("outer_optimizer", "'adopt' takes parameters, not an outer gradient; use 'nesterov', 'heavy-ball' or 'sgd', or payload 'parameters'");
     }
     if (composition_.payload != PayloadKind::outer_gradient && !adopts) {
       problem("outer_optimizer", "must be 'adopt' with payload '" + settings_.payload + "'; '" + settings_.outer_optimizer +

@@ -47,7 +47,7 @@ struct StrategySettings {
   std::uint32_t codec_block = 256;           // values per scale of int8 and fp4
   std::string rounding = "nearest";          // nearest | stochastic; of contributions
   std::string weighting = "tokens";          // tokens | uniform
-  std::string outer_optimizer = "nesterov";  // nesterov | sgd | adopt
+  std::string outer_optimizer = "nesterov";  // nesterov | heavy-ball | sgd | adopt
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   double merge_alpha = 0.0;

@@ -198,7 +198,7 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
     values += count;
     largest = std::max(largest, count);
   }
-  const bool momentum = question.composition.outer.kind == OuterOptimizerKind::nesterov;
+  const bool momentum = has_momentum(question.composition.outer.kind);
   const std::uint64_t outer = values * (momentum ? 8 : 4);
   const std::uint64_t arena = values * 4;
   // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.

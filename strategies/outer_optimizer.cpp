@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,39 @@ ATOLL_VECTORISED void sgd(const float* __restrict g, float eta, std::size_t coun
   }
 }
 
+ATOLL_VECTORISED void heavy_ball(const float* __restrict g, float beta, float alpha, std::size_t count, float* __restrict theta,
+                                 float* __restrict m) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float momentum = alpha * m[i] - beta * g[i];
+    m[i] = momentum;
+    theta[i] = theta[i] + momentum;
+  }
+}
+
+// `difference` is mean_j φ_j − φ.
+ATOLL_VECTORISED void pulled_heavy_ball(const float* __restrict g, const float* __restrict difference, float beta, float alpha, float gamma,
+                                        std::size_t count, float* __restrict theta, float* __restrict m) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float momentum = (alpha * m[i] - beta * g[i]) + gamma * difference[i];
+    m[i] = momentum;
+    theta[i] = theta[i] + momentum;
+  }
+}
+
+ATOLL_VECTORISED void add_difference(const float* __restrict theirs, const float* __restrict own, std::size_t count, float* __restrict sum) {
+  for (std::size_t i = 0; i < count; ++i) {
+    sum[i] = sum[i] + (theirs[i] - own[i]);
+  }
+}
+
+ATOLL_VECTORISED void scale(float factor, std::size_t count, float* __restrict values) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = factor * values[i];
+  }
+}
+
 Status check_sizes(std::size_t gradient, const OuterOptimizer& settings, const OuterState& state) {
-  const bool needs_momentum = settings.kind == OuterOptimizerKind::nesterov;
-  if (gradient != state.parameters.size() || (state.momentum.size() != gradient && (needs_momentum || !state.momentum.empty()))) {
+  if (gradient != state.parameters.size() || (state.momentum.size() != gradient && (has_momentum(settings.kind) || !state.momentum.empty()))) {
     return Error{Code::invalid_argument, "an outer step of " + std::to_string(gradient) + " values does not fit " +
                                              std::to_string(state.parameters.size()) + " parameters and " +
                                              std::to_string(state.momentum.size()) + " of momentum"};
@@ -62,6 +93,9 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
     case OuterOptimizerKind::sgd:
       sgd(gradient.data(), eta, gradient.size(), state.parameters.data());
       return;
+    case OuterOptimizerKind::heavy_ball:
+      heavy_ball(gradient.data(), eta, static_cast<float>(settings.momentum), gradient.size(), state.parameters.data(), state.momentum.data());
+      return;
     case OuterOptimizerKind::adopt:
       std::copy(gradient.begin(), gradient.end(), state.parameters.begin());
       return;
@@ -71,6 +105,12 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
 std::size_t chunk_values(const CodecSettings& codec) {
   const std::size_t granularity = piece_granularity(codec);
   return granularity >= kChunk ? granularity : kChunk / granularity * granularity;
+}
+
+// A multiple of both codecs' granularities.
+std::size_t chunk_values(const CodecSettings& one, const CodecSettings& other) {
+  const std::size_t both = std::lcm<std::size_t>(piece_granularity(one), piece_granularity(other));
+  return both >= kChunk ? both : kChunk / both * both;
 }
 
 // The values [done, done + out.size()) of a result; `done` is a multiple of the codec's granularity.
@@ -110,7 +150,40 @@ Status check_result(const ReducedResult& result, std::size_t count, std::vector<
   return {};
 }
 
+// That all members' outer parameters are finite and their differences too.
+Status check_group(const GroupParameters& group, std::size_t count) {
+  if (group.self >= group.members.size()) {
+    return Error{Code::invalid_argument, "a group of " + std::to_string(group.members.size()) + " has no member " + std::to_string(group.self)};
+  }
+  ATOLL_TRY(check_codec(group.codec));
+  double bound = 0.0;
+  for (const std::span<const std::byte> member : group.members) {
+    ATOLL_ASSIGN(const float largest, encoded_bound(group.codec, member, count));
+    bound += static_cast<double>(largest);
+  }
+  if (bound * static_cast<double>(group.members.size()) >= 0x1p+127) {
+    return Error{Code::corrupt, "the outer parameters of the group are too large to subtract: the training has diverged"};
+  }
+  return {};
+}
+
+// mean_j φ_j − φ_self of the values [done, done + out.size()).
+void group_difference(const GroupParameters& group, std::size_t done, std::span<float> own, std::span<float> theirs, std::span<float> out) {
+  const std::uint64_t at = encoded_bytes(group.codec, done);
+  kernels::decode(group.codec, group.members[group.self].data() + at, out.size(), own.data());
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (std::size_t j = 0; j < group.members.size(); ++j) {
+    if (j != group.self) {
+      kernels::decode(group.codec, group.members[j].data() + at, out.size(), theirs.data());
+      add_difference(theirs.data(), own.data(), out.size(), out.data());
+    }
+  }
+  scale(static_cast<float>(1.0 / static_cast<double>(group.members.size())), out.size(), out.data());
+}
+
 }  // namespace
+
+bool has_momentum(OuterOptimizerKind kind) { return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball; }
 
 Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (settings.kind == OuterOptimizerKind::adopt) {
@@ -119,8 +192,11 @@ Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (!std::isfinite(settings.learning_rate) || settings.learning_rate <= 0.0) {
     return Error{Code::invalid_argument, "outer_learning_rate must be above 0, not " + std::to_string(settings.learning_rate)};
   }
-  if (settings.kind == OuterOptimizerKind::nesterov && !(settings.momentum >= 0.0 && settings.momentum < 1.0)) {
+  if (has_momentum(settings.kind) && !(settings.momentum >= 0.0 && settings.momentum < 1.0)) {
     return Error{Code::invalid_argument, "outer_momentum must be at least 0 and below 1, not " + std::to_string(settings.momentum)};
+  }
+  if (settings.kind == OuterOptimizerKind::heavy_ball && !(std::isfinite(settings.pull) && settings.pull >= 0.0)) {
+    return Error{Code::invalid_argument, "outer_pull must be at least 0, not " + std::to_string(settings.pull)};
   }
   return {};
 }
@@ -147,6 +223,30 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   return {};
 }
 
+Status outer_step(const ReducedResult& result, const GroupParameters& group, const OuterOptimizer& settings, OuterState state) {
+  if (settings.kind != OuterOptimizerKind::heavy_ball) {
+    return Error{Code::invalid_argument, "only heavy_ball is pulled towards a group"};
+  }
+  const std::size_t count = state.parameters.size();
+  ATOLL_TRY(check_sizes(count, settings, state));
+  ATOLL_TRY(check_codec(result.codec));
+  ATOLL_TRY(check_group(group, count));
+  const std::size_t size = std::min(chunk_values(result.codec, group.codec), count);
+  std::vector<float> chunk(size);
+  ATOLL_TRY(check_result(result, count, chunk));
+  std::vector<float> difference(size);
+  std::vector<float> own(size);
+  std::vector<float> theirs(size);
+  for (std::size_t done = 0; done < count; done += size) {
+    const std::size_t values = std::min(size, count - done);
+    reduce_chunk(result, done, std::span(chunk).first(values));
+    group_difference(group, done, own, theirs, std::span(difference).first(values));
+    pulled_heavy_ball(chunk.data(), difference.data(), static_cast<float>(settings.learning_rate), static_cast<float>(settings.momentum),
+                      static_cast<float>(settings.pull), values, state.parameters.data() + done, state.momentum.data() + done);
+  }
+  return {};
+}
+
 Status decode_result(const ReducedResult& result, std::span<float> values) {
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
@@ -163,6 +263,10 @@ Status nesterov_step(std::span<const float> gradient, double learning_rate, doub
 
 Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state) {
   return outer_step(gradient, {OuterOptimizerKind::sgd, learning_rate, 0.0}, state);
+}
+
+Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
+  return outer_step(gradient, {OuterOptimizerKind::heavy_ball, learning_rate, momentum}, state);
 }
 
 Status adopt_step(std::span<const float> parameters, OuterState state) {

@@ -6,6 +6,11 @@
 //               b <- μ·b + g;  d <- g + μ·b;  θ <- θ − η·d.
 //           torch sets b <- g at the first step; a momentum that begins as zeros gives the same: μ·0 + g = g.
 //           Each product, sum and difference is rounded to float32 on its own (torch may fuse some of them).
+// heavy_ball  m <- μ·m − η·g;  θ <- θ + m: the momentum is a displacement and there is no look-ahead, as in the baseline of
+//           NoLoCo's public code. Given a group's outer parameters it is NoLoCo's modified momentum (arXiv:2506.10911, eq. 2
+//           and 3, with the sign that works, see noloco.hpp), α = momentum, β = learning_rate, γ = pull:
+//               m <- α·m − β·g + γ·(mean_j φ_j − φ);  φ <- φ + m.
+//           Each product, sum and difference is rounded to float32 on its own.
 // sgd       θ <- θ − η·g; the momentum is neither read nor changed.
 // adopt     θ <- the given values, exactly; the momentum is neither read nor changed.
 // The gradient is old minus new, the weighted mean over contributors of (outer parameters − local parameters).
@@ -13,8 +18,9 @@
 // The forms that take a ReducedResult decode it block by block, so that no array of gradients is ever written.
 // All: state unchanged on error. Errors: invalid_argument if sizes differ or a setting is out of its range; corrupt if the
 // gradient is not finite, naming the index.
-// Cost for n parameters: nesterov reads 3n and writes 2n floats, sgd 2n and n, adopt n and n; besides that the check reads
-// the gradient (or its encoded bytes) once more before. No allocation beyond one chunk (at most 256 KiB) per call.
+// Cost for n parameters: nesterov and heavy_ball read 3n and write 2n floats, sgd 2n and n, adopt n and n; besides that the
+// check reads the gradient (or its encoded bytes) once more before. A group of P is read P·n more, checked and decoded. No
+// allocation beyond a few chunks (at most 256 KiB each) per call.
 // Threads: pure functions; disjoint ranges of one state may be stepped concurrently.
 #pragma once
 
@@ -27,12 +33,13 @@
 
 namespace atl {
 
-enum class OuterOptimizerKind : std::uint8_t { nesterov, sgd, adopt };
+enum class OuterOptimizerKind : std::uint8_t { nesterov, sgd, adopt, heavy_ball };
 
 struct OuterOptimizer {
   OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
-  double learning_rate = 0.7;  // η > 0; of nesterov and sgd
-  double momentum = 0.9;       // 0 ≤ μ < 1; of nesterov
+  double learning_rate = 0.7;  // η > 0; of all but adopt
+  double momentum = 0.9;       // 0 ≤ μ < 1; of nesterov and heavy_ball
+  double pull = 0.0;           // γ ≥ 0; of heavy_ball, towards the group's mean
   friend bool operator==(const OuterOptimizer&, const OuterOptimizer&) = default;
 };
 
@@ -56,17 +63,37 @@ struct ReducedResult {
   std::span<const EncodedTerm> terms;
 };
 
-// Errors: invalid_argument naming the setting: learning_rate not finite or ≤ 0, momentum outside [0, 1).
+// The outer parameters of a group in the order of its members, as everyone in it decodes them. This island's own are among
+// them, encoded like the others': with a lossy codec it is then the decoded values that differ, each pair's differences
+// cancel in the mean of the group, and equal outer states pull at nothing.
+struct GroupParameters {
+  CodecSettings codec;
+  std::span<const std::span<const std::byte>> members;  // encoded
+  std::size_t self = 0;                                 // this island's place
+};
+
+// Whether the outer state has a momentum that the kind reads and changes.
+bool has_momentum(OuterOptimizerKind kind);
+
+// Errors: invalid_argument naming the setting: learning_rate not finite or ≤ 0, momentum outside [0, 1), pull not finite or < 0.
 Status check_outer_optimizer(const OuterOptimizer& settings);
 
 // The gradient does not overlap the state; adopt's values may be the state's own parameters.
 Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
 Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state);
+// Without a group: no pull.
+Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
 Status adopt_step(std::span<const float> parameters, OuterState state);
 
 // The step that `settings` names.
 Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state);
 Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state);
+
+// heavy_ball with the pull of a group: mean_j φ_j − φ is computed as (Σ_{j≠self} (φ_j − φ_self)) · float32(1/P), in member order
+// from 0, so that it is exactly 0 where all are equal, and of two members exactly the negative of the other's.
+// Errors: as above; invalid_argument for another kind or a `self` that is no member; corrupt where the outer parameters of a
+// member are no finite encoding, or too large to subtract.
+Status outer_step(const ReducedResult& result, const GroupParameters& group, const OuterOptimizer& settings, OuterState state);
 
 // The values of a result, without a step: for a trainer that wants the mean itself (payload gradient).
 // Errors: as above; then `values` is unspecified.

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 2> kGroups = {"all", "nobody"};
 constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
 constexpr std::array<std::string_view, 4> kCodecs = {"f32", "bf16", "int8", "fp4"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
-constexpr std::array<std::string_view, 3> kOuterOptimizers = {"nesterov", "sgd", "adopt"};
+constexpr std::array<std::string_view, 4> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt"};
 constexpr std::array<std::string_view, 2> kWeightings = {"tokens", "uniform"};
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -175,13 +175,13 @@ const std::array kKeys = {
            .choices = kRoundings, .doc = "of a contribution's values; stochastic is seeded and right on average"},
     RunKey{.section = "strategy", .name = "outer_optimizer", .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::outer_optimizer>, .choices = kOuterOptimizers,
-           .doc = "how the synchronised parameters move; adopt with local and data-parallel"},
+           .doc = "how the synchronised parameters move; heavy-ball is momentum without look-ahead; adopt with local and data-parallel"},
     RunKey{.section = "strategy", .name = "outer_learning_rate", .type = number,
            .field = of<&RunSpec::strategy, &StrategySpec::outer_learning_rate>, .least = 0, .most = 10, .above_least = true,
            .doc = "the outer optimiser's; none with adopt"},
     RunKey{.section = "strategy", .name = "outer_momentum", .type = number,
            .field = of<&RunSpec::strategy, &StrategySpec::outer_momentum>, .least = 0, .most = 1, .below_most = true,
-           .doc = "nesterov's"},
+           .doc = "nesterov's and heavy-ball's"},
     RunKey{.section = "strategy", .name = "merge_alpha", .type = number, .field = of<&RunSpec::strategy, &StrategySpec::merge_alpha>,
            .least = 0, .most = 1, .doc = "weight of the local parameters when the result is merged; 0 takes the global ones"},
     RunKey{.section = "strategy", .name = "overlap_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,

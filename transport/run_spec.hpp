@@ -76,7 +76,7 @@ struct StrategySpec {
   std::string reduce_codec = "f32";    // of the second half of an exchange of three or more members
   std::uint32_t codec_block = 256;     // values that share a scale; of int8 and fp4
   std::string rounding = "nearest";    // nearest | stochastic
-  std::string outer_optimizer = "nesterov";  // nesterov | sgd | adopt
+  std::string outer_optimizer = "nesterov";  // nesterov | heavy-ball | sgd | adopt
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones

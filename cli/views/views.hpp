@@ -27,5 +27,6 @@ std::string render_progress(const nlohmann::json& document, const Terminal& term
 std::string render_plan(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_sweep(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_table_4(const nlohmann::json& document, const Terminal& terminal);
+std::string render_gossip_timing(const nlohmann::json& document, const Terminal& terminal);
 
 }  // namespace atl

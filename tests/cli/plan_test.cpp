@@ -8,6 +8,7 @@
 #include "agent/run_composition.hpp"
 #include "cli/planner.hpp"
 #include "cli/run_file.hpp"
+#include "cli/views/views.hpp"
 #include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
@@ -156,6 +157,21 @@ TEST_CASE("the paper's table is printed beside ours") {
   const json document = json::parse(call({"plan", "--paper", "streaming-diloco-table-4", "-o", "json"}).out);
   CHECK(document["cells"].size() == 75);
   CHECK(call({"plan", "--paper", "another"}).exit == 2);
+}
+
+TEST_CASE("what gossip saves in time is printed as a table to plot") {
+  const Called told = call({"plan", "--paper", "noloco-latency", "-o", "json"});
+  REQUIRE(told.exit == 0);
+  const json rows = json::parse(told.out)["rows"];
+  REQUIRE(rows.size() == 10);
+  for (const json& row : rows) {
+    CHECK(row["pair"].get<double>() == Approx(row["pair_closed_form"].get<double>()).epsilon(0.06));  // of 1,024 trials at the last
+  }
+  CHECK(rows[9]["islands"] == 1024);
+  CHECK(rows[9]["constant_ratio"] == 10.0);
+  CHECK(rows[9]["all_by_pairs"].get<double>() == Approx(1.2).margin(0.05));
+  const std::string view = render_gossip_timing(json::parse(told.out), Terminal{});
+  CHECK(view.find("ALL/PAIRS") != std::string::npos);
 }
 
 TEST_CASE("islands that cannot be are refused, naming the figure") {

@@ -460,7 +460,7 @@ void IslandHost::take_piece(Round round, Epoch epoch, Attempt attempt, const Isl
 void IslandHost::take_outer_step(Round round, const Vector& result, const Digest& chain) {
   Engine& engine = *process_->engine;
   cluster_.checkers().applied(id_, engine.round, round, chain, alone());
-  const bool momentum = engine.composition.outer.kind == OuterOptimizerKind::nesterov;
+  const bool momentum = has_momentum(engine.composition.outer.kind);
   const Status status = outer_step(result, engine.composition.outer, OuterState{engine.parameters, momentum ? std::span<float>(engine.momentum) : std::span<float>()});
   if (!status) {
     cluster_.checkers().fail("the outer step failed: " + status.error().why);

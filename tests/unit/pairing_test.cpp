@@ -1,0 +1,133 @@
+// Pairings: a function of seed, round and members; uniform, independent and fair.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "strategies/pairing.hpp"
+#include "tests/catch.hpp"
+
+using namespace atl;
+
+namespace {
+
+std::vector<IslandId> islands(std::size_t count) {
+  std::vector<IslandId> ids;
+  for (std::size_t i = 0; i < count; ++i) {
+    ids.emplace_back("island-" + std::string(1, static_cast<char>('a' + i)));
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("pairing: everyone is in exactly one group, and sees it as its partner does", "[pairing]") {
+  for (std::size_t count = 1; count <= 11; ++count) {
+    for (const std::uint32_t size : {2U, 3U, 4U}) {
+      const std::vector<IslandId> members = islands(count);
+      for (std::uint64_t round = 1; round <= 50; ++round) {
+        std::multiset<IslandId> seen;
+        std::size_t alone = 0;
+        for (const std::vector<IslandId>& group : pairing(4, Round(round), members, size)) {
+          REQUIRE((group.size() == size || group.size() == 1));
+          REQUIRE(std::is_sorted(group.begin(), group.end()));
+          alone += group.size() == 1 ? 1U : 0U;
+          for (const IslandId& member : group) {
+            seen.insert(member);
+            REQUIRE(group_of(member, 4, Round(round), members, size) == group);
+          }
+        }
+        REQUIRE(seen == std::multiset<IslandId>(members.begin(), members.end()));
+        REQUIRE(alone == count % size);
+      }
+    }
+  }
+}
+
+TEST_CASE("pairing: the order in which members are listed does not matter, seed and round do", "[pairing]") {
+  std::vector<IslandId> members = islands(9);
+  const auto there = pairing(1, Round(7), members);
+  std::reverse(members.begin(), members.end());
+  CHECK(pairing(1, Round(7), members) == there);
+  CHECK(pairing(1, Round(8), members) != there);
+  CHECK(pairing(2, Round(7), members) != there);
+}
+
+TEST_CASE("pairing: every matching is equally likely", "[pairing]") {
+  // Six islands have 15 matchings; chi-squared with 14 degrees of freedom is below 36.1 with probability 0.999.
+  const std::vector<IslandId> members = islands(6);
+  std::map<std::set<std::vector<IslandId>>, int> counts;
+  constexpr int kRounds = 15'000;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto groups = pairing(77, Round(static_cast<std::uint64_t>(round)), members);
+    ++counts[{groups.begin(), groups.end()}];
+  }
+  REQUIRE(counts.size() == 15);
+  double chi_squared = 0;
+  for (const auto& [matching, count] : counts) {
+    chi_squared += (count - kRounds / 15.0) * (count - kRounds / 15.0) / (kRounds / 15.0);
+  }
+  CHECK(chi_squared < 36.1);
+}
+
+TEST_CASE("pairing: consecutive rounds are independent", "[pairing]") {
+  // Of four islands, a meets the partner of the round before again in a third of all rounds.
+  const std::vector<IslandId> members = islands(4);
+  int again = 0;
+  constexpr int kRounds = 9'000;
+  std::vector<IslandId> before;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto group = group_of(members[0], 5, Round(static_cast<std::uint64_t>(round)), members);
+    again += group == before ? 1 : 0;
+    before = group;
+  }
+  CHECK(again == Approx(kRounds / 3.0).margin(5 * 44.7));  // five standard deviations, sqrt(9000·2/9)
+}
+
+TEST_CASE("pairing: nobody sits out twice before everybody has once", "[pairing]") {
+  for (const std::size_t count : {std::size_t{3}, std::size_t{5}, std::size_t{9}}) {
+    const std::vector<IslandId> members = islands(count);
+    std::vector<IslandId> out;
+    for (std::uint64_t round = 1; round <= 10 * count; ++round) {
+      for (const auto& group : pairing(3, Round(round), members)) {
+        if (group.size() == 1) {
+          out.push_back(group.front());
+        }
+      }
+    }
+    REQUIRE(out.size() == 10 * count);
+    for (std::size_t start = 0; start + count <= out.size(); ++start) {  // any window of as many rounds as members
+      const auto first = out.begin() + static_cast<std::ptrdiff_t>(start);
+      REQUIRE(std::set<IslandId>(first, first + static_cast<std::ptrdiff_t>(count)).size() == count);
+    }
+  }
+  // The islands do not sit out in the order of their names: it depends on the seed.
+  std::set<std::vector<IslandId>> orders;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::vector<IslandId> order;
+    for (std::uint64_t round = 5; round < 10; ++round) {
+      for (const auto& group : pairing(seed, Round(round), islands(5))) {
+        if (group.size() == 1) {
+          order.push_back(group.front());
+        }
+      }
+    }
+    orders.insert(order);
+  }
+  CHECK(orders.size() > 10);
+}
+
+TEST_CASE("pairing: in a group of three the left-over ones rotate just as fairly", "[pairing]") {
+  const std::vector<IslandId> members = islands(5);
+  std::map<IslandId, int> out;
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    for (const auto& group : pairing(3, Round(round), members, 3)) {
+      if (group.size() == 1) {
+        ++out[group.front()];
+      }
+    }
+  }
+  for (const IslandId& member : members) {
+    CHECK(out[member] == 20);
+  }
+}
