@@ -206,6 +206,7 @@ class Driver {
     if (at >= next_gauge_) {
       next_gauge_ = at + kGaugeEvery;
       pending_.push_back(Gauges{resident_bytes(), trainer_ ? trainer_->resident_bytes() : 0});
+      tell_spans();
     }
     bool busy = !pending_.empty();
     while (!pending_.empty()) {
@@ -250,6 +251,7 @@ class Driver {
   }
 
   void take(LinkEvent event) {
+    linked_ = std::holds_alternative<atl::LinkUp>(event) || (linked_ && !std::holds_alternative<atl::LinkDown>(event));
     if (std::holds_alternative<atl::LinkUp>(event)) {
       pending_.push_back(agent::LinkUp{});
     } else if (std::holds_alternative<atl::LinkDown>(event)) {
@@ -315,8 +317,20 @@ class Driver {
     return trainer_ && trainer_->run() == run && trainer_->incarnation() == incarnation;
   }
 
+  // Lost ones are missed in a picture, nowhere else.
+  void tell_spans() {
+    if (linked_) {
+      for (Timeline& timeline : session_.spans->take()) {
+        (void)control_->send(std::move(timeline));
+      }
+    }
+  }
+
   void carry_out(const Ready& ready, TimePoint at) {
     for (const Message& message : ready.messages) {
+      if (std::holds_alternative<RunEnded>(message) || std::holds_alternative<Leave>(message)) {
+        tell_spans();  // the last ones come before the run is over
+      }
       if (const Status sent = control_->send(message); !sent && sent.error().code != Code::unavailable) {
         log_warning("a message to the coordinator was not sent: " + sent.error().why);
       }
@@ -423,6 +437,7 @@ class Driver {
   std::unique_ptr<TrainerSession> trainer_;
   std::optional<LoadTrainer> loading_;
   TimePoint next_gauge_{};
+  bool linked_ = false;
   bool asked_to_leave_ = false;
   bool ended_ = false;
   Status outcome_;
@@ -509,7 +524,9 @@ Status run_agent(const AgentOptions& given) {
 
   remove_old_arenas(island);
   EngineSettings engine_settings;
+  const auto spans = std::make_shared<SpanLog>();
   engine_settings.self = island;
+  engine_settings.spans = spans;
   engine_settings.runs_folder = options.state / "runs";
   ATOLL_ASSIGN(std::unique_ptr<SyncEngine> engine, SyncEngine::start(engine_settings, std::move(link)));
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs_folder);
@@ -520,6 +537,7 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(const LinkFolder link_folder, LinkFolder::make(options.state));
   SessionSettings session;
   session.island = name;
+  session.spans = spans;
   session.link_folder = link_folder.path();
   session.runs_folder = engine_settings.runs_folder;
   session.memory_limit_bytes = options.trainer_memory_bytes;

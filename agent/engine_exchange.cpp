@@ -12,7 +12,13 @@ bool SyncEngine::State::pump_exchanges(TimePoint at) {
       if (exchange->reported) {
         continue;
       }
-      busy = exchange->attempt().reduce_one() || busy;
+      const TimePoint start = now();
+      if (exchange->attempt().reduce_one()) {
+        busy = true;
+        RoundMeter& meter = open.meters[round];
+        meter.reduce_start = meter.reduce_start.value_or(start);
+        meter.reduce_end = now();
+      }
       send_wants(exchange->attempt(), at);
       settle(open, *exchange, at);
     }
@@ -93,6 +99,7 @@ void SyncEngine::State::pump_catch_up(TimePoint at) {
     if (work->failure()) {
       say(CatchUpBroke{id, *work->failure()});
     } else {
+      note(id, SpanKind::catch_up, open.run->round(), 0, open.catch_up_since);
       say(CatchUpDone{id, open.run->round(), open.run->chain()});
     }
   }
@@ -116,8 +123,35 @@ std::span<std::byte> SyncEngine::State::destination(const IslandId& from, const 
 }
 
 void SyncEngine::State::arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) {
-  if (PieceReceiver* reader = reader_of(piece.blob)) {
-    reader->arrived(at, from, piece);
+  PieceReceiver* reader = reader_of(piece.blob);
+  if (reader == nullptr) {
+    return;
+  }
+  reader->arrived(at, from, piece);
+  if (piece.blob.kind == BlobKind::contribution || piece.blob.kind == BlobKind::reduced) {
+    RoundMeter::Arrival& arrival = find(piece.blob.run)->meters[piece.blob.round].arrivals[from];
+    arrival.last = at;
+    arrival.bytes += piece.length;
+  }
+}
+
+void SyncEngine::State::note(const RunId& run, SpanKind kind, Round round, std::uint32_t fragment, TimePoint start, std::uint64_t amount) {
+  note(run, Span{kind, round, fragment, {}, start, now() - start, amount});
+}
+
+void SyncEngine::State::note_exchange(const RunId& run, const RoundExchange& exchange, const RoundMeter& meter) {
+  if (!settings.spans) {
+    return;
+  }
+  const BeginExchange& order = exchange.order();
+  for (const auto& [peer, arrival] : meter.arrivals) {
+    note(run, Span{SpanKind::receive, order.round, order.fragment, peer, exchange.started(), arrival.last - exchange.started(), arrival.bytes});
+  }
+  if (meter.reduce_start) {
+    note(run, Span{SpanKind::reduce, order.round, order.fragment, {}, *meter.reduce_start, meter.reduce_end - *meter.reduce_start, 0});
+  }
+  if (const std::optional<BlobStore::Reading> read = link->store().read_of_round(run, order.round)) {
+    note(run, Span{SpanKind::send, order.round, order.fragment, {}, read->first, read->last - read->first, read->bytes});
   }
 }
 

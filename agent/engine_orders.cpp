@@ -68,6 +68,7 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
   const TimePoint start = now();
   const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment);
   open->meters[order.round].form = ms_since(start);
+  note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
   if (!contribution) {
     say(ContributionFailed{order.run, order.round, contribution.error()});
     return;
@@ -80,6 +81,8 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   if (open == nullptr) {
     return;
   }
+  open->meters[order.round].arrivals.clear();
+  open->meters[order.round].reduce_start.reset();
   open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
   Result<std::unique_ptr<RoundExchange>> exchange = RoundExchange::begin(order, *open->run, settings.self, link->store(), now());
   if (!exchange) {
@@ -122,6 +125,8 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
   const Status applied = open->run->apply(exchange.result(), order.chain);
   RoundMeter meter = std::exchange(open->meters[order.round], {});
   meter.step = ms_since(start);
+  note(order.run, SpanKind::outer_step, order.round, exchange.order().fragment, start);
+  note_exchange(order.run, exchange, meter);
   open->exchanges.erase(open->exchanges.begin(), open->exchanges.upper_bound(order.round));
   open->meters.erase(open->meters.begin(), open->meters.upper_bound(order.round));
   if (!applied) {
@@ -175,6 +180,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     fail(meta.error());
     return;
   }
+  note(order.run, SpanKind::checkpoint, order.round, 0, start, meta->outer()->bytes);
   log_info("run " + order.run.text + ": checkpoint of " + round_text(order.round) + ", " + human_bytes(meta->outer()->bytes) + " in " +
            human_duration(now() - start));
   serve_checkpoints(order.run, run.checkpoints().list(), run.checkpoints().folder());
@@ -207,6 +213,7 @@ void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
     return;
   }
   open->catching_up = *std::move(work);
+  open->catch_up_since = now();
 }
 
 void SyncEngine::State::carry_out(const KeepResults& order) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -32,6 +33,13 @@ struct RoundMeter {
   double exchange = 0;
   double digest = 0;
   double step = 0;
+  struct Arrival {
+    TimePoint last;
+    std::uint64_t bytes = 0;
+  };
+  std::map<IslandId, Arrival> arrivals;  // of this attempt
+  std::optional<TimePoint> reduce_start;
+  TimePoint reduce_end;
 };
 
 // A run that is open in the engine.
@@ -39,6 +47,7 @@ struct OpenedRun {
   std::unique_ptr<IslandRun> run;
   std::map<Round, std::unique_ptr<RoundExchange>> exchanges;
   std::unique_ptr<CatchUpWork> catching_up;
+  TimePoint catch_up_since;
   bool keep_results = false;
   std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
   std::uint64_t kept_bytes = 0;
@@ -109,6 +118,15 @@ struct SyncEngine::State final : PieceReceiver {
   [[nodiscard]] Error why_not_open(const RunId& run) const {
     const auto found = unopened.find(run);
     return found != unopened.end() ? found->second : Error{Code::conflict, "run " + run.text + " is not open here"};
+  }
+  // Puts a stretch of time from `start` to now into the span log.
+  void note(const RunId& run, SpanKind kind, Round round, std::uint32_t fragment, TimePoint start, std::uint64_t amount = 0);
+  // When a round is applied: what came from whom and when, and what others read from here.
+  void note_exchange(const RunId& run, const RoundExchange& exchange, const RoundMeter& meter);
+  void note(const RunId& run, Span span) {
+    if (settings.spans) {
+      settings.spans->add(run, std::move(span));
+    }
   }
   void say(Event event) { answers.push(EngineAnswer(std::move(event))); }
 

@@ -185,7 +185,24 @@ void TrainerSession::hear(const island_link::Published& message, std::vector<Ses
   }
   progress_.compute_seconds = std::max(progress_.compute_seconds, message.compute_seconds);
   tell_progress(message.step, message.position, message.loss, out);
+  note_pause(Round(message.round), message.fragment, message.step, 0);
   out.push_back(Event(event));
+}
+
+void TrainerSession::note_pause(Round round, std::uint32_t fragment, std::uint64_t step, double waited) {
+  if (!settings_.spans) {
+    return;
+  }
+  const TimePoint at = now();
+  const TimePoint stood = at - from_seconds(std::max(waited, 0.0));
+  if (step > span_step_ && stood > span_start_) {
+    settings_.spans->add(order_.run, Span{SpanKind::steps, round, fragment, {}, span_start_, stood - span_start_, step - span_step_});
+  }
+  if (waited > 0) {
+    settings_.spans->add(order_.run, Span{SpanKind::wait, round, fragment, {}, stood, at - stood, 0});
+  }
+  span_start_ = at;
+  span_step_ = step;
 }
 
 void TrainerSession::hear(const island_link::Merged& message, std::vector<SessionOutput>& out) {
@@ -201,6 +218,7 @@ void TrainerSession::hear(const island_link::Merged& message, std::vector<Sessio
   event.saved = message.saved;
   event.save_error = message.save_error.value_or("");
   out.push_back(Event(event));
+  note_pause(event.round, event.fragment, message.step, message.wait_seconds);
   merge_wait_ += message.wait_seconds;
   progress_.wait_seconds = std::max(progress_.wait_seconds, merge_wait_);
   progress_.step = std::max(progress_.step, Step(message.step));
@@ -209,6 +227,8 @@ void TrainerSession::hear(const island_link::Merged& message, std::vector<Sessio
 
 void TrainerSession::hear(const island_link::Loaded& message, std::vector<SessionOutput>& out) {
   requested_ = false;
+  span_start_ = now();
+  span_step_ = message.step;
   out.push_back(Event(TrainerLoaded{order_.run, order_.incarnation, Step(message.step), message.position}));
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "agent/engine_command.hpp"
+#include "agent/span_log.hpp"
 #include "agent/island_link/agent_end.hpp"
 #include "agent/trainer_host.hpp"
 #include "transport/base/result.hpp"
@@ -31,6 +32,7 @@ struct SessionSettings {
   std::filesystem::path runs_folder;   // STATE/runs
   std::uint64_t memory_limit_bytes = 0;
   Duration hang_after = std::chrono::minutes(5);
+  std::shared_ptr<SpanLog> spans;      // where the trainer's time went; empty: not kept
 };
 
 using SessionOutput = std::variant<Event, PrepareArena, FormInitialState>;
@@ -80,6 +82,8 @@ class TrainerSession {
   void take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out);
   void send(const island_link::AgentMessage& message);
   void tell_progress(std::uint64_t step, std::uint64_t position, const std::optional<double>& loss, std::vector<SessionOutput>& out);
+  // The trainer stands between two stretches of steps: after this step, having waited so long for that round's result.
+  void note_pause(Round round, std::uint32_t fragment, std::uint64_t step, double waited);
   [[nodiscard]] island_link::Configure configuration() const;
   [[nodiscard]] std::vector<std::uint32_t> all_fragments() const;
   void update_expectation(TimePoint now);
@@ -98,6 +102,8 @@ class TrainerSession {
   bool announced_ = false;             // the core knows that it is ready
   std::set<Round> to_publish_;         // ordered, not published yet
   std::set<Round> waiting_for_;        // published, its result not given yet
+  TimePoint span_start_;               // of the steps that are under way
+  std::uint64_t span_step_ = 0;        // the step before the first of them
   std::optional<TimePoint> stopping_;
   bool ended_ = false;
   bool permanent_ = false;

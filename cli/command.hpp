@@ -91,6 +91,7 @@ Command runs_command();
 Command status_command();
 Command islands_command();
 Command logs_command();
+Command trace_command();
 Command wait_command();
 Command cancel_command();
 Command resume_command();

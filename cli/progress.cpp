@@ -7,6 +7,11 @@
 #include "cli/views/views.hpp"
 
 namespace atl {
+namespace {
+
+constexpr Duration kBetweenLines = std::chrono::seconds(10);
+
+}  // namespace
 
 void Progress::show(const nlohmann::json& document) {
   const std::string line = render_progress(document, terminal_);
@@ -16,10 +21,15 @@ void Progress::show(const nlohmann::json& document) {
     return;
   }
   const nlohmann::json& run = object_at(document, "run");
-  const std::string present = text_at(run, "state") + count_text(number_at(run, "round"));
-  if (present != last_) {
+  const std::string state = text_at(run, "state");
+  const double round = number_at(run, "round").value_or(0);
+  const TimePoint at = now();
+  // A file wants to be read later: every change of state, and of rounds not more than a line in a while.
+  if (state != last_state_ || (round > last_round_ && at - last_line_ >= kBetweenLines)) {
     streams_.err << line << "\n" << std::flush;
-    last_ = present;
+    last_state_ = state;
+    last_round_ = round;
+    last_line_ = at;
   }
 }
 

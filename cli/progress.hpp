@@ -1,4 +1,5 @@
-// Progress of a run on stderr: one line that replaces itself on a terminal, a line for every new round or state elsewhere.
+// Progress of a run on stderr: one line that replaces itself on a terminal, elsewhere a line for every new state, and every ten seconds one
+// while rounds go by.
 // Threads: one.
 #pragma once
 
@@ -7,6 +8,7 @@
 
 #include "cli/command_line.hpp"
 #include "cli/views/terminal.hpp"
+#include "transport/base/time.hpp"
 
 namespace atl {
 
@@ -21,7 +23,9 @@ class Progress {
  private:
   const Streams& streams_;
   Terminal terminal_;
-  std::string last_;  // state and round that were shown
+  std::string last_state_;  // that was shown
+  double last_round_ = -1;
+  TimePoint last_line_{};
   bool open_ = false;
 };
 

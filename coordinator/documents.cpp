@@ -1,4 +1,4 @@
-// The documents that only read: runs, status, islands, events, tokens.
+// The documents that only read: runs, status, islands, events, spans, tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 
 #include "coordinator/requests.hpp"
 #include "coordinator/run_facts.hpp"
+#include "coordinator/spans.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/run_rules.hpp"
 #include "transport/run_spec.hpp"
@@ -18,6 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxRuns = 1000;
 constexpr std::size_t kMaxEvents = 1000;
+constexpr std::int64_t kMaxSpans = 4000;  // of one answer: about a megabyte
 constexpr std::size_t kWarnings = 20;
 constexpr std::size_t kLossPoints = 120;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -376,6 +378,26 @@ Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
   }
   return json{
       {"run", run.id.text}, {"state", to_string(run.state)}, {"ended", has_ended(run.state)}, {"next", next}, {"events", std::move(list)}};
+}
+
+Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
+  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxSpans, kMaxSpans));
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const std::vector<Ledger::StoredSpan> stored, ledger_.spans(run.id, static_cast<std::uint64_t>(after), static_cast<std::size_t>(limit)));
+  json list = json::array();
+  for (const Ledger::StoredSpan& item : stored) {
+    list.push_back({{"island", name_of(item.island)},
+                    {"activity", to_string(item.span.kind)},
+                    {"round", item.span.round.value},
+                    {"fragment", item.span.fragment},
+                    {"peer", item.span.peer.empty() ? json() : json(name_of(item.span.peer))},
+                    {"start_unix_ns", item.span.start.time_since_epoch().count()},
+                    {"length_ns", item.span.length.count()},
+                    {"amount", item.span.amount}});
+  }
+  const std::uint64_t next = stored.empty() ? static_cast<std::uint64_t>(after) : stored.back().id;
+  return json{{"run", run.id.text}, {"next", next}, {"spans", std::move(list)}};
 }
 
 Result<json> Requests::tokens(TimePoint now) {

@@ -16,6 +16,7 @@ constexpr Duration kLedgerRetry = std::chrono::seconds(1);
 constexpr Duration kReportsEvery = std::chrono::seconds(10);
 constexpr std::size_t kMaxInstances = 4;  // of one identity at a time; the core tells them apart
 constexpr std::size_t kMaxHeld = 4'000;   // messages; islands repeat what is lost
+constexpr std::size_t kMaxTimelines = 4096;  // held between two writes
 constexpr std::size_t kMaxReports = 16;   // runs that one island can report on at a time
 constexpr std::size_t kBatch = 256;       // messages
 constexpr std::size_t kMaxAnswered = 16;
@@ -29,7 +30,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
-                   RunEnded, Leave>(message);
+                   Timeline, RunEnded, Leave>(message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -206,6 +207,9 @@ void Driver::take_request(TimePoint now, const Received& received, const Request
       return;
     }
   }
+  if (request.verb == "spans") {
+    write_reports(now);  // with what came a moment ago
+  }
   Result<std::string> document = requests_->answer(now, request);
   if (document && Requests::changes(request.verb) && !flush(now)) {
     document = Error{Code::io, "the coordinator cannot write its ledger; it keeps '" + request.verb + "' and does it once it can"};
@@ -269,6 +273,13 @@ void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island
   } else if (const auto* exchanged = std::get_if<Exchanged>(&message); exchanged != nullptr && exchanged->seconds > 0) {
     requests_->note_rate(island, {static_cast<double>(exchanged->bytes_sent) * 8 / exchanged->seconds,
                                   static_cast<double>(exchanged->bytes_received) * 8 / exchanged->seconds});
+  }
+  if (const auto* timeline = std::get_if<Timeline>(&message)) {
+    if (fresh_spans_.size() < kMaxTimelines && seated(now, timeline->run, island)) {
+      fresh_spans_.emplace_back(island, *timeline);
+      reports_due_ = reports_due_.value_or(now + kReportsEvery);
+    }
+    return;
   }
   core_->step(now, island, boot, message);
   if (const auto* told = std::get_if<Checkpointed>(&message); told != nullptr && !told->error && seated(now, told->run, island)) {
@@ -391,7 +402,12 @@ void Driver::write_reports(TimePoint now) {
   }
   fresh_reports_.clear();
   reports_due_.reset();
-  if (const Status written = ledger_.write_reports(reports); !written) {
+  Status written = ledger_.write_reports(reports);
+  if (written) {
+    written = ledger_.write_spans(fresh_spans_);
+  }
+  fresh_spans_.clear();
+  if (!written) {
     // Newer ones follow; whether decisions can be recorded shows when there is one.
     if (const auto line = log_limit_.pass(now, "cannot remember what islands report: " + written.error().why)) {
       log_warning(*line);

@@ -97,6 +97,7 @@ class Driver {
   std::optional<TimePoint> blocked_since_;
   TimePoint retry_at_;
   std::map<std::pair<RunId, IslandId>, IslandReport> fresh_reports_;  // not yet in the ledger
+  std::vector<std::pair<IslandId, Timeline>> fresh_spans_;            // likewise
   std::optional<TimePoint> reports_due_;
   LogLimit log_limit_;
 };

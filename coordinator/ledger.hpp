@@ -86,6 +86,17 @@ class Ledger {
   // The newest committed round that everybody was told to write a checkpoint of.
   Result<std::optional<Round>> checkpoint_round(const RunId& run);
 
+  // What islands spent their time on. A span told twice is kept once; of a run the newest kSpansKept are kept. Cost: one fsync.
+  Status write_spans(std::span<const std::pair<IslandId, Timeline>> timelines);
+  struct StoredSpan {
+    std::uint64_t id = 0;  // grows
+    IslandId island;
+    Span span;
+  };
+  // With an id above `after`, in order of it.
+  Result<std::vector<StoredSpan>> spans(const RunId& run, std::uint64_t after, std::size_t limit);
+  static constexpr std::uint64_t kSpansKept = 200'000;
+
   // For Admission, whose tables live in the same file.
   [[nodiscard]] Database& database() { return *database_; }
 
@@ -94,6 +105,7 @@ class Ledger {
   Result<std::vector<StoredEvent>> read_events(Statement rows);
   Status thin(const RunId& run, Round newest);
 
+  std::uint64_t spans_written_ = 0;
   StateLock lock_;
   std::unique_ptr<Database> database_;
 };

@@ -37,6 +37,9 @@ CREATE TABLE reports(run TEXT NOT NULL, island TEXT NOT NULL, state TEXT NOT NUL
   trainer_memory_bytes INTEGER NOT NULL, PRIMARY KEY(run, island)) WITHOUT ROWID;
 CREATE TABLE checkpoints(run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, chain BLOB NOT NULL, file BLOB NOT NULL,
   file_bytes INTEGER NOT NULL, PRIMARY KEY(run, island, round)) WITHOUT ROWID;
+CREATE TABLE spans(id INTEGER PRIMARY KEY, run TEXT NOT NULL, island TEXT NOT NULL, activity TEXT NOT NULL, round INTEGER NOT NULL,
+  fragment INTEGER NOT NULL, peer TEXT NOT NULL, start_ns INTEGER NOT NULL, length_ns INTEGER NOT NULL, amount INTEGER NOT NULL);
+CREATE UNIQUE INDEX spans_once ON spans(run, island, start_ns, activity, round, fragment, peer);
 CREATE TABLE keys(public_key TEXT PRIMARY KEY, role TEXT NOT NULL, island TEXT NOT NULL, name TEXT NOT NULL,
   enrolled_ms INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE tokens(token TEXT PRIMARY KEY, secret BLOB NOT NULL UNIQUE, role TEXT NOT NULL, name TEXT NOT NULL,

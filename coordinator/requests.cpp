@@ -109,6 +109,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"status", {"run"}, &Requests::status, nullptr},
       {"islands", {}, nullptr, &Requests::islands},
       {"events", {"run", "after", "limit", "island", "since_unix_ms"}, &Requests::events, nullptr},
+      {"spans", {"run", "after", "limit"}, &Requests::spans, nullptr},
       {"tokens", {}, nullptr, &Requests::tokens},
       {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},
       {"token_revoke", {"id"}, &Requests::token_revoke, nullptr},

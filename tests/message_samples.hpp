@@ -27,6 +27,7 @@ class MessageSampler {
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error()},
             IslandEvent{run(), word(), word(), text()},
+            Timeline{run(), {span(), span()}},
             RunEnded{run(), round(), digest(), maybe_error()},
             Leave{text()},
             Welcome{word(), island(), number(), number()},
@@ -86,6 +87,10 @@ class MessageSampler {
   }
   IslandReport report() {
     return IslandReport{run(), word(), text(), Step(number()), number(), real(), real(), real(), real(), number(), number(), number(), number()};
+  }
+  Span span() {
+    return Span{static_cast<SpanKind>(rng_.below(9)), round(), half(), island(), TimePoint(Duration(static_cast<std::int64_t>(number() >> 2U))),
+                Duration(static_cast<std::int64_t>(number() >> 2U)), number()};
   }
   Hello hello() {
     HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}};

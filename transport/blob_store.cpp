@@ -84,6 +84,7 @@ struct Run {
   std::map<Round, std::pair<Epoch, Attempt>> newest;  // attempt begun, by round
   Round first_open;                                   // earlier rounds are finished
   std::uint64_t served = 0;
+  std::map<Round, BlobStore::Reading> readings;
 
   [[nodiscard]] bool stale(const BlobId& blob) const {
     if (blob.round < first_open) {
@@ -239,6 +240,7 @@ void BlobStore::finish_rounds_before(const RunId& run, Round round) {
   Run& entry = state_->runs[run];
   entry.first_open = std::max(entry.first_open, round);
   std::erase_if(entry.newest, [&](const auto& item) { return item.first < entry.first_open; });
+  entry.readings.erase(entry.readings.begin(), entry.readings.lower_bound(Round(entry.first_open.value - std::min<std::uint64_t>(entry.first_open.value, 1))));
   std::erase_if(entry.blobs, [&](const auto& item) { return belongs_to_exchange(item.first.kind) && entry.stale(item.first); });
   state_->unpark([&](const Want& want) { return want.blob.run == run && entry.stale(want.blob); });
   state_->tell(std::move(lock));
@@ -264,6 +266,16 @@ std::uint64_t BlobStore::bytes_served(const RunId& run) const {
   const State::Lock lock(state_->mutex);
   const auto found = state_->runs.find(run);
   return found == state_->runs.end() ? 0 : found->second.served;
+}
+
+std::optional<BlobStore::Reading> BlobStore::read_of_round(const RunId& run, Round round) const {
+  const State::Lock lock(state_->mutex);
+  const auto found = state_->runs.find(run);
+  if (found == state_->runs.end()) {
+    return std::nullopt;
+  }
+  const auto reading = found->second.readings.find(round);
+  return reading == found->second.readings.end() ? std::nullopt : std::optional(reading->second);
 }
 
 std::size_t BlobStore::parked() const {
@@ -303,6 +315,12 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
     return state_->park(reader, want);
   }
   run.served += length;
+  if (exchanged) {
+    const TimePoint at = now();
+    const auto reading = run.readings.try_emplace(want.blob.round, Reading{at, at, 0}).first;
+    reading->second.last = at;
+    reading->second.bytes += length;
+  }
   Served served{BlobPiece{want.blob, want.offset, entry.total, static_cast<std::uint32_t>(length)}, {}};
   if (!entry.file) {
     served.payload = Payload{entry.payload.bytes.subspan(want.offset, length), entry.payload.owner};

@@ -22,6 +22,7 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
 #include "transport/piece.hpp"
 
 namespace atl {
@@ -81,6 +82,14 @@ class BlobStore {
 
   // Payload bytes handed out for this run since it was first served.
   [[nodiscard]] std::uint64_t bytes_served(const RunId& run) const;
+  // When others read contributions and reduced shards of a round here, by the wall clock, and how many bytes; empty: nobody did.
+  // Forgotten when a later round is finished.
+  struct Reading {
+    TimePoint first;
+    TimePoint last;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] std::optional<Reading> read_of_round(const RunId& run, Round round) const;
   [[nodiscard]] std::size_t parked() const;
 
   // For the link. `answer` reads from a file outside of the lock; a file that fails is Gone{io}.

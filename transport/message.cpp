@@ -7,9 +7,9 @@ namespace atl {
 namespace {
 
 // In the order of the variant.
-constexpr std::array<std::string_view, 27> kKinds = {
+constexpr std::array<std::string_view, 28> kKinds = {
     "hello",   "heartbeat", "ready",   "exchanged", "exchange_failed", "withdrawn", "merged", "checkpointed", "caught_up",
-    "island_event", "run_ended", "leave", "welcome", "refused", "assign", "membership", "exchange", "commit",
+    "island_event", "timeline", "run_ended", "leave", "welcome", "refused", "assign", "membership", "exchange", "commit",
     "abort",   "offer",     "catch_up", "serve",    "release",         "enrol",     "enrolled", "request",    "reply"};
 static_assert(kKinds.size() == std::variant_size_v<Message>);
 

@@ -15,6 +15,7 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
 
 namespace atl {
 
@@ -67,6 +68,29 @@ struct IslandReport {
   std::uint64_t agent_memory_bytes = 0;  // resident
   std::uint64_t trainer_memory_bytes = 0;
   friend bool operator==(const IslandReport&, const IslandReport&) = default;
+};
+
+// What an island spent a stretch of time on: a bar of `trace`. Never decides anything.
+enum class SpanKind : std::uint8_t {
+  steps,       // inner steps; amount: how many
+  wait,        // the trainer stood still for a round's result
+  encode,      // forming and encoding a contribution; amount: encoded bytes
+  send,        // others read this island's contribution or reduced part; amount: bytes, of the bulk link
+  receive,     // the parts of `peer` came in; amount: bytes
+  reduce,      // decoding and adding what came in
+  outer_step,  // decoding the result, outer optimiser and merge with the trainer's values
+  checkpoint,  // amount: bytes
+  catch_up,    // copying the state from peers
+};
+struct Span {
+  SpanKind kind = SpanKind::steps;
+  Round round;
+  std::uint32_t fragment = 0;
+  IslandId peer;    // of receive, and of a wait: for whom; may be empty
+  TimePoint start;  // this island's clock
+  Duration length{};
+  std::uint64_t amount = 0;
+  friend bool operator==(const Span&, const Span&) = default;
 };
 
 // ------------------------------------------------------------------------------------------------ island → coordinator
@@ -181,6 +205,13 @@ struct RunEnded {
   Digest chain;
   std::optional<Error> error;
   friend bool operator==(const RunEnded&, const RunEnded&) = default;
+};
+
+// Spans that ended since the last one; some may be lost.
+struct Timeline {
+  RunId run;
+  std::vector<Span> spans;
+  friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 
 struct Leave {
@@ -339,7 +370,7 @@ struct Reply {
   friend bool operator==(const Reply&, const Reply&) = default;
 };
 
-using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
+using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
                              RunEnded, Leave, Welcome, Refused, Assign, Membership, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release,
                              Enrol, Enrolled, Request, Reply>;
 

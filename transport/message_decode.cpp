@@ -26,6 +26,12 @@ static_assert(same(wire::Code::invalid_argument, Code::invalid_argument) && same
 static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::StartFrom::checkpoint, StartFrom::checkpoint) &&
               same(wire::StartFrom::peers, StartFrom::peers) && same(wire::StartFrom::memory, StartFrom::memory) &&
               same(wire::StartFrom::MAX, StartFrom::memory));
+static_assert(same(wire::SpanKind::steps, SpanKind::steps) && same(wire::SpanKind::wait, SpanKind::wait) &&
+              same(wire::SpanKind::encode, SpanKind::encode) &&
+              same(wire::SpanKind::send, SpanKind::send) && same(wire::SpanKind::receive, SpanKind::receive) &&
+              same(wire::SpanKind::reduce, SpanKind::reduce) && same(wire::SpanKind::outer_step, SpanKind::outer_step) &&
+              same(wire::SpanKind::checkpoint, SpanKind::checkpoint) && same(wire::SpanKind::catch_up, SpanKind::catch_up) &&
+              same(wire::SpanKind::MAX, SpanKind::catch_up));
 
 // Reads one verified envelope. A field over its bound is remembered as a problem and read as empty; the first problem is the error.
 class Decoder {
@@ -79,6 +85,7 @@ class Decoder {
       case Body::Checkpointed: return get(*e.body_as_Checkpointed());
       case Body::CaughtUp: return get(*e.body_as_CaughtUp());
       case Body::IslandEvent: return get(*e.body_as_IslandEvent());
+      case Body::Timeline: return get(*e.body_as_Timeline());
       case Body::RunEnded: return get(*e.body_as_RunEnded());
       case Body::Leave: return Leave{text(e.body_as_Leave()->why())};
       default: return std::nullopt;
@@ -191,6 +198,16 @@ class Decoder {
                         r.trainer_memory_bytes()};
   }
 
+  Span get(const wire::Span& s) {
+    constexpr std::uint64_t kLongest = std::uint64_t{1} << 62U;
+    if (s.kind() > wire::SpanKind::MAX || s.start_ns() < 0 || s.length_ns() > kLongest) {
+      fail("a span that cannot be");
+      return {};
+    }
+    return Span{static_cast<SpanKind>(s.kind()), Round(s.round()), s.fragment(), island(s.peer()), TimePoint(Duration(s.start_ns())),
+                Duration(static_cast<std::int64_t>(s.length_ns())), s.amount()};
+  }
+
   // island to coordinator
   Hello get(const wire::Hello& m) {
     return Hello{protocol_, name(m.version()), name(m.name()), m.boot(), name(m.bulk_address()), name(m.platform()),
@@ -221,6 +238,9 @@ class Decoder {
     return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.chain()), maybe(m.error())};
   }
   IslandEvent get(const wire::IslandEvent& m) { return IslandEvent{run(m.run()), name(m.level()), name(m.kind()), text(m.text())}; }
+  Timeline get(const wire::Timeline& m) {
+    return Timeline{run(m.run()), list(m.spans(), [this](const wire::Span* span) { return get(*span); })};
+  }
   RunEnded get(const wire::RunEnded& m) { return RunEnded{run(m.run()), Round(m.round()), digest(m.chain()), maybe(m.error())}; }
 
   // coordinator to island

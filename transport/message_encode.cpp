@@ -131,6 +131,11 @@ class Encoder {
                                     r.agent_memory_bytes, r.trainer_memory_bytes);
   }
 
+  Offset<wire::Span> put(const Span& s) {
+    return wire::CreateSpan(builder_, static_cast<wire::SpanKind>(s.kind), s.round.value, s.fragment, name(s.peer),
+                            s.start.time_since_epoch().count(), static_cast<std::uint64_t>(std::max(s.length, Duration::zero()).count()), s.amount);
+  }
+
   // island to coordinator
   Offset<wire::Hello> put(const Hello& m) {
     const auto data_sets = list(m.data_sets, "the list of data sets", [this](const std::string& set) { return name(set, "a data set's name"); });
@@ -167,6 +172,9 @@ class Encoder {
   }
   Offset<wire::IslandEvent> put(const IslandEvent& m) {
     return wire::CreateIslandEvent(builder_, name(m.run), name(m.level, "an event's level"), name(m.kind, "an event's kind"), text(m.text));
+  }
+  Offset<wire::Timeline> put(const Timeline& m) {
+    return wire::CreateTimeline(builder_, name(m.run), list(m.spans, "the list of spans", [this](const Span& s) { return put(s); }));
   }
   Offset<wire::RunEnded> put(const RunEnded& m) {
     return wire::CreateRunEnded(builder_, name(m.run), m.round.value, DigestField(m.chain).get(), put(m.error));

@@ -94,6 +94,29 @@ TEST_CASE("process: four agents compute what DiLoCo's arithmetic says, bit for b
   check_committed_once(cluster, run, 8);
   check_equal_states(cluster, run, 8, names);
 
+  // The timeline shows each island's 40 steps and every phase of the 8 rounds.
+  const fs::path trace = cluster.folder() / "trace.json";
+  const atl_test::CommandResult traced = cluster.run({"trace", run, "-o", trace.string()});
+  INFO(traced.err);
+  REQUIRE(traced.exit == 0);
+  std::map<std::pair<std::uint64_t, std::string>, std::set<std::uint64_t>> rounds;  // by island and activity
+  std::map<std::uint64_t, std::uint64_t> steps;
+  const json timeline = json::parse(atl_test::text_of(trace));
+  for (const json& event : timeline["traceEvents"]) {
+    if (event["ph"] == "X") {
+      rounds[{event["pid"], event["cat"]}].insert(event["args"]["round"].get<std::uint64_t>());
+      steps[event["pid"]] += event["cat"] == "steps" ? event["args"]["steps"].get<std::uint64_t>() : 0;
+    }
+  }
+  REQUIRE(steps.size() == 4);
+  for (const auto& [island, done] : steps) {
+    CHECK(done == 40);
+    for (const char* activity : {"encode", "receive", "send", "reduce", "outer_step"}) {
+      INFO(activity);
+      CHECK((rounds[{island, activity}] == std::set<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+    }
+  }
+
   const fs::path model = cluster.folder() / "model.safetensors";
   const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});
   INFO(exported.err);

@@ -55,6 +55,15 @@ TEST_CASE("a want waits until its whole range is ready, however the ranges arriv
   CHECK(std::get<Served>(answer).piece == BlobPiece{blob, 10, 100, 50});
   CHECK(std::get<Served>(answer).payload.bytes.size() == 50);
   CHECK(store.bytes_served(kRun) == 50);
+  const auto reading = store.read_of_round(kRun, Round(1));
+  REQUIRE(reading.has_value());
+  CHECK(reading->bytes == 50);
+  CHECK(reading->last >= reading->first);
+  CHECK_FALSE(store.read_of_round(kRun, Round(2)).has_value());
+  store.finish_rounds_before(kRun, Round(2));
+  CHECK(store.read_of_round(kRun, Round(1)).has_value());  // of the newest finished round still
+  store.finish_rounds_before(kRun, Round(3));
+  CHECK_FALSE(store.read_of_round(kRun, Round(1)).has_value());
 }
 
 TEST_CASE("older attempts and finished rounds are refused, later ones are waited for") {

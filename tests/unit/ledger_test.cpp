@@ -246,6 +246,35 @@ TEST_CASE("reports replace older ones") {
   CHECK(std::isnan(reports[0].second.training_loss));
 }
 
+TEST_CASE("spans are kept once however often they are told, in pages, the newest of each run") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  const auto span = [](std::uint64_t number) {
+    return Span{static_cast<SpanKind>(number % 9), Round(number / 3), 2, IslandId("i-b"), from_unix_ms(1'000) + Duration(number), Duration(40), number};
+  };
+  const auto put = [&](const char* run, std::uint64_t from, std::uint64_t to) {
+    Timeline timeline{RunId(run), {}};
+    for (std::uint64_t number = from; number < to; ++number) {
+      timeline.spans.push_back(span(number));
+    }
+    const std::vector<std::pair<IslandId, Timeline>> timelines = {{IslandId("i-a"), timeline}};
+    REQUIRE(ledger.write_spans(timelines).ok());
+  };
+  put("r-1", 0, 10);
+  put("r-1", 5, 12);
+  put("r-2", 0, 3);
+  const auto first = ledger.spans(RunId("r-1"), 0, 8).value();
+  REQUIRE(first.size() == 8);
+  const auto rest = ledger.spans(RunId("r-1"), first.back().id, 8).value();
+  REQUIRE(rest.size() == 4);
+  CHECK(rest.back().island == IslandId("i-a"));
+  CHECK(rest.back().span == span(11));
+  put("r-1", 12, Ledger::kSpansKept + 8'000);
+  CHECK(ledger.spans(RunId("r-1"), 0, 1).value().front().span.amount >= 3'000);
+  CHECK(ledger.spans(RunId("r-1"), 0, 2 * Ledger::kSpansKept).value().size() <= Ledger::kSpansKept + 5'000);
+  CHECK(ledger.spans(RunId("r-2"), 0, 10).value().size() == 3);
+}
+
 TEST_CASE("a full disk fails the batch as a whole, and the next one succeeds when there is room") {
   const atl_test::TemporaryFolder directory;
   Ledger ledger = Ledger::open(directory.path()).value();
