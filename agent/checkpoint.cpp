@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "transport/base/log.hpp"
+#include "transport/base/nesting.hpp"
 #include "transport/sha256.hpp"
 
 namespace atl {
@@ -20,6 +21,7 @@ using Json = nlohmann::json;
 constexpr int kSchema = 1;
 constexpr const char* kMetaFile = "meta.json";
 constexpr std::size_t kMaxMetaBytes = 16ULL << 20;
+constexpr std::size_t kDeepestMeta = 8;  // the object, files, a file
 
 Json files_json(const std::map<std::string, FileFacts>& files) {
   Json all = Json::object();
@@ -51,6 +53,9 @@ bool inside(const std::string& name) {
 Result<CheckpointMeta> read_meta(const fs::path& path) {
   ATOLL_ASSIGN(const Bytes content, read_file(path, kMaxMetaBytes));
   const Error broken{Code::corrupt, path.string() + ": does not verify"};
+  if (json_nests_deeper(as_text(content), kDeepestMeta)) {
+    return broken;
+  }
   try {
     Json json = Json::parse(as_text(content));
     const Result<Digest> said = digest_from_hex(json.at("sha256").get<std::string>());

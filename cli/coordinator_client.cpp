@@ -8,12 +8,15 @@
 #include <thread>
 
 #include "cli/views/printable.hpp"
+#include "transport/base/nesting.hpp"
 #include "transport/control_client.hpp"
 
 namespace atl {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kDeepestDocument = 64;
 
 Error unreachable(const std::string& address) {
   return Error{Code::unavailable, "the coordinator at " + address +
@@ -64,7 +67,7 @@ Result<json> CoordinatorClient::ask(std::string_view verb, const json& arguments
   if (reply->error) {
     return *reply->error;
   }
-  json document = json::parse(reply->document, nullptr, false);
+  json document = json_nests_deeper(reply->document, kDeepestDocument) ? json() : json::parse(reply->document, nullptr, false);
   if (document.is_discarded() || !document.is_object()) {
     return Error{Code::corrupt, "the coordinator at " + access_.address + " answered " + std::string(verb) + " with something that is no document"};
   }

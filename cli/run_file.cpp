@@ -8,9 +8,10 @@
 #include <toml++/toml.h>
 
 #include "agent/run_composition.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/key_depth.hpp"
 #include "cli/spelling.hpp"
 #include "cli/strategy_names.hpp"
+#include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/run_keys.hpp"
 #include "transport/run_rules.hpp"
@@ -325,6 +326,10 @@ RunFile parse_run_file(std::string_view text, std::string source) {
   const auto refuse = [&](Place place, std::string why) { file.problems.push_back({place.line, place.column, "", "", std::move(why)}); };
   if (text.size() > kLimitBytes) {
     refuse({}, "the file is " + human_bytes(text.size()) + "; a run file has at most 1 MiB");
+    return file;
+  }
+  if (const std::optional<DeepKey> deep = find_deep_key(text)) {
+    refuse({deep->line, deep->column}, "a key of more than " + std::to_string(kMostKeyParts) + " parts; a run file's have two: section and key");
     return file;
   }
   try {

@@ -6,11 +6,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "transport/base/nesting.hpp"
+
 namespace atl::island_link {
 
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kDeepestMessage = 16;
 
 // One description of each message serves writing and reading: `describe(visitor, message)` names its fields in order.
 // A writer sees the message const.
@@ -316,31 +320,6 @@ struct Reader {
   }
 };
 
-// The deepest nesting of brackets outside strings: a bound on what the JSON parser is given.
-bool nested_too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > 16) {
-        return true;
-      }
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 // Tries the alternatives of Message in order until one has the type.
 template <typename Message, std::size_t Index = 0>
 Result<Message> decode_as(const std::string& type, const json& object) {
@@ -368,7 +347,7 @@ Result<Message> decode_message(std::string_view text) {
     return Error{Code::corrupt, "island link: a message of " + std::to_string(text.size()) + " bytes; at most " +
                                     std::to_string(kLargestMessage) + " are allowed"};
   }
-  if (nested_too_deep(text)) {
+  if (json_nests_deeper(text, kDeepestMessage)) {
     return Error{Code::corrupt, "island link: a message that is nested too deep"};
   }
   const json object = json::parse(text, nullptr, false);

@@ -165,6 +165,18 @@ TEST_CASE("checkpoint: a meta.json that names files outside is refused") {
 }
 
 // The child is stopped at each of its system calls in turn and killed there: whatever the instant, a good one is left.
+TEST_CASE("checkpoint: a meta.json that nests without end is refused, not a stack overflow") {
+  atl_test::TemporaryFolder folder;
+  const std::string deep(1'000'000, '[');
+  const std::string closed(1'000'000, ']');
+  for (const std::string& content : {deep, "{\"sha256\": \"" + std::string(64, '0') + "\", \"x\": " + deep + closed + "}"}) {
+    folder.write("1/meta.json", content);
+    const CheckpointStore store = CheckpointStore::open(folder.path()).value();
+    CHECK(store.list().empty());
+    CHECK(store.verify(Round(1)).error().code == Code::corrupt);
+  }
+}
+
 TEST_CASE("checkpoint: a kill at any system call leaves a readable one") {
   bool finished = false;
   int killed = 0;

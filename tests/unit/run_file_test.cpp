@@ -123,6 +123,25 @@ TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by f
   CHECK(balanced.spec.rounds == 70);
 }
 
+TEST_CASE("keys of very many parts are a mistake at their place, not a stack overflow") {
+  std::string deep = "a";
+  for (int i = 0; i < 400'000; ++i) {
+    deep += ".a";
+  }
+  for (const std::string& text : {deep + " = 1\n", "[" + deep + "]\n", "[[" + deep + "]]\n", "x = { " + deep + " = 1 }\n", "x = [1, {" + deep + " = [\n"}) {
+    INFO(text.substr(0, 20));
+    const RunFile file = parse_run_file(text, "run.toml");
+    REQUIRE(file.problems.size() == 1);
+    CHECK(file.problems[0].line == 1);
+    CHECK(file.problems[0].why.find("more than 8 parts") != std::string::npos);
+  }
+  require_problem("#\n'a' . \"b\" . c.d.e.f.g.h.i = 1\n", "2:24", "more than 8 parts");
+  // Dots that are no key's.
+  require_problem("a.b.c.d.e.f.g.h = 1 # ............\n", "1:1", "unknown section \"a\"");
+  require_problem("[run]\nx = [\"../../../../../../..\", '.........', 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]\n", "2:1", "unknown key \"x\"");
+  require_problem("[run]\nx = \"\"\"\n\\\"\"\" .......... \"\" ........\"\"\"\"\"\ny = '''\n..........'''\n", "4:1", "unknown key \"y\"");
+}
+
 TEST_CASE("what cannot be streamed is a mistake at its place") {
   const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
   require_problem(streaming("overlap_steps = 100\n"), "9:1", "smaller than inner_steps (100)");
