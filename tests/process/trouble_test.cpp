@@ -30,6 +30,24 @@ std::string told(Cluster& cluster, const std::string& run, const std::string& ki
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// A file system of its own for this folder, with room for little.
+class SmallDisk {
+ public:
+  explicit SmallDisk(fs::path at) : at_(std::move(at)), ok_(::mount("tmpfs", at_.c_str(), "tmpfs", 0, "size=160k") == 0) {}
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    if (ok_) {
+      ::umount2(at_.c_str(), MNT_DETACH);
+    }
+  }
+  [[nodiscard]] bool ok() const { return ok_; }
+
+ private:
+  fs::path at_;
+  bool ok_;
+};
+
 }  // namespace
 
 TEST_CASE("process: a trainer that exits, crashes, hangs or fills the memory is started again, and the run says what happened") {
@@ -176,34 +194,37 @@ TEST_CASE("process: a disk that is full at a checkpoint: the older one stays goo
   Cluster cluster;
   const fs::path disk = cluster.state("a");
   fs::create_directories(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=160k") != 0) {
+  const SmallDisk mounted(disk);
+  if (!mounted.ok()) {
     WARN("no small tmpfs can be mounted here (not root): this test is skipped");
     return;
   }
-  {
-    cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "40"}});
-    cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "40"}});
-    const std::string run = cluster.submit(run_file("full-disk", 2, 2));
-    REQUIRE(Cluster::eventually([&] { return fs::exists(disk / "runs" / run / "checkpoints" / "2" / "meta.json"); }));
-    std::ofstream filler(disk / "filler");
-    while (filler << std::string(1024, 'x') << std::flush) {
-    }
-    filler.close();
-    CHECK(Cluster::eventually([&] { return contains(cluster.log("a"), "free some space"); }));
-    {
-      const fs::path copy = cluster.folder() / "copy";  // looking into the store of a live agent would disturb it
-      fs::copy(disk / "runs" / run / "checkpoints", copy, fs::copy_options::recursive);
-      atl::CheckpointStore store = atl::CheckpointStore::open(copy).value();
-      CHECK(store.newest_good().has_value());
-    }
-    CHECK(Cluster::eventually([&] { return cluster.round_of(run) >= 5; }));
-    fs::remove(disk / "filler");
-    const atl_test::CommandResult waited = wait_for(cluster, run);
-    INFO(waited.out << waited.err << cluster.logs());
-    CHECK(waited.exit == 0);
-    CHECK(contains(cluster.run({"logs", run}).out, "free some space"));
-    cluster.islands["a"].signal(SIGKILL);
-    CHECK(cluster.islands["a"].wait() == 128 + SIGKILL);
+  // Island a is held in round 3, so the disk is full before the checkpoint of round 4; b in round 6, so it has room again before that one's.
+  const fs::path rest = cluster.folder() / "the rest";
+  cluster.hold_at(12);
+  cluster.start_island("a");
+  cluster.start_island("b", {{"ATOLL_TEST_HOLD_AT", "27"}, {"ATOLL_TEST_RELEASE", rest.string()}});
+  const std::string run = cluster.submit(run_file("full-disk", 2, 2));
+  REQUIRE(Cluster::eventually([&] { return fs::exists(disk / "runs" / run / "checkpoints" / "2" / "meta.json"); }));
+  std::ofstream filler(disk / "filler");
+  while (filler << std::string(1024, 'x') << std::flush) {
   }
-  CHECK(::umount2(disk.c_str(), MNT_DETACH) == 0);
+  filler.close();
+  cluster.release();
+  CHECK(Cluster::eventually([&] { return contains(cluster.log("a"), "free some space"); }));
+  CHECK(Cluster::eventually([&] { return cluster.round_of(run) >= 5; }));
+  {
+    const fs::path copy = cluster.folder() / "copy";  // looking into the store of a live agent would disturb it
+    fs::copy(disk / "runs" / run / "checkpoints", copy, fs::copy_options::recursive);
+    atl::CheckpointStore store = atl::CheckpointStore::open(copy).value();
+    CHECK(store.newest_good().has_value());
+  }
+  fs::remove(disk / "filler");
+  std::ofstream(rest) << "go on";
+  const atl_test::CommandResult waited = wait_for(cluster, run);
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 0);
+  CHECK(contains(cluster.run({"logs", run}).out, "free some space"));
+  cluster.islands["a"].signal(SIGKILL);
+  CHECK(cluster.islands["a"].wait() == 128 + SIGKILL);
 }
