@@ -101,7 +101,8 @@ TEST_CASE("an answer that is no document is corrupt, not a crash") {
     reply.document = text;
     return reply;
   });
-  for (const char* bad : {"", "{", "[1]", "3"}) {
+  const std::string deep = "{\"x\": " + std::string(300'000, '[') + std::string(300'000, ']') + "}";
+  for (const std::string& bad : {std::string(), std::string("{"), std::string("[1]"), std::string("3"), deep}) {
     text = bad;
     CHECK(coordinator.call({"runs"}).exit == 70);
   }
@@ -162,7 +163,7 @@ TEST_CASE("submit refuses a bad run file before it asks anybody") {
   CHECK(name.err.find("--name") != std::string::npos);
 }
 
-TEST_CASE("logs prints pages until there is no more; -f until the run has ended") {
+TEST_CASE("logs prints pages until there is no more, -f until the run has ended") {
   int questions = 0;
   ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {
     ++questions;

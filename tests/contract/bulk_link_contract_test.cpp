@@ -78,7 +78,7 @@ TEMPLATE_TEST_CASE("the largest piece and an empty blob pass", "[bulk]", Simulat
   CHECK(basket.pieces.at({pair.owner().id, checkpoint(1), 0}).empty());
 }
 
-TEMPLATE_TEST_CASE("a want for what is not ready is parked and answered later; what is not there is refused", "[bulk]", SimulatedField, SealedField,
+TEMPLATE_TEST_CASE("a want for what is not ready is parked and answered later, what is not there is refused", "[bulk]", SimulatedField, SealedField,
                    PlainField) {
   Pair<TestType> pair;
   Basket& basket = pair.reader().basket;

@@ -300,7 +300,7 @@ TEST_CASE("control link: sending to a connection that is gone becomes an error")
   });
 }
 
-TEST_CASE("control link: a dropped key is refused with the reason until it is readmitted; others are not touched") {
+TEST_CASE("control link: a dropped key is refused with the reason until it is readmitted, others are not touched") {
   over_every_link([](World& world) {
     world.start();
     World::Peer& good = world.join();

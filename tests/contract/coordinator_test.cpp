@@ -193,7 +193,7 @@ TEST_CASE("a key that is not enrolled is refused whatever it says, and told what
   CHECK(stranger.ask<Refused>(Enrol{kProtocolVersion + 1, "forged", "x"}).error.code == Code::conflict);
 }
 
-TEST_CASE("a token enrols one island; roles are kept apart; revocation ends access at once") {
+TEST_CASE("a token enrols one island, roles are kept apart, revocation ends access at once") {
   Coordinator coordinator;
   Peer commander = operator_of(coordinator);
   Peer island(coordinator);
@@ -247,7 +247,7 @@ TEST_CASE("an operator elsewhere is enrolled with a token of that role") {
   CHECK(other.ask<Refused>(Request{kProtocolVersion, 9, "ping", ""}).error.code == Code::unauthorized);
 }
 
-TEST_CASE("a run is submitted, found, watched, cancelled and resumed; the documents have every key") {
+TEST_CASE("a run is submitted, found, watched, cancelled and resumed, the documents have every key") {
   Coordinator coordinator;
   Peer commander = operator_of(coordinator);
   CHECK(commander.request("status").error().code == Code::not_found);

@@ -272,7 +272,7 @@ TEST_CASE("sync engine: a result that is not the committed one is not applied") 
   CHECK(refused.error->code == Code::corrupt);
 }
 
-TEST_CASE("sync engine: a newcomer copies a checkpoint and the results after it; one that missed rounds only those") {
+TEST_CASE("sync engine: a newcomer copies a checkpoint and the results after it, one that missed rounds only those") {
   Islands group(2, 300'000, spec_of());
   group.whole_round(Round(1));
   Island& source = *group.all[0];

@@ -62,7 +62,7 @@ TEST_CASE("one reachable side is enough, whoever dials") {
   check_serves(field, reachable, hidden);
 }
 
-TEST_CASE("an address where another island answers does not connect; the others do") {
+TEST_CASE("an address where another island answers does not connect, the others do") {
   SealedField field;
   FieldIsland& a = field.add();
   FieldIsland& b = field.add();

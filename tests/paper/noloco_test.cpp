@@ -185,7 +185,7 @@ TEST_CASE("NoLoCo eq. 2 and 3: three rounds of four islands with one weight, by 
   check({23, 12, 18, 12}, {3, 0, 0, 2});
 }
 
-TEST_CASE("NoLoCo: the sign that works; with the printed one islands would walk away from what they learned", "[noloco]") {
+TEST_CASE("NoLoCo: the sign that works, with the printed one islands would walk away from what they learned", "[noloco]") {
   std::vector<Island> two{{{0}, {0}}, {{0}, {0}}};
   for (int round = 0; round < 60; ++round) {  // both train towards 5
     std::vector<Weights> locals;

@@ -136,7 +136,7 @@ std::vector<std::string> files_like(const fs::path& folder, const std::string& s
 
 }  // namespace
 
-TEST_CASE("process: `atoll local` trains to the end; interrupted it leaves nothing behind, and the same --state goes on to the same model") {
+TEST_CASE("process: `atoll local` trains to the end, interrupted it leaves nothing behind, and the same --state goes on to the same model") {
   std::vector<unsigned> all_rounds;
   for (unsigned round = 0; round <= kRounds; ++round) {
     all_rounds.push_back(round);

@@ -70,7 +70,7 @@ std::size_t used_bytes() {
 
 }  // namespace
 
-TEST_CASE("a second agent with the identity of one that lives is refused; one that died is succeeded") {
+TEST_CASE("a second agent with the identity of one that lives is refused, one that died is succeeded") {
   Bench bench;
   bench.join("a");
   bench.now += 1s;
@@ -92,7 +92,7 @@ TEST_CASE("a second agent with the identity of one that lives is refused; one th
   }
 }
 
-TEST_CASE("an agent of another protocol is told both versions; an unknown island is not heard") {
+TEST_CASE("an agent of another protocol is told both versions, an unknown island is not heard") {
   Bench bench;
   bench.core.admit(bench.now, IslandId("a"), "a", "key");
   Hello hello;
@@ -105,7 +105,7 @@ TEST_CASE("an agent of another protocol is told both versions; an unknown island
   REQUIRE(bench.sent<Refused>("b").front().error.code == Code::unauthorized);
 }
 
-TEST_CASE("submit is repeatable by name; cancel and resume say what is wrong") {
+TEST_CASE("submit is repeatable by name, cancel and resume say what is wrong") {
   Bench bench;
   const RunSpec spec = spec_for(2, 2, 5);
   REQUIRE(bench.core.submit(bench.now, RunId("r-1"), spec, "mine", "file").value() == RunId("r-1"));

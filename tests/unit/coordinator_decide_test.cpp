@@ -124,7 +124,7 @@ TEST_CASE("decide_attempt: every way four members' digests can agree") {
   }
 }
 
-TEST_CASE("decide_attempt waits for other accusers, then retries; after three bad attempts the most accused is left out") {
+TEST_CASE("decide_attempt waits for other accusers, then retries, after three bad attempts the most accused is left out") {
   AttemptInput input;
   input.planned = kStart;
   input.now = kStart + 5s;

@@ -146,7 +146,7 @@ TEST_CASE("recovery reads the newest rounds and the newest checkpointed ones of 
   CHECK(recovered.rounds.back().round == Round(1000));
 }
 
-TEST_CASE("events have a cursor, filters and keep their order; warnings are the newest") {
+TEST_CASE("events have a cursor, filters and keep their order, warnings are the newest") {
   const atl_test::TemporaryFolder directory;
   Ledger ledger = Ledger::open(directory.path()).value();
   std::vector<Record> records;

@@ -117,7 +117,7 @@ TEST_CASE("each fault happens, and only where it was asked for") {
   }
 }
 
-TEST_CASE("a cut path loses what it carries one way; the client notices after a while and comes back after healing") {
+TEST_CASE("a cut path loses what it carries one way, the client notices after a while and comes back after healing") {
   Plane plane(5);
   plane.run(1s);
   plane.send(1);
@@ -142,7 +142,7 @@ TEST_CASE("a cut path loses what it carries one way; the client notices after a 
   CHECK(plane.connection > before);
 }
 
-TEST_CASE("a server that restarts is another one; a dropped key is refused") {
+TEST_CASE("a server that restarts is another one, a dropped key is refused") {
   Plane plane(6);
   plane.run(1s);
   plane.server.reset();
