@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <map>
-#include <numeric>
 #include <sstream>
 
 #include "agent/island_link/arena.hpp"
 #include "agent/safetensors.hpp"
 #include "agent/trainer/model.hpp"
 #include "agent/trainer/options.hpp"
+#include "agent/trainer/sampling.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/rng.hpp"
 
@@ -31,11 +30,6 @@ struct ModelFile {
   island_link::Model sizes;
   bool bytes = true;  // else tokens are numbers
   std::int64_t context = kDefaultContext;
-};
-
-struct Sampling {
-  double temperature = 1.0;
-  std::uint64_t top_k = 0;
 };
 
 Result<std::uint32_t> read_size(const nlohmann::json& object, const char* key) {
@@ -133,33 +127,29 @@ Result<std::vector<std::int64_t>> read_prompt(const std::string& text, const Mod
   return tokens;
 }
 
-std::int64_t likeliest(std::span<const float> logits) { return std::max_element(logits.begin(), logits.end()) - logits.begin(); }
-
-// Draws from softmax(logits / temperature) among the top_k largest.
-std::int64_t draw(std::span<const float> logits, const Sampling& sampling, Rng& rng) {
-  if (sampling.temperature <= 0.0) {
-    return likeliest(logits);
-  }
-  std::vector<std::size_t> candidates(logits.size());
-  std::iota(candidates.begin(), candidates.end(), 0);
-  const std::size_t kept = sampling.top_k == 0 ? candidates.size() : std::min<std::size_t>(candidates.size(), sampling.top_k);
-  const auto larger = [&logits](std::size_t a, std::size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
-  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(), larger);
-  std::vector<double> weights(kept);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    weights[i] = std::exp((static_cast<double>(logits[candidates[i]]) - static_cast<double>(logits[candidates[0]])) / sampling.temperature);
-    sum += weights[i];
-  }
-  double at = rng.uniform() * sum;
-  for (std::size_t i = 0; i < kept; ++i) {
-    at -= weights[i];
-    if (at < 0.0) {
-      return static_cast<std::int64_t>(candidates[i]);
+// Reads a growing text with a model. When the model's context is full, it begins again with the newer half of it.
+class Reader {
+ public:
+  Reader(const Model& model, std::int64_t context) : model_(model), context_(context), memory_(model.empty_memory()) {}
+  // What the model expects after these tokens, which are those of the last call and more. Cost: that of the new ones.
+  at::Tensor next(std::vector<std::int64_t>& tokens) {
+    std::size_t count = tokens.size() - read_;
+    if (memory_.length + static_cast<std::int64_t>(count) > context_) {
+      const std::int64_t kept = memory_.length == 0 ? context_ : (context_ + 1) / 2;
+      count = std::min(tokens.size(), static_cast<std::size_t>(kept));
+      memory_.length = 0;
     }
+    read_ = tokens.size();
+    const at::Tensor fresh = at::from_blob(tokens.data() + tokens.size() - count, {static_cast<std::int64_t>(count)}, at::kLong);
+    return model_.logits_after(memory_, fresh.to(model_.device())).contiguous();
   }
-  return static_cast<std::int64_t>(candidates[0]);
-}
+
+ private:
+  const Model& model_;
+  std::int64_t context_;
+  Model::Memory memory_;
+  std::size_t read_ = 0;
+};
 
 // Text as it is made, or kept for the JSON at the end.
 class Output {
@@ -212,10 +202,9 @@ Status write_text(const Options& options) {
     output.add(token);
   }
   const auto begin = std::chrono::steady_clock::now();
+  Reader reader(model, described.context);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::int64_t seen = std::min(described.context, static_cast<std::int64_t>(tokens.size()));
-    const at::Tensor context = at::from_blob(tokens.data() + tokens.size() - static_cast<std::size_t>(seen), {1, seen}, at::kLong).to(device);
-    const at::Tensor logits = model.logits(context).select(0, seen - 1).cpu().contiguous();
+    const at::Tensor logits = reader.next(tokens).cpu();
     tokens.push_back(draw({logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())}, sampling, rng));
     output.add(tokens.back());
   }

@@ -108,6 +108,31 @@ at::Tensor Model::logits(const at::Tensor& tokens) const {
   return at::linear(ops::rms_norm(x, norm_), head_);
 }
 
+Model::Memory Model::empty_memory() const {
+  Memory memory;
+  const std::int64_t heads = sizes_.heads;
+  for (std::uint32_t i = 0; i < sizes_.layers; ++i) {
+    for (std::vector<at::Tensor>* side : {&memory.keys, &memory.values}) {
+      side->push_back(at::empty({heads, rotary_.cosine.size(0), sizes_.width / heads}, flat_.options()));
+    }
+  }
+  return memory;
+}
+
+at::Tensor Model::logits_after(Memory& memory, const at::Tensor& tokens) const {
+  const at::NoGradGuard no_gradient;
+  at::Tensor x = at::embedding(embedding_, tokens);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const at::Tensor qkv = at::linear(ops::rms_norm(x, layer.attention_norm), layer.qkv);
+    x = add_product(x, ops::attention_after(qkv, memory.length, sizes_.heads, rotary_, memory.keys[i], memory.values[i]), layer.output);
+    const at::Tensor gate_up = at::linear(ops::rms_norm(x, layer.feed_norm), layer.gate_up);
+    x = add_product(x, ops::swiglu(gate_up), layer.down);
+  }
+  memory.length += tokens.size(0);
+  return at::linear(ops::rms_norm(x.narrow(0, x.size(0) - 1, 1), norm_), head_).view({-1});
+}
+
 at::Tensor Model::loss(const at::Tensor& tokens) const {
   const std::int64_t length = tokens.size(1) - 1;
   const at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});

@@ -39,8 +39,18 @@ class Model {
   };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
 
+  [[nodiscard]] at::Device device() const { return flat_.device(); }
   // tokens [B, T] int64 → logits [B·T, vocabulary].
   [[nodiscard]] at::Tensor logits(const at::Tensor& tokens) const;
+  // What a model remembers of the tokens of one sequence, so that the next ones cost no more than themselves. Cost: 8·layers·width bytes a token.
+  struct Memory {
+    std::vector<at::Tensor> keys, values;  // of each layer [heads, sequence_length, width / heads]
+    std::int64_t length = 0;               // tokens so far
+  };
+  [[nodiscard]] Memory empty_memory() const;
+  // tokens [n] int64 that follow those of the memory → logits [vocabulary] of the last one: what `logits` says of the sequence as a whole, but for
+  // rounding. The memory takes them in; its length stays within sequence_length. No gradients.
+  [[nodiscard]] at::Tensor logits_after(Memory& memory, const at::Tensor& tokens) const;
   // tokens [B, T + 1] → mean loss of predicting each token from those before it, a scalar.
   [[nodiscard]] at::Tensor loss(const at::Tensor& tokens) const;
 

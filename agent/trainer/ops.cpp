@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/trainer/cpu_kernels.hpp"
+#include "transport/base/check.hpp"
 
 namespace atl::ops {
 
@@ -182,6 +183,16 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   }
 };
 
+// x [B, H, T, D] turned by its positions, which begin at `from`.
+at::Tensor rotate(const at::Tensor& x, const Rotary& rotary, std::int64_t from) {
+  const std::int64_t half = x.size(3) / 2;
+  const at::Tensor first = x.narrow(3, 0, half);
+  const at::Tensor second = x.narrow(3, half, half);
+  const at::Tensor cosine = rotary.cosine.narrow(0, from, x.size(2)).to(x.scalar_type());
+  const at::Tensor sine = rotary.sine.narrow(0, from, x.size(2)).to(x.scalar_type());
+  return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 3);
+}
+
 }  // namespace
 
 Rotary rotary(std::int64_t length, std::int64_t head_width, at::Device device) {
@@ -208,25 +219,27 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t length, std::int64_t he
   return composed::attention(qkv, length, heads, rotary);
 }
 
+at::Tensor attention_after(const at::Tensor& qkv, std::int64_t first, std::int64_t heads, const Rotary& rotary, at::Tensor& keys, at::Tensor& values) {
+  const std::int64_t count = qkv.size(0);
+  const std::int64_t head_width = qkv.size(1) / 3 / heads;
+  const std::int64_t seen = first + count;
+  ATOLL_CHECK(seen <= keys.size(1), "keys and values have no place for that position");
+  const at::Tensor parts = qkv.view({count, 3, heads, head_width}).permute({1, 2, 0, 3});
+  const at::Tensor turned = rotate(parts.narrow(0, 0, 2), rotary, first);  // [2, heads, n, D]
+  keys.narrow(1, first, count).copy_(turned.select(0, 1));
+  values.narrow(1, first, count).copy_(parts.select(0, 2));
+  at::Tensor scores = at::matmul(turned.select(0, 0), keys.narrow(1, 0, seen).transpose(1, 2)) * (1.0 / std::sqrt(static_cast<double>(head_width)));
+  if (count > 1) {
+    scores += at::full({count, seen}, -std::numeric_limits<float>::infinity(), qkv.options()).triu(first + 1);
+  }
+  return at::matmul(at::softmax(scores, -1), values.narrow(1, 0, seen)).transpose(0, 1).reshape({count, heads * head_width});
+}
+
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
   return on_processor(logits) ? CrossEntropy::apply(logits, targets) : composed::cross_entropy(logits, targets);
 }
 
 namespace composed {
-
-namespace {
-
-// x [B, H, T, D] turned by its positions.
-at::Tensor rotate(const at::Tensor& x, const Rotary& rotary) {
-  const std::int64_t half = x.size(3) / 2;
-  const at::Tensor first = x.narrow(3, 0, half);
-  const at::Tensor second = x.narrow(3, half, half);
-  const at::Tensor cosine = rotary.cosine.narrow(0, 0, x.size(2)).to(x.scalar_type());
-  const at::Tensor sine = rotary.sine.narrow(0, 0, x.size(2)).to(x.scalar_type());
-  return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 3);
-}
-
-}  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w) { return x * at::rsqrt(x.square().mean(-1, true) + kEpsilon) * w; }
 
@@ -239,8 +252,8 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t length, std::int64_t he
   const std::int64_t sequences = qkv.size(0) / length;
   const std::int64_t head_width = qkv.size(1) / 3 / heads;
   const at::Tensor parts = qkv.view({sequences, length, 3, heads, head_width}).permute({2, 0, 3, 1, 4});
-  const at::Tensor q = rotate(parts.select(0, 0), rotary);
-  const at::Tensor k = rotate(parts.select(0, 1), rotary);
+  const at::Tensor q = rotate(parts.select(0, 0), rotary, 0);
+  const at::Tensor k = rotate(parts.select(0, 1), rotary, 0);
   const at::Tensor v = parts.select(0, 2);
 #if TORCH_VERSION_MAJOR >= 2
   const at::Tensor out = at::scaled_dot_product_attention(q, k, v, {}, 0.0, true);

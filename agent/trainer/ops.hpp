@@ -22,6 +22,10 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w);
 at::Tensor swiglu(const at::Tensor& gate_up);
 // qkv [sequences·T, 3·heads·D] → causal self-attention with rotary positions, [sequences·T, heads·D]. T is `length`.
 at::Tensor attention(const at::Tensor& qkv, std::int64_t length, std::int64_t heads, const Rotary& rotary);
+// The same for one sequence of which only the last rows are given: qkv [n, 3·heads·D] stands at positions `first` … first + n − 1, and `keys` and
+// `values` [heads, capacity, D] hold those of the positions before; the new ones are added to them. No gradients; first + n ≤ capacity.
+// → [n, heads·D].
+at::Tensor attention_after(const at::Tensor& qkv, std::int64_t first, std::int64_t heads, const Rotary& rotary, at::Tensor& keys, at::Tensor& values);
 // logits [N, V], targets [N] → mean −log softmax. The processor's version overwrites the logits.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
