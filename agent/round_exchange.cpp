@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "strategies/aggregate.hpp"
-#include "strategies/shards.hpp"
 
 namespace atl {
 namespace {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,10 @@ Status check_codec(const CodecSettings& settings) {
 }
 
 std::uint32_t piece_granularity(const CodecSettings& settings) { return has_blocks(settings) ? settings.block : 16; }
+
+std::uint64_t shard_granularity(const CodecSettings& contribution, const CodecSettings& reduced) {
+  return std::lcm(std::uint64_t{piece_granularity(contribution)}, std::uint64_t{piece_granularity(reduced)});
+}
 
 std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count) {
   switch (settings.kind) {

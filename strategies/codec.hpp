@@ -51,6 +51,8 @@ Status check_codec(const CodecSettings& settings);
 
 // 16 for f32 and bf16, the block for int8 and fp4.
 std::uint32_t piece_granularity(const CodecSettings& settings);
+// Where shards may begin that suit both halves of an exchange: the least common multiple of the two granularities.
+std::uint64_t shard_granularity(const CodecSettings& contribution, const CodecSettings& reduced);
 // Bytes of `count` values; count ≤ 2^58.
 std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count);
 

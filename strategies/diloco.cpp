@@ -3,7 +3,7 @@
 #include <string>
 
 #include "strategies/schedule.hpp"
-#include "strategies/shards.hpp"
+#include "transport/base/shards.hpp"
 
 namespace atl {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/base/check.hpp"
+#include "transport/base/shards.hpp"
 
 namespace atl {
 namespace {
@@ -90,13 +91,11 @@ ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint
                           const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
                           const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements) {
   ATOLL_CHECK(members > 0 && granularity > 0, "somebody takes part, and a piece can begin somewhere");
-  const std::uint64_t granules = elements / granularity + (elements % granularity != 0 ? 1 : 0);
   const std::uint64_t step = std::max<std::uint64_t>(1, piece_elements / granularity) * granularity;
+  const std::vector<Shard> shards = split_shards(elements, members, granularity).value();
   ExchangeLayout layout{{0}, {0}, {0}, {0}};
-  std::uint64_t end_granule = 0;
-  for (std::size_t member = 0; member < members; ++member) {
-    end_granule += granules / members + (member < granules % members ? 1 : 0);
-    const std::uint64_t end = std::min(elements, end_granule * granularity);
+  for (const Shard& shard : shards) {
+    const std::uint64_t end = shard.offset + shard.count;
     while (layout.elements.back() < end) {
       const std::uint64_t count = std::min(step, end - layout.elements.back());
       layout.elements.push_back(layout.elements.back() + count);

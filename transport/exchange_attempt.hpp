@@ -49,8 +49,8 @@ struct ExchangeLayout {
   [[nodiscard]] std::size_t pieces() const { return elements.empty() ? 0 : elements.size() - 1; }
 };
 
-// Cuts `elements` into `members` shards that begin at multiples of `granularity` (where a piece may begin, for both codecs) and differ
-// by at most one granule, and each shard into pieces of at most `piece_elements`, rounded to granules.
+// Cuts `elements` into shards (split_shards in transport/base/shards.hpp; `granularity`: where a piece may begin, for both codecs), and each
+// shard into pieces of at most `piece_elements`, rounded to granules.
 // encoded_bytes(n): size of n elements encoded, for contributions and for results. members, granularity ≥ 1.
 ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
                           const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,

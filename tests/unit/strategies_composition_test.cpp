@@ -7,8 +7,8 @@
 #include "strategies/data_parallel.hpp"
 #include "strategies/diloco.hpp"
 #include "strategies/local.hpp"
-#include "strategies/shards.hpp"
 #include "tests/catch.hpp"
+#include "transport/base/shards.hpp"
 
 using namespace atl;
 

@@ -3,10 +3,12 @@
 #include <map>
 #include <set>
 
+#include "strategies/codec.hpp"
 #include "strategies/fragments.hpp"
-#include "strategies/shards.hpp"
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
+#include "transport/base/shards.hpp"
+#include "transport/exchange_attempt.hpp"
 
 using namespace atl;
 
@@ -171,32 +173,35 @@ TEST_CASE("shards: the granularity suits both codecs of an exchange", "[strategi
   CHECK(shard_granularity({CodecKind::fp4, 48, {}}, {CodecKind::int8, 32, {}}) == 96);
 }
 
-TEST_CASE("pieces: they cover a shard exactly and fit", "[strategies]") {
-  for (const CodecSettings& codec : {CodecSettings{CodecKind::f32, 256, {}}, CodecSettings{CodecKind::bf16, 256, {}},
-                                     CodecSettings{CodecKind::int8, 48, {}}, CodecSettings{CodecKind::fp4, 256, {}}}) {
-    const std::uint64_t granule = piece_granularity(codec);
+TEST_CASE("pieces: those of an exchange cover each member's shard exactly, in whole granules of both codecs", "[strategies]") {
+  const CodecSettings f32{CodecKind::f32, 256, {}};
+  const CodecSettings int8{CodecKind::int8, 48, {}};
+  const CodecSettings fp4{CodecKind::fp4, 256, {}};
+  for (const auto& [codec, reduced] : {std::pair(f32, f32), std::pair(int8, f32), std::pair(fp4, int8)}) {
+    const std::uint64_t granule = shard_granularity(codec, reduced);
     for (const std::uint64_t count : {0ULL, 1ULL, 16ULL, 1000ULL, 100'001ULL}) {
-      for (const std::uint64_t max_bytes : {encoded_bytes(codec, granule), encoded_bytes(codec, granule) + 1, std::uint64_t{1} << 20}) {
-        const Shard shard{granule * 7, count};
-        std::uint64_t values = 0;
-        std::uint64_t bytes = 0;
-        const auto pieces = split_pieces(shard, codec, max_bytes).value();
-        for (const Piece& piece : pieces) {
-          REQUIRE(piece.offset == shard.offset + values);
-          REQUIRE(piece.offset % granule == 0);
-          REQUIRE(piece.count > 0);
-          REQUIRE(piece.byte_offset == bytes);
-          REQUIRE(piece.bytes == encoded_bytes(codec, piece.count));
-          REQUIRE(piece.bytes <= max_bytes);
-          values += piece.count;
-          bytes += piece.bytes;
+      for (const std::size_t members : {1U, 2U, 5U}) {
+        for (const std::uint64_t most : {std::uint64_t{1}, granule, 3 * granule + 1, std::uint64_t{1} << 16}) {
+          const auto bytes_in = [](const CodecSettings& in) { return [in](std::uint64_t values) { return encoded_bytes(in, values); }; };
+          const ExchangeLayout layout = cut_pieces(count, members, granule, bytes_in(codec), bytes_in(reduced), most);
+          const std::vector<Shard> shards = split_shards(count, members, granule).value();
+          REQUIRE(layout.shards.size() == members + 1);
+          for (std::size_t member = 0; member < members; ++member) {
+            REQUIRE(layout.elements[layout.shards[member]] == shards[member].offset);
+          }
+          for (std::size_t piece = 0; piece < layout.pieces(); ++piece) {
+            const std::uint64_t values = layout.elements[piece + 1] - layout.elements[piece];
+            REQUIRE(values > 0);
+            REQUIRE(values <= std::max(granule, most));
+            REQUIRE(layout.elements[piece] % granule == 0);
+            REQUIRE(layout.contribution[piece + 1] - layout.contribution[piece] == encoded_bytes(codec, values));
+            REQUIRE(layout.reduced[piece + 1] - layout.reduced[piece] == encoded_bytes(reduced, values));
+          }
+          REQUIRE(layout.elements.back() == count);
+          REQUIRE(layout.contribution.back() == encoded_bytes(codec, count));
+          REQUIRE(layout.reduced.back() == encoded_bytes(reduced, count));
         }
-        REQUIRE(values == count);
-        REQUIRE(bytes == encoded_bytes(codec, count));
       }
     }
-    CHECK_FALSE(split_pieces({0, 100}, codec, encoded_bytes(codec, granule) - 1));
-    CHECK_FALSE(split_pieces({1, 100}, codec, 1 << 20));
   }
-  CHECK_FALSE(split_pieces({0, 100}, {CodecKind::int8, 0, {}}, 1 << 20));
 }
