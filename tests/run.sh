@@ -63,5 +63,7 @@ case "$mode" in
       echo "== $(basename "$bench")"
       "$bench"
     done
+    echo "== memory.sh"
+    tests/bench/memory.sh build/bench/atoll build/bench/tests/atoll_arithmetic_trainer.so
     ;;
 esac

@@ -221,11 +221,11 @@ Status compare(Setting setting) {
 int bench(const std::vector<std::string>& arguments) {
   auto setting = read_setting(arguments);
   if (!setting) {
-    std::fprintf(stderr, "trainer_bench: %s\n", setting.error().why.c_str());
+    std::fprintf(stderr, "bench_trainer: %s\n", setting.error().why.c_str());
     return 2;
   }
   if (const Status status = catching([&]() -> Status { return compare(*setting); }); !status) {
-    std::fprintf(stderr, "trainer_bench: %s\n", status.error().why.c_str());
+    std::fprintf(stderr, "bench_trainer: %s\n", status.error().why.c_str());
     return 70;
   }
   return 0;

@@ -1,4 +1,4 @@
-// `trainer_bench`: what the trainer's loop costs over the bare one. See module.hpp.
+// `bench_trainer`: what the trainer's loop costs over the bare one. See module.hpp.
 #pragma once
 
 #include <string>

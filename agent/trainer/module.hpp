@@ -24,7 +24,7 @@ int atoll_trainer_main(int argc, const char* const* argv);
 int atoll_generate_main(int argc, const char* const* argv);
 
 // Tokens/s of the trainer's loop and of the same model in a bare LibTorch loop, in turn, and the median ratio, on stdout:
-//   trainer_bench [--repeats N] [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]
+//   bench_trainer [--repeats N] [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]
 // Exit codes: 0 ok, 2 a bad option, 70 LibTorch failed.
 int atoll_trainer_bench_main(int argc, const char* const* argv);
 }

@@ -1,5 +1,5 @@
 // The trainer's loop against the same model in a bare LibTorch loop (agent/trainer/bench.cpp), through the module as `atoll trainer` loads it.
-// Arguments are handed on: trainer_bench --repeats 21 --steps 5 --threads 1 …
+// Arguments are handed on: bench_trainer --repeats 21 --steps 5 --threads 1 …
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  const auto status = atl::call_trainer_module(environment, "atoll_trainer_bench_main", "trainer_bench", {argv + 1, argv + argc});
+  const auto status = atl::call_trainer_module(environment, "atoll_trainer_bench_main", "bench_trainer", {argv + 1, argv + argc});
   if (!status) {
     std::fprintf(stderr, "%s\n", status.error().why.c_str());
     return 70;
