@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "agent/safetensors.hpp"
+#include "cli/views/views.hpp"
 #include "coordinator/ledger.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/bytes.hpp"
 
 using atl_test::Cluster;
 using atl_test::Process;
@@ -178,6 +180,52 @@ TEST_CASE("process: `atoll local` trains to the end, interrupted it leaves nothi
   check_nothing_left(parts);
 }
 
+TEST_CASE("process: what `plan` foretells, and what the summary says data-parallel would send, is what islands send") {
+  const atl_test::TemporaryFolder folder;
+  folder.write("text.txt", std::string(100'000, 'x'));
+  const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
+  const auto document_of = [&](const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, const std::string& name) {
+    Process process(arguments, environment, path(name + ".out"), path(name + ".err"));
+    const int ended = process.wait(std::chrono::seconds(120));
+    INFO(atl_test::text_of(path(name + ".err")));
+    REQUIRE(ended == 0);
+    return json::parse(atl_test::text_of(path(name + ".out")));
+  };
+  constexpr unsigned kSteps = 12;
+  for (const unsigned islands : {2U, 3U}) {
+    std::string would_have_sent;
+    for (const std::string strategy : {"diloco", "data-parallel"}) {
+      const std::string name = strategy + "-" + std::to_string(islands);
+      INFO(name);
+      folder.write(name + ".toml", "[run]\nname = \"" + name + "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n" +
+                                       "[training]\nsteps = " + std::to_string(kSteps) + "\nbatch = 4\nsequence_length = 16\n[strategy]\nname = \"" + strategy +
+                                       "\"\n" + (strategy == "diloco" ? "inner_steps = 4\n" : "") + "[islands]\nmin = " + std::to_string(islands) +
+                                       "\nmax = " + std::to_string(islands) + "\n");
+      std::vector<std::string> plan = {kAtoll, "plan", path(name + ".toml"), "--json"};
+      for (unsigned i = 1; i <= islands; ++i) {
+        plan.insert(plan.end(), {"--island", "island-" + std::to_string(i) + "=100ms,100mbit"});
+      }
+      const json foretold = document_of(plan, {}, name + ".plan");
+      // The tests' trainer says that its model is as large as the run file's.
+      const std::string head = std::to_string(foretold.at("parameters").get<std::uint64_t>() - 200);
+      const json summary = document_of({kAtoll, "local", path(name + ".toml"), "--islands", std::to_string(islands), "--state", path(name), "--json"},
+                                       {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", head}}, name);
+      CHECK(summary.at("run").at("parameters") == foretold.at("parameters"));
+      std::uint64_t in_all = 0;
+      for (const json& island : foretold.at("islands")) {
+        in_all += island.at("bytes_sent").get<std::uint64_t>();
+      }
+      CHECK(summary.at("run").at("bytes_sent") == in_all);
+      if (strategy == "diloco") {
+        would_have_sent = atl::render_summary(summary, {});
+      } else {
+        INFO(would_have_sent);
+        CHECK(contains(would_have_sent, "data-parallel would have sent " + atl::human_bytes(in_all / islands) + ", 4.0 times as much"));
+      }
+    }
+  }
+}
+
 TEST_CASE("process: an interrupted export or generate ends with 130 and leaves no file") {
   Cluster cluster;
   // A model of 1.6 MB on an uplink that needs half a minute for it and its momentum.
@@ -188,6 +236,14 @@ TEST_CASE("process: an interrupted export or generate ends with 130 and leaves n
   const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
   INFO(waited.out << waited.err << cluster.logs());
   REQUIRE(waited.exit == 0);
+  // What the coordinator told of the checkpoint's file before it was killed, it knows afterwards.
+  cluster.coordinator.signal(SIGKILL);
+  CHECK(cluster.coordinator.wait() == 128 + SIGKILL);
+  cluster.start_coordinator();
+  REQUIRE(Cluster::eventually([&] {
+    const json islands = json::parse(cluster.run({"islands", "--json"}).out, nullptr, false);
+    return islands.is_object() && islands.at("islands").at(0).value("link", "") == "up";
+  }));
   const fs::path here = cluster.folder() / "fetched";
   fs::create_directories(here);
   const std::string state = cluster.state("coordinator").string();
