@@ -46,7 +46,7 @@ struct TrainingSpec {
   std::uint32_t batch = 16;  // sequences per inner step and island
   std::uint32_t sequence_length = 128;
   std::uint32_t accumulation = 1;  // micro-batches per inner step; divides batch
-  double learning_rate = 1e-3;
+  double learning_rate = 3e-3;
   std::uint64_t warmup_steps = 100;
   double final_learning_rate = 0.1;  // cosine decay ends at this fraction of learning_rate
   double weight_decay = 0.1;         // on matrices only
