@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -80,6 +81,9 @@ Exit report(const Invocation& invocation, const Error& error);
 
 // The whole tree.
 Command atoll_command();
+
+// As run_command_line (cli/command_line.hpp), with these commands.
+int run_command_line(const Command& tree, std::span<const std::string> arguments, const Streams& streams, const Environment& environment);
 
 Command coordinator_command();
 Command token_command();

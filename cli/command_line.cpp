@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <ostream>
@@ -32,7 +33,37 @@ CLI::Option* add_time(CLI::App& app, const CommandOption& option, const std::fun
       ->type_name("TIME");
 }
 
-void add_option(CLI::App& app, const CommandOption& option) {
+// "24h", "50ms": a time as people write it in an option.
+std::string written(Duration time) {
+  const std::array<std::pair<Duration, const char*>, 3> units = {{{std::chrono::hours(1), "h"}, {std::chrono::minutes(1), "m"}, {std::chrono::seconds(1), "s"}}};
+  for (const auto& [unit, name] : units) {
+    if (time % unit == Duration::zero()) {
+      return std::to_string(time / unit) + name;
+    }
+  }
+  return std::to_string(time / std::chrono::milliseconds(1)) + "ms";
+}
+
+// The option's text with its default, where it has one that says something.
+std::string doc_of(const CommandOption& option) {
+  struct Default {
+    std::string operator()(const std::string* text) const { return *text; }
+    std::string operator()(const std::uint64_t* number) const { return *number == 0 ? "" : std::to_string(*number); }
+    std::string operator()(const Duration* time) const { return *time == Duration::zero() ? "" : written(*time); }
+    std::string operator()(const double* number) const {
+      std::array<char, 32> digits{};
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), *number).ptr;
+      return *number == 0 ? "" : std::string(digits.data(), end);
+    }
+    std::string operator()(const void*) const { return ""; }
+  };
+  const std::string value = option.required ? "" : std::visit(Default{}, option.target);
+  return value.empty() || value != printable(value) ? option.doc : option.doc + " (else " + value + ")";
+}
+
+void add_option(CLI::App& app, const CommandOption& documented) {
+  CommandOption option = documented;
+  option.doc = doc_of(documented);
   struct Adder {
     CLI::App& app;
     const CommandOption& option;
@@ -206,13 +237,21 @@ Exit parse_and_run(const Command& tree, std::span<const std::string> arguments, 
 }  // namespace
 
 int run_command_line(std::span<const std::string> arguments, const Streams& streams, const Environment& environment) {
-  const Command tree = atoll_command();
+  return run_command_line(atoll_command(), arguments, streams, environment);
+}
+
+int run_command_line(const Command& tree, std::span<const std::string> arguments, const Streams& streams, const Environment& environment) {
   Invocation invocation{streams, environment, terminal_of(streams, environment), false, {}, {}};
   if (!arguments.empty()) {
     const auto found = std::ranges::find(tree.subcommands, arguments.front(), &Command::name);
     if (found != tree.subcommands.end() && found->passes_arguments) {
       invocation.rest.assign(arguments.begin() + 1, arguments.end());
       return static_cast<int>(run_parsed(*found, invocation));
+    }
+    if (arguments.front() == "help") {
+      std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+      asked.emplace_back("--help");
+      return run_command_line(tree, asked, streams, environment);
     }
     if (arguments.front() == "--version") {
       return static_cast<int>(run_parsed(version_command(), invocation));

@@ -158,7 +158,9 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   if (!folder || !interrupt || error) {
     return report(invocation, !folder ? folder.error() : !interrupt ? interrupt.error() : Error{Code::io, "/proc/self/exe: " + error.message()});
   }
-  invocation.streams.err << options.islands << " islands in " << printable(folder->string()) << "; Ctrl-C stops them\n" << std::flush;
+  invocation.streams.err << (options.islands == 1 ? "1 island" : std::to_string(options.islands) + " islands") << " in " << printable(folder->string())
+                         << "; Ctrl-C stops all; elsewhere: atoll status --watch --state " << printable((*folder / "coordinator").string()) << "\n"
+                         << std::flush;
   Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options)});
   if (!cluster) {
     return report(invocation, cluster.error());

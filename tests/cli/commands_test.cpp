@@ -81,6 +81,17 @@ TEST_CASE("no command, unknown commands and options are usage errors on stderr")
   CHECK(json::parse(in_json.err)["error"]["code"] == "invalid_argument");
 }
 
+TEST_CASE("help says what an option is where it is not given, and `help COMMAND` is COMMAND --help") {
+  const Called generate = call({"generate", "--help"});
+  for (const char* said : {"how many to write (else 200)", "(else 0.8)", "(else 40)", "(else auto)"}) {
+    INFO(said);
+    CHECK(generate.out.find(said) != std::string::npos);
+  }
+  CHECK(call({"token", "create", "--help"}).out.find("(else 24h)") != std::string::npos);
+  CHECK(call({"help", "token", "create"}).out == call({"token", "create", "--help"}).out);
+  CHECK(call({"help"}).out == call({"--help"}).out);
+}
+
 TEST_CASE("version") {
   CHECK(call({"version"}).out == "atoll 0.1.0 (protocol 1)\n");
   CHECK(call({"--version"}).out == "atoll 0.1.0 (protocol 1)\n");

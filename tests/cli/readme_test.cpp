@@ -1,0 +1,301 @@
+// What the README and the examples show is what the program takes: every command line, every option named in the table of commands, every
+// run file, every exit code.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "cli/command.hpp"
+#include "cli/run_file.hpp"
+#include "tests/catch.hpp"
+
+using namespace atl;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string file_text(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// The commands, each of which does nothing but note its name.
+Command noting(Command command, const std::string& path, std::vector<std::string>& ran) {
+  if (command.run) {
+    command.run = [path, &ran](Invocation&) {
+      ran.push_back(path);
+      return Exit::ok;
+    };
+  }
+  for (Command& subcommand : command.subcommands) {
+    subcommand = noting(subcommand, path.empty() ? subcommand.name : path + " " + subcommand.name, ran);
+  }
+  return command;
+}
+
+// The words of a command line as a shell sees them, up to where a comment, a bracket or the next sentence begins.
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words;
+  std::string word;
+  bool begun = false;
+  char quote = 0;
+  const auto end_word = [&] {
+    if (begun) {
+      words.push_back(word);
+    }
+    word.clear();
+    begun = false;
+  };
+  for (const char c : line) {
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        word.push_back(c);
+      }
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      begun = true;
+    } else if (c == ' ') {
+      end_word();
+      if (!words.empty() && words.back().ends_with(",")) {
+        break;
+      }
+    } else if (c == ')' || c == ';' || c == '`' || (c == '#' && !begun)) {
+      break;
+    } else {
+      word.push_back(c);
+      begun = true;
+    }
+  }
+  end_word();
+  if (!words.empty() && words.back().ends_with(",")) {
+    words.back().pop_back();
+  }
+  return words;
+}
+
+// "a [b] c" with and without its brackets' content, "x|y" as either.
+std::vector<std::vector<std::string>> variants_of(const std::string& text) {
+  std::string with;
+  std::string without;
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c != '[' && c != ']') {
+      with.push_back(c);
+      if (depth == 0) {
+        without.push_back(c);
+      }
+    }
+  }
+  std::vector<std::vector<std::string>> variants = {words_of(with)};
+  if (with != without) {
+    variants.push_back(words_of(without));
+  }
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    for (std::size_t i = 0; i < variants[v].size(); ++i) {
+      for (std::size_t bar = variants[v][i].find('|'); bar != std::string::npos; bar = variants[v][i].find('|')) {
+        std::vector<std::string> other = variants[v];
+        other[i] = variants[v][i].substr(bar + 1);
+        variants[v][i].resize(bar);
+        variants.push_back(std::move(other));
+      }
+    }
+  }
+  return variants;
+}
+
+class Commands {
+ public:
+  Commands() : tree_(noting(atoll_command(), "", ran_)) {}
+
+  // Takes the words after "atoll".
+  void check(std::vector<std::string> words) {
+    std::replace(words.begin(), words.end(), std::string("N"), std::string("3"));
+    std::istringstream in;
+    std::ostringstream out;
+    std::ostringstream err;
+    const std::size_t before = ran_.size();
+    const int exit = run_command_line(tree_, words, Streams{in, out, err}, [](const std::string&) { return std::nullopt; });
+    INFO(err.str());
+    CHECK(exit == 0);
+    CHECK(ran_.size() == before + 1);
+  }
+  [[nodiscard]] bool knows(const std::string& command) const {
+    return std::ranges::any_of(tree_.subcommands, [&](const Command& each) { return each.name == command; });
+  }
+  [[nodiscard]] std::set<std::string> ran() const { return {ran_.begin(), ran_.end()}; }
+  [[nodiscard]] const Command& tree() const { return tree_; }
+
+ private:
+  std::vector<std::string> ran_;
+  Command tree_;
+};
+
+// Checks every "atoll COMMAND …" of a text; how many there were.
+std::size_t check_lines(Commands& commands, const std::string& text) {
+  std::size_t found = 0;
+  for (const std::string& line : lines_of(text)) {
+    for (std::size_t at = line.find("atoll "); at != std::string::npos; at = line.find("atoll ", at + 1)) {
+      const bool a_word = at == 0 || line[at - 1] == '`' || line[at - 1] == ' ' || line[at - 1] == '/';
+      const std::string rest = line.substr(at + 6);
+      if (!a_word || !commands.knows(rest.substr(0, rest.find_first_of(" `,;)")))) {
+        continue;
+      }
+      for (const std::vector<std::string>& words : variants_of(rest)) {
+        INFO(line);
+        commands.check(words);
+        ++found;
+      }
+    }
+  }
+  return found;
+}
+
+// The parts of a text between a line that begins with `open` and the next that begins with `close`.
+std::vector<std::string> blocks(const std::string& text, const std::string& open, const std::string& close) {
+  std::vector<std::string> found;
+  bool inside = false;
+  for (const std::string& line : lines_of(text)) {
+    if (inside && line.starts_with(close)) {
+      inside = false;
+    } else if (inside) {
+      found.back() += line + "\n";
+    } else if (line.starts_with(open)) {
+      inside = true;
+      found.emplace_back();
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> in_backticks(const std::string& text) {
+  std::vector<std::string> found;
+  for (std::size_t at = text.find('`'); at != std::string::npos;) {
+    const std::size_t end = text.find('`', at + 1);
+    if (end == std::string::npos) {
+      break;
+    }
+    found.push_back(text.substr(at + 1, end - at - 1));
+    at = text.find('`', end + 1);
+  }
+  return found;
+}
+
+// Every name of every option of a command and its subcommands.
+void take_options(const Command& command, std::set<std::string>& names) {
+  CommonOptions common;
+  std::vector<CommandOption> all = common_options(command, common);
+  all.insert(all.end(), command.options.begin(), command.options.end());
+  for (const CommandOption& option : all) {
+    std::istringstream parts(option.names);
+    for (std::string name; std::getline(parts, name, ',');) {
+      names.insert(name);
+    }
+  }
+  for (const Command& subcommand : command.subcommands) {
+    take_options(subcommand, names);
+  }
+}
+
+const std::string kReadme = ATOLL_SOURCE_DIR "/README.md";
+
+}  // namespace
+
+TEST_CASE("every command line that the README and the examples show is one") {
+  Commands commands;
+  const std::string readme = file_text(kReadme);
+  std::string shown;
+  bool picture = false;  // of a block in no language
+  bool block = false;
+  for (const std::string& line : lines_of(readme)) {
+    if (line.starts_with("```")) {
+      block = !block;
+      picture = block && line == "```";
+    }
+    shown += picture ? "" : line + "\n";
+  }
+  CHECK(check_lines(commands, shown) > 15);
+  std::size_t in_examples = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+    INFO(entry.path());
+    in_examples += check_lines(commands, file_text(entry.path()));
+  }
+  CHECK(in_examples > 5);
+}
+
+TEST_CASE("the README's table of commands is what the commands take, and leaves none out") {
+  Commands commands;
+  const std::vector<std::string> tables = blocks(file_text(kReadme), "| command | what |", "| exit code");
+  REQUIRE(tables.size() == 1);
+  std::set<std::string> listed;
+  for (const std::string& row : lines_of(tables[0])) {
+    const std::size_t second = row.find(" | ", 2);
+    if (!row.starts_with("| `") || second == std::string::npos) {
+      continue;
+    }
+    INFO(row);
+    std::set<std::string> options;
+    for (const std::string& command : in_backticks(row.substr(0, second))) {
+      const std::string name = command.substr(0, command.find(' '));
+      REQUIRE(commands.knows(name));
+      listed.insert(name);
+      take_options(*std::ranges::find(commands.tree().subcommands, name, &Command::name), options);
+      for (const std::vector<std::string>& words : variants_of(command)) {
+        commands.check(words);
+      }
+    }
+    for (const std::string& text : in_backticks(row.substr(second))) {
+      if (text.starts_with("-")) {
+        INFO(text);
+        CHECK(options.contains(text.substr(0, text.find(' '))));
+      }
+    }
+  }
+  for (const Command& command : commands.tree().subcommands) {
+    INFO(command.name);
+    CHECK((listed.contains(command.name) || command.name == "trainer" || command.name == "version" || command.name == "completion"));
+  }
+}
+
+TEST_CASE("every run file that a page shows is valid, and so is every example") {
+  std::size_t shown = 0;
+  for (auto entry = fs::recursive_directory_iterator(ATOLL_SOURCE_DIR); entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string path = entry->path().lexically_relative(ATOLL_SOURCE_DIR).string();
+    if (path == "build" || path == ".git") {
+      entry.disable_recursion_pending();
+    }
+    if (!path.ends_with(".md") && !(path.starts_with("examples/") && path.ends_with(".toml"))) {
+      continue;
+    }
+    const std::string text = file_text(entry->path());
+    for (const std::string& toml : path.ends_with(".md") ? blocks(text, "```toml", "```") : std::vector<std::string>{text}) {
+      const RunFile file = parse_run_file(toml, path);
+      INFO(problems_text(file));
+      CHECK(file.valid());
+      ++shown;
+    }
+  }
+  CHECK(shown > 4);
+}
+
+TEST_CASE("the README's exit codes are the program's") {
+  std::string table;
+  for (const ExitMeaning& meaning : kExitMeanings) {
+    table += "| " + std::to_string(static_cast<int>(meaning.code)) + " | " + std::string(meaning.meaning) + " |\n";
+  }
+  CHECK(file_text(kReadme).find("| exit code | meaning |\n|---|---|\n" + table + "\n") != std::string::npos);
+}
