@@ -34,7 +34,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 // The commands, each of which does nothing but note its name.
 Command noting(Command command, const std::string& path, std::vector<std::string>& ran) {
   if (command.run) {
-    command.run = [path, &ran](Invocation&) {
+    command.run = [path, &ran, options = command.run](Invocation&) {  // which owns what the options are read into
       ran.push_back(path);
       return Exit::ok;
     };
