@@ -18,6 +18,7 @@ StrategySettings settings_of(const StrategySpec& strategy) {
   settings.reduce_codec = strategy.reduce_codec;
   settings.codec_block = strategy.codec_block;
   settings.rounding = strategy.rounding;
+  settings.error_feedback = strategy.error_feedback;
   settings.weighting = strategy.weighting;
   settings.outer_optimizer = strategy.outer_optimizer;
   settings.outer_learning_rate = strategy.outer_learning_rate;

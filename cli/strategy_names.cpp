@@ -37,6 +37,7 @@ StrategySpec spec_of(const StrategySettings& settings, const std::string& name) 
   spec.reduce_codec = settings.reduce_codec;
   spec.codec_block = settings.codec_block;
   spec.rounding = settings.rounding;
+  spec.error_feedback = settings.error_feedback;
   spec.outer_optimizer = settings.outer_optimizer;
   spec.outer_learning_rate = settings.outer_learning_rate;
   spec.outer_momentum = settings.outer_momentum;
@@ -73,6 +74,7 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
   }
   if (strategy.codec == "f32") {
     refuse("rounding", "codec = \"f32\"");
+    refuse("error_feedback", "codec = \"f32\", which loses nothing");
   }
   if (strategy.group == "nobody") {
     for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {

@@ -33,6 +33,10 @@
 
 namespace atl {
 
+// Grows with any change of a byte layout or of a rounding. Islands of different versions never meet in a run: the coordinator refuses at
+// hello whoever has another than its own.
+inline constexpr std::uint32_t kCodecVersion = 1;
+
 enum class CodecKind : std::uint8_t { f32, bf16, int8, fp4 };
 enum class Rounding : std::uint8_t { nearest, stochastic };
 

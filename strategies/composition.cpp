@@ -101,6 +101,7 @@ class Composer {
     composition_.overlap_steps = settings_.overlap_steps;
     composition_.codec.block = settings_.codec_block;
     composition_.reduce_codec.block = settings_.codec_block;
+    composition_.error_feedback = settings_.error_feedback;
     composition_.outer.learning_rate = settings_.outer_learning_rate;
     composition_.outer.momentum = settings_.outer_momentum;
     composition_.merge_alpha = settings_.merge_alpha;
@@ -145,6 +146,9 @@ class Composer {
     if (composition_.group == Group::nobody &&
         (composition_.codec.kind != CodecKind::f32 || composition_.reduce_codec.kind != CodecKind::f32)) {
       problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group 'nobody', which sends nothing");
+    }
+    if (composition_.error_feedback && composition_.codec.kind == CodecKind::f32) {
+      problem("error_feedback", "needs a codec that rounds; 'f32' loses nothing");
     }
     if (composition_.payload == PayloadKind::gradient && settings_.inner_steps != 1) {
       problem("inner_steps",

@@ -46,6 +46,7 @@ struct StrategySettings {
   std::string reduce_codec = "f32";          // of reduced shards, where three or more members exchange
   std::uint32_t codec_block = 256;           // values per scale of int8 and fp4
   std::string rounding = "nearest";          // nearest | stochastic; of contributions
+  bool error_feedback = false;               // what rounding took is added to the fragment's next contribution
   std::string weighting = "tokens";          // tokens | uniform
   std::string outer_optimizer = "nesterov";  // nesterov | heavy-ball | sgd | adopt
   double outer_learning_rate = 0.7;
@@ -62,6 +63,7 @@ struct Composition {
   PayloadKind payload = PayloadKind::outer_gradient;
   CodecSettings codec;
   CodecSettings reduce_codec;
+  bool error_feedback = false;
   Weighting weighting = Weighting::tokens;
   OuterOptimizer outer;
   double merge_alpha = 0.0;

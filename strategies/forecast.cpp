@@ -205,7 +205,8 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
   const std::uint64_t contribution =
       question.composition.codec.kind == CodecKind::f32 ? 0 : encoded_bytes(question.composition.codec, largest);
   const CodecSettings& reduced = question.islands.size() > 2 ? question.composition.reduce_codec : question.composition.codec;
-  return outer + arena + contribution + encoded_bytes(reduced, largest);
+  const std::uint64_t residual = question.composition.error_feedback ? values * 4 : 0;
+  return outer + arena + residual + contribution + encoded_bytes(reduced, largest);
 }
 
 }  // namespace

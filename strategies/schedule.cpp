@@ -1,5 +1,6 @@
 #include "strategies/schedule.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace atl {
@@ -31,7 +32,7 @@ Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_s
 }
 
 Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps)
-    : total_steps_(total_steps), inner_steps_(inner_steps), overlap_steps_(overlap_steps), regular_(0), fragments_(fragments) {
+    : total_steps_(total_steps), inner_steps_(inner_steps), overlap_steps_(overlap_steps), merge_steps_(overlap_steps), regular_(0), fragments_(fragments) {
   // Regular rounds start at k·H + offset(p), k ≥ 1, strictly before `end`.
   const std::uint64_t end = total_steps > overlap_steps ? total_steps - overlap_steps : 0;
   if (end <= inner_steps) {
@@ -42,6 +43,15 @@ Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::ui
   for (std::uint32_t fragment = 0; fragment < fragments && full * inner_steps + offset(fragment) < end; ++fragment) {
     ++regular_;
   }
+}
+
+Result<Schedule> Schedule::merged_after(std::uint64_t overlap_steps) const {
+  if (overlap_steps >= inner_steps_) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" + std::to_string(inner_steps_) + ")");
+  }
+  Schedule own = *this;
+  own.merge_steps_ = overlap_steps;
+  return own;
 }
 
 // F ≤ H ≤ 2^48 and F < 2^32: p·H could overflow, so the quotient is taken in two parts.
@@ -58,7 +68,7 @@ RoundPlan Schedule::plan(std::uint64_t index) const {
     plan.fragment = static_cast<std::uint32_t>(index % fragments_);
     const std::uint64_t period = index / fragments_ + 1;
     plan.start = Step(period * inner_steps_ + offset(plan.fragment));
-    plan.apply = Step(plan.start.value + overlap_steps_);
+    plan.apply = Step(std::min(plan.start.value + merge_steps_, total_steps_ - 1));
     plan.previous_start = Step(period == 1 ? 0 : plan.start.value - inner_steps_);
     return plan;
   }
@@ -102,10 +112,18 @@ std::vector<RoundPlan> Schedule::rounds_applying_at(Step step) const {
   if (step.value == total_steps_) {
     return rounds_starting_at(step);  // no other round is applied at the end
   }
-  if (step.value < overlap_steps_ || step.value > total_steps_) {
+  if (step.value > total_steps_) {
     return {};
   }
-  return rounds_starting_at(Step(step.value - overlap_steps_));
+  // The step before the end also takes what would be merged later.
+  std::vector<RoundPlan> found;
+  const std::uint64_t first = step.value - std::min(step.value, merge_steps_);
+  const std::uint64_t last = step.value + 1 == total_steps_ ? step.value : first;
+  for (std::uint64_t start = step.value < merge_steps_ && last == first ? last + 1 : first; start <= last; ++start) {
+    const std::vector<RoundPlan> begun = rounds_starting_at(Step(start));
+    found.insert(found.end(), begun.begin(), begun.end());
+  }
+  return found;
 }
 
 }  // namespace atl

@@ -8,6 +8,7 @@
 // The end: at the run's last step every fragment is synchronised one last time, however long its last period is, and the
 // trainer waits for it, so that the outer parameters hold all training. A round whose result would be applied at the
 // last step or later is left out: the last synchronisation takes its place.
+// τ may differ between islands (ibid., §3.3: τ of 1 here and up to 5 there costs nothing): `merged_after`.
 // Rounds are numbered 1, 2, 3… by start step, then by fragment.
 // Threads: a plain value. Cost: every query is O(1), or O(F) where it returns several rounds.
 #pragma once
@@ -36,6 +37,11 @@ class Schedule {
   static Result<Schedule> make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments = 1,
                                std::uint64_t overlap_steps = 0);
 
+  // The same rounds for an island whose links are slower or quicker than the others': it merges them its own τ after their start, at the
+  // latest one step before the end, where the last synchronisations begin. Which rounds there are does not change.
+  // Errors: invalid_argument unless overlap_steps < H.
+  [[nodiscard]] Result<Schedule> merged_after(std::uint64_t overlap_steps) const;
+
   // Rounds of the whole run.
   [[nodiscard]] std::uint64_t rounds() const { return regular_ + fragments_; }
   [[nodiscard]] std::uint32_t fragments() const { return fragments_; }
@@ -52,7 +58,8 @@ class Schedule {
 
   std::uint64_t total_steps_;
   std::uint64_t inner_steps_;
-  std::uint64_t overlap_steps_;
+  std::uint64_t overlap_steps_;  // of the run: which rounds there are
+  std::uint64_t merge_steps_;    // of this island
   std::uint64_t regular_;  // rounds before the last synchronisations
   std::uint32_t fragments_;
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "transport/base/bytes.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -38,6 +39,10 @@ bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <
 bool is_name(std::string_view text) {
   return !text.empty() && is_alphanumeric(text.front()) &&
          std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '-' || c == '_' || c == '.'; });
+}
+bool is_own_overlap_entry(std::string_view text) {
+  const std::optional<OwnOverlap> own = parse_own_overlap(text);
+  return own && is_name(own->island);
 }
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -173,6 +178,9 @@ const std::array kKeys = {
            .least = 16, .most = 65536, .doc = "values that share a scale in int8 and fp4; a multiple of 16"},
     RunKey{.section = "strategy", .name = "rounding", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::rounding>,
            .choices = kRoundings, .doc = "of a contribution's values; stochastic is seeded and right on average"},
+    RunKey{.section = "strategy", .name = "error_feedback", .type = boolean,
+           .field = of<&RunSpec::strategy, &StrategySpec::error_feedback>,
+           .doc = "what the codec's rounding took from a fragment's contribution is added to its next one; takes 4 more bytes a parameter"},
     RunKey{.section = "strategy", .name = "outer_optimizer", .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::outer_optimizer>, .choices = kOuterOptimizers,
            .doc = "how the synchronised parameters move; heavy-ball is momentum without look-ahead; adopt with local and data-parallel"},
@@ -197,6 +205,9 @@ const std::array kKeys = {
            .least = 1000, .most = 7 * 86400e3, .doc = "of a round: when it has passed, the round starts with those that are ready, if at least min"},
     RunKey{.section = "islands", .name = "names", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::names>, .most = 1000,
            .form = "names of islands", .rule = is_name, .doc = "only these islands; empty: any"},
+    RunKey{.section = "islands", .name = "overlap_steps", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::overlap_steps>,
+           .most = 1000, .form = "\"NAME=STEPS\"", .rule = is_own_overlap_entry,
+           .doc = "a τ of its own for an island with slower or quicker links than the others; the rounds stay those of strategy.overlap_steps"},
 
     RunKey{.section = "checkpoint", .name = "every_rounds", .type = integer,
            .field = of<&RunSpec::checkpoint, &CheckpointSpec::every_rounds>, .least = 1, .most = 1e9,

@@ -1,6 +1,7 @@
 #include "transport/run_rules.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "transport/base/bytes.hpp"
@@ -87,8 +88,29 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
   }
 }
 
+void check_own_overlaps(const RunSpec& spec, Problems& problems) {
+  std::set<std::string> seen;
+  for (const std::string& entry : spec.islands.overlap_steps) {
+    const std::optional<OwnOverlap> own = parse_own_overlap(entry);
+    if (!own) {
+      continue;  // the key's own rule says so
+    }
+    if (!seen.insert(own->island).second) {
+      problems.push_back({"islands", "overlap_steps", "overlap_steps names island " + own->island + " twice"});
+    }
+    if (own->steps >= spec.strategy.inner_steps) {
+      problems.push_back({"islands", "overlap_steps",
+                          "overlap_steps of island " + own->island + ", " + number(own->steps) + ", must be less than strategy.inner_steps " +
+                              number(spec.strategy.inner_steps), {"strategy.inner_steps", "strategy.name"}});
+    } else if (own->steps > 0 && spec.strategy.payload == "gradient") {
+      problems.push_back({"islands", "overlap_steps", "overlap_steps has no effect where gradients are exchanged in every step", {"strategy.payload", "strategy.name"}});
+    }
+  }
+}
+
 void check_islands(const RunSpec& spec, Problems& problems) {
   const IslandsSpec& islands = spec.islands;
+  check_own_overlaps(spec, problems);
   if (islands.min > islands.max) {
     problems.push_back({"islands", "min", "min " + number(islands.min) + " is more than max " + number(islands.max), {"islands.max"}});
   }
@@ -103,6 +125,26 @@ void check_islands(const RunSpec& spec, Problems& problems) {
 }
 
 }  // namespace
+
+std::optional<OwnOverlap> parse_own_overlap(std::string_view entry) {
+  const std::size_t equals = entry.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return std::nullopt;
+  }
+  OwnOverlap own{std::string(entry.substr(0, equals)), 0};
+  const std::string_view digits = entry.substr(equals + 1);
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), own.steps);
+  return failure == std::errc() && end == digits.data() + digits.size() && own.steps <= 1'000'000'000 ? std::optional(own) : std::nullopt;
+}
+
+std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
+  for (const std::string& entry : spec.islands.overlap_steps) {
+    if (const std::optional<OwnOverlap> own = parse_own_overlap(entry); own && own->island == island) {
+      return own->steps;
+    }
+  }
+  return spec.strategy.overlap_steps;
+}
 
 std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   Problems problems;

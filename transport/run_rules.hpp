@@ -5,6 +5,8 @@
 // Threads: pure.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,15 @@ std::vector<RunProblem> find_contradictions(const RunSpec& spec);
 
 // invalid_argument with the first contradiction and how many more there are.
 Status check_run_spec(const RunSpec& spec);
+
+// An entry of [islands].overlap_steps, "lyon=5"; nullopt if it is not of that form.
+struct OwnOverlap {
+  std::string island;
+  std::uint64_t steps = 0;
+};
+std::optional<OwnOverlap> parse_own_overlap(std::string_view entry);
+// τ of this island: its own, or the run's.
+std::uint64_t own_overlap(const RunSpec& spec, std::string_view island);
 
 // The least memory that the model's float32 parameters take.
 double model_parameter_bytes(const ModelSpec& model);

@@ -76,6 +76,7 @@ struct StrategySpec {
   std::string reduce_codec = "f32";    // of the second half of an exchange of three or more members
   std::uint32_t codec_block = 256;     // values that share a scale; of int8 and fp4
   std::string rounding = "nearest";    // nearest | stochastic
+  bool error_feedback = false;         // what rounding took is added to the fragment's next contribution
   std::string outer_optimizer = "nesterov";  // nesterov | heavy-ball | sgd | adopt
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
@@ -91,6 +92,7 @@ struct IslandsSpec {
   std::uint32_t max = 64;
   Duration deadline = std::chrono::minutes(10);  // of a round: when it has passed, the round starts with those that are ready, if at least min
   std::vector<std::string> names;                // only these islands; empty: any
+  std::vector<std::string> overlap_steps;        // "NAME=STEPS": a τ of its own for an island; see own_overlap in run_rules.hpp
   friend bool operator==(const IslandsSpec&, const IslandsSpec&) = default;
 };
 

@@ -121,3 +121,30 @@ TEST_CASE("schedule: what cannot be is refused", "[strategies]") {
   CHECK_FALSE(small.round_at(Round(0)));
   CHECK_FALSE(small.round_at(Round(3)));
 }
+
+TEST_CASE("schedule: an island with a tau of its own has the same rounds and merges them in its own time") {
+  const Schedule run = Schedule::make(40, 8, 4, 1).value();
+  REQUIRE_FALSE(run.merged_after(8));
+  for (const std::uint64_t own : {0U, 1U, 5U, 7U}) {
+    const Schedule island = run.merged_after(own).value();
+    REQUIRE(island.rounds() == run.rounds());
+    std::vector<std::size_t> applied(run.rounds() + 1);
+    for (std::uint64_t step = 0; step <= 40; ++step) {
+      for (const RoundPlan& plan : island.rounds_applying_at(Step(step))) {
+        REQUIRE(plan.apply == Step(step));
+        ++applied[plan.round.value];
+      }
+    }
+    for (std::uint64_t number = 1; number <= run.rounds(); ++number) {
+      INFO("tau " << own << ", round " << number);
+      const RoundPlan theirs = run.round_at(Round(number)).value();
+      const RoundPlan plan = island.round_at(Round(number)).value();
+      REQUIRE(applied[number] == 1);
+      REQUIRE(plan.start == theirs.start);
+      REQUIRE(plan.fragment == theirs.fragment);
+      REQUIRE(plan.previous_start == theirs.previous_start);
+      const bool last = plan.start == Step(40);
+      REQUIRE(plan.apply == Step(last ? 40 : std::min<std::uint64_t>(plan.start.value + own, 39)));
+    }
+  }
+}

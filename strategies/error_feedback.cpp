@@ -1,0 +1,48 @@
+#include "strategies/error_feedback.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "strategies/vectorised.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 16;  // about; a whole number of granules
+
+ATOLL_VECTORISED void add(const float* __restrict residual, std::size_t count, float* __restrict values) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] += residual[i];
+  }
+}
+
+ATOLL_VECTORISED void take_rest(const float* __restrict values, const float* __restrict sent, std::size_t count, float* __restrict residual) {
+  for (std::size_t i = 0; i < count; ++i) {
+    residual[i] = values[i] - sent[i];
+  }
+}
+
+}  // namespace
+
+Status encode_with_feedback(const CodecSettings& settings, std::span<float> values, std::span<float> residual, std::span<std::byte> out,
+                            EncodePosition at) {
+  if (residual.size() != values.size()) {
+    return Error{Code::invalid_argument, "a residual of " + std::to_string(residual.size()) + " values does not fit a contribution of " +
+                                             std::to_string(values.size())};
+  }
+  add(residual.data(), values.size(), values.data());
+  ATOLL_TRY(encode(settings, values, out, at));
+  const std::size_t granule = piece_granularity(settings);
+  const std::size_t chunk = std::max(granule, kChunk / granule * granule);
+  std::vector<float> sent(std::min(chunk, values.size()));
+  for (std::size_t done = 0; done < values.size(); done += chunk) {
+    const std::size_t count = std::min(chunk, values.size() - done);
+    const std::span<float> part = std::span(sent).first(count);
+    ATOLL_TRY(decode(settings, out.subspan(encoded_bytes(settings, done), encoded_bytes(settings, count)), part));
+    take_rest(values.data() + done, part.data(), count, residual.data() + done);
+  }
+  return {};
+}
+
+}  // namespace atl
