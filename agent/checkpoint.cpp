@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -31,6 +33,31 @@ Json files_json(const std::map<std::string, FileFacts>& files) {
   return all;
 }
 
+Json pending_json(const std::vector<PendingRound>& pending) {
+  Json all = Json::array();
+  for (const PendingRound& round : pending) {
+    const double loss = round.facts.training_loss;
+    all.push_back({{"round", round.round.value},
+                   {"fragment", round.fragment},
+                   {"norm", round.norm},
+                   {"tokens", round.facts.tokens},
+                   {"steps", round.facts.steps},
+                   {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
+  }
+  return all;
+}
+
+std::vector<PendingRound> pending_of(const Json& json) {
+  std::vector<PendingRound> pending;
+  for (const Json& item : json) {
+    const Json& loss = item.at("training_loss");
+    pending.push_back({Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(), item.at("norm").get<double>(),
+                       PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
+                                    loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>()}});
+  }
+  return pending;
+}
+
 std::string meta_text(const CheckpointMeta& meta) {
   Json json = {{"schema", kSchema},
                {"run", meta.run.text},
@@ -39,6 +66,7 @@ std::string meta_text(const CheckpointMeta& meta) {
                {"chain", to_hex(meta.chain)},
                {"step", meta.step.value},
                {"position", meta.position},
+               {"pending", pending_json(meta.pending)},
                {"files", files_json(meta.files)}};
   json["sha256"] = to_hex(sha256(as_bytes(json.dump())));
   return json.dump(2) + "\n";
@@ -70,6 +98,7 @@ Result<CheckpointMeta> read_meta(const fs::path& path) {
     ATOLL_ASSIGN(meta.chain, digest_from_hex(json.at("chain").get<std::string>()));
     meta.step = Step(json.at("step").get<std::uint64_t>());
     meta.position = json.at("position").get<std::uint64_t>();
+    meta.pending = pending_of(json.at("pending"));
     for (const auto& [name, facts] : json.at("files").items()) {
       ATOLL_ASSIGN(const Digest sha256, digest_from_hex(facts.at("sha256").get<std::string>()));
       if (!inside(name)) {
@@ -162,6 +191,25 @@ Result<fs::path> CheckpointStore::begin(Round round) {
   return partial_of(round);
 }
 
+Result<fs::path> CheckpointStore::resume(Round round) {
+  ATOLL_TRY(make_folders(partial_of(round)));
+  return partial_of(round);
+}
+
+void CheckpointStore::drop_trainer_state(Round round) {
+  std::error_code failure;
+  std::vector<fs::path> others;
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial_of(round), failure)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kOuterFile && name != kRoundsFolder && name != kResidualFile) {
+      others.push_back(entry.path());
+    }
+  }
+  for (const fs::path& other : others) {
+    remove_quietly(other);
+  }
+}
+
 void CheckpointStore::abandon(Round round) {
   written_.erase(round);
   std::error_code failure;
@@ -189,7 +237,9 @@ Status CheckpointStore::complete(CheckpointMeta& meta) {
   std::vector<fs::path> folders = {partial};
   for (fs::recursive_directory_iterator at(partial, failure), end; !failure && at != end; at.increment(failure)) {
     const std::string name = at->path().lexically_relative(partial).generic_string();
-    if (name != kOuterFile && name != kTrainerFolder && !name.starts_with(std::string(kTrainerFolder) + "/")) {
+    const bool known = name == kOuterFile || name == kResidualFile || name == kTrainerFolder || name == kRoundsFolder ||
+                       name.starts_with(std::string(kTrainerFolder) + "/") || name.starts_with(std::string(kRoundsFolder) + "/");
+    if (!known) {
       return Error{Code::invalid_argument, at->path().string() + ": does not belong into a checkpoint"};
     }
     if (at->is_directory(failure)) {

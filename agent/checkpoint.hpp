@@ -6,8 +6,11 @@
 //                                    and atoll.sequence_length ([data].format, [training].sequence_length).
 //                                    The same bytes on every island that is at that round.
 //   FOLDER/ROUND/trainer/…           whatever the trainer saved; none after a copy from peers
-//   FOLDER/ROUND/meta.json           run, round, epoch, chain digest, step, data position; size and SHA-256 of every file; and
-//                                    the SHA-256 of itself, so that no flipped bit passes
+//   FOLDER/ROUND/rounds/NUMBER       with overlap: this island's contribution to a later round that was in flight when the trainer saved
+//                                    (the format of round_result.hpp with the one term, weight 1)
+//   FOLDER/ROUND/residual.safetensors  with error feedback: `residual/NAME` of each parameter, F32; this island's own
+//   FOLDER/ROUND/meta.json           run, round, epoch, chain digest, step, data position; size and SHA-256 of every file; what
+//                                    the trainer said of the rounds in flight; and the SHA-256 of itself, so that no flipped bit passes
 //   FOLDER/.ROUND.partial/           one being written
 //
 // A checkpoint is written in its partial folder, every file and folder synced, and takes its name by one rename: a crash at
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "agent/durable_file.hpp"
+#include "agent/pending_round.hpp"
 #include "agent/safetensors.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
@@ -35,6 +39,9 @@ namespace atl {
 
 inline constexpr const char* kOuterFile = "outer.safetensors";
 inline constexpr const char* kTrainerFolder = "trainer";
+inline constexpr const char* kRoundsFolder = "rounds";
+inline constexpr const char* kResidualFile = "residual.safetensors";
+inline constexpr std::string_view kResidualPrefix = "residual/";
 inline constexpr std::string_view kMomentumPrefix = "momentum/";
 
 struct CheckpointMeta {
@@ -44,6 +51,7 @@ struct CheckpointMeta {
   Digest chain;                  // of the rounds up to `round`
   Step step;                     // inner steps of this island's trainer
   std::uint64_t position = 0;    // of its data
+  std::vector<PendingRound> pending;       // later rounds that were in flight, oldest first
   std::map<std::string, FileFacts> files;  // by path inside the checkpoint's folder
   [[nodiscard]] const FileFacts* outer() const;
   [[nodiscard]] bool has_trainer_state() const;
@@ -60,6 +68,10 @@ class CheckpointStore {
   // Starts one: an empty partial folder (an earlier attempt at the same round is removed), in which the trainer makes
   // kTrainerFolder if it saves something. Several rounds may be begun at a time. Errors: io.
   Result<std::filesystem::path> begin(Round round);
+  // The partial folder as it is, made if there is none: the trainer may be saving in it already. Errors: io.
+  Result<std::filesystem::path> resume(Round round);
+  // Takes what the trainer left in it out again.
+  void drop_trainer_state(Round round);
   // Writes outer.safetensors into it, tensors as they lie in memory. Errors: io.
   Result<FileFacts> write_outer(Round round, std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata);
   // Hashes and syncs the other files that lie in it, writes meta.json (`meta.files` is filled in), renames. From then on it is

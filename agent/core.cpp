@@ -157,6 +157,7 @@ void Core::State::say_hello() {
   hello.bulk_address = identity.bulk_address;
   hello.platform = identity.platform;
   hello.data_sets = identity.data_sets;
+  hello.codec_version = identity.codec_version;
   const auto checkpoints_of = [](const StoredRun& stored_run) {
     std::vector<HeldCheckpoint> held;
     for (const StoredCheckpoint& checkpoint : stored_run.checkpoints) {
@@ -226,7 +227,7 @@ void Core::State::say(const RoundInHand& round) {
     message.epoch = run->epoch;
     send(std::move(message));
   };
-  if (!run->active || run->alone() || !welcomed) {
+  if (!run->active || run->alone() || !welcomed || run->resuming) {
     return;
   }
   switch (round.phase) {

@@ -51,6 +51,7 @@ struct Identity {
   std::string bulk_address;
   std::string platform;
   std::vector<std::string> data_sets;
+  std::uint32_t codec_version = 0;
 };
 
 struct Settings {

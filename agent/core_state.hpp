@@ -35,12 +35,25 @@ struct RoundInHand {
   ExchangeFailed failure;
 };
 
+// What a publish says, in the message that tells of it.
+inline void say_of(atl::Ready& ready, const PublishFacts& facts) {
+  ready.tokens = facts.tokens;
+  ready.steps = facts.steps;
+  ready.training_loss = facts.training_loss;
+}
+
 enum class TrainerPhase : std::uint8_t {
   none,      // not started, or crashed and waiting to be started again
   starting,
   ready,     // arena mapped; has no orders
   loading,   // takes the outer parameters
   training,  // has orders
+};
+
+// A round that is applied, and that the trainer has not said that it merged it.
+struct Merging {
+  Digest chain;
+  bool checkpoint = false;  // one is begun, and finished when it has
 };
 
 struct RunInHand {
@@ -74,6 +87,7 @@ struct RunInHand {
   unsigned crashes = 0;  // since the last committed round
   std::optional<Round> trainer_round;  // whose outer parameters it holds
   Round planned;                       // newest round that it has orders for
+  std::optional<Round> horizon_of;     // committed round that `planned` was last decided for
   std::uint64_t position = 0;          // newest known
   Step step;
   std::uint64_t tokens_before = 0;     // of earlier incarnations
@@ -82,12 +96,13 @@ struct RunInHand {
   double wait_before = 0;
 
   std::map<Round, RoundInHand> rounds;
-  std::optional<Round> merging;      // applied; the trainer has not said that it merged it
-  bool merging_checkpoint = false;   // write one when it has
+  bool resuming = false;             // `rounds` came with a checkpoint: they are said once the trainer that goes on with them is up
+  std::map<Round, Merging> merging;
   std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
   std::set<Round> writing;           // checkpoints under way
   std::optional<Checkpointed> checkpointed;  // newest
   std::optional<TimePoint> lease;    // offering until then
+  Round lease_from;                  // results of later rounds are kept
   bool lease_served = false;         // a checkpoint was written or found since the lease began
 
   std::uint64_t bytes_sent = 0;
@@ -171,6 +186,8 @@ struct Core::State {
   void drive_trainer();
   void start_trainer();
   void extend_plan();
+  void continue_training();
+  void go_on_with_pending();
   void merged(Round round, bool saved);
   [[nodiscard]] Step step_of(Round round) const;
 
@@ -191,9 +208,10 @@ struct Core::State {
   void begin_alone(Round round);
   void apply(Round round);
   void agree_on_initial(const Digest& chain);
-  void write_checkpoint(bool trainer_state);
   void tell_checkpoint();
   void keep_for_reader(Round round, Duration time);
+  void write_checkpoint();  // of the present outer state, without the trainer's
+  void finish_checkpoint(Round round, const Digest& chain, bool trainer_state);
   void lose_state(const std::string& why);
   void finish_if_done();
   [[nodiscard]] const StoredCheckpoint* stored_checkpoint(Round round, const Digest& chain) const;

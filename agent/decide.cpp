@@ -56,7 +56,26 @@ bool checkpoint_due(Round round, Round last, std::uint32_t every) {
   return round == last || (every > 0 && round.value > 0 && round.value % every == 0);
 }
 
-PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings) {
+Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ahead) {
+  const Round last(schedule.rounds());
+  const Result<RoundPlan> next = schedule.round_at(committed.next());
+  if (!next) {
+    return last;
+  }
+  Round newest = committed.next();
+#ifndef ATOLL_PLANTED_OVERLAP_BUG
+  while (newest < last && newest.value < committed.value + kRoundsInFlight) {
+    const Result<RoundPlan> after = schedule.round_at(newest.next());
+    if (!after || after->start > next->apply) {
+      break;
+    }
+    newest = newest.next();
+  }
+#endif
+  return std::min({Round(newest.value + ahead), Round(committed.value + kRoundsInFlight), last});
+}
+
+PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings, const std::set<Round>& formed) {
   PlanDecision decision;
   const Round last(schedule.rounds());
   for (Round round = planned.next(); round <= std::min(until_round, last); round = round.next()) {
@@ -66,11 +85,18 @@ PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_ro
     }
     const bool every = settings.evaluate_every > 0 && round.value % settings.evaluate_every == 0;
     const bool evaluate = every || round == last || round == Round(1);
-    decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluate});
+    if (!formed.contains(round)) {
+      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluate});
+    }
     decision.merge.push_back(MergeOrder{round, plan->fragment, plan->apply, settings.alpha, evaluate, settings.lockstep,
                                         checkpoint_due(round, last, settings.checkpoint_every)});
     decision.until = std::max(decision.until, plan->apply);
   }
+#ifndef ATOLL_PLANTED_OVERLAP_BUG
+  if (const Result<RoundPlan> unplanned = schedule.round_at(until_round.next())) {
+    decision.until = std::min(decision.until, unplanned->start);
+  }
+#endif
   return decision;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,15 @@ struct PlanDecision {
   std::vector<PublishOrder> publish;
   std::vector<MergeOrder> merge;
 };
-// The orders for rounds (planned, until_round]. Every round of the schedule gets exactly one publish and one merge.
-PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings);
+// The orders for rounds (planned, until_round]. Every round of the schedule gets exactly one publish and one merge, but for those in `formed`,
+// whose contributions are there already: they get the merge. `until` never lies beyond the start of a round that is not planned yet, so
+// that with overlap no round is published later than the schedule says.
+PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings, const std::set<Round>& formed = {});
+// The newest round that a trainer should have orders for when `committed` is applied: all that start before the result of the next one
+// must be there, for the trainer may get that far without it, and `ahead` more, so that orders come in time; at most kRoundsInFlight.
+Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ahead);
+// The coordinator takes contributions to so many rounds after the committed one.
+inline constexpr std::uint64_t kRoundsInFlight = 64;
 // A checkpoint of the round is due by the schedule.
 bool checkpoint_due(Round round, Round last, std::uint32_t every);
 

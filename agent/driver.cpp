@@ -22,6 +22,7 @@
 #include "agent/sync_engine.hpp"
 #include "agent/trainer_session.hpp"
 #include "agent/value_queue.hpp"
+#include "strategies/codec.hpp"
 #include "transport/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/control_client.hpp"
@@ -553,6 +554,7 @@ Status run_agent(const AgentOptions& given) {
   identity.boot = random_number();
   identity.bulk_address = address;
   identity.platform = platform_text();
+  identity.codec_version = kCodecVersion;
   for (const auto& [set, path] : options.data.sets) {
     identity.data_sets.push_back(set);
   }

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/pending_round.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -104,6 +105,7 @@ struct FormContribution {
   RunId run;
   Round round;
   std::uint32_t fragment = 0;
+  PublishFacts facts = {};  // go into the checkpoints that this round is in flight for
 };
 // Exchange the retained contribution; `members` in order, with a weight each. Ends an earlier attempt of the round. A member whose own
 // weight is 0 sends nothing, and may have no contribution. With one member nothing is sent. → ExchangeDone or ExchangeBroke.
@@ -136,7 +138,14 @@ struct AdoptParameters {
   RunId run;
   Round round;
 };
-// Write the outer state of `round` as a checkpoint; with `trainer_state` the trainer has saved its own beside it. Removes all but the `keep`
+// The outer state, which is that of `round`, is to become a checkpoint: write it now, and the contributions to later rounds as they are and
+// as they are formed; the outer state may move on before WriteCheckpoint finishes it. No answer but that of WriteCheckpoint.
+struct BeginCheckpoint {
+  RunId run;
+  Round round;
+  Digest chain;
+};
+// Finish the checkpoint of `round` that was begun, or write the outer state as one if it still is that of `round`; with `trainer_state` the trainer has saved its own beside it. Removes all but the `keep`
 // that were written last. A checkpoint of the round that exists and is complete is enough. → CheckpointWritten or CheckpointFailed.
 struct WriteCheckpoint {
   RunId run;
@@ -149,7 +158,7 @@ struct WriteCheckpoint {
   std::uint32_t keep = 3;
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
 };
-// Read the outer state from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
+// Read the outer state, and the contributions to rounds in flight, from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
 struct LoadCheckpoint {
   RunId run;
   Round round;
@@ -182,7 +191,8 @@ struct Exit {
 };
 
 using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
-                            FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, WriteCheckpoint, LoadCheckpoint,
+                            FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
+                            WriteCheckpoint, LoadCheckpoint,
                             CatchUpFromPeers, KeepResults, CloseRun, Exit>;
 
 }  // namespace atl::agent

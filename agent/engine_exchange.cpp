@@ -66,7 +66,8 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   const std::uint64_t served_in_all = std::max(read_so_far, exchange.served_before() + exchange.bytes_to_serve());
   const std::uint64_t sent = served_in_all - std::min(open.told_served, served_in_all);
   open.told_served = std::max(open.told_served, served_in_all);
-  say(ExchangeDone{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0});
+  say(ExchangeDone{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0,
+                   exchange.attempt().progress().slowest});
 }
 
 void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& accused, Error error) {

@@ -66,7 +66,7 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
     return;
   }
   const TimePoint start = now();
-  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment);
+  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment, order.facts);
   open->meters[order.round].form = ms_since(start);
   note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
   if (!contribution) {
@@ -112,6 +112,10 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
     fail({Code::conflict, "the result of " + round_text(order.round) + " is not held here"});
     return;
   }
+  if (!open->run->has_state() || open->run->round().next() != order.round) {
+    fail({Code::conflict, "the result of " + round_text(order.round) + " is not next: the outer state is that of " + round_text(open->run->round())});
+    return;
+  }
   RoundExchange& exchange = *found->second;
   if (exchange.chain(open->run->chain()) != order.chain) {
     fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
@@ -148,6 +152,20 @@ void SyncEngine::State::carry_out(const AdoptParameters& order) {
   }
 }
 
+void SyncEngine::State::carry_out(const BeginCheckpoint& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr || !open->run->has_state() || open->run->round() != order.round || open->run->chain() != order.chain) {
+    return;  // WriteCheckpoint says that there is none
+  }
+  const TimePoint start = now();
+  if (const Status begun = open->run->begin_checkpoint(); !begun) {
+    log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " cannot be begun: " + begun.error().why);
+    open->not_begun.insert_or_assign(order.round, begun.error());
+    return;
+  }
+  log_debug("run " + order.run.text + ": checkpoint of " + round_text(order.round) + " begun in " + human_duration(now() - start));
+}
+
 void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
   OpenedRun* open = find(order.run);
   if (open == nullptr) {
@@ -161,21 +179,24 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
   const auto written = [&](const CheckpointMeta& meta) {
     say(CheckpointWritten{order.run, order.round, meta.chain, meta.outer()->sha256, meta.outer()->bytes, meta.has_trainer_state(), meta.step, meta.position});
   };
+  const bool begun = run.checkpoint_begun(order.round, order.chain);
   const std::vector<CheckpointMeta> stored = run.checkpoints().list();
   const auto same = std::find_if(stored.begin(), stored.end(), [&](const CheckpointMeta& meta) {
     return meta.round == order.round && meta.chain == order.chain && (meta.has_trainer_state() || !order.trainer_state);
   });
-  if (same != stored.end() && run.checkpoints().verify(order.round)) {
+  if (!begun && same != stored.end() && run.checkpoints().verify(order.round)) {
     serve_checkpoints(order.run, stored, run.checkpoints().folder());
     written(*same);
     return;
   }
-  if (!run.has_state() || run.round() != order.round || run.chain() != order.chain) {
-    fail({Code::conflict, "the outer state is no longer that of " + round_text(order.round)});
+  const auto cause = open->not_begun.extract(order.round);
+  if (!begun && (!run.has_state() || run.round() != order.round || run.chain() != order.chain)) {
+    fail(cause ? cause.mapped() : Error{Code::conflict, "the outer state is no longer that of " + round_text(order.round)});
     return;
   }
   const TimePoint start = now();
-  Result<CheckpointMeta> meta = run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed);
+  Result<CheckpointMeta> meta = begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed)
+                                      : run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed);
   if (!meta) {
     fail(meta.error());
     return;
@@ -193,12 +214,13 @@ void SyncEngine::State::carry_out(const LoadCheckpoint& order) {
     return;
   }
   start_over(*open);
-  if (const Status loaded = open->run->load_checkpoint(order.round, order.chain); !loaded) {
+  Result<std::vector<PendingRound>> loaded = open->run->load_checkpoint(order.round, order.chain);
+  if (!loaded) {
     log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " is refused: " + loaded.error().why);
     say(CheckpointBroken{order.run, order.round, loaded.error()});
     return;
   }
-  say(CheckpointLoaded{order.run, order.round, order.chain});
+  say(CheckpointLoaded{order.run, order.round, order.chain, *std::move(loaded)});
 }
 
 void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/pending_round.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -125,6 +126,7 @@ struct ExchangeDone {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   double seconds = 0;
+  IslandId slowest = {};  // whose pieces came last; empty: nobody's were needed
 };
 struct ExchangeBroke {
   RunId run;
@@ -160,6 +162,7 @@ struct CheckpointLoaded {
   RunId run;
   Round round;
   Digest chain;
+  std::vector<PendingRound> pending = {};  // contributions to later rounds that it holds, oldest first
 };
 // The checkpoint does not verify; it is not offered again.
 struct CheckpointBroken {

@@ -8,6 +8,7 @@
 
 #include "agent/run_composition.hpp"
 #include "strategies/contribution.hpp"
+#include "strategies/error_feedback.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
 
@@ -72,6 +73,9 @@ Status IslandRun::use_layout(ParameterLayout layout) {
   ATOLL_ASSIGN(parameters_, FloatBuffer::make(layout.total()));
   if (has_momentum()) {
     ATOLL_ASSIGN(momentum_, FloatBuffer::make(layout.total()));
+  }
+  if (composition_.error_feedback) {
+    ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
   }
   layout_ = std::move(layout);
   return {};
@@ -144,16 +148,22 @@ Result<island_link::Fragment> IslandRun::range_of(std::uint32_t fragment) const 
   return layout_->fragments()[fragment];
 }
 
-Result<Payload> IslandRun::encode_contribution(Round round, std::span<const float> values) const {
+Result<Payload> IslandRun::encode_contribution(Round round, const island_link::Fragment& range) {
+  const std::span<float> values = arena_->range(range);
   if (composition_.codec.kind == CodecKind::f32) {
     return Payload{std::as_bytes(values), arena_};
   }
   auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values.size()));
-  ATOLL_TRY(encode(composition_.codec, values, *buffer, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
+  const EncodePosition at{0, spec_.seed ^ stream_of(island_.text, round.value)};
+  if (composition_.error_feedback) {
+    ATOLL_TRY(encode_with_feedback(composition_.codec, values, residual_.floats().subspan(range.offset, range.count), *buffer, at));
+  } else {
+    ATOLL_TRY(encode(composition_.codec, values, *buffer, at));
+  }
   return Payload{*buffer, buffer};
 }
 
-Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fragment) {
+Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts) {
   if (!has_state_ || !arena_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to form a contribution against"};
   }
@@ -165,8 +175,16 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   if (!summary) {
     return with_context(summary.error(), "the contribution of island " + island_.text + " to round " + std::to_string(round.value));
   }
-  ATOLL_ASSIGN(Payload encoded, encode_contribution(round, local));
-  return contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded)};
+  ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
+  const Contribution& formed = contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts};
+  for (auto& [checkpoint, begun] : begun_) {
+    if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
+      begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
+    } else {
+      begun.pending.push_back({round, fragment, formed.norm, facts});
+    }
+  }
+  return formed;
 }
 
 const Contribution* IslandRun::contribution(Round round) const {
@@ -175,6 +193,15 @@ const Contribution* IslandRun::contribution(Round round) const {
 }
 
 void IslandRun::drop_contributions_before(Round round) { contributions_.erase(contributions_.begin(), contributions_.lower_bound(round)); }
+
+void IslandRun::forget_rounds() {
+  contributions_.clear();
+  std::fill(residual_.floats().begin(), residual_.floats().end(), 0.0F);
+  for (const auto& [round, begun] : begun_) {
+    checkpoints_.abandon(round);
+  }
+  begun_.clear();
+}
 
 Status IslandRun::apply(const RoundResult& result, const Digest& chain) {
   if (!has_state_ || result.round != round_.next()) {
@@ -203,43 +230,153 @@ Status IslandRun::apply(const RoundResult& result, const Digest& chain) {
   return {};
 }
 
-Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
-                                                   const std::set<Round>& needed) {
+Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution& contribution) const {
+  const fs::path rounds = checkpoints_.partial_of(checkpoint) / kRoundsFolder;
+  ATOLL_TRY(make_folders(rounds));
+  RoundResult term;
+  term.round = round;
+  term.fragment = contribution.fragment;
+  term.values = layout_->fragments()[contribution.fragment].count;
+  term.codec = composition_.codec;
+  term.terms = {{contribution.encoded.bytes, 1.0F}};
+  return write_result(rounds / std::to_string(round.value), term);
+}
+
+Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRound& pending) const {
+  const fs::path path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.fragment));
+  ATOLL_ASSIGN(StoredResult opened, StoredResult::open(path));
+  const auto stored = std::make_shared<StoredResult>(std::move(opened));
+  const RoundResult& term = stored->result();
+  if (term.round != pending.round || term.fragment != pending.fragment || term.values != range.count || term.terms.size() != 1 ||
+      term.codec != composition_.codec) {
+    return Error{Code::corrupt, path.string() + ": is not the contribution that the checkpoint names"};
+  }
+  return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts};
+}
+
+Status IslandRun::write_residual(Round checkpoint) const {
+  if (residual_.empty()) {
+    return {};
+  }
+  std::vector<TensorView> tensors = layout_->tensors(residual_.floats(), {});
+  for (TensorView& tensor : tensors) {
+    tensor.name = std::string(kResidualPrefix) + tensor.name;
+  }
+  ATOLL_ASSIGN(DurableFile file, DurableFile::create(checkpoints_.partial_of(checkpoint) / kResidualFile));
+  ATOLL_TRY(write_safetensors(std::move(tensors), {{"atoll.format", "1"}}, [&](ByteView bytes) { return file.write(bytes); }));
+  ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
+  return {};
+}
+
+Status IslandRun::read_residual(const CheckpointMeta& meta) {
+  if (residual_.empty() || !meta.files.contains(kResidualFile)) {
+    return {};
+  }
+  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoints_.folder_of(meta.round) / kResidualFile));
+  const std::span<float> residual = residual_.floats();
+  for (const TensorView& tensor : layout_->tensors(residual, {})) {
+    ATOLL_ASSIGN(const std::span<const float> values, file.floats(std::string(kResidualPrefix) + tensor.name));
+    if (values.size() != tensor.values.size()) {
+      return Error{Code::corrupt, std::string(kResidualFile) + ": the tensor of '" + tensor.name + "' has another size"};
+    }
+    std::copy(values.begin(), values.end(), residual.begin() + (tensor.values.data() - residual.data()));
+  }
+  return {};
+}
+
+Status IslandRun::begin_checkpoint() {
   if (!has_state_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
   }
-  if (!trainer_state) {
-    ATOLL_ASSIGN([[maybe_unused]] const fs::path partial, checkpoints_.begin(round_));
-  }
-  Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()),
-                                                     outer_metadata(id_, round_, chain_, spec_, layout_->manifest_text()));
+  begun_.erase(round_);
+  ATOLL_ASSIGN([[maybe_unused]] const fs::path partial, checkpoints_.resume(round_));
+  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()),
+                                                           outer_metadata(id_, round_, chain_, spec_, layout_->manifest_text()));
   if (!outer) {
     checkpoints_.abandon(round_);
     return outer.error();
   }
+  BegunCheckpoint begun{chain_, {}, std::nullopt};
+  for (auto later = contributions_.upper_bound(round_); later != contributions_.end(); ++later) {
+    if (const Status kept = keep_pending(round_, later->first, later->second); !kept) {
+      checkpoints_.abandon(round_);
+      return kept;
+    }
+    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts});
+  }
+  begun_[round_] = std::move(begun);
+  return {};
+}
+
+bool IslandRun::checkpoint_begun(Round round, const Digest& chain) const {
+  const auto begun = begun_.find(round);
+  return begun != begun_.end() && begun->second.chain == chain;
+}
+
+Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+                                                    const std::set<Round>& needed) {
+  const auto found = begun_.find(round);
+  if (found == begun_.end()) {
+    return Error{Code::conflict, "no checkpoint of round " + std::to_string(round.value) + " was begun"};
+  }
+  BegunCheckpoint begun = std::move(found->second);
+  begun_.erase(found);
+  if (!trainer_state) {
+    checkpoints_.drop_trainer_state(round);
+  }
+  if (const Status residual = write_residual(round); !residual && !begun.failure) {
+    begun.failure = residual.error();
+  }
+  if (begun.failure) {
+    checkpoints_.abandon(round);
+    return *begun.failure;
+  }
   CheckpointMeta meta;
   meta.run = id_;
-  meta.round = round_;
+  meta.round = round;
   meta.epoch = epoch;
-  meta.chain = chain_;
+  meta.chain = begun.chain;
   meta.step = step;
   meta.position = position;
+  meta.pending = std::move(begun.pending);
   ATOLL_ASSIGN(meta, checkpoints_.finish(std::move(meta)));
   checkpoints_.prune(keep, needed);
   return meta;
 }
 
-Status IslandRun::load_checkpoint(Round round, const Digest& chain) {
+Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+                                                    const std::set<Round>& needed) {
+  ATOLL_TRY(begin_checkpoint());
+  return finish_checkpoint(round_, epoch, trainer_state, step, position, keep, needed);
+}
+
+Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const Digest& chain) {
   ATOLL_ASSIGN(const CheckpointMeta meta, checkpoints_.verify(round));
   if (meta.chain != chain || meta.run != id_) {
     return Error{Code::corrupt, "the checkpoint of round " + std::to_string(round.value) + " belongs to another history"};
   }
   ATOLL_TRY(load_outer(checkpoints_.folder_of(round) / kOuterFile));
-  if (round_ != round || chain_ != chain) {
-    has_state_ = false;
-    return Error{Code::corrupt, "the outer state of round " + std::to_string(round.value) + " says it is another one"};
+  Status read = round_ == round && chain_ == chain
+                    ? read_residual(meta)
+                    : Status(Error{Code::corrupt, "the outer state of round " + std::to_string(round.value) + " says it is another one"});
+  for (const PendingRound& pending : meta.pending) {
+    if (!read) {
+      break;
+    }
+    Result<Contribution> contribution = read_pending(round, pending);
+    if (contribution) {
+      contributions_[pending.round] = *std::move(contribution);
+    } else {
+      read = contribution.error();
+    }
   }
-  return {};
+  if (!read) {
+    has_state_ = false;
+    forget_rounds();
+    return read.error();
+  }
+  return meta.pending;
 }
 
 Status IslandRun::load_outer(const fs::path& path) {
@@ -261,7 +398,7 @@ Status IslandRun::load_outer(const fs::path& path) {
   round_ = Round(std::stoull(round));
   chain_ = *chain;
   has_state_ = true;
-  contributions_.clear();
+  forget_rounds();
   return {};
 }
 

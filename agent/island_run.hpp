@@ -1,9 +1,14 @@
 // One run on this island: its outer state, its arena, its contributions and its checkpoints.
 //
 // Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N (only where the outer
-// optimiser has one), arena 4N. A contribution in f32 is formed in the arena over what the trainer published and sent from there;
+// optimiser has one), arena 4N, residuals 4N (only with error feedback). A contribution in f32 is formed in the arena over what the trainer published and sent from there;
 // in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer → arena; then, in place, the
 // difference; the outer step; outer parameters → arena. No other.
+// Rounds of different fragments may be in flight together: contributions are formed in any order and touch only their own range; results
+// are applied in the order of the rounds.
+// Residuals (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept over
+// repeated attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken over
+// from peers, for then what they hold belongs to contributions that the others may never have counted.
 // Threads: one at a time. Payloads handed out keep their memory alive, but the arena's content changes with the next order.
 #pragma once
 
@@ -14,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/checkpoint.hpp"
 #include "agent/float_buffer.hpp"
@@ -33,6 +39,7 @@ struct Contribution {
   std::uint32_t fragment = 0;
   double norm = 0;
   Payload encoded;
+  PublishFacts facts;
 };
 
 class IslandRun {
@@ -57,21 +64,34 @@ class IslandRun {
   Status adopt_parameters();
 
   // ---- rounds
-  Result<Contribution> form_contribution(Round round, std::uint32_t fragment);
+  // From what the trainer published. It is also written into the checkpoints that are begun and not finished.
+  // Errors: conflict without state or arena; corrupt if it is not finite: the residual is unchanged then.
+  Result<Contribution> form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts = {});
   [[nodiscard]] const Contribution* contribution(Round round) const;
   void drop_contributions_before(Round round);
+  // The outer state is about to become another one: contributions, residuals and begun checkpoints lead nowhere.
+  void forget_rounds();
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
   Status apply(const RoundResult& result, const Digest& chain);
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
-  // Writes the present outer state; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep`
-  // newest ones and those of the rounds `needed`.
+  // Writes the present outer state and the contributions to later rounds into the partial folder. Until the checkpoint is finished every
+  // contribution that is formed goes there too: the outer state may move on while the trainer is still on its way to the merge at which
+  // it saves. Errors: conflict without state, io.
+  Status begin_checkpoint();
+  [[nodiscard]] bool checkpoint_begun(Round round, const Digest& chain) const;
+  // Finishes the begun one; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep` newest ones and
+  // those of the rounds `needed`.
+  Result<CheckpointMeta> finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+                                           const std::set<Round>& needed);
+  // Both, of the present outer state.
   Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
                                            const std::set<Round>& needed);
-  // The outer state from an own checkpoint, every byte verified.
-  Status load_checkpoint(Round round, const Digest& chain);
+  // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
+  // verified.
+  Result<std::vector<PendingRound>> load_checkpoint(Round round, const Digest& chain);
   // The outer state from a verified outer.safetensors; the chain is the file's. Errors: corrupt.
   Status load_outer(const std::filesystem::path& file);
 
@@ -86,7 +106,11 @@ class IslandRun {
   Status use_layout(ParameterLayout layout);
   Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
   [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
-  Result<Payload> encode_contribution(Round round, std::span<const float> values) const;
+  Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
+  Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
+  Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
+  Status write_residual(Round checkpoint) const;
+  Status read_residual(const CheckpointMeta& meta);
 
   RunId id_;
   RunSpec spec_;
@@ -99,10 +123,17 @@ class IslandRun {
   std::shared_ptr<island_link::Arena> arena_;
   FloatBuffer parameters_;
   FloatBuffer momentum_;
+  FloatBuffer residual_;  // empty without error feedback
   bool has_state_ = false;
   Round round_;
   Digest chain_;
   std::map<Round, Contribution> contributions_;
+  struct BegunCheckpoint {
+    Digest chain;
+    std::vector<PendingRound> pending;
+    std::optional<Error> failure;  // of adding a contribution
+  };
+  std::map<Round, BegunCheckpoint> begun_;
 };
 
 }  // namespace atl

@@ -211,6 +211,7 @@ void Core::State::restore(const Assign& message) {
   run->active = false;
   run->caught_up.reset();
   drop_rounds();
+  run->initial.reset();
   run->restoring = message.committed;
   effect(LoadCheckpoint{run->id, message.committed, message.chain});
 }
@@ -265,7 +266,7 @@ void Core::State::become_active() {
 void Core::State::on_exchange(const Exchange& message) {
   if (message.round <= run->committed) {
     if (message.round == run->committed) {
-      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->chain, 0, 0, 0});
+      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->chain, 0, 0, 0, {}});
     }
     return;
   }
@@ -358,19 +359,22 @@ void Core::State::on_offer(const Offer& message) {
   if (!run->active || !run->has_state) {
     return;
   }
+  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(), [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
   if (!run->lease) {
     run->lease_served = false;
+    run->lease_from = applying ? run->committed.next() : run->committed;
     effect(KeepResults{run->id, true});
   }
   run->lease = now + kLease;
-  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(), [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
   if (run->lease_served) {
     tell_checkpoint();
-  } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain) {
+  } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain &&
+             run->committed >= run->lease_from) {
     run->lease_served = true;
     tell_checkpoint();
-  } else if (!applying && run->writing.empty() && !(run->merging && (run->merging_checkpoint || run->lockstep()))) {
-    write_checkpoint(false);
+  } else if (const auto merging = run->merging.find(run->committed);
+             !applying && run->writing.empty() && (merging == run->merging.end() || (!merging->second.checkpoint && !run->lockstep()))) {
+    write_checkpoint();
   }
 }
 
@@ -416,12 +420,12 @@ void Core::State::drop_rounds() {
     }
   }
   run->rounds.clear();
+  run->resuming = false;
   if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
     run->trainer = TrainerPhase::ready;  // it may wait for a result that never comes: it is loaded anew
     run->trainer_round.reset();
   }
-  run->merging.reset();
-  run->merging_checkpoint = false;
+  run->merging.clear();
 }
 
 void Core::State::on_serve(const Serve& message) {

@@ -52,6 +52,7 @@ struct OpenedRun {
   std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
   std::uint64_t kept_bytes = 0;
   std::map<Round, RoundMeter> meters;
+  std::map<Round, Error> not_begun;  // checkpoints, and why
   std::uint64_t told_served = 0;  // bytes that the core was told others read from here
 };
 
@@ -78,6 +79,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
   void carry_out(const AdoptParameters& order);
+  void carry_out(const BeginCheckpoint& order);
   void carry_out(const WriteCheckpoint& order);
   void carry_out(const LoadCheckpoint& order);
   void carry_out(const CatchUpFromPeers& order);

@@ -24,7 +24,7 @@ void Core::State::agree_on_initial(const Digest& chain) {
   run->chain = chain;
   run->initial.reset();
   run->crashes = 0;
-  write_checkpoint(false);
+  write_checkpoint();
 }
 
 void Core::State::on_engine(const ContributionFormed& event) {
@@ -79,7 +79,7 @@ void Core::State::on_engine(const ExchangeDone& event) {
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::exchanged;
-  round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds};
+  round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds, event.slowest};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
   if (run->alone()) {
@@ -125,8 +125,11 @@ void Core::State::on_engine(const ResultApplied& event) {
   run->committed = event.round;
   run->chain = round.exchanged.chain;
   run->crashes = 0;
-  run->merging = event.round;
-  run->merging_checkpoint = round.checkpoint;
+  const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+  run->merging[event.round] = Merging{run->chain, checkpoint};
+  if (checkpoint && !run->lockstep()) {
+    effect(BeginCheckpoint{run->id, event.round, run->chain});  // in lockstep the outer state comes with the merge
+  }
   if (run->trainer == TrainerPhase::training) {
     effect(GiveResult{run->id, run->incarnation, event.round, round.fragment});
   } else if (!run->lockstep()) {
@@ -142,19 +145,22 @@ void Core::State::on_engine(const ResultApplied& event) {
 void Core::State::lose_state(const std::string& why) {
   drop_rounds();
   run->has_state = false;
+  run->from = StartFrom::peers;  // whatever it began from: it does not begin again by itself
   run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
   say_all();
 }
 
-void Core::State::write_checkpoint(bool trainer_state) {
-  if (!run->writing.insert(run->committed).second) {
+void Core::State::write_checkpoint() { finish_checkpoint(run->committed, run->chain, false); }
+
+void Core::State::finish_checkpoint(Round round, const Digest& chain, bool trainer_state) {
+  if (!run->writing.insert(round).second) {
     return;
   }
-  WriteCheckpoint order{run->id, run->epoch, run->committed, run->chain, trainer_state, step_of(run->committed), run->position,
+  WriteCheckpoint order{run->id, run->epoch, round, chain, trainer_state, step_of(round), run->position,
                         std::max<std::uint32_t>(run->spec.checkpoint.keep, 1), {}};
   std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
-  for (const auto& [round, until] : run->read_until) {
-    order.needed.insert(round);
+  for (const auto& [kept, until] : run->read_until) {
+    order.needed.insert(kept);
   }
   effect(std::move(order));
 }
@@ -169,6 +175,10 @@ void Core::State::on_engine(const CheckpointWritten& event) {
   const std::size_t keep = std::max<std::uint32_t>(run->spec.checkpoint.keep, 1);
   if (held.checkpoints.size() > keep) {
     held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
+  }
+  if (run->lease && event.round < run->lease_from) {
+    finish_if_done();
+    return;  // begun before the results after it were kept: of no use to a newcomer, and newer ones follow
   }
   run->checkpointed = Checkpointed{run->id, event.round, event.chain, event.file, event.file_bytes, std::nullopt};
   run->lease_served = run->lease_served || run->lease.has_value();
@@ -196,6 +206,19 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->committed = event.round;
   run->chain = event.chain;
   run->planned = event.round;
+  for (const PendingRound& pending : event.pending) {
+    if (pending.round.value != event.round.value + run->rounds.size() + 1) {
+      break;  // after one that was withdrawn: the rounds from there on are published again
+    }
+    RoundInHand& round = run->rounds[pending.round];
+    round.phase = RoundInHand::Phase::formed;
+    round.fragment = pending.fragment;
+    round.ready.run = run->id;
+    round.ready.round = pending.round;
+    round.ready.norm = pending.norm;
+    say_of(round.ready, pending.facts);
+  }
+  run->resuming = !run->rounds.empty();
   run->position = 0;
   const StoredCheckpoint* own = stored_checkpoint(event.round, event.chain);
   if (own != nullptr) {
@@ -271,12 +294,12 @@ void Core::State::on_engine(const CatchUpBroke& event) {
 
 // After the last round: its checkpoint, then the end.
 void Core::State::finish_if_done() {
-  if (!run->at_end() || run->ended || !run->active || run->merging || !run->writing.empty()) {
+  if (!run->at_end() || run->ended || !run->active || !run->merging.empty() || !run->writing.empty()) {
     return;
   }
   const StoredCheckpoint* last = stored_checkpoint(run->committed, run->chain);
   if (last == nullptr) {
-    write_checkpoint(false);
+    write_checkpoint();
     return;
   }
   beat();  // the last report: what the run brought here in all

@@ -343,6 +343,9 @@ void TrainerSession::plan(const PlanTrainer& order) {
       fs::create_directories(partial, failure);
       said.save = (partial / kTrainerFolder).string();
     }
+    if (!to_publish_.contains(merge.round)) {
+      waiting_for_.insert(merge.round);  // its contribution came with the checkpoint
+    }
     plan.merge.push_back(said);
   }
   send(plan);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "agent/core_state.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl::agent {
 
@@ -67,28 +68,62 @@ void Core::State::drive_trainer() {
     }
     return;
   }
+  if (!run->active || run->at_end()) {
+    return;
+  }
+  if (run->trainer_round == run->committed) {
+    continue_training();
+    return;
+  }
+  go_on_with_pending();
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
-  if (!run->active || !run->rounds.empty() || run->at_end()) {
+  if (!run->rounds.empty()) {
     return;
   }
   run->step = step_of(run->committed);
-  if (run->trainer_round == run->committed) {
-    run->trainer = TrainerPhase::training;
-    run->planned = run->committed;
-    extend_plan();
-  } else {
-    run->trainer = TrainerPhase::loading;
-    effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
+  run->trainer = TrainerPhase::loading;
+  effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
+}
+
+// It holds the outer parameters of the newest round, and what it trained since: it takes orders. Rounds in flight came with its checkpoint.
+void Core::State::continue_training() {
+  run->step = step_of(run->committed);
+  run->trainer = TrainerPhase::training;
+  run->planned = run->committed;
+  run->horizon_of.reset();
+  extend_plan();
+  go_on_with_pending();
+}
+
+// The contributions of the checkpoint are said from now on.
+void Core::State::go_on_with_pending() {
+  if (!std::exchange(run->resuming, false)) {
+    return;
+  }
+  if (!run->alone()) {
+    say_all();
+    return;
+  }
+  for (const auto& [number, round] : run->rounds) {
+    begin_alone(number);
   }
 }
 
 void Core::State::extend_plan() {
-  const Round until(std::min(run->committed.value + 1 + settings.rounds_ahead, run->last().value));
-  if (!run->schedule || run->planned >= until) {
+  if (!run->schedule || run->horizon_of == run->committed) {
+    return;
+  }
+  run->horizon_of = run->committed;
+  const Round until = decide_horizon(*run->schedule, run->committed, settings.rounds_ahead);
+  if (run->planned >= until) {
     return;
   }
   const PlanSettings plan{run->spec.training.evaluate_every, run->spec.checkpoint.every_rounds, run->composition.merge_alpha, run->lockstep()};
-  PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan);
+  std::set<Round> formed;
+  for (const auto& [number, round] : run->rounds) {
+    formed.insert(number);
+  }
+  PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan, formed);
   run->planned = until;
   effect(PlanTrainer{run->id, run->incarnation, decision.until, std::move(decision.publish), std::move(decision.merge)});
 }
@@ -104,7 +139,12 @@ void Core::State::on_trainer(const TrainerReady& event) {
     give_up(Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why});
     return;
   }
-  run->schedule = *schedule;
+  const Result<Schedule> own = schedule->merged_after(own_overlap(run->spec, identity.name));
+  if (!own) {
+    give_up(with_context(own.error(), "[islands].overlap_steps of this island"));
+    return;
+  }
+  run->schedule = *own;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
 }
@@ -121,6 +161,7 @@ void Core::State::on_trainer(const TrainerLoaded& event) {
   run->position = event.position;
   run->trainer_round = run->committed;
   run->planned = run->committed;
+  run->horizon_of.reset();
   run->trainer = TrainerPhase::training;
 }
 
@@ -134,16 +175,15 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   round.fragment = event.fragment;
   round.ready.run = run->id;
   round.ready.round = event.round;
-  round.ready.tokens = event.tokens;
-  round.ready.steps = event.steps;
-  round.ready.training_loss = event.training_loss;
+  const PublishFacts facts{event.tokens, event.steps, event.training_loss};
+  say_of(round.ready, facts);
   if (!std::isnan(event.local_loss)) {
     run->local_losses[event.round] = event.local_loss;
   }
   if (event.nonfinite) {
     withdraw(event.round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
   } else {
-    effect(FormContribution{run->id, event.round, event.fragment});
+    effect(FormContribution{run->id, event.round, event.fragment, facts});
   }
 }
 
@@ -163,21 +203,19 @@ void Core::State::on_trainer(const TrainerMerged& event) {
   if (!event.save_error.empty()) {
     tell("warning", "trainer_state_not_saved", "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
   }
-  if (run->merging == event.round) {
+  if (run->merging.contains(event.round)) {
     merged(event.round, event.saved);
   }
 }
 
-// The trainer has taken the newest round's result, or will not any more.
+// The trainer has taken a round's result, or will not any more.
 void Core::State::merged(Round round, bool saved) {
-  const bool checkpoint = run->merging_checkpoint;
-  run->merging.reset();
-  run->merging_checkpoint = false;
+  const Merging merging = run->merging.extract(round).mapped();
   if (run->lockstep() && run->trainer == TrainerPhase::training) {
     effect(AdoptParameters{run->id, round});
   }
-  if (checkpoint || saved || round == run->last()) {
-    write_checkpoint(saved);
+  if (merging.checkpoint) {
+    finish_checkpoint(round, merging.chain, saved);
   }
   finish_if_done();
 }
@@ -204,10 +242,11 @@ void Core::State::on_trainer(const TrainerExited& event) {
   if (run->ended) {
     return;
   }
-  if (run->merging && run->lockstep()) {
-    lose_state("the trainer ended before it took the step of round " + std::to_string(run->merging->value));
-  } else if (run->merging) {
-    merged(*run->merging, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
+  if (!run->merging.empty() && run->lockstep()) {
+    lose_state("the trainer ended before it took the step of round " + std::to_string(run->merging.begin()->first.value));
+  }
+  while (!run->merging.empty()) {
+    merged(run->merging.begin()->first, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
   }
   if (run->at_end()) {
     return;  // nothing is left to train

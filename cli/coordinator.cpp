@@ -9,6 +9,7 @@
 #include "cli/views/printable.hpp"
 #include "coordinator/init.hpp"
 #include "coordinator/service.hpp"
+#include "strategies/codec.hpp"
 
 namespace atl {
 namespace {
@@ -70,6 +71,7 @@ Status serve(const Invocation& invocation, const CoordinatorCommandOptions& opti
   }
   service.settings = settings_with({file->name, file->bind, file->advertise}, options);
   service.version = ATOLL_VERSION;
+  service.core.codec_version = kCodecVersion;
   service.insecure = options.insecure;
   const std::string where = options.state.empty() ? "" : " --state " + options.state;
   return coordinator::run_service(service, interrupt.fd(), [&](const std::string& address) {

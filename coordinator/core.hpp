@@ -30,6 +30,7 @@ namespace atl::coordinator {
 // Times that a core works with. The defaults are for real networks.
 struct Settings {
   std::string version;                                     // of Atoll, for Welcome
+  std::uint32_t codec_version = 0;                         // an island of another one is refused: peers could not read what it sends
   Duration heartbeat = std::chrono::seconds(1);            // how often an island speaks
   Duration dead_after = std::chrono::seconds(5);           // silent for so long: lost
   Duration settle = std::chrono::seconds(2);               // after the last arrival, before a run starts with fewer than max

@@ -49,6 +49,14 @@ struct LastContribution {
   std::uint64_t bytes_received = 0;
 };
 
+// For whom an island waited, in this life of the coordinator.
+struct WaitKey {
+  WaitFor what = WaitFor::ready;
+  IslandId island;
+  IslandId from;
+  friend auto operator<=>(const WaitKey&, const WaitKey&) = default;
+};
+
 struct Seat {
   SeatRecord record;
   std::optional<Digest> initial;     // starting: of round 0
@@ -68,7 +76,9 @@ struct Seat {
   Resend offer_resend;
   bool offering = false;
   Round merged;                      // newest
+  std::optional<Round> leaves_after; // asked to leave: the newest round that it had contributed to by then
   LastContribution last;
+  std::map<WaitKey, double> waits;   // seconds
   std::optional<Error> refusal;
 };
 
@@ -83,11 +93,14 @@ struct RoundInFlight {
   bool recovered = false;  // planned by a former coordinator: nobody may have heard of it
   std::map<IslandId, Contribution> contributions;
   std::optional<TimePoint> first_answer;
-  std::optional<TimePoint> hold_since;
   std::vector<IslandId> members;  // of the attempt
   std::vector<std::uint64_t> tokens;
   TimePoint planned;
   std::map<IslandId, Digest> exchanged;
+  IslandId last_ready;      // who contributed last
+  IslandId last_exchanged;  // who had the result last, from whom, and when
+  IslandId slowest;
+  TimePoint all_exchanged;
   std::map<IslandId, IslandId> failed;  // accuser → accused
   std::string failure;                  // the first one's error
   std::optional<TimePoint> first_failure;
@@ -102,6 +115,7 @@ struct Committed {
   Digest chain;
   bool checkpoint = false;
   std::vector<IslandId> members;
+  std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
 };
 
 struct Run {
@@ -117,6 +131,7 @@ struct Run {
   Duration last_round{};
   TimePoint nobody_since;               // last arrival or loss, for a restore
   std::optional<TimePoint> offers_since;
+  std::optional<TimePoint> hold_since;  // no round is planned, for a newcomer
   std::optional<Error> first_error;     // of an island that cannot take part
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
   Wait wait;                            // of the present pass
@@ -190,7 +205,8 @@ struct Core::State {
   void advance_restore(Run& run);
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
-  [[nodiscard]] std::optional<Wait> hold_for_newcomers(Run& run, RoundInFlight& round);
+  [[nodiscard]] Duration hold_limit(const Run& run) const;
+  [[nodiscard]] std::optional<Wait> hold_for_newcomers(Run& run);
   [[nodiscard]] AdmitInput admission_input(const Run& run) const;
   void on_checkpointed(Run& run, Seat& seat, const Checkpointed& message);
   void on_caught_up(Run& run, Seat& seat, const CaughtUp& message);
@@ -215,6 +231,8 @@ struct Core::State {
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& chain);
   void remember(Run& run, Committed committed);
+  void account_wait(Run& run, Seat& seat, Round round, double wait_seconds);
+  [[nodiscard]] std::string text_of(const WaitKey& key) const;
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);

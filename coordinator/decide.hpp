@@ -173,6 +173,32 @@ struct RestoreDecision {
 };
 RestoreDecision decide_restore(const RestoreInput& input);
 
+// ---- for whom a trainer waited --------------------------------------------------------------------------------------------------------
+
+// When a round was at which point, on the coordinator's clock, and who came last.
+struct RoundTimes {
+  TimePoint planned;    // all contributions were there
+  TimePoint exchanged;  // all results were
+  TimePoint committed;
+  IslandId last_ready;      // whose contribution came last
+  IslandId last_exchanged;  // whose result came last,
+  IslandId slowest;         // and who sent it the last pieces; empty: not known
+};
+enum class WaitFor : std::uint8_t {
+  ready,   // island: for its contribution
+  link,    // from → island: for the exchange, by its slowest link
+  commit,  // for the rounds before it and for the coordinator, once every island had the result
+};
+struct WaitShare {
+  WaitFor what = WaitFor::ready;
+  IslandId island;
+  IslandId from;
+  double seconds = 0;
+};
+// Puts the seconds that a trainer waited for a round's result down to what was under way then. The wait is taken to have ended with the
+// commit, so on the way back from it: first the commit, then the exchange, then the last contribution. The shares sum to the wait.
+std::vector<WaitShare> decide_wait_shares(const RoundTimes& times, double wait_seconds);
+
 // "a, b and c"; more than six are counted.
 std::string list_of(const std::vector<std::string>& names);
 

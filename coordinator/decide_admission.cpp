@@ -20,15 +20,15 @@ bool may_enter(const AdmitInput& input, const Newcomer& newcomer) {
          (input.lockstep || !input.enough || newcomer.boundaries_missed > 0 || round_is_fresh(input));
 }
 
-// Worth waiting for: it is copying while nobody moves on, or it is nearly there.
+// Worth waiting for: it is copying while nobody moves on, or it is nearly there. One that is there cannot come in while a round is exchanged.
 bool worth_holding(const AdmitInput& input, const Newcomer& newcomer) {
   if (input.lockstep) {
     return newcomer.copying || newcomer.caught_up.has_value();
   }
-  if (!newcomer.caught_up || newcomer.boundaries_missed == 0 || *newcomer.caught_up >= input.committed) {
+  if (!newcomer.caught_up || newcomer.boundaries_missed == 0 || (*newcomer.caught_up >= input.committed && !input.exchanging)) {
     return false;
   }
-  const bool near = input.committed.value - newcomer.caught_up->value <= kNearlyThere || newcomer.boundaries_missed >= kMissedOften;
+  const bool near = input.committed.value <= newcomer.caught_up->value + kNearlyThere || newcomer.boundaries_missed >= kMissedOften;
   return near && (newcomer.holds < kHolds || input.hold_since.has_value());
 }
 

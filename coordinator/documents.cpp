@@ -68,6 +68,14 @@ std::string_view state_of(const SeatView& seat, RunState run) {
   return seat.report.state.empty() ? "starting" : std::string_view(seat.report.state);
 }
 
+json waits_document(const SeatView& seat) {
+  json waits = json::array();
+  for (const WaitView& wait : seat.waits) {
+    waits.push_back({{"what", wait.what}, {"island", wait.island}, {"from", wait.from}, {"text", wait.text}, {"seconds", wait.seconds}});
+  }
+  return waits;
+}
+
 json island_document(const SeatView& seat, const IslandReport& report, RunState run) {
   const bool active = seat.state == SeatState::active;
   const std::string& reason = seat.reason.text.empty() ? report.reason : seat.reason.text;
@@ -83,6 +91,7 @@ json island_document(const SeatView& seat, const IslandReport& report, RunState 
           {"training_loss", reported ? number(report.training_loss) : json()},
           {"compute_seconds", reported ? number(report.compute_seconds) : json()},
           {"wait_seconds", reported ? number(report.wait_seconds) : json()},
+          {"waits", waits_document(seat)},
           {"bytes_sent", reported ? json(report.bytes_sent) : json()},
           {"bytes_received", reported ? json(report.bytes_received) : json()},
           {"agent_memory_bytes", reported ? json(report.agent_memory_bytes) : json()},

@@ -73,6 +73,14 @@ void Core::State::on_hello(Island& island, std::uint64_t boot, const Hello& hell
     out.messages.push_back(Outgoing{id, boot, Refused{error}});
     return;
   }
+  if (hello.codec_version != settings.codec_version) {
+    const Error error{Code::invalid_argument, "this agent (version " + bounded(hello.version, 64) + ") has version " + std::to_string(hello.codec_version) +
+                                                  " of the codecs, the coordinator's islands (version " + settings.version + ") have version " +
+                                                  std::to_string(settings.codec_version) +
+                                                  ": they could not read each other's contributions; install the same version on all"};
+    out.messages.push_back(Outgoing{id, boot, Refused{error}});
+    return;
+  }
   if (island.greeted && boot != island.boot) {
     if (!island.probe || island.probe->boot != boot) {
       island.probe = Probe{boot, hello, now};

@@ -151,6 +151,8 @@ void Core::State::order_catch_up(Run& run, Seat& seat) {
   }
 }
 
+Duration Core::State::hold_limit(const Run& run) const { return run.lockstep() ? run.spec.islands.deadline : settings.join_hold; }
+
 AdmitInput Core::State::admission_input(const Run& run) const {
   AdmitInput input;
   input.now = now;
@@ -168,7 +170,7 @@ AdmitInput Core::State::admission_input(const Run& run) const {
   }
   input.last_commit = run.last_commit;
   input.last_round = run.last_round;
-  input.hold_limit = run.lockstep() ? run.spec.islands.deadline : settings.join_hold;
+  input.hold_limit = hold_limit(run);
   return input;
 }
 
@@ -178,12 +180,13 @@ void Core::State::admit_newcomers(Run& run) {
   }
 }
 
-std::optional<Wait> Core::State::hold_for_newcomers(Run& run, RoundInFlight& round) {
+// With overlap the rounds that are under way end meanwhile, one after the other, until none is.
+std::optional<Wait> Core::State::hold_for_newcomers(Run& run) {
   AdmitInput input = admission_input(run);
-  input.hold_since = round.hold_since;
+  input.hold_since = run.hold_since;
   const AdmitDecision decision = decide_admission(input);
-  if (decision.hold && !round.hold_since) {
-    round.hold_since = now;
+  if (decision.hold && !run.hold_since) {
+    run.hold_since = now;
     for (const IslandId& id : decision.held_for) {
       ++run.seats.at(id).holds;
     }
@@ -292,6 +295,7 @@ void Core::State::roll_back(Run& run, Round round) {
     run.recent.pop_back();
   }
   run.rounds.clear();
+  run.hold_since.reset();
   for (auto& [id, seat] : run.seats) {
     seat.merged = std::min(seat.merged, round);
   }

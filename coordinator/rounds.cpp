@@ -8,6 +8,8 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
+constexpr double kToldWait = 1.0;           // seconds that a trainer waited for a result, and
+constexpr double kToldShare = 0.1;          // the share of a round: less is not worth an event
 
 }  // namespace
 
@@ -58,7 +60,11 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (!current(run, seat, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
     return;
   }
-  if (message.round == run.record.committed.next() && message.chain != run.record.chain) {
+  // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
+  const auto on_history = [&] {
+    return std::any_of(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.chain == message.chain; });
+  };
+  if (message.round == run.record.committed.next() && message.chain != run.record.chain && !on_history()) {
     leave_epoch(run, seat.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
     return;
   }
@@ -89,8 +95,11 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
 }
 
 void Core::State::contribute(Run& run, Seat& seat, Round round, const Contribution& contribution) {
-  RoundInFlight& flight = run.rounds[round];
   const IslandId& island = seat.record.island;
+  if (seat.leaves_after && round > *seat.leaves_after) {
+    return;  // it is about to go; it must not be needed for one round after the other
+  }
+  RoundInFlight& flight = run.rounds[round];
   if (flight.exchanging) {
     // A repeated answer. If a former coordinator planned this attempt, this island never heard of it, or gave it up.
     const bool planned = std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end();
@@ -98,6 +107,9 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
       return;
     }
     abort(run, round, "the coordinator was restarted");
+  }
+  if (flight.contributions.count(island) == 0) {
+    flight.last_ready = island;
   }
   flight.contributions[island] = contribution;
   if (!flight.first_answer) {
@@ -137,6 +149,11 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
     return;
   }
 #endif
+  if (flight.exchanged.count(seat.record.island) == 0) {
+    flight.last_exchanged = seat.record.island;
+    flight.slowest = message.slowest;
+    flight.all_exchanged = now;
+  }
   flight.exchanged[seat.record.island] = message.chain;
   flight.failed.erase(seat.record.island);
   if (seat.last.round == message.round) {
@@ -182,6 +199,7 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
   metric.outer_loss = message.outer_loss;
   metric.local_loss = message.local_loss;
   metric.wait_seconds = message.wait_seconds;
+  account_wait(run, seat, message.round, message.wait_seconds);
   const Island& island = islands.at(seat.record.island);
   if (seat.last.round == message.round) {
     metric.training_loss = seat.last.training_loss;
@@ -193,6 +211,34 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
     metric.training_loss = island.report && island.report->run == run.record.id ? island.report->training_loss : std::numeric_limits<double>::quiet_NaN();
   }
   record(std::move(metric));
+}
+
+std::string Core::State::text_of(const WaitKey& key) const {
+  switch (key.what) {
+    case WaitFor::ready: return name_of(key.island) + " to be ready";
+    case WaitFor::link:
+      return key.from.empty() ? "the exchange of " + name_of(key.island) : "the link " + name_of(key.from) + " → " + name_of(key.island);
+    case WaitFor::commit: return "earlier rounds and the coordinator";
+  }
+  return "";
+}
+
+// Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
+void Core::State::account_wait(Run& run, Seat& seat, Round round, double wait_seconds) {
+  const auto committed = std::find_if(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.round == round; });
+  if (!(wait_seconds > 0) || run.alone() || committed == run.recent.end() || !committed->times) {
+    return;
+  }
+  std::string causes;
+  for (const WaitShare& share : decide_wait_shares(*committed->times, wait_seconds)) {
+    const WaitKey key{share.what, share.island, share.from};
+    seat.waits[key] += share.seconds;
+    causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + text_of(key);
+  }
+  if (wait_seconds >= std::max(kToldWait, seconds(run.last_round) * kToldShare)) {
+    event(run.record.id, seat.record.island, "info", "island_waited", "island " + name_of(seat.record.island) + " waited for round " +
+          std::to_string(round.value) + ": " + causes, {Field{"round", static_cast<std::int64_t>(round.value)}, Field{"seconds", wait_seconds}});
+  }
 }
 
 // Round 0: every member says the digest of its initial state; the first one's stands.
@@ -318,9 +364,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
                                                          : answer->second.withdrawn           ? Answer::withdrawn
                                                                                               : Answer::ready});
   }
-  if (number == run.record.committed.next()) {
-    input.hold = hold_for_newcomers(run, flight);
-  }
+  input.hold = hold_for_newcomers(run);
   RoundDecision decision = decide_round(input);
   if (decision.wait.until) {
     wake_at(*decision.wait.until);
@@ -466,9 +510,13 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
     tokens += count;
   }
   run.record.tokens += tokens;
+  if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
+    run.hold_since.reset();  // it has had its time; the next hold is another one
+  }
   run.last_round = now - run.last_commit;
   run.last_commit = now;
-  remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members});
+  remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members,
+                          RoundTimes{flight.planned, flight.all_exchanged, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint};
   record(std::move(value));
   record(run.record);

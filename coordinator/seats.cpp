@@ -102,6 +102,7 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
   fresh.assigned = run.record.committed;
   fresh.failures = seat.failures;
   fresh.merged = seat.merged;
+  fresh.waits = seat.waits;
   fresh.checkpointed = seat.checkpointed;
   seat = std::move(fresh);
   restart(seat.resend);
@@ -279,6 +280,8 @@ void Core::State::activate(Run& run, Seat& seat) {
   seat.caught_up.reset();
   seat.boundaries_missed = 0;
   seat.memory_offered = false;
+  run.hold_since.reset();
+  seat.leaves_after.reset();
   save(seat);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),
@@ -306,16 +309,20 @@ void Core::State::release(const IslandId& island, const Run& run) {
   send(island, Release{run.record.id, completed ? Code::cancelled : run.record.state == RunState::failed ? Code::internal : Code::cancelled, completed, why});
 }
 
-// Islands that want to go: at once, unless their contribution to the present round is formed; then after it.
+// Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
 void Core::State::advance_leaving(Run& run) {
   for (auto& [id, seat] : run.seats) {
     const auto island = islands.find(id);
     if (island == islands.end() || !island->second.leaving || !island->second.greeted || seat.record.state == SeatState::refused) {
       continue;
     }
-    const bool in_hand = !run.alone() && std::any_of(run.rounds.begin(), run.rounds.end(), [&, &leaving = id](const auto& flight) {
-      return flight.second.contributions.count(leaving) > 0 && run.members.size() >= run.spec.islands.min;
-    });
+    if (!seat.leaves_after) {
+      seat.leaves_after = run.record.committed;
+      for (const auto& [number, flight] : run.rounds) {
+        seat.leaves_after = flight.contributions.count(id) > 0 ? number : *seat.leaves_after;
+      }
+    }
+    const bool in_hand = !run.alone() && *seat.leaves_after > run.record.committed && run.members.size() >= run.spec.islands.min;
     if (seat.record.state == SeatState::active && in_hand) {
       continue;
     }

@@ -12,6 +12,15 @@
 
 namespace atl::coordinator {
 
+// What an island waited for, in all.
+struct WaitView {
+  std::string what;  // ready | link | commit
+  std::string island;  // names; of a link the receiver
+  std::string from;    // of a link the sender
+  std::string text;    // for people: "the link a → b"
+  double seconds = 0;
+};
+
 // An island's place in a run, with what it last reported.
 struct SeatView {
   IslandId island;
@@ -23,6 +32,7 @@ struct SeatView {
   std::optional<TimePoint> last_seen;
   std::vector<Absence> absences;
   IslandReport report;  // run empty: none yet
+  std::vector<WaitView> waits;  // longest first; since the coordinator was started
 };
 
 struct RunView {

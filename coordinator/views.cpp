@@ -79,6 +79,12 @@ RunView Core::State::view_of(const Run& run) const {
       }
     }
     item.reason = reason_of(run, seat, item.connected, report);
+    for (const auto& [key, waited] : seat.waits) {
+      static constexpr const char* kWhat[] = {"ready", "link", "commit"};
+      item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : name_of(key.island),
+                                    key.from.empty() ? "" : name_of(key.from), text_of(key), waited});
+    }
+    std::stable_sort(item.waits.begin(), item.waits.end(), [](const WaitView& a, const WaitView& b) { return a.seconds > b.seconds; });
     view.seats.push_back(std::move(item));
   }
   std::stable_sort(view.seats.begin(), view.seats.end(), [](const SeatView& a, const SeatView& b) { return a.part < b.part; });

@@ -20,7 +20,7 @@ class MessageSampler {
     return {hello(),
             Heartbeat{number(), {report(), report()}},
             Ready{run(), epoch(), round(), number(), number(), real(), real(), digest()},
-            Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real()},
+            Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word())},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
             Withdrawn{run(), epoch(), round(), error()},
             Merged{run(), round(), Step(number()), real(), real(), real()},
@@ -94,7 +94,7 @@ class MessageSampler {
   }
   Hello hello() {
     HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}};
-    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}};
+    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}, static_cast<std::uint32_t>(rng_.below(1000))};
   }
 
   Rng rng_;

@@ -273,6 +273,7 @@ void ExchangeAttempt::arrived(TimePoint now, const IslandId& from, const BlobPie
   if (const std::optional<std::size_t> index = source->schedule.outstanding(piece)) {
     source->schedule.arrived(now, *index);
     state_->progress.bytes_received += piece.length;
+    state_->progress.slowest = from;
   }
 }
 

@@ -104,6 +104,7 @@ struct Stall {
 
 struct ExchangeProgress {
   std::uint64_t bytes_received = 0;  // payload
+  IslandId slowest = {};             // who delivered last; at the end the one that was waited for
   std::uint64_t bytes_to_receive = 0;
   std::size_t pieces_reduced = 0;
   std::size_t pieces_to_reduce = 0;

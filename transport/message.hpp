@@ -104,6 +104,7 @@ struct Hello {
   std::string platform;                // "Linux x86_64, 2 cores, AVX2", for people
   std::vector<std::string> data_sets;  // names its owner mapped
   std::vector<HeldRun> runs;
+  std::uint32_t codec_version = 0;  // of the codecs' byte layouts (strategies/codec.hpp): all members of a run need the same
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -136,6 +137,7 @@ struct Exchanged {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   double seconds = 0;
+  IslandId slowest = {};  // whose pieces came last: the link that this island waited for; empty: it needed nobody's
   friend bool operator==(const Exchanged&, const Exchanged&) = default;
 };
 

@@ -116,6 +116,25 @@ std::string islands_table(const json& document, const Terminal& terminal) {
   return table.empty() ? std::string() : "\n" + table.text(terminal);
 }
 
+// For whom each island waited: "  b: 12.0 s for the link a → b, 3.0 s for c to be ready".
+std::string waits_text(const json& document, const Terminal& terminal) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (const json& island : list_at(document, "islands")) {
+    std::string causes;
+    std::size_t shown = 0;
+    for (const json& wait : list_at(island, "waits")) {
+      if (number_at(wait, "seconds").value_or(0) >= 0.1 && shown++ < kShown) {
+        causes += (causes.empty() ? "" : ", ") + seconds_text(number_at(wait, "seconds")) + " for " + printable(text_at(wait, "text"), 140);
+      }
+    }
+    if (!causes.empty()) {
+      text += "  " + printable(text_at(island, "name"), 60) + ": " + causes + "\n";
+    }
+  }
+  return text.empty() ? text : styled("waits", Style::bold, terminal) + "\n" + text;
+}
+
 std::string absences_text(const json& document, const Terminal& terminal) {
   std::string text;
   for (const json& absence : list_at(document, "absences")) {
@@ -185,6 +204,8 @@ std::string render_status(const json& document, const Terminal& terminal) {
   text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
                                  seconds_text(number_at(run, "wait_seconds")) + " waiting", terminal);
   text += islands_table(document, terminal);
+  const std::string waits = waits_text(document, terminal);
+  text += waits.empty() ? "" : "\n" + waits;
   const std::string absences = absences_text(document, terminal);
   const std::string warnings = warnings_text(document, terminal);
   return text + (absences.empty() ? "" : "\n" + absences) + (warnings.empty() ? "" : "\n" + warnings);

@@ -15,6 +15,7 @@
 #include "agent/round_result.hpp"
 #include "agent/run_composition.hpp"
 #include "tests/catch.hpp"
+#include "tests/contract/engine_islands.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/identity.hpp"
 #include "transport/zmq_bulk_link.hpp"
@@ -22,147 +23,13 @@
 using namespace atl;
 using namespace atl::agent;
 using namespace std::chrono_literals;
+using atl_test::Island;
+using atl_test::Islands;
+using atl_test::kRun;
+using atl_test::memory_now;
+using atl_test::spec_of;
 
 namespace {
-
-const RunId kRun("r-engines");
-
-RunSpec spec_of(const std::string& codec = "f32") {
-  RunSpec spec;
-  spec.name = "engines";
-  spec.training.steps = 1000;
-  spec.strategy.codec = codec;
-  spec.strategy.reduce_codec = codec;
-  return spec;
-}
-
-// An island without a trainer: the test writes into the arena itself.
-class Island {
- public:
-  Island(int number, std::uint64_t values) : values_(values) {
-    ZmqBulkSettings settings;
-    const KeyPair keys = make_key_pair().value();
-    settings.public_key = keys.public_key;
-    settings.secret_key = keys.secret_key;
-    settings.island = island_of(keys.public_key);
-    settings.bind = "tcp://127.0.0.1:*";
-    auto link = ZmqBulkLink::open(settings, std::make_shared<BlobStore>()).value();
-    member = {settings.island, "island " + std::to_string(number), keys.public_key, link->bound_address()};
-    EngineSettings engine_settings;
-    engine_settings.self = settings.island;
-    engine_settings.runs_folder = folder.path() / "runs";
-    engine_settings.stall_after = 3s;
-    engine = SyncEngine::start(engine_settings, std::move(link)).value();
-  }
-
-  // The next answer of this type; others are dropped.
-  template <typename Wanted>
-  Wanted answer(Duration at_most = 30s) {
-    const TimePoint until = now() + at_most;
-    while (now() < until) {
-      while (std::optional<EngineAnswer> got = engine->take_answer()) {
-        if constexpr (std::is_same_v<Wanted, ArenaPrepared> || std::is_same_v<Wanted, ArenaFilled>) {
-          if (auto* found = std::get_if<Wanted>(&*got)) {
-            return std::move(*found);
-          }
-        } else if (auto* event = std::get_if<Event>(&*got)) {
-          if (auto* found = std::get_if<Wanted>(event)) {
-            return std::move(*found);
-          }
-          if (auto* broke = std::get_if<ExchangeBroke>(event)) {
-            if (broke->attempt > void_attempt) {
-              FAIL("the exchange broke: " << broke->error.why);
-            }
-          }
-          if (auto* broke = std::get_if<CatchUpBroke>(event)) {
-            FAIL("catching up broke: " << broke->error.why);
-          }
-        }
-      }
-      pollfd fd{engine->fd(), POLLIN, 0};
-      ::poll(&fd, 1, 100);
-    }
-    FAIL("no answer came");
-    throw std::logic_error("unreachable");
-  }
-
-  void open(const RunSpec& spec) {
-    engine->post(OpenRun{kRun, spec});
-    island_link::Manifest manifest;
-    manifest.parameters = {{"w", {values_}, 0}, {"b", {3}, 1}};
-    engine->post(PrepareArena{kRun, 1, manifest});
-    const ArenaPrepared prepared = answer<ArenaPrepared>();
-    REQUIRE(prepared.layout.has_value());
-    arena = island_link::Arena::open(prepared.layout->path, prepared.layout->bytes).value();
-  }
-
-  Digest begin_at(float value) {
-    std::fill(arena.floats().begin(), arena.floats().end(), value);
-    engine->post(FormInitialState{kRun, 1});
-    return answer<InitialState>().chain;
-  }
-
-  // "Trains": moves every parameter in the arena by so much, and forms the contribution.
-  void contribute(Round round, float by) {
-    engine->post(FillArena{kRun, 1});
-    REQUIRE(answer<ArenaFilled>().status.ok());
-    for (std::size_t i = 0; i < values_ + 3; ++i) {
-      arena.floats()[i] -= by * static_cast<float>(i % 7 + 1);
-    }
-    engine->post(FormContribution{kRun, round, 0});
-    CHECK(answer<ContributionFormed>().norm > 0);
-  }
-
-  atl_test::TemporaryFolder folder;
-  std::unique_ptr<SyncEngine> engine;
-  Member member;
-  island_link::Arena arena;
-  Attempt void_attempt;  // attempts up to it may break: they were cancelled
-
- private:
-  std::uint64_t values_;
-};
-
-struct Islands {
-  Islands(int islands, std::uint64_t values, const RunSpec& spec) {
-    for (int i = 0; i < islands; ++i) {
-      all.push_back(std::make_unique<Island>(i, values));
-      members.push_back(all.back()->member);
-    }
-    for (auto& island : all) {
-      island->open(spec);
-      island->engine->post(AllowPeers{kRun, Epoch(1), members, {}});
-      chain = island->begin_at(1.0F);
-    }
-  }
-  BeginExchange exchange(Round round, Attempt attempt, const std::vector<std::uint64_t>& tokens) const {
-    return {kRun, Epoch(1), round, attempt, 0, members, tokens};
-  }
-  // A whole round in which island i moves by (i + 1)/1024; the digest all agree on.
-  Digest whole_round(Round round) {
-    std::vector<Digest> digests;
-    const std::vector<std::uint64_t> tokens(all.size(), 100);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i]->contribute(round, static_cast<float>(i + 1) / 1024.0F);
-    }
-    for (auto& island : all) {
-      island->engine->post(exchange(round, Attempt(1), tokens));
-    }
-    for (auto& island : all) {
-      digests.push_back(island->answer<ExchangeDone>().chain);
-      CHECK(digests.back() == digests.front());
-    }
-    for (auto& island : all) {
-      island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, digests.front()});
-      CHECK_FALSE(island->answer<ResultApplied>().error.has_value());
-    }
-    return chain = digests.front();
-  }
-
-  std::vector<std::unique_ptr<Island>> all;
-  std::vector<Member> members;
-  Digest chain;
-};
 
 // Nesterov 0.7, 0.9 in double for a constant gradient.
 double after_rounds(double gradient, int rounds) {
@@ -173,14 +40,6 @@ double after_rounds(double gradient, int rounds) {
     value -= 0.7 * (gradient + 0.9 * momentum);
   }
   return value;
-}
-
-std::uint64_t memory_now() {
-  std::ifstream file("/proc/self/statm");
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -286,7 +145,7 @@ TEST_CASE("sync engine: a newcomer copies a checkpoint and the results after it,
     CHECK(source.answer<CheckpointWritten>().round == later);
   }
 
-  Island newcomer(9, 300'000);
+  Island newcomer(9, {300'000, 3});
   std::vector<Member> everyone = group.members;
   everyone.push_back(newcomer.member);
   for (auto& island : group.all) {

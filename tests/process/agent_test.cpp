@@ -168,6 +168,63 @@ TEST_CASE("process: an agent killed in the middle of a run comes back, and no ro
   check_equal_states(cluster, run, 30, {"a", "b", "c"});
 }
 
+namespace {
+
+// Streaming DiLoCo: three fragments in turns, each merged four steps after its start, 4-bit values with error feedback between the islands.
+std::string streaming_file(const std::string& name, unsigned steps, unsigned min, unsigned max) {
+  std::ostringstream text;
+  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 3\n"
+       << "inner_steps = 6\noverlap_steps = 4\nerror_feedback = true\nrounding = \"stochastic\"\n[islands]\nmin = " << min << "\nmax = " << max
+       << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 3\n";
+  return text.str();
+}
+// Rounds start at 6, 8, 10, 12, … while they end before the last step, and three end the run.
+unsigned streaming_rounds(unsigned steps) { return (steps - 4 - 6 + 1) / 2 + 3; }
+
+}  // namespace
+
+TEST_CASE("process: streaming with rounds in flight: an agent killed in the middle comes back, and all end with the same digests") {
+  constexpr unsigned kSteps = 150;
+  Cluster cluster;
+  cluster.hold_at(102);  // round 49 begins there: no checkpoint waits for a merge that the hold keeps from coming
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  const std::string run = cluster.submit(streaming_file("streaming-killed", kSteps, 2, 3));
+  REQUIRE(reaches(cluster, run, 8));
+  cluster.islands["b"].signal(SIGKILL);
+  CHECK(cluster.islands["b"].wait() == 128 + SIGKILL);
+  REQUIRE(Cluster::eventually([&] { return !cluster.takes_part(run, "b"); }));
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
+  const bool back = Cluster::eventually([&] { return cluster.takes_part(run, "b") || cluster.log("b").find("waits to be let in") != std::string::npos; });
+  INFO((back ? std::string() : cluster.run({"status", run}).out + cluster.run({"logs", run}).out + cluster.logs()));
+  REQUIRE(back);
+  cluster.release();
+  check_completed(cluster, run);
+  check_committed_once(cluster, run, streaming_rounds(kSteps));
+  check_equal_states(cluster, run, streaming_rounds(kSteps), {"a", "b", "c"});
+}
+
+TEST_CASE("process: streaming: every agent killed with rounds in flight, and the run goes on from the checkpoints") {
+  constexpr unsigned kSteps = 120;
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  const std::string run = cluster.submit(streaming_file("streaming-all-killed", kSteps, 2, 2));
+  REQUIRE(reaches(cluster, run, 10));
+  for (const char* name : {"a", "b"}) {
+    cluster.islands[name].signal(SIGKILL);
+  }
+  for (const char* name : {"a", "b"}) {
+    CHECK(cluster.islands[name].wait() == 128 + SIGKILL);
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "20"}});
+  }
+  check_completed(cluster, run);
+  check_equal_states(cluster, run, streaming_rounds(kSteps), {"a", "b"});
+}
+
 TEST_CASE("process: a trainer killed in the middle of a round is started again and the run completes") {
   Cluster cluster;
   cluster.hold_at(50);

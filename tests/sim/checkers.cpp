@@ -1,6 +1,7 @@
 #include "tests/sim/checkers.hpp"
 
 #include "strategies/aggregate.hpp"
+#include "transport/run_rules.hpp"
 #include "transport/sha256.hpp"
 
 namespace atl::sim {
@@ -39,7 +40,38 @@ void Checkers::fail(const std::string& what) {
 }
 
 void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens) {
-  formed_[{island, round, base}] = Formed{values, tokens};
+  formed_[{island, round}] = Formed{base, values, tokens};
+}
+
+void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
+  const Step start = schedule_.round_at(round).value().start;
+  if (step != std::max(start, stood_at)) {
+    fail(island.text + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) + ", the schedule says " +
+         std::to_string(start.value));
+  }
+}
+
+void Checkers::merged(const IslandId& island, Round round, Step step, Step stood_at) {
+  const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
+  const Step apply = own.round_at(round).value().apply;
+  if (step != std::max(apply, stood_at)) {
+    fail(island.text + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) + ", the schedule says " +
+         std::to_string(apply.value));
+  }
+}
+
+bool Checkers::belongs(Round round, const Digest& base, Digest before) const {
+  const std::uint32_t fragment = schedule_.round_at(round).value().fragment;
+  for (Round at(round.value - 1);; at = Round(at.value - 1)) {
+    if (before == base) {
+      return true;
+    }
+    const auto parent = parents_.find(before);
+    if (at == Round(0) || parent == parents_.end() || schedule_.round_at(at).value().fragment == fragment) {
+      return false;
+    }
+    before = parent->second;
+  }
 }
 
 void Checkers::outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum) {
@@ -107,13 +139,13 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   }
   std::vector<const Vector*> contributions;
   for (std::size_t i = 0; i < record.members.size(); ++i) {
-    const auto formed = formed_.find({record.members[i], record.round, before->second});
+    const auto formed = formed_.find({record.members[i], record.round});
     if (record.tokens[i] == 0) {
       contributions.push_back(nullptr);
       continue;
     }
-    if (formed == formed_.end()) {
-      fail(name + " counts a contribution that " + record.members[i].text + " never formed from the state before it");
+    if (formed == formed_.end() || !belongs(record.round, formed->second.base, before->second)) {
+      fail(name + " counts a contribution that " + record.members[i].text + " never formed from the state of its fragment before it");
       return;
     }
     if (formed->second.tokens != record.tokens[i]) {
@@ -121,6 +153,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     }
     contributions.push_back(&formed->second.values);
   }
+  parents_[record.chain] = before->second;
   const Vector expected = reduce(contributions, record.tokens);
   if (expected.empty() || chain_after(before->second, expected) != record.chain) {
     fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "coordinator/record.hpp"
+#include "strategies/schedule.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/run_spec.hpp"
 
 namespace atl::sim {
 
@@ -25,7 +27,12 @@ Vector reduce(const std::vector<const Vector*>& contributions, const std::vector
 
 class Checkers {
  public:
-  // An island formed its contribution to a round, from the state whose digest is `base`.
+  Checkers(const Schedule& schedule, const RunSpec& spec) : schedule_(schedule), spec_(spec) {}
+  // A trainer that was loaded or resumed at `stood_at` published for a round, and merged its result, after so many steps.
+  void published(const IslandId& island, Round round, Step step, Step stood_at);
+  void merged(const IslandId& island, Round round, Step step, Step stood_at);
+  // An island formed its contribution to a round, from the state whose digest is `base`, or has it back from a checkpoint of that state.
+  // It replaces what that island formed for the round before.
   void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens);
   // An island's outer state is now this.
   void outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum);
@@ -42,11 +49,19 @@ class Checkers {
  private:
   void check_commit(const coordinator::RoundRecord& record);
 
+  // Whether a contribution formed at `base` belongs to round `round` after the state `before`: base is that state or one before it, and
+  // no round between them was of the same fragment.
+  [[nodiscard]] bool belongs(Round round, const Digest& base, Digest before) const;
+
+  const Schedule& schedule_;
+  const RunSpec& spec_;
   struct Formed {
+    Digest base;
     Vector values;
     std::uint64_t tokens = 0;
   };
-  std::map<std::tuple<IslandId, Round, Digest>, Formed> formed_;
+  std::map<std::pair<IslandId, Round>, Formed> formed_;
+  std::map<Digest, Digest> parents_;  // of committed chains
   std::map<Digest, std::pair<Vector, Vector>> states_;
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_chains_;

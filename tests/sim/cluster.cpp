@@ -64,7 +64,7 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
     return;
   }
   static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
-                                       "cancel exchange", "apply result", "adopt parameters", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
+                                       "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
   std::string detail;
   std::visit(
       [&](const auto& e) {
@@ -128,7 +128,11 @@ coordinator::Recovered Ledger::recovered() const {
 }
 
 Cluster::Cluster(const Scenario& scenario)
-    : scenario_(scenario), rng_(scenario.seed, stream_of("cluster")), timeline_(from_unix_ms(1'700'000'000'000)) {
+    : scenario_(scenario),
+      schedule_(schedule_of_spec(scenario.spec)),
+      rng_(scenario.seed, stream_of("cluster")),
+      timeline_(from_unix_ms(1'700'000'000'000)),
+      checkers_(schedule_, scenario_.spec) {
   for (std::uint32_t i = 0; i < scenario_.islands; ++i) {
     hosts_.push_back(std::make_unique<IslandHost>(*this, i));
   }
@@ -278,6 +282,7 @@ void Cluster::run_for(Duration duration) {
   const TimePoint end = timeline_.now() + duration;
   while (checkers_.failure().empty() && timeline_.run_one(end)) {
   }
+  timeline_.pass_until(checkers_.failure().empty() ? end : timeline_.now());
 }
 
 std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coordinator_->run(timeline_.now(), run_id_) : std::nullopt; }

@@ -64,6 +64,7 @@ class Cluster {
   [[nodiscard]] Timeline& timeline() { return timeline_; }
   [[nodiscard]] Rng& rng() { return rng_; }
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   [[nodiscard]] bool troubled() const { return troubled_; }
   [[nodiscard]] bool reachable(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) == 0; }
   [[nodiscard]] IslandHost* find(const IslandId& island);
@@ -81,6 +82,7 @@ class Cluster {
   void check_reasons();
 
   Scenario scenario_;
+  Schedule schedule_;
   Rng rng_;
   Timeline timeline_;
   Checkers checkers_;

@@ -14,7 +14,7 @@ namespace atl::sim {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr std::size_t kSize = 4;  // parameters
+constexpr std::size_t kSize = 12;  // parameters; fragments are equal parts
 constexpr Duration kStall = std::chrono::seconds(4);
 
 Vector initial_parameters(std::uint64_t seed, bool other) {
@@ -40,6 +40,15 @@ Digest file_digest(const DiskCheckpoint& checkpoint) {
 
 IslandHost::IslandHost(Cluster& cluster, std::size_t index)
     : cluster_(cluster), index_(index), id_("i" + std::to_string(index)), key_("key-" + std::to_string(index)) {}
+
+bool IslandHost::gradients() const { return process_->engine && process_->engine->composition.payload == PayloadKind::gradient; }
+
+std::uint32_t IslandHost::fragments() const { return std::max<std::uint32_t>(1, cluster_.scenario().spec.strategy.fragments); }
+
+std::span<float> IslandHost::range(Vector& vector, std::uint32_t fragment) const {
+  const std::size_t size = kSize / fragments();
+  return std::span(vector).subspan(fragment * size, size);
+}
 
 bool IslandHost::alone() const { return process_->engine && process_->engine->composition.group == Group::nobody; }
 
@@ -209,6 +218,10 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           });
         } else if constexpr (std::is_same_v<E, agent::ApplyResult>) {
           on_engine(quick, [this, e] { apply(e); });
+        } else if constexpr (std::is_same_v<E, agent::AdoptParameters>) {
+          on_engine(quick, [this, e] { adopt(e); });
+        } else if constexpr (std::is_same_v<E, agent::BeginCheckpoint>) {
+          on_engine(cluster_.draw(milliseconds(5), milliseconds(100)), [this, e] { begin_checkpoint(e); });
         } else if constexpr (std::is_same_v<E, agent::WriteCheckpoint>) {
           on_engine(cluster_.draw(milliseconds(10), milliseconds(300)), [this, e] { write_checkpoint(e); });
         } else if constexpr (std::is_same_v<E, agent::LoadCheckpoint>) {
@@ -246,6 +259,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     }
     trainer.up = true;
     trainer.state.parameters = initial_parameters(effect.spec.seed, other_initial_);
+    trainer.state.published_at.assign(fragments(), 0);
     if (effect.checkpoint) {
       bool found = false;
       for (const DiskCheckpoint& checkpoint : disk_[effect.run]) {
@@ -260,12 +274,12 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
         return;
       }
     }
-    trainer.published_at = trainer.state.step.value;
+    trainer.stood_at = trainer.state.step;
     trainer.until = trainer.state.step;
     if (process_->engine && process_->engine->arena.empty()) {
       process_->engine->arena.assign(kSize, 0.0F);
     }
-    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, 1});
+    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments()});
   });
 }
 
@@ -275,9 +289,10 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
     return;
   }
   process_->engine->arena = process_->engine->parameters;
-  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position};
+  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.step.value)};
   trainer.until = effect.step;
-  trainer.published_at = effect.step.value;
+  trainer.stood_at = effect.step;
+  trainer.gradient.clear();
   trainer.publish.clear();
   trainer.merge.clear();
   trainer.results.clear();
@@ -286,66 +301,122 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
   feed(agent::TrainerLoaded{effect.run, effect.incarnation, effect.step, effect.position});
 }
 
-// Executes the orders of its step; then takes the next step, if it may.
+// Executes the orders of its step, publishes before merges; then takes the next step, if it may. Where gradients are exchanged the orders
+// of a step are executed inside it.
 void IslandHost::advance_trainer() {
   Trainer& trainer = process_->trainer;
   if (!trainer.up || trainer.stepping || !process_->engine) {
     return;
   }
-  const std::uint64_t boot = process_->boot;
-  const std::uint64_t incarnation = trainer.incarnation;
-  const std::uint64_t loads = trainer.loads;
-  const auto same = [&] { return process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up; };
-  while (same() && !trainer.publish.empty() && trainer.publish.front().step <= trainer.state.step) {
+  const auto same = [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
+    return process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up;
+  };
+  if (gradients() && trainer.gradient.empty()) {
+    begin_step();
+    return;
+  }
+  const Step step = gradients() ? trainer.state.step.next() : trainer.state.step;
+  while (same() && !trainer.publish.empty() && trainer.publish.front().step <= step) {
     const agent::PublishOrder order = trainer.publish.front();
     trainer.publish.erase(trainer.publish.begin());
-    process_->engine->arena = trainer.state.parameters;
-    agent::TrainerPublished event{process_->run, incarnation, order.round, 0, trainer.state.step, trainer.state.position, 0, 0, 1.0, false, std::nan("")};
-    event.steps = trainer.state.step.value - trainer.published_at;
-    event.tokens = event.steps * (100 + index_) + 1;
-    trainer.published_at = trainer.state.step.value;
-    process_->engine->tokens[order.round] = event.tokens;
-    if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
-      spoil_ = false;
-      event.nonfinite = true;
-    }
-    feed(event);
+    publish(order);
   }
-  while (same() && !trainer.merge.empty() && trainer.merge.front().step <= trainer.state.step) {
+  while (same() && !trainer.merge.empty() && trainer.merge.front().step <= step) {
     const agent::MergeOrder order = trainer.merge.front();
     if (trainer.results.erase(order.round) == 0) {
       return;  // waits for the result
     }
     trainer.merge.erase(trainer.merge.begin());
-    const Status status = merge(order.alpha, process_->engine->arena, trainer.state.parameters);
-    if (!status) {
-      cluster_.checkers().fail("the merge failed: " + status.error().why);
-    }
-    if (order.save) {
-      process_->saved[order.round] = trainer.state;
-    }
-    feed(agent::TrainerMerged{process_->run, incarnation, order.round, 0, trainer.state.step, trainer.state.position, 0.0, 1.0, order.save, ""});
+    take_result(order);
   }
-  if (!same() || trainer.state.step >= trainer.until) {
+  if (!same()) {
+    return;
+  }
+  if (!gradients()) {
+    begin_step();
+  } else if (trainer.merge.empty() || trainer.merge.front().step > step) {
+    begin_step();  // without orders: by its own gradient
+  }
+}
+
+void IslandHost::publish(const agent::PublishOrder& order) {
+  Trainer& trainer = process_->trainer;
+  Engine& engine = *process_->engine;
+  const std::uint64_t inside = gradients() ? 1 : 0;  // a gradient belongs to the step that it is about to make
+  const Step step(trainer.state.step.value + inside);
+  const std::span<float> from = range(gradients() ? trainer.gradient : trainer.state.parameters, order.fragment);
+  std::copy(from.begin(), from.end(), range(engine.arena, order.fragment).begin());
+  cluster_.checkers().published(id_, order.round, step, trainer.stood_at);
+  agent::TrainerPublished event{process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0, false, std::nan("")};
+  std::uint64_t& before = trainer.state.published_at[order.fragment];
+  event.steps = step.value - before;
+  event.tokens = event.steps * (100 + index_) + 1;
+  before = step.value;
+  if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
+    spoil_ = false;
+    event.nonfinite = true;
+  }
+  feed(event);
+}
+
+void IslandHost::take_result(const agent::MergeOrder& order) {
+  Trainer& trainer = process_->trainer;
+  Engine& engine = *process_->engine;
+  if (gradients()) {
+    trainer.gradient = engine.arena;
+    inner_step();
+    engine.arena = trainer.state.parameters;
+  } else if (const Status status = merge(order.alpha, range(engine.arena, order.fragment), range(trainer.state.parameters, order.fragment)); !status) {
+    cluster_.checkers().fail("the merge failed: " + status.error().why);
+  }
+  cluster_.checkers().merged(id_, order.round, trainer.state.step, trainer.stood_at);
+  if (order.save) {
+    process_->saved[order.round] = trainer.state;
+  }
+  feed(agent::TrainerMerged{process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, order.save, ""});
+}
+
+// The next inner step, in a while; where gradients are exchanged, as far as the gradient.
+void IslandHost::begin_step() {
+  Trainer& trainer = process_->trainer;
+  if (gradients() && !trainer.gradient.empty()) {
+    inner_step();
+    advance_trainer();
+    return;
+  }
+  if (trainer.state.step >= trainer.until) {
     return;
   }
   trainer.stepping = true;
   const Duration step_time = milliseconds(40 + 30 * index_) + cluster_.draw(Duration(0), milliseconds(40));
-  cluster_.timeline().after(step_time, [this, same, boot, incarnation, loads] {
+  cluster_.timeline().after(step_time, [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
     if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads || !process_->trainer.up) {
       return;
     }
     TrainerState& state = process_->trainer.state;
     Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
-    for (float& value : state.parameters) {
-      value -= 0.05F * value + 0.01F * static_cast<float>(noise.normal());
+    Vector& gradient = process_->trainer.gradient;
+    for (const float value : state.parameters) {
+      gradient.push_back(0.05F * value + 0.01F * static_cast<float>(noise.normal()));
     }
-    state.step = state.step.next();
-    state.position += 1;
-    ++steps_;
     process_->trainer.stepping = false;
+    if (!gradients()) {
+      inner_step();
+    }
     advance_trainer();
   });
+}
+
+// By the gradient that is there.
+void IslandHost::inner_step() {
+  TrainerState& state = process_->trainer.state;
+  for (std::size_t i = 0; i < kSize; ++i) {
+    state.parameters[i] -= process_->trainer.gradient[i];
+  }
+  process_->trainer.gradient.clear();
+  state.step = state.step.next();
+  state.position += 1;
+  ++steps_;
 }
 
 void IslandHost::form(const agent::FormContribution& effect) {
@@ -357,15 +428,21 @@ void IslandHost::form(const agent::FormContribution& effect) {
     feed(agent::ContributionFailed{effect.run, effect.round, Error{Code::corrupt, "the contribution is not finite"}});
     return;
   }
-  Vector values(kSize);
+  const std::span<float> local = range(engine.arena, effect.fragment);
+  const std::span<float> outer = range(engine.parameters, effect.fragment);
+  Vector values(local.begin(), local.end());
   double norm = 0;
-  for (std::size_t i = 0; i < kSize; ++i) {
-    values[i] = engine.composition.payload == PayloadKind::parameters ? engine.arena[i] : engine.parameters[i] - engine.arena[i];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = engine.composition.payload == PayloadKind::outer_gradient ? outer[i] - local[i] : local[i];
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, engine.tokens[effect.round]);
-  engine.contributions[effect.round] = std::move(values);
-  feed(agent::ContributionFormed{effect.run, effect.round, std::sqrt(norm)});
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens);
+  const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values)};
+  for (auto& [round, checkpoint] : engine.begun) {
+    checkpoint.pending.push_back(formed);
+  }
+  engine.contributions[effect.round] = formed;
+  feed(agent::ContributionFormed{effect.run, effect.round, formed.facts.norm});
 }
 
 void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
@@ -373,6 +450,7 @@ void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
   ExchangeInHand exchange;
   exchange.epoch = effect.epoch;
   exchange.attempt = effect.attempt;
+  exchange.fragment = effect.fragment;
   exchange.members = effect.members;
   exchange.tokens = effect.tokens;
   exchange.progress = cluster_.timeline().now();
@@ -382,7 +460,7 @@ void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
         cluster_.checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) + " that it does not have");
         return;
       }
-      exchange.got[id_] = engine.contributions.at(effect.round);
+      exchange.got[id_] = engine.contributions.at(effect.round).values;
     }
   }
   engine.exchanges[effect.round] = std::move(exchange);
@@ -408,9 +486,8 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
   }
   if (missing.empty()) {
     exchange.result = reduce(parts, exchange.tokens);
-    exchange.chain = chain_after(engine.chain, exchange.result);
     exchange.done = true;
-    feed(agent::ExchangeDone{process_->run, round, attempt, exchange.chain, 100, 100, 0.1});
+    report_exchanges();
     return;
   }
   if (cluster_.timeline().now() - exchange.progress > kStall) {
@@ -457,20 +534,34 @@ void IslandHost::take_piece(Round round, Epoch epoch, Attempt attempt, const Isl
   poll_exchange(round, attempt);
 }
 
+// A result whose round comes next is reported; one that is early waits until the round before is applied, for its digest needs it.
+void IslandHost::report_exchanges() {
+  Engine& engine = *process_->engine;
+  const auto next = engine.exchanges.find(engine.round.next());
+  if (!engine.has_state || next == engine.exchanges.end() || !next->second.done || next->second.reported) {
+    return;
+  }
+  next->second.reported = true;
+  next->second.chain = chain_after(engine.chain, next->second.result);
+  feed(agent::ExchangeDone{process_->run, next->first, next->second.attempt, next->second.chain, 100, 100, 0.1});
+}
+
 void IslandHost::take_outer_step(Round round, const Vector& result, const Digest& chain) {
   Engine& engine = *process_->engine;
   cluster_.checkers().applied(id_, engine.round, round, chain, alone());
-  const bool momentum = has_momentum(engine.composition.outer.kind);
-  const Status status = outer_step(result, engine.composition.outer, OuterState{engine.parameters, momentum ? std::span<float>(engine.momentum) : std::span<float>()});
-  if (!status) {
-    cluster_.checkers().fail("the outer step failed: " + status.error().why);
+  const std::uint32_t fragment = cluster_.schedule().round_at(round).value().fragment;
+  if (!gradients()) {
+    const std::span<float> momentum = has_momentum(engine.composition.outer.kind) ? range(engine.momentum, fragment) : std::span<float>();
+    if (const Status status = outer_step(result, engine.composition.outer, OuterState{range(engine.parameters, fragment), momentum}); !status) {
+      cluster_.checkers().fail("the outer step failed: " + status.error().why);
+    }
   }
   engine.round = round;
   engine.chain = chain;
   if (engine.keep) {
     engine.kept[round] = result;
   }
-  if (!alone()) {
+  if (!alone() && !gradients()) {
     cluster_.checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
   }
 }
@@ -478,16 +569,53 @@ void IslandHost::take_outer_step(Round round, const Vector& result, const Digest
 void IslandHost::apply(const agent::ApplyResult& effect) {
   Engine& engine = *process_->engine;
   const auto found = engine.exchanges.find(effect.round);
-  if (found == engine.exchanges.end() || !found->second.done || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
+  if (found == engine.exchanges.end() || !found->second.reported || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
     cluster_.checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
     return;
   }
   const Vector result = found->second.result;
   take_outer_step(effect.round, result, effect.chain);
-  engine.arena = engine.parameters;
+  const std::span<float> outer = range(engine.parameters, effect.fragment);
+  const auto& given = gradients() ? std::span<const float>(result) : std::span<const float>(outer);
+  std::copy(given.begin(), given.end(), range(engine.arena, effect.fragment).begin());
   engine.contributions.erase(engine.contributions.begin(), engine.contributions.upper_bound(effect.round));
   engine.exchanges.erase(effect.round);
   feed(agent::ResultApplied{effect.run, effect.round, std::nullopt});
+  if (process_ && process_->engine) {
+    report_exchanges();
+  }
+}
+
+void IslandHost::adopt(const agent::AdoptParameters& effect) {
+  Engine& engine = *process_->engine;
+  if (engine.round != effect.round) {
+    cluster_.checkers().fail(id_.text + " adopts the parameters of round " + std::to_string(effect.round.value) + " while its state is another");
+    return;
+  }
+  engine.parameters = engine.arena;
+  cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+}
+
+DiskCheckpoint IslandHost::present_state() const {
+  const Engine& engine = *process_->engine;
+  DiskCheckpoint checkpoint;
+  checkpoint.parameters = engine.parameters;
+  checkpoint.momentum = engine.momentum;
+  checkpoint.meta.round = engine.round;
+  checkpoint.meta.chain = engine.chain;
+  for (auto later = engine.contributions.upper_bound(engine.round); later != engine.contributions.end(); ++later) {
+    checkpoint.pending.push_back(later->second);
+  }
+  return checkpoint;
+}
+
+void IslandHost::begin_checkpoint(const agent::BeginCheckpoint& effect) {
+  Engine& engine = *process_->engine;
+  if (engine.round != effect.round || engine.chain != effect.chain) {
+    cluster_.checkers().fail(id_.text + " was told to begin a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+    return;
+  }
+  engine.begun[effect.round] = present_state();
 }
 
 void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
@@ -496,13 +624,14 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
     feed(agent::CheckpointFailed{effect.run, effect.round, Error{Code::io, "no space left on device"}});
     return;
   }
-  if (engine.round != effect.round || engine.chain != effect.chain) {
+  const auto begun = engine.begun.find(effect.round);
+  const bool prepared = begun != engine.begun.end() && begun->second.meta.chain == effect.chain;
+  if (!prepared && (engine.round != effect.round || engine.chain != effect.chain)) {
     cluster_.checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
     return;
   }
-  DiskCheckpoint checkpoint;
-  checkpoint.parameters = engine.parameters;
-  checkpoint.momentum = engine.momentum;
+  DiskCheckpoint checkpoint = prepared ? begun->second : present_state();
+  engine.begun.erase(effect.round);
   if (effect.trainer_state) {
     checkpoint.trainer = process_->saved.at(effect.round);
   }
@@ -514,7 +643,7 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   if (unread > effect.keep) {
     held.erase(std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); }));
   }
-  process_->saved.erase(process_->saved.begin(), process_->saved.upper_bound(effect.round));
+  process_->saved.erase(effect.round);
   feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position});
 }
 
@@ -528,18 +657,30 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
     feed(agent::CheckpointBroken{effect.run, effect.round, Error{Code::corrupt, "its digest is another"}});
     return;
   }
-  engine.has_state = true;
-  engine.round = effect.round;
-  engine.chain = effect.chain;
-  engine.parameters = found->parameters;
-  engine.momentum = found->momentum;
+  take_over(*found);
   engine.arena = engine.parameters;
-  engine.contributions.clear();
-  engine.exchanges.clear();
+  agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
+  for (const FormedContribution& formed : found->pending) {
+    engine.contributions[formed.facts.round] = formed;
+    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens);
+    loaded.pending.push_back(formed.facts);
+  }
   if (!alone()) {
     cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
   }
-  feed(agent::CheckpointLoaded{effect.run, effect.round, effect.chain});
+  feed(loaded);
+}
+
+void IslandHost::take_over(const DiskCheckpoint& checkpoint) {
+  Engine& engine = *process_->engine;
+  engine.has_state = true;
+  engine.round = checkpoint.meta.round;
+  engine.chain = checkpoint.meta.chain;
+  engine.parameters = checkpoint.parameters;
+  engine.momentum = checkpoint.momentum;
+  engine.contributions.clear();
+  engine.exchanges.clear();
+  engine.begun.clear();
 }
 
 void IslandHost::catch_up(const agent::CatchUpFromPeers& effect) {
@@ -560,6 +701,9 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
   Engine& engine = *process_->engine;
   const Engine& theirs = *source.process_->engine;
   const auto results_after = [&](Round from, Digest chain) -> std::optional<std::vector<Vector>> {
+    if (gradients() && from != effect.order.committed) {
+      return std::nullopt;  // only an optimiser could apply them
+    }
     std::vector<Vector> results;
     for (Round round = from.next(); round <= effect.order.committed; round = round.next()) {
       const auto kept = theirs.kept.find(round);
@@ -584,14 +728,11 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
     if (!results) {
       return false;
     }
-    engine.has_state = true;
-    engine.round = found->meta.round;
-    engine.chain = found->meta.chain;
-    engine.parameters = found->parameters;
-    engine.momentum = found->momentum;
+    take_over(*found);
   }
   engine.contributions.clear();
   engine.exchanges.clear();
+  engine.begun.clear();
   for (const Vector& result : *results) {
     take_outer_step(engine.round.next(), result, chain_after(engine.chain, result));
   }

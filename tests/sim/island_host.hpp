@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct TrainerState {
   Vector parameters;
   Step step;
   std::uint64_t position = 0;
+  std::vector<std::uint64_t> published_at;  // by fragment: step of the last publish
+};
+
+// A contribution as it is retained.
+struct FormedContribution {
+  PendingRound facts;
+  Vector values;
 };
 
 struct DiskCheckpoint {
@@ -28,15 +36,18 @@ struct DiskCheckpoint {
   Vector parameters;
   Vector momentum;
   std::optional<TrainerState> trainer;
+  std::vector<FormedContribution> pending;
 };
 
 struct ExchangeInHand {
   Epoch epoch;
   Attempt attempt;
+  std::uint32_t fragment = 0;
   std::vector<Member> members;
   std::vector<std::uint64_t> tokens;
   std::map<IslandId, Vector> got;
-  bool done = false;
+  bool done = false;      // the result is there
+  bool reported = false;  // with its digest, which needs the round before to be applied
   Vector result;
   Digest chain;
   TimePoint progress;
@@ -51,10 +62,10 @@ struct Engine {
   Vector parameters;
   Vector momentum;
   Vector arena;
-  std::map<Round, Vector> contributions;
-  std::map<Round, std::uint64_t> tokens;
+  std::map<Round, FormedContribution> contributions;
   std::map<Round, ExchangeInHand> exchanges;
-  std::map<Round, Vector> kept;
+  std::map<Round, Vector> kept;  // results
+  std::map<Round, DiskCheckpoint> begun;
   bool keep = false;
   std::uint64_t catch_up = 0;  // the newest order
 };
@@ -66,10 +77,11 @@ struct Trainer {
   std::uint32_t part = 0;
   TrainerState state;
   Step until;
+  Step stood_at;  // where it was loaded or resumed
   std::vector<agent::PublishOrder> publish;
   std::vector<agent::MergeOrder> merge;
   std::set<Round> results;
-  std::uint64_t published_at = 0;  // step of the last publish
+  Vector gradient;  // of the step under way, where gradients are exchanged
   std::uint64_t loads = 0;
 };
 
@@ -122,17 +134,29 @@ class IslandHost {
   void start_trainer(const agent::StartTrainer& effect);
   void load_trainer(const agent::LoadTrainer& effect);
   void advance_trainer();
+  void publish(const agent::PublishOrder& order);
+  void take_result(const agent::MergeOrder& order);
+  void begin_step();
+  void inner_step();
   void form(const agent::FormContribution& effect);
   void begin_exchange(const agent::BeginExchange& effect);
   void poll_exchange(Round round, Attempt attempt);
   void take_piece(Round round, Epoch epoch, Attempt attempt, const IslandId& from, const Vector& piece);
+  void report_exchanges();
   void apply(const agent::ApplyResult& effect);
+  void adopt(const agent::AdoptParameters& effect);
+  void begin_checkpoint(const agent::BeginCheckpoint& effect);
+  [[nodiscard]] DiskCheckpoint present_state() const;
+  void take_over(const DiskCheckpoint& checkpoint);
   void take_outer_step(Round round, const Vector& result, const Digest& chain);
   void write_checkpoint(const agent::WriteCheckpoint& effect);
   void load_checkpoint(const agent::LoadCheckpoint& effect);
   void catch_up(const agent::CatchUpFromPeers& effect);
   bool copy_from(IslandHost& source, const agent::CatchUpFromPeers& effect);
   [[nodiscard]] bool alone() const;
+  [[nodiscard]] bool gradients() const;
+  [[nodiscard]] std::uint32_t fragments() const;
+  [[nodiscard]] std::span<float> range(Vector& vector, std::uint32_t fragment) const;
 
   Cluster& cluster_;
   std::size_t index_;

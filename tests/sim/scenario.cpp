@@ -1,9 +1,15 @@
 #include "tests/sim/scenario.hpp"
 
+#include <algorithm>
+
 #include "agent/run_composition.hpp"
 #include "strategies/composition.hpp"
 
 namespace atl::sim {
+
+Schedule schedule_of_spec(const RunSpec& spec) {
+  return schedule_of(composition_of(spec).value(), spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments)).value();
+}
 
 Scenario draw_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("scenario"));
@@ -22,7 +28,27 @@ Scenario draw_scenario(std::uint64_t seed) {
   spec.strategy.inner_steps = 1 + rng.below(4);
   spec.strategy.overlap_steps = rng.chance(0.3) ? rng.below(spec.strategy.inner_steps) : 0;
   spec.strategy.merge_alpha = rng.chance(0.2) ? 0.5 : 0.0;
-  if (rng.chance(0.1)) {
+  const double method = rng.uniform();
+  if (method < 0.45) {
+    // Several fragments, up to as many rounds in flight together.
+    const std::uint32_t fragments[] = {2, 3, 4, 6};
+    spec.strategy.grouping = "balanced";
+    spec.strategy.fragments = fragments[rng.below(4)];
+    spec.strategy.inner_steps = spec.strategy.fragments + rng.below(5);
+    spec.strategy.overlap_steps = rng.chance(0.8) ? rng.below(spec.strategy.inner_steps) : 0;
+    spec.strategy.merge_alpha = rng.chance(0.5) ? 0.5 : 0.0;
+    for (std::uint32_t i = 0; i < scenario.islands && spec.strategy.overlap_steps > 0; ++i) {
+      if (rng.chance(0.2)) {
+        spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(spec.strategy.inner_steps)));
+      }
+    }
+  } else if (method < 0.6) {
+    spec.strategy.inner_steps = 1;
+    spec.strategy.payload = "gradient";
+    spec.strategy.outer_optimizer = "adopt";
+    spec.strategy.overlap_steps = 0;
+    spec.strategy.merge_alpha = 0;
+  } else if (rng.chance(0.15)) {
     spec.strategy.group = "nobody";
     spec.strategy.outer_optimizer = "adopt";
     spec.strategy.payload = "parameters";
@@ -34,7 +60,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   spec.checkpoint.keep = static_cast<std::uint32_t>(1 + rng.below(3));
   const Result<Composition> composition = composition_of(spec);
   ATOLL_CHECK(composition.has_value(), composition.error().why);
-  spec.rounds = schedule_of(*composition, spec.training.steps, 1).value().rounds();
+  spec.rounds = schedule_of_spec(spec).rounds();
   scenario.loss = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
   scenario.duplication = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
   scenario.replay = rng.chance(0.5) ? rng.uniform() * 0.1 : 0;

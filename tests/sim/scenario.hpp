@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "strategies/schedule.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/run_spec.hpp"
 
@@ -28,5 +29,7 @@ struct Scenario {
 };
 
 Scenario draw_scenario(std::uint64_t seed);
+// That of the run, whose fragments are [strategy].fragments equal parts; one if it has none.
+Schedule schedule_of_spec(const RunSpec& spec);
 
 }  // namespace atl::sim

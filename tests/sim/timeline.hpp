@@ -19,6 +19,8 @@ class Timeline {
   void at(TimePoint time, std::function<void()> what) { queue_.push(Item{time < now_ ? now_ : time, next_++, std::move(what)}); }
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
+  // Nothing happens until then.
+  void pass_until(TimePoint time) { now_ = time > now_ ? time : now_; }
   // Runs the next thing; false if there is none by then.
   bool run_one(TimePoint until) {
     if (queue_.empty() || queue_.top().time > until) {

@@ -50,6 +50,37 @@ TEST_CASE("checkpoints are due every so many rounds, and after the last") {
   REQUIRE_FALSE(checkpoint_due(Round(9), Round(10), 0));
 }
 
+// F = 4, H = 8, tau = 7: rounds start at 8, 10, 12, 14, 16 … and are merged at 15, 17, 19, 21 …
+TEST_CASE("decide_horizon: orders for every round that starts before the next result must be there, and some more") {
+  const Schedule overlapped = Schedule::make(80, 8, 4, 7).value();
+  REQUIRE(decide_horizon(overlapped, Round(0), 0) == Round(4));  // started by step 15: those of 8, 10, 12, 14
+  REQUIRE(decide_horizon(overlapped, Round(0), 2) == Round(6));
+  REQUIRE(decide_horizon(overlapped, Round(3), 2) == Round(9));
+  const Round last(overlapped.rounds());
+  REQUIRE(decide_horizon(overlapped, Round(last.value - 2), 2) == last);
+  REQUIRE(decide_horizon(overlapped, last, 2) == last);
+  const Schedule plain = Schedule::make(80, 8).value();
+  REQUIRE(decide_horizon(plain, Round(0), 2) == Round(3));
+  const Schedule many = Schedule::make(10000, 1000, 500, 999).value();
+  REQUIRE(decide_horizon(many, Round(0), 2) == Round(kRoundsInFlight));
+}
+
+TEST_CASE("decide_plan: with overlap the trainer stops where a round begins that it has no order for") {
+  const Schedule schedule = Schedule::make(80, 8, 4, 7).value();
+  const PlanDecision first = decide_plan(schedule, Round(0), Round(2), {});
+  REQUIRE(first.publish.size() == 2);
+  REQUIRE(first.merge.size() == 2);
+  REQUIRE(first.merge[1].step == Step(17));
+  REQUIRE(first.until == Step(12));  // round 3 begins there
+  // Rounds whose contributions came with a checkpoint are only merged.
+  const PlanDecision resumed = decide_plan(schedule, Round(2), Round(6), {}, {Round(3), Round(4)});
+  REQUIRE(resumed.publish.size() == 2);
+  REQUIRE(resumed.publish[0].round == Round(5));
+  REQUIRE(resumed.merge.size() == 4);
+  REQUIRE(resumed.merge[0].round == Round(3));
+  REQUIRE(decide_plan(schedule, Round(6), Round(schedule.rounds()), {}).until == Step(80));
+}
+
 TEST_CASE("decide_activity: whoever waits says for what") {
   for (unsigned bits = 0; bits < 1024; ++bits) {
     ActivityInput input;

@@ -105,6 +105,22 @@ TEST_CASE("an agent of another protocol is told both versions, an unknown island
   REQUIRE(bench.sent<Refused>("b").front().error.code == Code::unauthorized);
 }
 
+TEST_CASE("an agent whose codecs have another version is refused at hello, with both named") {
+  Bench bench;
+  bench.core.admit(bench.now, IslandId("a"), "a", "key-a");
+  Hello hello;
+  hello.version = "9.9";
+  hello.boot = 1;
+  hello.codec_version = 7;
+  bench.core.step(bench.now, IslandId("a"), 1, hello);
+  bench.take();
+  const std::vector<Refused> refused = bench.sent<Refused>("a");
+  REQUIRE(refused.size() == 1);
+  CHECK(refused.front().error.code == Code::invalid_argument);
+  CHECK(refused.front().error.why.find("version 7 of the codecs") != std::string::npos);
+  CHECK(bench.sent<Welcome>("a").empty());
+}
+
 TEST_CASE("submit is repeatable by name, cancel and resume say what is wrong") {
   Bench bench;
   const RunSpec spec = spec_for(2, 2, 5);

@@ -226,3 +226,37 @@ TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits b
   input.candidates[1].connected = true;
   REQUIRE(decide_restore(input).start_over);
 }
+
+TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from the commit backwards, and the shares sum to it") {
+  RoundTimes times;
+  times.planned = kStart + 10s;
+  times.exchanged = kStart + 14s;
+  times.committed = kStart + 15s;
+  times.last_ready = IslandId("late");
+  times.last_exchanged = IslandId("b");
+  times.slowest = IslandId("a");
+  REQUIRE(decide_wait_shares(times, 0).empty());
+  const auto commit = decide_wait_shares(times, 0.5);
+  REQUIRE(commit.size() == 1);
+  CHECK(commit[0].what == WaitFor::commit);
+  CHECK(commit[0].seconds == Approx(0.5));
+  const auto all = decide_wait_shares(times, 8);
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].what == WaitFor::commit);
+  CHECK(all[0].seconds == Approx(1.0));
+  CHECK(all[1].what == WaitFor::link);
+  CHECK(all[1].from == IslandId("a"));
+  CHECK(all[1].island == IslandId("b"));
+  CHECK(all[1].seconds == Approx(4.0));
+  CHECK(all[2].what == WaitFor::ready);
+  CHECK(all[2].island == IslandId("late"));
+  CHECK(all[2].seconds == Approx(3.0));
+  // Times out of order (a clock that was set) never make a share negative, nor the sum wrong.
+  std::swap(times.planned, times.committed);
+  double sum = 0;
+  for (const WaitShare& share : decide_wait_shares(times, 8)) {
+    CHECK(share.seconds > 0);
+    sum += share.seconds;
+  }
+  CHECK(sum == Approx(8.0));
+}

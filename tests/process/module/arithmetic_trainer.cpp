@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,21 +87,26 @@ class ArithmeticTrainer {
   void take(const ArenaLayout& order) {
     layout_ = order;
     arena_ = Arena::open(order.path, order.bytes).value();
+    since_.resize(order.fragments.size());
     send(Ready{step_, position_, 1'000'000});
   }
   void take(const PublishNow& order) {
-    copy_out();
+    for (const std::uint32_t fragment : order.fragments) {
+      copy_out(fragment);
+    }
     send(PublishedNow{order.fragments, step_, position_});
   }
   void take(const Load& order) {
-    copy_in();
+    for (const std::uint32_t fragment : order.fragments) {
+      copy_in(fragment, 0);
+    }
     step_ = order.step;
     position_ = order.position;
     publish_.clear();
     merge_.clear();
     results_.clear();
     until_ = order.step;
-    since_ = 0;
+    since_.assign(since_.size(), 0);
     send(Loaded{order.fragments, step_, position_});
   }
   void take(const Plan& order) {
@@ -126,7 +132,9 @@ class ArithmeticTrainer {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause != nullptr ? std::atoi(pause) : 1));
     const std::uint64_t step = ++step_;
     position_ += kSequencesAStep;
-    ++since_;
+    for (std::uint64_t& steps : since_) {
+      ++steps;
+    }
     misbehave(step);
     for (std::vector<float>& tensor : values_) {
       for (std::size_t i = 0; i < tensor.size(); ++i) {
@@ -165,17 +173,17 @@ class ArithmeticTrainer {
     while (!publish_.empty() && publish_.front().step <= step_) {
       const PublishOrder order = publish_.front();
       publish_.pop_front();
-      copy_out();
+      copy_out(order.fragment);
       Published said;
       said.round = order.round;
       said.fragment = order.fragment;
       said.step = step_;
       said.position = position_;
-      said.steps = since_;
-      said.tokens = since_ * kSequencesAStep * configure_.training.sequence_length;
+      said.steps = since_[order.fragment];
+      said.tokens = said.steps * kSequencesAStep * configure_.training.sequence_length;
       said.loss = loss();
       said.compute_seconds = compute_seconds_;
-      since_ = 0;
+      since_[order.fragment] = 0;
       send(said);
     }
     while (waiting() && !results_.empty() && results_.front().round <= merge_.front().round) {
@@ -187,7 +195,7 @@ class ArithmeticTrainer {
       }
       merge_.pop_front();
       if (result.applied) {
-        copy_in();
+        copy_in(order.fragment, static_cast<float>(order.alpha));
       }
       Merged said;
       said.round = order.round;
@@ -212,32 +220,45 @@ class ArithmeticTrainer {
     for (const std::vector<float>& tensor : values_) {
       file.write(reinterpret_cast<const char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
     }
+    file.write(reinterpret_cast<const char*>(since_.data()), static_cast<std::streamsize>(since_.size() * sizeof since_[0]));
     file.close();
     fs::rename(fresh, folder, failure);
     return !failure;
   }
   void restore(const fs::path& folder) {
     std::ifstream file(folder / "values", std::ios::binary);
+    since_.clear();
     for (std::vector<float>& tensor : values_) {
       file.read(reinterpret_cast<char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
     }
-    if (!file) {
+    const bool whole = static_cast<bool>(file);
+    for (std::uint64_t steps = 0; file.read(reinterpret_cast<char*>(&steps), sizeof steps);) {
+      since_.push_back(steps);
+    }
+    if (!whole) {
       std::fprintf(stderr, "%s: cannot be read\n", folder.c_str());
       std::exit(4);
     }
   }
-  void copy_out() {
+  // Each parameter of a fragment with its place in the arena.
+  template <typename Do>
+  void each_of(std::uint32_t fragment, Do&& what) {
+    const Fragment& range = layout_.fragments.at(fragment);
     for (const Entry& entry : layout_.entries) {
-      const std::vector<float>& tensor = values_[entry.parameter];
-      std::copy(tensor.begin(), tensor.end(), arena_.floats().begin() + static_cast<std::ptrdiff_t>(entry.offset));
+      if (entry.offset >= range.offset && entry.offset < range.offset + range.count) {
+        what(values_[entry.parameter], arena_.floats().subspan(entry.offset, values_[entry.parameter].size()));
+      }
     }
   }
-  void copy_in() {
-    for (const Entry& entry : layout_.entries) {
-      std::vector<float>& tensor = values_[entry.parameter];
-      const auto from = arena_.floats().begin() + static_cast<std::ptrdiff_t>(entry.offset);
-      std::copy(from, from + static_cast<std::ptrdiff_t>(tensor.size()), tensor.begin());
-    }
+  void copy_out(std::uint32_t fragment) {
+    each_of(fragment, [](const std::vector<float>& tensor, std::span<float> place) { std::copy(tensor.begin(), tensor.end(), place.begin()); });
+  }
+  void copy_in(std::uint32_t fragment, float alpha) {
+    each_of(fragment, [alpha](std::vector<float>& tensor, std::span<const float> place) {
+      for (std::size_t i = 0; i < tensor.size(); ++i) {
+        tensor[i] = alpha == 0 ? place[i] : alpha * tensor[i] + (1 - alpha) * place[i];
+      }
+    });
   }
 
   TrainerLink link_;
@@ -249,7 +270,7 @@ class ArithmeticTrainer {
   std::vector<std::vector<float>> values_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
-  std::uint64_t since_ = 0;
+  std::vector<std::uint64_t> since_;  // steps since the last publish of each fragment
   std::uint64_t until_ = 0;
   double compute_seconds_ = 0;
   double wait_seconds_ = 0;

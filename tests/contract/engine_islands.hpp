@@ -1,0 +1,186 @@
+// Islands without trainers: sync engines over real bulk links on loopback, whose arenas a test writes itself.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "agent/island_link/arena.hpp"
+#include "agent/sync_engine.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/identity.hpp"
+#include "transport/zmq_bulk_link.hpp"
+
+namespace atl_test {
+
+using namespace atl;
+using namespace atl::agent;
+using namespace std::chrono_literals;
+
+inline const RunId kRun("r-engines");
+
+inline RunSpec spec_of(const std::string& codec = "f32") {
+  RunSpec spec;
+  spec.name = "engines";
+  spec.training.steps = 1000;
+  spec.strategy.codec = codec;
+  spec.strategy.reduce_codec = codec;
+  return spec;
+}
+
+// An island without a trainer: the test writes into the arena itself.
+class Island {
+ public:
+  // Its model: tensors of these sizes, each in a block of its own.
+  Island(int number, std::vector<std::uint64_t> sizes) : sizes_(std::move(sizes)) {
+    ZmqBulkSettings settings;
+    const KeyPair keys = make_key_pair().value();
+    settings.public_key = keys.public_key;
+    settings.secret_key = keys.secret_key;
+    settings.island = island_of(keys.public_key);
+    settings.bind = "tcp://127.0.0.1:*";
+    auto link = ZmqBulkLink::open(settings, std::make_shared<BlobStore>()).value();
+    member = {settings.island, "island " + std::to_string(number), keys.public_key, link->bound_address()};
+    EngineSettings engine_settings;
+    engine_settings.self = settings.island;
+    engine_settings.runs_folder = folder.path() / "runs";
+    engine_settings.stall_after = 3s;
+    engine = SyncEngine::start(engine_settings, std::move(link)).value();
+  }
+
+  // The next answer of this type; others are dropped.
+  template <typename Wanted>
+  Wanted answer(Duration at_most = 30s) {
+    const TimePoint until = now() + at_most;
+    while (now() < until) {
+      while (std::optional<EngineAnswer> got = engine->take_answer()) {
+        if constexpr (std::is_same_v<Wanted, ArenaPrepared> || std::is_same_v<Wanted, ArenaFilled>) {
+          if (auto* found = std::get_if<Wanted>(&*got)) {
+            return std::move(*found);
+          }
+        } else if (auto* event = std::get_if<Event>(&*got)) {
+          if (auto* found = std::get_if<Wanted>(event)) {
+            return std::move(*found);
+          }
+          if (auto* broke = std::get_if<ExchangeBroke>(event)) {
+            if (broke->attempt > void_attempt) {
+              FAIL("the exchange broke: " << broke->error.why);
+            }
+          }
+          if (auto* broke = std::get_if<CatchUpBroke>(event)) {
+            FAIL("catching up broke: " << broke->error.why);
+          }
+        }
+      }
+      pollfd fd{engine->fd(), POLLIN, 0};
+      ::poll(&fd, 1, 100);
+    }
+    FAIL("no answer came");
+    throw std::logic_error("unreachable");
+  }
+
+  void open(const RunSpec& spec) {
+    engine->post(OpenRun{kRun, spec});
+    island_link::Manifest manifest;
+    for (const std::uint64_t size : sizes_) {
+      manifest.parameters.push_back({"w" + std::to_string(manifest.parameters.size()), {size}, static_cast<std::int32_t>(manifest.parameters.size())});
+    }
+    engine->post(PrepareArena{kRun, 1, manifest});
+    const ArenaPrepared prepared = answer<ArenaPrepared>();
+    REQUIRE(prepared.layout.has_value());
+    layout = *prepared.layout;
+    arena = island_link::Arena::open(layout.path, layout.bytes).value();
+  }
+
+  Digest begin_at(float value) {
+    std::fill(arena.floats().begin(), arena.floats().end(), value);
+    engine->post(FormInitialState{kRun, 1});
+    return answer<InitialState>().chain;
+  }
+
+  // "Trains": moves every parameter in the arena by so much, and forms the contribution.
+  void contribute(Round round, float by) {
+    engine->post(FillArena{kRun, 1});
+    REQUIRE(answer<ArenaFilled>().status.ok());
+    move(0, by);
+    form(round, 0);
+  }
+  std::span<float> fragment(std::uint32_t number) { return arena.range(layout.fragments.at(number)); }
+  void move(std::uint32_t number, float by) {
+    const std::span<float> values = fragment(number);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] -= by * static_cast<float>(i % 7 + 1);
+    }
+  }
+  // Of what lies in the arena.
+  void form(Round round, std::uint32_t number, const PublishFacts& facts = {}) {
+    engine->post(FormContribution{kRun, round, number, facts});
+    CHECK(answer<ContributionFormed>().norm > 0);
+  }
+
+  atl_test::TemporaryFolder folder;
+  std::unique_ptr<SyncEngine> engine;
+  Member member;
+  island_link::ArenaLayout layout;
+  island_link::Arena arena;
+  Attempt void_attempt;  // attempts up to it may break: they were cancelled
+
+ private:
+  std::vector<std::uint64_t> sizes_;
+};
+
+struct Islands {
+  Islands(int islands, std::uint64_t values, const RunSpec& spec) : Islands(islands, std::vector<std::uint64_t>{values, 3}, spec) {}
+  Islands(int islands, const std::vector<std::uint64_t>& sizes, const RunSpec& spec) {
+    for (int i = 0; i < islands; ++i) {
+      all.push_back(std::make_unique<Island>(i, sizes));
+      members.push_back(all.back()->member);
+    }
+    for (auto& island : all) {
+      island->open(spec);
+      island->engine->post(AllowPeers{kRun, Epoch(1), members, {}});
+      chain = island->begin_at(1.0F);
+    }
+  }
+  BeginExchange exchange(Round round, Attempt attempt, const std::vector<std::uint64_t>& tokens, std::uint32_t fragment = 0) const {
+    return {kRun, Epoch(1), round, attempt, fragment, members, tokens};
+  }
+  // A whole round in which island i moves by (i + 1)/1024; the digest all agree on.
+  Digest whole_round(Round round) {
+    std::vector<Digest> digests;
+    const std::vector<std::uint64_t> tokens(all.size(), 100);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i]->contribute(round, static_cast<float>(i + 1) / 1024.0F);
+    }
+    for (auto& island : all) {
+      island->engine->post(exchange(round, Attempt(1), tokens));
+    }
+    for (auto& island : all) {
+      digests.push_back(island->answer<ExchangeDone>().chain);
+      CHECK(digests.back() == digests.front());
+    }
+    for (auto& island : all) {
+      island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, digests.front()});
+      CHECK_FALSE(island->answer<ResultApplied>().error.has_value());
+    }
+    return chain = digests.front();
+  }
+
+  std::vector<std::unique_ptr<Island>> all;
+  std::vector<Member> members;
+  Digest chain;
+};
+
+inline std::uint64_t memory_now() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace atl_test

@@ -1,0 +1,61 @@
+// An example run file as a user would submit it, made short: the built-in trainer, real agents, 4-bit fragments in turns.
+#include <set>
+
+#include "agent/checkpoint.hpp"
+#include "tests/process/cluster.hpp"
+
+using atl_test::Cluster;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string with(std::string text, const std::string& line, const std::string& instead) {
+  const std::size_t at = text.find(line);
+  INFO("the example has no line '" << line << "'");
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, line.size(), instead);
+}
+
+}  // namespace
+
+TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two islands to the same digests") {
+  const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
+  if (!fs::exists(module)) {
+    WARN("skipped: built without LibTorch, so there is no " << module);
+    return;
+  }
+  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/streaming-diloco-text.toml");
+  file = with(file, "set = \"text\"", "set = \"corpus\"");
+  file = with(file, "width = 128", "width = 32");
+  file = with(file, "steps = 2000", "steps = 60");
+  file = with(file, "batch = 16", "batch = 2");
+  file = with(file, "sequence_length = 128", "sequence_length = 32");
+  file = with(file, "inner_steps = 30", "inner_steps = 12");
+  file = with(file, "max = 4", "max = 2");
+  file = with(file, "every_rounds = 30", "every_rounds = 5");
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", module.string()}});
+  }
+  const std::string run = cluster.submit(file);
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  const json document = cluster.status(run)["run"];
+  // Regular rounds start at 12, 16, 20, … before step 58, and three end the run.
+  CHECK(document.value("round", 0) == 15);
+  CHECK(document.value("outer_loss", 99.0) < document.value("initial_loss", 0.0) - 0.5);
+  std::set<std::string> chains;
+  std::set<std::string> files;
+  for (const char* name : {"a", "b"}) {
+    atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value();
+    const std::optional<atl::CheckpointMeta> meta = store.newest_good();
+    REQUIRE(meta.has_value());
+    CHECK(meta->round == atl::Round(15));
+    chains.insert(atl::to_hex(meta->chain));
+    files.insert(atl::to_hex(meta->outer()->sha256));
+  }
+  CHECK(chains.size() == 1);
+  CHECK(files.size() == 1);
+}
