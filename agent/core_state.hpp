@@ -1,6 +1,6 @@
 // The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
 //
-// Only core.cpp, orders.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, orders.cpp, trainer_side.cpp, sync_side.cpp and duty_side.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -100,11 +100,27 @@ struct RunInHand {
   [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
 };
 
+// This island's part in a run of phases: the newest duty, and how far it is carried out.
+struct DutyInHand {
+  Duty duty;
+  RunSpec spec;
+  DutyReport report;                       // said with every heartbeat and whenever it changes
+  std::map<Digest, std::uint64_t> held;    // bytes
+  std::map<Digest, TimePoint> fetching;    // under way, or to be tried again at that time
+  std::set<Digest> wanted;                 // by the newest duty
+  std::uint64_t start = 0;                 // of the task that runs, or ran last
+  bool running = false;
+  unsigned crashes = 0;
+  std::optional<TimePoint> restart_at;
+  double compute_before = 0;               // of earlier starts
+};
+
 struct Core::State {
   Identity identity;
   Settings settings;
   std::map<RunId, StoredRun> stored;
   std::optional<RunInHand> run;
+  std::optional<DutyInHand> duty;  // of a run of phases; at most one of the two
   std::map<RunId, Epoch> released;  // runs that are over here: older assignments are stale; the newest few
   std::deque<RunId> released_order;
   Ready out;
@@ -159,6 +175,20 @@ struct Core::State {
   void restore(const Assign& message);
   void become_active();
   void drop_rounds();
+
+  // ---- duty_side.cpp: runs of phases
+  void on_duty(const Duty& message);
+  void on_task(const TaskProgressed& event);
+  void on_task(const TaskWrote& event);
+  void on_task(const TaskEnded& event);
+  void on_task(const ContentHeld& event);
+  void on_task(const ContentMissed& event);
+  void drive_duty();
+  void begin_task();
+  void end_task(const std::string& why);
+  void say_duty();
+  void close_duty(const std::string& why);
+  [[nodiscard]] IslandReport duty_report() const;
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);

@@ -29,7 +29,7 @@ struct ServeStored {
 };
 
 using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
-                                   WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, PrepareArena, FillArena, ServeStored>;
+                                   WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored>;
 
 struct ArenaPrepared {
   RunId run;

@@ -23,6 +23,8 @@ void Core::State::on_message(const Message& message) {
     on_assign(*assign);
   } else if (const auto* serve = std::get_if<Serve>(&message)) {
     on_serve(*serve);
+  } else if (const auto* order = std::get_if<Duty>(&message)) {
+    on_duty(*order);
   } else if (const auto* release = std::get_if<Release>(&message)) {
     on_release(*release);
   } else {
@@ -82,6 +84,7 @@ void Core::State::on_refused(const Refused& message) {
     return;
   }
   close_run("the coordinator refused this island: " + message.error.why);
+  close_duty("the coordinator refused this island: " + message.error.why);
   exit(message.error);
 }
 
@@ -98,6 +101,7 @@ void Core::State::on_assign(const Assign& message) {
     return;
   }
   close_run("the coordinator assigned another run");
+  close_duty("the coordinator assigned another run");
   Result<RunSpec> spec = run_spec_from_json(message.spec);
   Result<Composition> composition = spec ? composition_of(*spec) : Result<Composition>(spec.error());
   if (!composition) {
@@ -435,12 +439,21 @@ void Core::State::on_serve(const Serve& message) {
       }
     }
     allow_peers();
+  } else if (duty && duty->duty.run == message.run) {
+    effect(AllowPeers{message.run, Epoch(0), duty->duty.members, {message.reader_key}});
   } else if (stored.count(message.run) > 0) {
     effect(AllowPeers{message.run, Epoch(0), {}, {message.reader_key}});
   }
 }
 
 void Core::State::on_release(const Release& message) {
+  if (duty && duty->duty.run == message.run) {
+    close_duty(message.why);
+    if (leaving) {
+      exit(std::nullopt);
+    }
+    return;
+  }
   if (!run || run->id != message.run) {
     return;
   }

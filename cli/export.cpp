@@ -17,14 +17,14 @@ struct ExportOptions {
 };
 
 Exit export_run(const Invocation& invocation, const ExportOptions& options) {
-  const Status exported = export_model(invocation, options.run, options.path);
+  const Result<bool> exported = export_run(invocation, options.run, options.path);
   if (!exported) {
     return report_no_model(invocation, exported.error());
   }
   if (invocation.json) {
     invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
   } else {
-    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll generate --model " << printable(options.path, 1000) << "\n";
+    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (*exported ? "sample " : "generate --model ") << printable(options.path, 1000) << (*exported ? " -o samples.png" : "") << "\n";
   }
   return Exit::ok;
 }
@@ -35,9 +35,9 @@ Command export_command() {
   auto options = std::make_shared<ExportOptions>();
   Command command;
   command.name = "export";
-  command.summary = "writes a run's newest synchronised model as safetensors";
+  command.summary = "writes a run's newest synchronised model as safetensors, or its ensemble as a folder";
   command.options = {{"RUN", "the run", &options->run, true, {}, Completes::runs},
-                     {"-o,--output", "the file to write", &options->path, true, {}, Completes::files}};
+                     {"-o,--output", "the file (of an ensemble: the folder) to write", &options->path, true, {}, Completes::files}};
   command.asks_coordinator = true;
   command.short_output = false;
   command.run = [options](Invocation& invocation) { return export_run(invocation, *options); };

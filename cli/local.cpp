@@ -134,7 +134,7 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   show(invocation, document, render_summary);
   const std::string state = text_at(object_at(*document, "run"), "state");
   if (state == "completed" && !options.export_to.empty()) {
-    if (const Status exported = export_model(cluster.client(), run, options.export_to, interrupt); !exported) {
+    if (const Status exported = export_run(cluster.client(), run, options.export_to, interrupt); !exported) {
       return report_no_model(invocation, exported.error());
     }
   }
@@ -185,7 +185,7 @@ Command local_command() {
   command.options = {{"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
                      {"-n,--islands", "how many (else the run file's min)", &options->islands},
                      {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
-                     {"--export", "write the model here at the end", &options->export_to, false, {}, Completes::files},
+                     {"--export", "write the model (or the ensemble, as a folder) here at the end", &options->export_to, false, {}, Completes::files},
                      {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
                      {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders}};
   command.run = [options](Invocation& invocation) { return local(invocation, *options); };

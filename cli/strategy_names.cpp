@@ -15,14 +15,16 @@ struct Essential {
   std::string_view name;
   std::string_view key;
 };
-constexpr std::array<Essential, 8> kEssential = {{{"diloco", "group"},
+constexpr std::array<Essential, 10> kEssential = {{{"diloco", "group"},
                                                   {"diloco", "payload"},
                                                   {"streaming-diloco", "group"},
                                                   {"streaming-diloco", "payload"},
                                                   {"data-parallel", "payload"},
                                                   {"data-parallel", "inner_steps"},
                                                   {"local", "group"},
-                                                  {"local", "outer_optimizer"}}};
+                                                  {"local", "outer_optimizer"},
+                                                   {"decentralized-diffusion", "group"},
+                                                   {"decentralized-diffusion", "payload"}}};
 
 StrategySpec spec_of(const StrategySettings& settings, const std::string& name) {
   StrategySpec spec;
@@ -74,9 +76,14 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
   if (strategy.codec == "f32") {
     refuse("rounding", "codec = \"f32\"");
   }
-  if (strategy.group == "nobody") {
+  if (strategy.group != "all") {
     for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {
-      refuse(key, "group = \"nobody\"");
+      refuse(key, "group = \"" + strategy.group + "\"");
+    }
+  }
+  if (strategy.group == "expert") {
+    for (const std::string_view key : {"inner_steps", "overlap_steps", "grouping", "merge_alpha"}) {
+      refuse(key, "group = \"expert\"");
     }
   }
 }

@@ -66,6 +66,14 @@ struct ExportSource {
   std::uint64_t file_bytes = 0;
 };
 
+// Where an operator fetches the result of a task.
+struct TaskResult {
+  std::string task;
+  Digest digest;
+  std::uint64_t bytes = 0;
+  std::vector<Member> sources;
+};
+
 class Core {
  public:
   Core(Settings settings, Recovered recovered, TimePoint now);
@@ -96,6 +104,9 @@ class Core {
   // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch.
   // Errors: not_found; unavailable when no connected island has one.
   Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key);
+  // The results of all tasks of a run of phases whose ensemble is put together, for this reader. Errors: not_found, invalid_argument for a run
+  // of rounds, unavailable before the end or while no connected island has one of them.
+  Result<std::vector<TaskResult>> serve_results(TimePoint now, const RunId& run, const std::string& reader_key);
 
   // ---- what must be done. Empties it: a driver that fails to make the records durable must keep the Ready and try again.
   Ready take_ready();

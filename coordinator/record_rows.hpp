@@ -18,6 +18,7 @@ Status write_row(Database& database, const IslandRecord& island);
 Status write_row(Database& database, const RoundRecord& round);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
+Status write_row(Database& database, const TaskRecord& task);
 Status write_row(Database& database, const IslandId& island, const IslandReport& report);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
@@ -40,7 +41,12 @@ inline constexpr const char* kReportColumns =
     "bytes_received, agent_memory_bytes, trainer_memory_bytes";
 std::pair<IslandId, IslandReport> read_report(const Statement& row);
 
-// The tables of schema version 1.
+inline constexpr const char* kTaskColumns =
+    "run, task, state, island, starts, result, result_bytes, facts, checkpoint, checkpoint_bytes, checkpoint_step, started_ms, ended_ms";
+Result<TaskRecord> read_task(const Statement& row);
+
+// The tables of schema version 1, and what later versions add.
 extern const char* const kSchema;
+extern const char* const kTasksSchema;
 
 }  // namespace atl::coordinator

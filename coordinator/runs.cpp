@@ -78,6 +78,13 @@ Status Core::resume(TimePoint now, const RunId& id) {
     return Error{Code::conflict, "run " + run.record.name + " is " + std::string(to_string(run.record.state)) + " already"};
   }
   run.first_error.reset();
+  for (auto& [name, task] : run.tasks) {
+    if (task.record.state == TaskState::failed || task.record.state == TaskState::running) {
+      task.record.state = TaskState::waiting;
+      task.record.island = IslandId();
+      state.record(task.record);
+    }
+  }
   for (auto& [island, seat] : run.seats) {
     if (ended || seat.record.state == SeatState::refused) {
       seat.record.state = SeatState::absent;
@@ -111,6 +118,9 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     return Error{Code::not_found, "there is no run " + id.text};
   }
   const Run& run = found->second;
+  if (run.phased()) {
+    return Error{Code::invalid_argument, "run " + run.record.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
+  }
   const Island* best = nullptr;
   HeldCheckpoint newest;
   for (const auto& [island_id, seat] : run.seats) {
@@ -176,7 +186,9 @@ void Core::State::advance(Run& run) {
       advance_queued(run);
     } else {
       advance_leaving(run);
-      if (run.alone()) {
+      if (run.phased()) {
+        advance_phases(run);
+      } else if (run.alone()) {
         advance_alone(run);
       } else if (!run.record.initialised) {
         advance_initial(run);

@@ -72,12 +72,12 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   run.members.clear();
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
-    take_seat(run, id, run.alone() ? SeatState::active : SeatState::starting, StartFrom::scratch);
+    take_seat(run, id, run.alone() || run.phased() ? SeatState::active : SeatState::starting, StartFrom::scratch);
     run.members.push_back(id);
     names.push_back(name_of(id));
   }
-  run.record.initialised = run.alone();
-  set_state(run, run.alone() ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  run.record.initialised = run.alone() || run.phased();
+  set_state(run, run.record.initialised ? RunState::running : RunState::starting, "starting on " + list_of(names));
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
     send_assign(run, run.seats.at(id));
@@ -110,6 +110,9 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
 }
 
 void Core::State::send_assign(Run& run, Seat& seat) {
+  if (run.phased()) {
+    return;  // its Duty says all
+  }
   Assign assign;
   assign.run = run.record.id;
   assign.spec = run.record.spec;
@@ -157,7 +160,11 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
       send_assign(run, seat);
       break;
     case SeatState::active:
-      if (run.alone()) {
+      if (run.phased()) {
+        if (new_boot) {
+          seat_lost(run, seat, "its agent was restarted");
+        }
+      } else if (run.alone()) {
         if (new_boot || held == nullptr || !held->live) {
           seat_lost(run, seat, "its agent was restarted");
         }
@@ -252,6 +259,7 @@ void Core::State::seat_lost(Run& run, Seat& seat, const std::string& cause) {
   switch (seat.record.state) {
     case SeatState::active:
     case SeatState::starting:
+      run.duties.erase(seat.record.island);
       leave_epoch(run, seat.record.island, cause, false);
       break;
     case SeatState::joining:
@@ -313,7 +321,7 @@ void Core::State::advance_leaving(Run& run) {
     if (island == islands.end() || !island->second.leaving || !island->second.greeted || seat.record.state == SeatState::refused) {
       continue;
     }
-    const bool in_hand = !run.alone() && std::any_of(run.rounds.begin(), run.rounds.end(), [&, &leaving = id](const auto& flight) {
+    const bool in_hand = !run.alone() && !run.phased() && std::any_of(run.rounds.begin(), run.rounds.end(), [&, &leaving = id](const auto& flight) {
       return flight.second.contributions.count(leaving) > 0 && run.members.size() >= run.spec.islands.min;
     });
     if (seat.record.state == SeatState::active && in_hand) {

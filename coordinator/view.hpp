@@ -25,6 +25,25 @@ struct SeatView {
   IslandReport report;  // run empty: none yet
 };
 
+// A task of a run of phases.
+struct TaskView {
+  std::string task;
+  std::string phase;
+  TaskState state = TaskState::waiting;
+  std::string island;  // name; empty: none yet
+  std::uint64_t step = 0;  // of the trainer, while it runs
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  std::uint64_t checkpoint_step = 0;
+  std::uint32_t copies = 0;  // connected islands that hold its result, or while it runs its checkpoint
+  Digest result;
+  std::uint64_t result_bytes = 0;
+  std::string facts;  // JSON
+  std::uint32_t starts = 0;
+  std::optional<TimePoint> started;
+  std::optional<TimePoint> ended;
+};
+
 struct RunView {
   RunId id;
   std::string name;
@@ -47,6 +66,8 @@ struct RunView {
   std::optional<Round> round;      // in flight
   std::optional<Attempt> attempt;  // of it; empty while contributions are collected
   std::vector<SeatView> seats;     // by part
+  std::vector<std::string> phases;  // in order
+  std::vector<TaskView> tasks;      // of a run of phases, in order
 };
 
 struct IslandView {

@@ -14,8 +14,8 @@ struct Named {
 };
 
 // The named strategies; diloco.hpp, streaming_diloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<Named, 4>& named_strategies() {
-  static const std::array<Named, 4> kNamed = [] {
+const std::array<Named, 5>& named_strategies() {
+  static const std::array<Named, 5> kNamed = [] {
     StrategySettings streaming;
     streaming.grouping = "strided";
     streaming.overlap_steps = 1;
@@ -31,8 +31,13 @@ const std::array<Named, 4>& named_strategies() {
     local.group = "nobody";
     local.payload = "parameters";
     local.outer_optimizer = "adopt";
-    return std::array<Named, 4>{
-        {{"diloco", StrategySettings{}}, {"streaming-diloco", streaming}, {"data-parallel", data_parallel}, {"local", local}}};
+    StrategySettings diffusion = local;
+    diffusion.group = "expert";
+    return std::array<Named, 5>{{{"diloco", StrategySettings{}},
+                                 {"streaming-diloco", streaming},
+                                 {"data-parallel", data_parallel},
+                                 {"local", local},
+                                 {"decentralized-diffusion", diffusion}}};
   }();
   return kNamed;
 }
@@ -44,7 +49,7 @@ constexpr std::pair<std::string_view, FragmentKind> kGroupings[] = {{"whole", Fr
                                                                      {"sequential", FragmentKind::sequential},
                                                                      {"strided", FragmentKind::strided},
                                                                      {"balanced", FragmentKind::balanced}};
-constexpr std::pair<std::string_view, Group> kGroups[] = {{"all", Group::all}, {"nobody", Group::nobody}};
+constexpr std::pair<std::string_view, Group> kGroups[] = {{"all", Group::all}, {"nobody", Group::nobody}, {"expert", Group::expert}};
 constexpr std::pair<std::string_view, PayloadKind> kPayloads[] = {
     {"outer-gradient", PayloadKind::outer_gradient}, {"gradient", PayloadKind::gradient}, {"parameters", PayloadKind::parameters}};
 constexpr std::pair<std::string_view, CodecKind> kCodecs[] = {
@@ -139,12 +144,15 @@ class Composer {
 
   void check_combinations() {
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
+    if (composition_.group == Group::expert && (composition_.payload != PayloadKind::parameters || composition_.fragments.kind != FragmentKind::whole)) {
+      problem("payload", "must be 'parameters' of the 'whole' model with group 'expert': an expert is trained by one island and sent when it is done");
+    }
     if (composition_.group == Group::nobody && composition_.payload == PayloadKind::gradient) {
       problem("payload", "'gradient' needs a group to average with; with group 'nobody' use 'parameters' or 'outer-gradient'");
     }
-    if (composition_.group == Group::nobody &&
+    if (composition_.group != Group::all &&
         (composition_.codec.kind != CodecKind::f32 || composition_.reduce_codec.kind != CodecKind::f32)) {
-      problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group 'nobody', which sends nothing");
+      problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group '" + settings_.group + "', which sends no contributions");
     }
     if (composition_.payload == PayloadKind::gradient && settings_.inner_steps != 1) {
       problem("inner_steps",
@@ -160,7 +168,7 @@ class Composer {
       problem("outer_optimizer", "must be 'adopt' with payload '" + settings_.payload + "'; '" + settings_.outer_optimizer +
                                      "' needs payload 'outer-gradient'");
     }
-    if (settings_.merge_alpha > 0.0 && (composition_.payload == PayloadKind::gradient || composition_.group == Group::nobody) && adopts) {
+    if (settings_.merge_alpha > 0.0 && (composition_.payload == PayloadKind::gradient || composition_.group != Group::all) && adopts) {
       problem("merge_alpha", "must be 0 where the outer parameters are the trainer's own: there is nothing to merge");
     }
   }

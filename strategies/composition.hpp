@@ -25,6 +25,7 @@ namespace atl {
 enum class Group : std::uint8_t {
   all,     // every active member of the epoch
   nobody,  // the island alone: nothing is sent
+  expert,  // those who train the same expert of an ensemble; experts send each other nothing (a run of phases)
 };
 
 enum class PayloadKind : std::uint8_t {
@@ -40,7 +41,7 @@ struct StrategySettings {
   std::uint32_t layers_per_fragment = 3;     // of sequential and strided
   std::uint64_t inner_steps = 100;           // H
   std::uint64_t overlap_steps = 0;           // τ
-  std::string group = "all";                 // all | nobody
+  std::string group = "all";                 // all | nobody | expert
   std::string payload = "outer-gradient";    // outer-gradient | gradient | parameters
   std::string codec = "f32";                 // f32 | bf16 | int8 | fp4; of contributions
   std::string reduce_codec = "f32";          // of reduced shards, where three or more members exchange
@@ -70,7 +71,7 @@ struct Composition {
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySettings> named_strategy(std::string_view name);
-// "diloco", "streaming-diloco", "data-parallel", "local".
+// "diloco", "streaming-diloco", "data-parallel", "local", "decentralized-diffusion".
 std::span<const std::string_view> strategy_names();
 
 // What is wrong with a setting, by the name of its field.

@@ -44,7 +44,10 @@ class MessageSampler {
             Enrol{kProtocolVersion, word(), word()},
             Enrolled{word(), island()},
             Request{kProtocolVersion, number(), word(), json()},
-            Reply{number(), maybe_error(), json()}};
+            Reply{number(), maybe_error(), json()},
+            Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}},
+            DutyReport{run(), number(), word(), word(), number(), number(), real(), real(), real(), content(), json(), content(), number(), {content()},
+                       maybe_error(), number(), number()}};
   }
 
  private:
@@ -77,6 +80,7 @@ class MessageSampler {
     }
     return digest;
   }
+  Content content() { return Content{digest(), number(), {island(), island()}}; }
   Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
   std::vector<Member> members() {
     std::vector<Member> members(rng_.below(4));

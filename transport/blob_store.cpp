@@ -74,7 +74,7 @@ struct Entry {
 
 bool belongs_to_exchange(BlobKind kind) { return kind == BlobKind::contribution || kind == BlobKind::reduced; }
 bool open_to_visitors(BlobKind kind) {
-  return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result;
+  return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result || kind == BlobKind::content;
 }
 
 struct Run {

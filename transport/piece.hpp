@@ -43,6 +43,7 @@ enum class BlobKind : std::uint8_t {
   result = 3,           // the result of committed `round`, for those who catch up; attempt 0, `part` chosen by the owner's engine
   checkpoint_file = 4,  // a file of the checkpoint of `round`: part 0 is outer.safetensors; epoch and attempt 0
   trainer_file = 5,     // file number `part` of what the trainer saved with the checkpoint of `round`; epoch and attempt 0
+  content = 6,          // of a run of phases, named by the first 24 bytes of its SHA-256: epoch, round, attempt and part, little-endian
 };
 
 // "contribution", "reduced", …: for messages and logs.

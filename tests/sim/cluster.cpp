@@ -64,7 +64,8 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
     return;
   }
   static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
-                                       "cancel exchange", "apply result", "adopt parameters", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
+                                       "cancel exchange", "apply result", "adopt parameters", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "open content", "fetch content", "adopt content",
+                                       "drop content", "start task", "stop task", "exit"};
   std::string detail;
   std::visit(
       [&](const auto& e) {
