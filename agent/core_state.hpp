@@ -1,6 +1,6 @@
 // The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
 //
-// Only core.cpp, orders.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -29,6 +29,7 @@ struct RoundInHand {
   Attempt attempt;  // newest heard of
   bool withdrawn = false;
   bool checkpoint = false;  // asked for with the commit
+  Epoch pair_epoch;         // in pairs: in which the partner was drawn
   atl::Ready ready;
   Withdrawn withdrawal;
   Exchanged exchanged;
@@ -82,6 +83,15 @@ struct RunInHand {
   double wait_before = 0;
 
   std::map<Round, RoundInHand> rounds;
+
+  // In pairs.
+  struct OwnRound {
+    IslandId partner;  // empty: alone
+    std::vector<float> projection;
+  };
+  std::map<Round, OwnRound> own_rounds;            // applied, until the trainer has merged them
+  std::set<std::pair<Epoch, Round>> met;           // that this island took with its partner: what it answers to one in doubt
+  std::uint64_t tokens_published = 0;              // the weight of its outer parameters in the last merge
   std::optional<Round> merging;      // applied; the trainer has not said that it merged it
   bool merging_checkpoint = false;   // write one when it has
   std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
@@ -95,6 +105,12 @@ struct RunInHand {
   std::optional<RunEnded> ended;     // said until released
 
   [[nodiscard]] bool alone() const { return composition.group == Group::nobody; }
+  [[nodiscard]] bool pairs() const { return composition.group == Group::pairs; }
+  [[nodiscard]] bool private_state() const { return composition.private_states(); }
+  // The last round before those that merge all islands' outer parameters; without any, the last of all.
+  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  // A round that this island commits by itself.
+  [[nodiscard]] bool own(Round round) const { return private_state() && round <= last_own(); }
   [[nodiscard]] bool lockstep() const { return composition.payload == PayloadKind::gradient; }
   [[nodiscard]] Round last() const { return Round(spec.rounds); }
   [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
@@ -159,6 +175,16 @@ struct Core::State {
   void restore(const Assign& message);
   void become_active();
   void drop_rounds();
+
+  // ---- pair_side.cpp
+  void on_pair_query(const PairQuery& message);
+  void on_pair_answer(const PairAnswer& message);
+  void on_engine(const PairInDoubt& event);
+  [[nodiscard]] IslandId partner_in(Round round) const;
+  void prepare_pair();
+  void meet_partner(Round round);
+  void leave_pairs();
+  void drive_merges();
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);

@@ -28,7 +28,8 @@ struct ServeStored {
   RunId run;
 };
 
-using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
+using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair,
+                                   FormMergeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
                                    WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, PrepareArena, FillArena, ServeStored>;
 
 struct ArenaPrepared {

@@ -125,6 +125,15 @@ struct ExchangeDone {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   double seconds = 0;
+  IslandId partner = {};  // in pairs: whom it met; empty: alone
+  std::string why = {};   // in pairs: why alone, though there was a partner
+};
+// This island promised its partner to do what that one decides, and does not hear what. Said again while it lasts.
+struct PairInDoubt {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId decider;
 };
 struct ExchangeBroke {
   RunId run;
@@ -139,6 +148,7 @@ struct ResultApplied {
   RunId run;
   Round round;
   std::optional<Error> error;
+  std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
 };
 struct CheckpointWritten {
   RunId run;
@@ -191,7 +201,7 @@ struct LeaveAsked {
 };
 
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated, TrainerProgress,
-                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, ResultApplied,
+                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PairInDoubt, ResultApplied,
                            CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, Gauges,
                            LeaveAsked>;
 

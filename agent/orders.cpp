@@ -30,12 +30,12 @@ void Core::State::on_message(const Message& message) {
         [&](const auto& m) {
           using M = std::decay_t<decltype(m)>;
           constexpr bool order = std::is_same_v<M, Membership> || std::is_same_v<M, Exchange> || std::is_same_v<M, Commit> || std::is_same_v<M, Abort> ||
-                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp>;
+                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> || std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer>;
           if constexpr (order) {
             if (!run || run->id != m.run || run->ended) {
               return;
             }
-            if constexpr (requires { m.epoch; }) {
+            if constexpr (requires { m.epoch; } && !std::is_same_v<M, PairQuery> && !std::is_same_v<M, PairAnswer>) {
               if (m.epoch < run->epoch) {
                 return;  // of an older membership
               }
@@ -52,6 +52,10 @@ void Core::State::on_message(const Message& message) {
               on_offer(m);
             } else if constexpr (std::is_same_v<M, CatchUp>) {
               on_catch_up(m);
+            } else if constexpr (std::is_same_v<M, PairQuery>) {
+              on_pair_query(m);
+            } else if constexpr (std::is_same_v<M, PairAnswer>) {
+              on_pair_answer(m);
             }
           }
         },
@@ -143,7 +147,7 @@ void Core::State::on_assign_again(const Assign& message) {
   const bool newer = message.epoch > run->epoch;
   switch (message.from) {
     case StartFrom::scratch:
-      if ((run->has_state || run->from != StartFrom::scratch) && !run->alone()) {
+      if ((run->has_state || run->from != StartFrom::scratch) && !run->private_state()) {
         // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
         Assign again = message;
         const RunSpec spec = run->spec;
@@ -165,9 +169,9 @@ void Core::State::on_assign_again(const Assign& message) {
       use_epoch(message.epoch, message.members);
       run->part = message.part;
       run->parts = message.parts;
-      if (run->has_state && run->committed == message.committed && (run->alone() || run->chain == message.chain)) {
+      if (run->has_state && run->committed == message.committed && (run->private_state() || run->chain == message.chain)) {
         become_active();
-      } else if (!run->alone()) {
+      } else if (!run->private_state()) {
         send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
       }
       break;
@@ -175,7 +179,7 @@ void Core::State::on_assign_again(const Assign& message) {
       if (!run->active || newer) {
         use_epoch(message.epoch, message.members);
       }
-      if (run->alone() && run->active) {
+      if (run->private_state() && run->active) {
         break;  // repeated: it has gone on from there
       }
       if ((!run->active || newer) && !run->restoring && !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
@@ -222,6 +226,8 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   run->epoch = epoch;
   run->members = members;
   allow_peers();
+  leave_pairs();
+  prepare_pair();
 }
 
 void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers}); }
@@ -235,6 +241,10 @@ void Core::State::on_membership(const Membership& message) {
   }
   if (!member) {
     run->active = false;
+    if (run->pairs()) {
+      drop_rounds();  // what it has is void: it comes back with another's state
+      run->has_state = false;
+    }
     return;
   }
   if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
@@ -257,6 +267,7 @@ void Core::State::become_active() {
   if (!run->active) {
     run->active = true;
     run->caught_up.reset();
+    prepare_pair();
     finish_if_done();
   }
   say_all();
@@ -405,7 +416,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
   drop_rounds();
   run->catching_up = message;
   run->caught_up.reset();
-  effect(CatchUpFromPeers{message, run->has_state, run->committed, run->chain});
+  effect(CatchUpFromPeers{message, run->has_state && !run->private_state(), run->committed, run->chain});
 }
 
 // Rounds in hand lead nowhere any more.

@@ -11,7 +11,7 @@ void Core::State::on_engine(const InitialState& event) {
   }
   run->initial = event.chain;
   run->trainer_round = Round(0);
-  if (run->alone()) {
+  if (run->private_state()) {
     agree_on_initial(event.chain);
   } else {
     say_all();
@@ -25,6 +25,7 @@ void Core::State::agree_on_initial(const Digest& chain) {
   run->initial.reset();
   run->crashes = 0;
   write_checkpoint(false);
+  prepare_pair();
 }
 
 void Core::State::on_engine(const ContributionFormed& event) {
@@ -35,11 +36,15 @@ void Core::State::on_engine(const ContributionFormed& event) {
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::formed;
   round.ready.norm = event.norm;
-  if (run->alone()) {
+  if (run->own(event.round)) {
     round.ready.epoch = run->epoch;
     round.ready.chain = run->chain;
     send(round.ready);
-    begin_alone(event.round);
+    if (run->pairs()) {
+      meet_partner(event.round);
+    } else {
+      begin_alone(event.round);
+    }
   } else {
     say(round);
   }
@@ -52,7 +57,7 @@ void Core::State::withdraw(Round number, Error error) {
   if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
     return;
   }
-  if (run->alone()) {
+  if (run->private_state()) {
     give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
     return;
   }
@@ -82,8 +87,16 @@ void Core::State::on_engine(const ExchangeDone& event) {
   round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
-  if (run->alone()) {
-    round.checkpoint = checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+  if (run->own(event.round)) {
+    round.checkpoint = checkpoint_due(event.round, run->last_own(), run->spec.checkpoint.every_rounds);
+    if (run->pairs()) {
+      run->own_rounds[event.round].partner = event.partner;
+      if (!event.partner.empty()) {
+        run->met.emplace(round.pair_epoch, event.round);
+      } else if (!event.why.empty()) {
+        tell("info", "pair_alone", "round " + std::to_string(event.round.value) + " was taken alone: " + event.why);
+      }
+    }
     apply(event.round);
   } else {
     say(round);
@@ -95,7 +108,7 @@ void Core::State::on_engine(const ExchangeBroke& event) {
   if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
     return;
   }
-  if (run->alone()) {
+  if (run->own(event.round)) {
     give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
     return;
   }
@@ -127,6 +140,10 @@ void Core::State::on_engine(const ResultApplied& event) {
   run->crashes = 0;
   run->merging = event.round;
   run->merging_checkpoint = round.checkpoint;
+  if (run->pairs()) {
+    run->own_rounds[event.round].projection = event.projection;
+    prepare_pair();
+  }
   if (run->trainer == TrainerPhase::training) {
     effect(GiveResult{run->id, run->incarnation, event.round, round.fragment});
   } else if (!run->lockstep()) {
@@ -207,7 +224,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     effect(StopTrainer{run->id, "its state is older than the run's"});
   }
   start_trainer();
-  if (run->alone()) {
+  if (run->private_state()) {
     become_active();
   } else {
     say_all();
@@ -223,7 +240,7 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     return;
   }
   run->restoring.reset();
-  if (run->alone()) {
+  if (run->private_state()) {
     const auto held = stored.find(run->id);
     if (held != stored.end() && !held->second.checkpoints.empty()) {
       const StoredCheckpoint& older = held->second.checkpoints.back();

@@ -89,6 +89,11 @@ void Core::State::extend_plan() {
   }
   const PlanSettings plan{run->spec.training.evaluate_every, run->spec.checkpoint.every_rounds, run->composition.merge_alpha, run->lockstep()};
   PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan);
+  for (Round round(std::max(run->planned.value, run->schedule->rounds()) + 1); round <= until; round = round.next()) {
+    const bool last = round == run->last();  // of those that merge all islands' outer parameters
+    decision.merge.push_back(MergeOrder{round, static_cast<std::uint32_t>(round.value - run->schedule->rounds() - 1), Step(run->spec.training.steps), 0, last, false, last});
+    decision.until = Step(run->spec.training.steps);
+  }
   run->planned = until;
   effect(PlanTrainer{run->id, run->incarnation, decision.until, std::move(decision.publish), std::move(decision.merge)});
 }
@@ -98,8 +103,9 @@ void Core::State::on_trainer(const TrainerReady& event) {
     return;
   }
   Result<Schedule> schedule = schedule_of(run->composition, run->spec.training.steps, event.fragments);
-  if (!schedule || schedule->rounds() != run->spec.rounds) {
-    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds()) + " rounds, the run has " + std::to_string(run->spec.rounds)
+  const std::uint64_t merges = schedule ? run->composition.merge_rounds(schedule->fragments()) : 0;
+  if (!schedule || schedule->rounds() + merges != run->spec.rounds || merges != run->spec.merge_rounds) {
+    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds() + merges) + " rounds, the run has " + std::to_string(run->spec.rounds)
                                      : schedule.error().why;
     give_up(Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why});
     return;
@@ -107,6 +113,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
   run->schedule = *schedule;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
+  prepare_pair();
 }
 
 void Core::State::on_trainer(const TrainerLoaded& event) {
@@ -130,6 +137,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   }
   run->step = event.step;
   run->position = event.position;
+  run->tokens_published += event.tokens;
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.run = run->id;
@@ -159,7 +167,13 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     local_loss = measured->second;
     run->local_losses.erase(run->local_losses.begin(), std::next(measured));
   }
-  send(Merged{run->id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds});
+  Merged said{run->id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds};
+  if (const auto own = run->own_rounds.find(event.round); own != run->own_rounds.end()) {
+    said.partner = own->second.partner;
+    said.projection = std::move(own->second.projection);
+    run->own_rounds.erase(run->own_rounds.begin(), std::next(own));
+  }
+  send(std::move(said));
   if (!event.save_error.empty()) {
     tell("warning", "trainer_state_not_saved", "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
   }

@@ -1,6 +1,6 @@
 // The inside of the coordinator's core: what it knows of islands, runs, seats and rounds, and the functions that change it.
 //
-// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -68,6 +68,8 @@ struct Seat {
   Resend offer_resend;
   bool offering = false;
   Round merged;                      // newest
+  std::vector<float> projection;     // of its outer parameters after round `projected`, where it reports one
+  Round projected;
   LastContribution last;
   std::optional<Error> refusal;
 };
@@ -119,10 +121,15 @@ struct Run {
   std::optional<TimePoint> offers_since;
   std::optional<Error> first_error;     // of an island that cannot take part
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
+  double spread = 0;                    // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
+  Round spread_round;
   Wait wait;                            // of the present pass
 
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == "gradient"; }
-  [[nodiscard]] bool alone() const { return spec.strategy.group == "nobody"; }
+  [[nodiscard]] bool pairs() const { return spec.strategy.group == "pairs"; }
+  // Islands commit their rounds by themselves, but for those at the end that merge all of them.
+  [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == "nobody"; }
+  [[nodiscard]] bool own(Round round) const { return private_states() && round.value + spec.merge_rounds <= spec.rounds; }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
 };
@@ -215,6 +222,13 @@ struct Core::State {
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& chain);
   void remember(Run& run, Committed committed);
+
+  // ---- pairs.cpp: islands that meet in pairs
+  void note_pair_round(Run& run, Seat& seat, const Merged& message);
+  void on_pair_query(Run& run, Seat& seat, const PairQuery& message);
+  void on_pair_answer(Run& run, Seat& seat, const PairAnswer& message);
+  void advance_pair_joins(Run& run);
+  void advance_pairs(Run& run);
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);

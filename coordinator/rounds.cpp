@@ -40,8 +40,11 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
 }
 
 void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
-  if (run.alone()) {
+  if (run.own(message.round)) {
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    if (run.pairs()) {
+      static_cast<void>(current(run, seat, message.epoch));  // one that missed a membership is told
+    }
     return;
   }
   if (message.round == Round(0)) {
@@ -55,10 +58,10 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     answer_committed(run, seat, message.round, Digest{});
     return;
   }
-  if (!current(run, seat, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
+  if (!current(run, seat, message.epoch) || (!run.private_states() && message.round.value > run.record.committed.value + kRoundsAhead)) {
     return;
   }
-  if (message.round == run.record.committed.next() && message.chain != run.record.chain) {
+  if (!run.private_states() && message.round == run.record.committed.next() && message.chain != run.record.chain) {
     leave_epoch(run, seat.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
     return;
   }
@@ -67,7 +70,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
-  if (run.alone() || !run.record.initialised) {
+  if (run.own(message.round) || !run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -107,7 +110,7 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
 }
 
 void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
-  if (run.alone() || !run.record.initialised) {
+  if (run.own(message.round) || !run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -147,7 +150,7 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
 }
 
 void Core::State::on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message) {
-  if (run.alone() || message.round <= run.record.committed || !current(run, seat, message.epoch)) {
+  if (run.own(message.round) || message.round <= run.record.committed || !current(run, seat, message.epoch)) {
     return;
   }
   const auto found = run.rounds.find(message.round);
@@ -169,10 +172,11 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
   if (message.round <= seat.merged && seat.merged.value > 0) {
     return;
   }
-  if (!run.alone() && message.round > run.record.committed) {
+  if (!run.own(message.round) && message.round > run.record.committed) {
     return;
   }
   seat.merged = message.round;
+  note_pair_round(run, seat, message);
   MetricRecord metric;
   metric.time = now;
   metric.run = run.record.id;

@@ -120,7 +120,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     }
     for (const HeldCheckpoint& held : island->second.held.at(id).checkpoints) {
       const auto chain = run.chains.find(held.round);
-      const bool genuine = run.alone() || (chain != run.chains.end() && chain->second == held.chain);
+      const bool genuine = run.private_states() || (chain != run.chains.end() && chain->second == held.chain);
       if (genuine && (best == nullptr || held.round > newest.round)) {
         best = &island->second;
         newest = held;
@@ -176,7 +176,9 @@ void Core::State::advance(Run& run) {
       advance_queued(run);
     } else {
       advance_leaving(run);
-      if (run.alone()) {
+      if (run.pairs()) {
+        advance_pairs(run);
+      } else if (run.private_states()) {
         advance_alone(run);
       } else if (!run.record.initialised) {
         advance_initial(run);
@@ -210,7 +212,7 @@ void Core::State::advance(Run& run) {
     }
     return;
   }
-  const bool enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.alone();
+  const bool enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states();
   std::string text = run.wait.text;
   if (!enough) {
     std::vector<std::string> away;
@@ -266,7 +268,7 @@ void Core::State::advance_alone(Run& run) {
   bool anybody_ended = false;
   Round slowest(std::numeric_limits<std::uint64_t>::max());
   for (auto& [id, seat] : run.seats) {
-    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving && !(run.pairs() && !run.members.empty())) {
       const HeldRun held = islands.at(id).held[run.record.id];
       take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
       Round newest;
@@ -288,6 +290,8 @@ void Core::State::advance_alone(Run& run) {
       if (!heard) {
         wake_at(seat.resend.next);
       }
+    } else if (seat.record.state == SeatState::joining) {
+      away.push_back(name_of(id) + " (copies the state of another)");
     } else if (seat.record.state == SeatState::absent) {
       away.push_back(name_of(id) + " (" + seat.record.cause + ")");
       slowest = std::min(slowest, seat.merged);

@@ -73,6 +73,10 @@ struct Entry {
 };
 
 bool belongs_to_exchange(BlobKind kind) { return kind == BlobKind::contribution || kind == BlobKind::reduced; }
+// What a reader may ask for before it is there. Only exchanges become stale; a pair's decision does not.
+bool comes_later(BlobKind kind) {
+  return belongs_to_exchange(kind) || kind == BlobKind::promise || kind == BlobKind::verdict || kind == BlobKind::standing;
+}
 bool open_to_visitors(BlobKind kind) {
   return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result;
 }
@@ -289,22 +293,22 @@ std::size_t BlobStore::parked() const {
 
 StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   State::Lock lock(state_->mutex);
-  const bool exchanged = belongs_to_exchange(want.blob.kind);
+  const bool later = comes_later(want.blob.kind);
   const auto found = state_->runs.find(want.blob.run);
   if (found == state_->runs.end()) {
-    return exchanged ? StoreAnswer(state_->park(reader, want)) : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
+    return later ? StoreAnswer(state_->park(reader, want)) : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
   }
   Run& run = found->second;
   if (!run.may_read(reader, want.blob.kind)) {
-    return exchanged ? StoreAnswer(state_->park(reader, want))
+    return later ? StoreAnswer(state_->park(reader, want))
                      : Gone{want.blob, Code::unauthorized, "island " + reader.text + " may not read this of run " + want.blob.run.text};
   }
-  if (exchanged && run.stale(want.blob)) {
+  if (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)) {
     return Gone{want.blob, Code::not_found, "this attempt is over here"};
   }
   const auto blob = run.blobs.find(want.blob);
   if (blob == run.blobs.end()) {
-    return exchanged ? StoreAnswer(state_->park(reader, want)) : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
+    return later ? StoreAnswer(state_->park(reader, want)) : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
   }
   const Entry& entry = blob->second;
   if (want.offset > entry.total) {
@@ -315,7 +319,7 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
     return state_->park(reader, want);
   }
   run.served += length;
-  if (exchanged) {
+  if (belongs_to_exchange(want.blob.kind)) {
     const TimePoint at = now();
     const auto reading = run.readings.try_emplace(want.blob.round, Reading{at, at, 0}).first;
     reading->second.last = at;

@@ -3,7 +3,8 @@
 // A bulk link owns a store and asks it for every Want it receives; the agent puts blobs in and takes them out. A want is
 //   answered   if the range asked for is ready,
 //   parked     if the blob is announced but that range is not ready yet; also if it belongs to an exchange that this side has
-//              not begun (the peer heard of it first) or the reader is not yet known as one of the run's. At most `park_per_reader`
+//              not begun (the peer heard of it first), is a pair's promise, verdict or standing that is not there yet, or the
+//              reader is not yet known as one of the run's. At most `park_per_reader`
 //              wants a reader, the oldest is dropped first: the reader asks again,
 //   refused    with Gone otherwise: older attempts and rounds, unknown checkpoints, readers who may not.
 // Buffers are not copied: an entry and every piece in flight hold the owner's shared pointer. A range that was declared

@@ -63,7 +63,7 @@ Result<Common> read_common(ByteReader& reader) {
   Common common;
   ATOLL_ASSIGN(common.type, reader.read<std::uint8_t>());
   ATOLL_ASSIGN(const auto kind, reader.read<std::uint8_t>());
-  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::trainer_file)) {
+  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::standing)) {
     return corrupt("an unknown kind of blob");
   }
   common.blob.kind = static_cast<BlobKind>(kind);
@@ -137,6 +137,12 @@ std::string_view to_string(BlobKind kind) {
       return "checkpoint_file";
     case BlobKind::trainer_file:
       return "trainer_file";
+    case BlobKind::promise:
+      return "promise";
+    case BlobKind::verdict:
+      return "verdict";
+    case BlobKind::standing:
+      return "standing";
   }
   return "blob";
 }

@@ -38,11 +38,15 @@ inline constexpr std::uint32_t kMaxPieceBytes = 4U << 20;
 inline constexpr std::size_t kMaxPieceHeadBytes = 640;
 
 enum class BlobKind : std::uint8_t {
-  contribution = 1,     // the owner's encoded contribution to (round, attempt); part 0
+  contribution = 1,     // the owner's encoded contribution to (round, attempt): part 0; its outer parameters, where they are sent too: part 1
   reduced = 2,          // the encoded sum of shard `part` of (round, attempt), owned by member number `part`
   result = 3,           // the result of committed `round`, for those who catch up; attempt 0, `part` chosen by the owner's engine
   checkpoint_file = 4,  // a file of the checkpoint of `round`: part 0 is outer.safetensors; epoch and attempt 0
   trainer_file = 5,     // file number `part` of what the trainer saved with the checkpoint of `round`; epoch and attempt 0
+  // How the two of a pair come to one decision (agent/pair_exchange.hpp); members only, one byte: 1 yes, 0 no.
+  promise = 6,          // "I have all of yours and will do what you decide", or that this will not come
+  verdict = 7,          // the decision, by the one of the two who decides; kept as long as the run is open
+  standing = 8,         // the round that the owner works on, u64; epoch, round and attempt 0; replaced with every round
 };
 
 // "contribution", "reduced", …: for messages and logs.

@@ -16,7 +16,7 @@ BlobId random_blob(Rng& rng) {
   blob.epoch = Epoch(rng.next_u64());
   blob.round = Round(rng.next_u64());
   blob.attempt = Attempt(rng.next_u32());
-  blob.kind = static_cast<BlobKind>(1 + rng.below(5));
+  blob.kind = static_cast<BlobKind>(1 + rng.below(8));
   blob.part = rng.next_u32();
   return blob;
 }

@@ -63,7 +63,8 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
   if (!wanted) {
     return;
   }
-  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
+  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "prepare pair", "meet partner",
+                                       "leave pairs", "settle pair", "form merge contribution", "begin exchange",
                                        "cancel exchange", "apply result", "adopt parameters", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
   std::string detail;
   std::visit(
