@@ -1,5 +1,7 @@
 #include "transport/exchange_attempt.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -12,13 +14,27 @@ namespace {
 
 constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
 
+constexpr std::size_t kLargeBuffer = 4U << 20;
+
+// Every round has a buffer of its own, and a fresh small page costs more than receiving what fits in it: large buffers ask for huge ones.
+std::shared_ptr<std::byte[]> make_bytes(std::size_t count) {
+  if (count >= kLargeBuffer) {
+    void* memory = ::mmap(nullptr, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      ::madvise(memory, count, MADV_HUGEPAGE);  // advice: where it is not followed, pages are small
+      return {static_cast<std::byte*>(memory), [count](std::byte* bytes) { ::munmap(bytes, count); }};
+    }
+  }
+  return std::make_shared_for_overwrite<std::byte[]>(count);
+}
+
 // Uninitialised: the first writer of each byte is the link or `reduce`.
 struct Buffer {
   std::shared_ptr<std::byte[]> bytes;
   std::size_t size = 0;
 
   Buffer() = default;
-  explicit Buffer(std::size_t count) : bytes(std::make_shared_for_overwrite<std::byte[]>(count)), size(count) {}
+  explicit Buffer(std::size_t count) : bytes(make_bytes(count)), size(count) {}
   [[nodiscard]] std::span<std::byte> span(std::uint64_t offset, std::uint64_t length) const {
     ATOLL_CHECK(offset <= size && length <= size - offset, "a range lies within its buffer");
     return {bytes.get() + offset, static_cast<std::size_t>(length)};

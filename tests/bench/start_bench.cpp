@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_start: no coordinator can be made in %s\n", state.c_str());
     return 1;
   }
+  const std::string run_file = folder.write("run.toml", "[run]\nname = \"bench\"\n[data]\nset = \"text\"\n[training]\nsteps = 1000\n").string();
   const pid_t coordinator = start({"coordinator", "--state", state});
   const Clock::time_point begun = Clock::now();
   while (run({"runs", "--state", state}) != 0) {
@@ -75,6 +76,9 @@ int main(int argc, char** argv) {
       ::kill(coordinator, SIGKILL);
       return 1;
     }
+  }
+  if (run({"submit", run_file, "--state", state}) != 0) {
+    std::fprintf(stderr, "bench_start: the run was not taken\n");
   }
   std::printf("start to exit, %lu times each, %u cores; ms\n", repetitions, std::thread::hardware_concurrency());
   for (const char* command : {"version", "status", "runs", "islands"}) {
