@@ -117,8 +117,12 @@ TEST_CASE("overlap: an attempt of one round is repeated while the others of late
     }
   }
   for (std::uint32_t fragment = 0; fragment < 2; ++fragment) {
+    std::vector<ExchangeDone> done;  // by both, before either applies: until then the other may still be reading
     for (std::size_t i = 0; i < 2; ++i) {
-      last.push_back(apply(*group.all[i], group.all[i]->answer<ExchangeDone>(), fragment));
+      done.push_back(group.all[i]->answer<ExchangeDone>());
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      last.push_back(apply(*group.all[i], done[i], fragment));
     }
   }
   CHECK(last[0] == last[1]);
@@ -218,8 +222,12 @@ TEST_CASE("Streaming DiLoCo Alg. 2: the engine's rounds are those of an independ
       momentum[i] = 0.9 * momentum[i] + mean[i];
       outer[i] -= 0.4 * (mean[i] + 0.9 * momentum[i]);
     }
+    std::vector<ExchangeDone> done;
+    for (auto& island : group.all) {
+      done.push_back(island->answer<ExchangeDone>());
+    }
     for (std::size_t island = 0; island < 3; ++island) {
-      apply(*group.all[island], group.all[island]->answer<ExchangeDone>(), 1);
+      apply(*group.all[island], done[island], 1);
       const std::span<float> given = group.all[island]->fragment(1);
       for (std::size_t i = 0; i < kValues; ++i) {
         INFO("round " << round << ", island " << island << ", value " << i);
@@ -319,8 +327,12 @@ TEST_CASE("overlap: a round takes at most two fragments of memory beyond the out
           island->form(Round(round), fragment);
           island->engine->post(group.exchange(Round(round), Attempt(1), {1, 1, 1}, fragment));
         }
+        std::vector<ExchangeDone> done;
         for (auto& island : group.all) {
-          apply(*island, island->answer<ExchangeDone>(), fragment);
+          done.push_back(island->answer<ExchangeDone>());
+        }
+        for (std::size_t i = 0; i < group.all.size(); ++i) {
+          apply(*group.all[i], done[i], fragment);
         }
       }
     };
