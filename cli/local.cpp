@@ -95,6 +95,7 @@ std::vector<std::string> island_names(const RunSpec& spec, std::uint64_t count) 
 // Watches the run until it has ended or somebody interrupts. The value is its last status document.
 Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run) {
   Progress progress(invocation.streams, invocation.terminal);
+  bool told = false;
   while (true) {
     if (interrupt.came(std::chrono::milliseconds(400))) {
       progress.finish();
@@ -105,6 +106,16 @@ Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster
       return alive.error();
     }
     Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
+    if (!document && document.error().code == Code::unavailable) {
+      // Its process is there, or `pump` had said so: it is stopped, or starved by the trainers. The islands go on meanwhile.
+      if (!told) {
+        progress.finish();
+        invocation.streams.err << "atoll: the coordinator's process is there, but does not answer; asking again\n" << std::flush;
+        told = true;
+      }
+      continue;
+    }
+    told = false;
     if (!document) {
       progress.finish();
       return document;
@@ -121,7 +132,8 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   if (const Status started = cluster.start_agents(); !started) {
     return report(invocation, started.error());
   }
-  const Result<nlohmann::json> submitted = cluster.client().ask("submit", {{"spec", nlohmann::json::parse(to_json(spec))}, {"once", true}});
+  const Result<nlohmann::json> submitted =
+      cluster.client().ask("submit", {{"spec", nlohmann::json::parse(to_json(spec))}, {"once", true}}, kStartPatience);
   if (!submitted) {
     return report(invocation, submitted.error());
   }

@@ -118,7 +118,7 @@ Status LocalCluster::start_agents() {
     std::vector<std::string> arguments = {"agent", "--state", state.string(), "--name", name};
     if (!is_there(state / "coordinator.json")) {
       ATOLL_ASSIGN(const nlohmann::json token,
-                   client_->ask("token_create", {{"role", "island"}, {"name", name}, {"expires_ms", 3'600'000}}));
+                   client_->ask("token_create", {{"role", "island"}, {"name", name}, {"expires_ms", 3'600'000}}, kStartPatience));
       arguments.insert(arguments.end(), {"--join", text_at(token, "token")});
     }
     arguments.insert(arguments.end(), settings_.agent_arguments.begin(), settings_.agent_arguments.end());

@@ -20,6 +20,9 @@
 
 namespace atl {
 
+// How long a coordinator that was just started may take to answer: a busy machine is no failure.
+inline constexpr Duration kStartPatience = std::chrono::seconds(30);
+
 struct LocalClusterSettings {
   std::string program;  // this executable
   std::filesystem::path folder;
@@ -31,7 +34,7 @@ class LocalCluster {
  public:
   // Makes what is missing in the folder and starts the coordinator. Errors: io, conflict; unavailable with the last lines of
   // its log if the coordinator does not come up within `patience`.
-  static Result<LocalCluster> start(LocalClusterSettings settings, Duration patience = std::chrono::seconds(15));
+  static Result<LocalCluster> start(LocalClusterSettings settings, Duration patience = kStartPatience);
   // Starts the agents; those that are new here get a token.
   Status start_agents();
 

@@ -147,7 +147,7 @@ Result<Database> Database::open(const std::filesystem::path& path) {
   sqlite3_extended_result_codes(handle->sqlite, 1);
   Database database(std::move(handle));
   // 2 MiB of pages is plenty for what the coordinator reads; the default grows with nothing to show for it.
-  if (auto status = database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-2048;"
+  if (auto status = database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-512;"
                                      "PRAGMA temp_store=MEMORY; PRAGMA busy_timeout=2000");
       !status) {
     return with_context(status.error(), what);

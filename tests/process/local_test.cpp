@@ -180,6 +180,29 @@ TEST_CASE("process: `atoll local` trains to the end, interrupted it leaves nothi
   check_nothing_left(parts);
 }
 
+TEST_CASE("process: `atoll local` bears a coordinator that does not answer for a while") {
+  const LocalRun local;
+  Process command = local.start("starved", "40");
+  REQUIRE(Cluster::eventually([&] { return local.has_checkpoint(2); }, std::chrono::seconds(120)));
+  pid_t coordinator = 0;
+  for (const std::string& process : local.processes()) {
+    if (contains(process, "atoll" + std::string(1, '\0') + "coordinator")) {
+      coordinator = static_cast<pid_t>(std::stol(process));
+    }
+  }
+  INFO(local.said("starved.err") << local.logs());
+  REQUIRE(coordinator > 0);
+  REQUIRE(::kill(coordinator, SIGSTOP) == 0);
+  const bool told = Cluster::eventually([&] { return contains(local.said("starved.err"), "asking again"); }, std::chrono::seconds(60));
+  ::kill(coordinator, SIGCONT);
+  REQUIRE(told);
+  const int ended = command.wait(std::chrono::seconds(120));
+  INFO(local.said("starved.err"));
+  REQUIRE(ended == 0);
+  CHECK(json::parse(local.said("starved.out")).at("run").at("state") == "completed");
+  check_nothing_left(local);
+}
+
 TEST_CASE("process: what `plan` foretells, and what the summary says data-parallel would send, is what islands send") {
   const atl_test::TemporaryFolder folder;
   folder.write("text.txt", std::string(100'000, 'x'));
