@@ -8,12 +8,11 @@
 
 #include "cli/command.hpp"
 #include "cli/state_directory.hpp"
+#include "cli/uplink.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {
 namespace {
-
-constexpr double kLeastUplink = 500e3;  // bits a second: with less a piece would take so long that peers give up
 
 struct AgentCommandOptions {
   std::string state;
@@ -42,14 +41,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
   if (!given.uplink.empty()) {
-    Result<double> uplink = parse_bits_per_second(given.uplink);
-    if (!uplink) {
-      return with_context(uplink.error(), "--uplink");
-    }
-    if (*uplink < kLeastUplink) {
-      return Error{Code::invalid_argument, "--uplink " + given.uplink + ": an island needs at least 500kbit to take part"};
-    }
-    options.uplink_bits_per_second = *uplink;
+    ATOLL_ASSIGN(options.uplink_bits_per_second, parse_uplink(given.uplink));
   }
   if (!given.trainer_memory.empty()) {
     ATOLL_ASSIGN(options.trainer_memory_bytes, parse_bytes(given.trainer_memory));

@@ -16,6 +16,7 @@
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
 #include "cli/views/run_state.hpp"
+#include "cli/uplink.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {
@@ -30,6 +31,7 @@ struct LocalOptions {
   std::string export_to;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
+  std::string uplink;
 };
 
 // The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
@@ -57,6 +59,9 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions
     const std::size_t equals = mapping.find('=');
     add("--data", equals == std::string::npos ? mapping : mapping.substr(0, equals + 1) + fs::absolute(mapping.substr(equals + 1)).string());
   }
+  if (!options.uplink.empty()) {
+    add("--uplink", options.uplink);
+  }
   return arguments;
 }
 
@@ -71,6 +76,9 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
                                              " to " + std::to_string(spec.islands.max) + " islands"};
   }
   spec.islands.max = static_cast<std::uint32_t>(options.islands);
+  if (!options.uplink.empty()) {
+    ATOLL_TRY(parse_uplink(options.uplink));
+  }
   resolve_files(spec, options.file);
   return spec;
 }
@@ -201,7 +209,8 @@ Command local_command() {
                      {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
                      {"--export", "write the model here at the end", &options->export_to, false, {}, Completes::files},
                      {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
-                     {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders}};
+                     {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
+                     {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink}};
   command.run = [options](Invocation& invocation) { return local(invocation, *options); };
   return command;
 }

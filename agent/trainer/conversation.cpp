@@ -16,6 +16,7 @@ namespace {
 constexpr Duration kConfigureWithin = std::chrono::seconds(60);
 constexpr Duration kForEver = Duration(-1);
 constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
+constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
 
 std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
 std::optional<double> finite(std::optional<double> value) { return value ? finite(*value) : value; }
@@ -151,9 +152,13 @@ Status Conversation::read_messages(bool wait) {
   double ignored = 0.0;
   while (!stopped_) {
     std::optional<AgentMessage> message;
+    const bool held = !may_step();
     {
-      const Stopwatch watch(may_step() ? ignored : wait_seconds_);
+      const Stopwatch watch(held ? wait_seconds_ : ignored);
       ATOLL_ASSIGN(message, link_.receive(timeout));
+    }
+    if (held) {
+      next_step_ = std::max(next_step_, now());
     }
     if (!message) {
       return {};
@@ -304,6 +309,9 @@ Result<std::optional<bool>> Conversation::await_result(const MergeOrder& order, 
       const bool applied = result->second;
       results_.erase(result);
       wait_seconds_ += waited;
+      if (waited > 0.0) {
+        next_step_ = std::max(next_step_, now());  // what a throttled trainer waits for others it does not make up for
+      }
       return std::optional<bool>(applied);
     }
     std::optional<AgentMessage> message;
@@ -346,7 +354,7 @@ Status Conversation::finish_merge(const MergeOrder& order, double waited) {
 Status Conversation::step() {
   const std::uint64_t loads = loads_;
   if (max_steps_per_second_ > 0.0) {
-    next_step_ = std::max(next_step_, now() - kProgressEvery) + from_seconds(1.0 / max_steps_per_second_);
+    next_step_ = std::max(next_step_, now() - kThrottleSlack) + from_seconds(1.0 / max_steps_per_second_);
   }
   {
     const Stopwatch watch(compute_seconds_);

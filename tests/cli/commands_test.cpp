@@ -81,6 +81,18 @@ TEST_CASE("no command, unknown commands and options are usage errors on stderr")
   CHECK(json::parse(in_json.err)["error"]["code"] == "invalid_argument");
 }
 
+TEST_CASE("a budget that no island can live on is refused before anything is started") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = (folder.path() / "state").string();
+  for (const auto& [uplink, said] : std::map<std::string, std::string>{{"20kbit", "--uplink 20kbit: an island needs at least 500kbit to take part"}, {"fast", "--uplink: "}}) {
+    const Called refused = call({"local", ATOLL_SOURCE_DIR "/examples/quickstart.toml", "--uplink", uplink, "--state", state});
+    INFO(refused.err);
+    CHECK(refused.exit == 2);
+    CHECK(refused.err.find(said) != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(state));
+  }
+}
+
 TEST_CASE("help says what an option is where it is not given, and `help COMMAND` is COMMAND --help") {
   const Called generate = call({"generate", "--help"});
   for (const char* said : {"how many to write (else 200)", "(else 0.8)", "(else 40)", "(else auto)"}) {

@@ -444,3 +444,16 @@ TEST_CASE("max_steps_per_second holds the trainer back") {
   trainer.train_until(120);
   CHECK(std::chrono::steady_clock::now() - begin > 600ms);  // 1.2 s, of which it may catch up 0.5 s
 }
+
+TEST_CASE("what a throttled trainer waits for others it does not make up for") {
+  const Folder folder;
+  Configure configure = small_run(folder.write_text(20'000));
+  configure.training.max_steps_per_second = 100;
+  TrainerProcess trainer(folder.path);
+  trainer.open(configure);
+  trainer.train_until(20);
+  std::this_thread::sleep_for(600ms);
+  const auto begin = std::chrono::steady_clock::now();
+  trainer.train_until(60);
+  CHECK(std::chrono::steady_clock::now() - begin > 300ms);  // 0.4 s; it was the others who were late, not the trainer
+}
