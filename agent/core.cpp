@@ -51,6 +51,9 @@ std::optional<TimePoint> Core::next_deadline() const {
   if (state.over) {
     return std::nullopt;
   }
+  if (state.run && state.run->released) {
+    return state.leave_until;
+  }
   TimePoint next = state.welcomed ? std::min(state.next_heartbeat, state.next_resend) : state.next_hello;
   if (state.leaving) {
     next = std::min(next, state.leave_until);
@@ -91,12 +94,7 @@ void Core::State::dispatch(const Event& event) {
         } else if constexpr (std::is_same_v<E, Gauges>) {
           gauges = e;
         } else if constexpr (std::is_same_v<E, LeaveAsked>) {
-          leaving = leaving ? leaving : std::optional<std::string>(e.why);
-          leave_until = now + (welcomed ? settings.leave_limit : settings.hello_again * 5);
-          send(Leave{*leaving});
-          if (!run) {
-            exit(std::nullopt);
-          }
+          begin_leaving(e.why);
         } else if constexpr (requires { e.incarnation; }) {
           if (run && run->id == e.run && run->incarnation == e.incarnation) {
             on_trainer(e);
@@ -112,6 +110,10 @@ void Core::State::dispatch(const Event& event) {
 
 void Core::State::on_time() {
   if (leaving && now >= leave_until) {
+    if (run && run->cut_short) {
+      run->cut_short = false;
+      say_leave();
+    }
     close_run(*leaving);
     exit(std::nullopt);
     return;
@@ -119,6 +121,9 @@ void Core::State::on_time() {
   if (run && run->lease && now >= *run->lease) {
     run->lease.reset();
     effect(KeepResults{run->id, false});
+  }
+  if (run && run->released) {
+    return;  // it has said all
   }
   if (!welcomed) {
     if (now >= next_hello) {
@@ -184,11 +189,11 @@ void Core::State::say_hello() {
 // Everything that has not been answered, so that any of it may be lost.
 void Core::State::say_all() {
   next_resend = now + settings.resend;
-  if (!welcomed) {
+  if (!welcomed || (run && run->released)) {
     return;
   }
   if (leaving) {
-    send(Leave{*leaving});
+    say_leave();
   }
   if (!run) {
     return;
@@ -206,6 +211,9 @@ void Core::State::say_all() {
   }
   if (!run->active) {
     return;
+  }
+  if (run->pausing && run->checkpointed && run->checkpointed->round == *run->pausing) {
+    send(*run->checkpointed);
   }
   if (run->alone()) {
     return;
@@ -305,6 +313,33 @@ IslandReport Core::State::report() const {
   value.agent_memory_bytes = gauges.agent_memory_bytes;
   value.trainer_memory_bytes = gauges.trainer_memory_bytes;
   return value;
+}
+
+void Core::State::begin_leaving(const std::string& why) {
+  if (!leaving) {
+    leaving = why;
+    leave_until = now + (welcomed ? settings.leave_limit : settings.hello_again * 5);
+    cut_short();
+  }
+  say_leave();
+  if (!run) {
+    exit(std::nullopt);
+  }
+}
+
+void Core::State::say_leave() { send(Leave{*leaving, run && run->active && run->cut_short}); }
+
+// Something of the last round is not on the disk yet.
+bool Core::State::settling() const {
+  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(), [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
+  return applying || !run->merging.empty() || !run->writing.empty();
+}
+
+void Core::State::finish_leaving() {
+  if (run && run->released && !settling()) {
+    close_run(*leaving);
+    exit(std::nullopt);
+  }
 }
 
 void Core::State::exit(std::optional<Error> error) {

@@ -108,6 +108,12 @@ struct RunInHand {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::optional<RunEnded> ended;     // said until released
+  bool finishes = false;             // the trainer can be told that a round is its last, and to skip steps
+  std::optional<Round> cut;          // pace: the round that the others have come to; until the trainer was told
+  std::optional<Round> pausing;      // the run is paused after this round
+  Epoch pause_epoch;                 // in which that was said
+  bool cut_short = false;            // leaving: the trainer was told to publish what it has
+  bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 
   [[nodiscard]] bool alone() const { return composition.group == Group::nobody; }
   [[nodiscard]] bool lockstep() const { return composition.payload == PayloadKind::gradient; }
@@ -131,6 +137,7 @@ struct Core::State {
   TimePoint next_heartbeat;
   TimePoint next_resend;
   Duration heartbeat = std::chrono::seconds(1);
+  Duration stall_after = std::chrono::seconds(20);
   std::deque<IslandEvent> unsaid;  // events for people, until there is a link; the newest few
   Gauges gauges;
   std::optional<std::string> leaving;
@@ -150,6 +157,10 @@ struct Core::State {
   [[nodiscard]] IslandReport report() const;
   [[nodiscard]] Activity activity() const;
   void exit(std::optional<Error> error);
+  void begin_leaving(const std::string& why);
+  void say_leave();
+  void finish_leaving();
+  [[nodiscard]] bool settling() const;
   void close_run(const std::string& why);
   void give_up(Error error);
 
@@ -167,6 +178,7 @@ struct Core::State {
   void on_offer(const Offer& message);
   void on_catch_up(const CatchUp& message);
   void on_serve(const Serve& message);
+  void on_cut(const Cut& message);
   void on_release(const Release& message);
   void use_epoch(Epoch epoch, const std::vector<Member>& members);
   void allow_peers();
@@ -188,6 +200,8 @@ struct Core::State {
   void extend_plan();
   void continue_training();
   void go_on_with_pending();
+  void cut_short();
+  void keep_pace();
   void merged(Round round, bool saved);
   [[nodiscard]] Step step_of(Round round) const;
 

@@ -18,6 +18,7 @@
 #include "agent/checkpoint.hpp"
 #include "agent/core.hpp"
 #include "agent/joining.hpp"
+#include "agent/leave_watch.hpp"
 #include "agent/membership_file.hpp"
 #include "agent/sync_engine.hpp"
 #include "agent/trainer_session.hpp"
@@ -37,6 +38,7 @@ namespace {
 constexpr auto kGaugeEvery = std::chrono::seconds(2);
 constexpr auto kTellFetchEvery = std::chrono::seconds(5);
 constexpr auto kLastWait = std::chrono::seconds(5);  // for the trainer's end, when the agent ends
+constexpr auto kLongestRetry = std::chrono::milliseconds(500);  // a coordinator that comes back is found within this
 constexpr std::size_t kLongestLinkPath = 80;         // of a local socket's folder
 
 std::uint64_t resident_bytes() {
@@ -177,7 +179,8 @@ class Driver {
  public:
   Driver(const AgentOptions& options, SessionSettings session, Core core, std::unique_ptr<ControlClient> control, std::unique_ptr<SyncEngine> engine,
          const StopSignals& signals)
-      : options_(options), session_(std::move(session)), core_(std::move(core)), control_(std::move(control)), engine_(std::move(engine)), signals_(signals) {}
+      : options_(options), session_(std::move(session)), core_(std::move(core)), control_(std::move(control)), engine_(std::move(engine)), signals_(signals),
+        leave_watch_({options.leave_file, options.leave_command, options.state}) {}
 
   Status run() {
     while (!ended_) {
@@ -194,6 +197,10 @@ class Driver {
   bool turn() {
     const TimePoint at = now();
     take_signals(at);
+    if (const std::optional<std::string> why = leave_watch_.pump(at)) {
+      log_info("island " + session_.island + ": leaving: " + *why);
+      pending_.push_back(LeaveAsked{*why});
+    }
     while (std::optional<LinkEvent> event = control_->receive()) {
       take(*std::move(event));
     }
@@ -228,6 +235,7 @@ class Driver {
   void sleep() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {control_->fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}, {prepared_->fd(), POLLIN, 0}};
     TimePoint until = std::min(next_gauge_, core_.next_deadline().value_or(next_gauge_));
+    until = std::min(until, leave_watch_.next_check().value_or(until));
     if (trainer_) {
       for (const int fd : trainer_->watch_fds()) {
         fds.push_back({fd, POLLIN, 0});
@@ -373,6 +381,16 @@ class Driver {
       trainer_->give(order);
     }
   }
+  void carry_out(const FinishTrainer& order, TimePoint) {
+    if (for_trainer(order.run, order.incarnation)) {
+      trainer_->finish(order);
+    }
+  }
+  void carry_out(const SkipTrainer& order, TimePoint) {
+    if (for_trainer(order.run, order.incarnation)) {
+      trainer_->skip(order);
+    }
+  }
   void carry_out(const FormInitialState& order, TimePoint) {
     if (for_trainer(order.run, order.incarnation)) {
       trainer_->publish_initial();
@@ -432,6 +450,7 @@ class Driver {
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<SyncEngine> engine_;
   const StopSignals& signals_;
+  LeaveWatch leave_watch_;
   std::shared_ptr<ValueQueue<PreparedData>> prepared_ = std::make_shared<ValueQueue<PreparedData>>();
   std::deque<Event> pending_;
   std::optional<StartTrainer> starting_;  // its data are being prepared
@@ -453,6 +472,7 @@ Result<ControlClientSettings> find_coordinator(const AgentOptions& options, cons
   settings.keys = keys;
   settings.insecure = options.insecure;
   settings.address = options.coordinator;
+  settings.retry_most = kLongestRetry;
   if (!options.join_token.empty()) {
     ATOLL_ASSIGN(const JoinToken token, join_token_from_text(options.join_token));
     settings.coordinator_key = token.coordinator_key;
@@ -559,8 +579,10 @@ Status run_agent(const AgentOptions& given) {
     identity.data_sets.push_back(set);
   }
   ATOLL_ASSIGN(std::unique_ptr<ZmqControlClient> control, ZmqControlClient::open(control_settings));
+  Settings core_settings;
+  core_settings.leave_limit = options.leave_within;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
-  Driver driver(options, std::move(session), Core(std::move(identity), Settings{}, std::move(stored), now()), std::move(control), std::move(engine), signals);
+  Driver driver(options, std::move(session), Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), signals);
   return driver.run();
 }
 

@@ -37,6 +37,9 @@ struct AgentOptions {
   double uplink_bits_per_second = 0;      // the bulk link's budget; 0: none
   std::uint64_t trainer_memory_bytes = 0;  // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);
+  std::filesystem::path leave_file;  // leave when it appears (agent/leave_watch.hpp); empty: none
+  std::string leave_command;         // leave when it exits with status 0; empty: none
+  Duration leave_within = std::chrono::seconds(60);  // then the agent goes, whatever is in hand
   bool allow_loopback_http = false;  // data sets by http:// from this machine (for trying things out)
 };
 

@@ -16,6 +16,7 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
 #include "transport/message.hpp"
 #include "transport/run_spec.hpp"
 
@@ -73,6 +74,20 @@ struct PlanTrainer {
   std::vector<PublishOrder> publish;
   std::vector<MergeOrder> merge;
 };
+// `round` is the trainer's last for now: it drops the orders for later ones, takes no step beyond this round's merge and saves its own state
+// after it (as MergeOrder::save). With `now` the round's publish is due at the step where it is. → TrainerPublished and TrainerMerged, as planned.
+struct FinishTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  bool now = false;
+};
+// The trainer stands at `step` now; the steps between are not done (pace). What is due there is done as planned. No answer of its own.
+struct SkipTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+};
 // The result of a round lies in the arena; the trainer merges it at its MergeOrder. No answer but TrainerMerged.
 struct GiveResult {
   RunId run;
@@ -117,6 +132,7 @@ struct BeginExchange {
   std::uint32_t fragment = 0;
   std::vector<Member> members;
   std::vector<std::uint64_t> tokens;
+  std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
 };
 // The attempt is void: stop it or drop its result; keep the contribution. No answer.
 struct CancelExchange {
@@ -193,6 +209,6 @@ struct Exit {
 using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
                             FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
                             WriteCheckpoint, LoadCheckpoint,
-                            CatchUpFromPeers, KeepResults, CloseRun, Exit>;
+                            CatchUpFromPeers, KeepResults, CloseRun, Exit, FinishTrainer, SkipTrainer>;
 
 }  // namespace atl::agent

@@ -34,7 +34,7 @@ void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoi
     if (open.run->has_state() && open.run->round().next() == exchange.order().round) {
       report_done(open, exchange);
     }
-  } else if (const std::vector<Stall> stalls = attempt.stalled(at, settings.stall_after); !stalls.empty()) {
+  } else if (const std::vector<Stall> stalls = attempt.stalled(at, exchange.order().stall_after.value_or(settings.stall_after)); !stalls.empty()) {
     report_broken(exchange, stalls.front().accused, {Code::timeout, stalls.front().why});
   }
 }

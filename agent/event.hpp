@@ -37,6 +37,7 @@ struct TrainerReady {
   Step step;
   std::uint64_t position = 0;  // in its part of the data
   std::uint32_t fragments = 1;  // of the arena
+  bool finishes = false;        // it can be told that a round is its last (FinishTrainer)
 };
 // LoadTrainer is done: the trainer stands at that step with the outer parameters.
 struct TrainerLoaded {

@@ -25,12 +25,14 @@ void Core::State::on_message(const Message& message) {
     on_serve(*serve);
   } else if (const auto* release = std::get_if<Release>(&message)) {
     on_release(*release);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    begin_leaving(drain->why);
   } else {
     std::visit(
         [&](const auto& m) {
           using M = std::decay_t<decltype(m)>;
           constexpr bool order = std::is_same_v<M, Membership> || std::is_same_v<M, Exchange> || std::is_same_v<M, Commit> || std::is_same_v<M, Abort> ||
-                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp>;
+                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> || std::is_same_v<M, Cut>;
           if constexpr (order) {
             if (!run || run->id != m.run || run->ended) {
               return;
@@ -50,6 +52,8 @@ void Core::State::on_message(const Message& message) {
               on_abort(m);
             } else if constexpr (std::is_same_v<M, Offer>) {
               on_offer(m);
+            } else if constexpr (std::is_same_v<M, Cut>) {
+              on_cut(m);
             } else if constexpr (std::is_same_v<M, CatchUp>) {
               on_catch_up(m);
             }
@@ -62,6 +66,9 @@ void Core::State::on_message(const Message& message) {
 void Core::State::on_welcome(const Welcome& message) {
   if (message.heartbeat_ms > 0) {
     heartbeat = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.heartbeat_ms, 10, 60'000));
+  }
+  if (message.stall_ms > 0) {
+    stall_after = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.stall_ms, 1000, 3'600'000));
   }
   if (welcomed) {
     return;
@@ -77,6 +84,9 @@ void Core::State::on_welcome(const Welcome& message) {
 
 void Core::State::on_refused(const Refused& message) {
   welcomed = false;
+  if (run && run->released) {
+    return;
+  }
   if (worth_retrying(message.error.code)) {
     say_hello();
     return;
@@ -127,7 +137,12 @@ void Core::State::open_run(const Assign& message, RunSpec spec, Composition comp
     case StartFrom::checkpoint:
       restore(message);
       break;
-    case StartFrom::memory:  // of an earlier life: it is gone
+    case StartFrom::memory:
+      join();
+      run->from = StartFrom::memory;  // of an earlier life: it is gone, and the coordinator has to hear of it
+      run->caught_up = CaughtUp{run->id, run->epoch, message.committed, Digest{}, Error{Code::unavailable, "this island has the run's state no more"}};
+      say_all();
+      break;
     case StartFrom::peers:
       join();
       break;
@@ -141,6 +156,11 @@ void Core::State::on_assign_again(const Assign& message) {
     return;
   }
   const bool newer = message.epoch > run->epoch;
+  if (run->pausing) {
+    // Nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed. The trainer was told to stop there.
+    run->pausing.reset();
+    drop_rounds();
+  }
   switch (message.from) {
     case StartFrom::scratch:
       if ((run->has_state || run->from != StartFrom::scratch) && !run->alone()) {
@@ -238,6 +258,11 @@ void Core::State::on_membership(const Membership& message) {
     run->active = false;
     return;
   }
+  if (run->pausing && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+    // It takes part in a later epoch: the pause is over, though nobody told. The trainer was told to stop there.
+    run->pausing.reset();
+    drop_rounds();
+  }
   if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
@@ -302,7 +327,7 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round.attempt = message.attempt;
   round.phase = RoundInHand::Phase::exchanging;
-  effect(BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens});
+  effect(BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens, stall_after});
 }
 
 void Core::State::on_commit(const Commit& message) {
@@ -323,12 +348,21 @@ void Core::State::on_commit(const Commit& message) {
   RoundInHand& round = found->second;
   if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt && round.exchanged.chain == message.chain) {
     round.checkpoint = message.checkpoint;
+    const bool last = message.pause || leaving;
+    if (message.pause) {
+      run->pausing = message.round;
+      run->pause_epoch = message.epoch;
+    }
+    if (last && run->trainer == TrainerPhase::training && run->finishes) {
+      effect(FinishTrainer{run->id, run->incarnation, message.round, false});
+    }
     apply(message.round);
     return;
   }
   if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
     // The others went on with a result that it does not hold.
     send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
+    run->active = false;  // until it has caught up
   }
 }
 
@@ -366,7 +400,8 @@ void Core::State::on_offer(const Offer& message) {
     effect(KeepResults{run->id, true});
   }
   run->lease = now + kLease;
-  if (run->lease_served) {
+  const bool wanted = run->pausing && (!run->checkpointed || run->checkpointed->round < *run->pausing);  // it could not be written, or nobody heard
+  if (run->lease_served && !wanted) {
     tell_checkpoint();
   } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain &&
              run->committed >= run->lease_from) {
@@ -412,6 +447,13 @@ void Core::State::on_catch_up(const CatchUp& message) {
   effect(CatchUpFromPeers{message, run->has_state, run->committed, run->chain});
 }
 
+void Core::State::on_cut(const Cut& message) {
+  if (run->active && message.round > run->committed && run->rounds.count(message.round) == 0) {
+    run->cut = message.round;
+    keep_pace();
+  }
+}
+
 // Rounds in hand lead nowhere any more.
 void Core::State::drop_rounds() {
   for (const auto& [number, round] : run->rounds) {
@@ -426,10 +468,15 @@ void Core::State::drop_rounds() {
     run->trainer_round.reset();
   }
   run->merging.clear();
+  run->cut.reset();
+  run->cut_short = false;
 }
 
 void Core::State::on_serve(const Serve& message) {
-  if (run && run->id == message.run) {
+  if (run && run->id == message.run && !message.allowed) {
+    std::erase(run->readers, message.reader_key);
+    allow_peers();
+  } else if (run && run->id == message.run) {
     keep_for_reader(message.round, kReading);
     std::vector<std::string>& readers = run->readers;
     if (std::find(readers.begin(), readers.end(), message.reader_key) == readers.end()) {
@@ -440,12 +487,16 @@ void Core::State::on_serve(const Serve& message) {
     }
     allow_peers();
   } else if (stored.count(message.run) > 0) {
-    effect(AllowPeers{message.run, Epoch(0), {}, {message.reader_key}});
+    effect(AllowPeers{message.run, Epoch(0), {}, message.allowed ? std::vector<std::string>{message.reader_key} : std::vector<std::string>{}});
   }
 }
 
 void Core::State::on_release(const Release& message) {
   if (!run || run->id != message.run) {
+    return;
+  }
+  if (leaving && settling()) {
+    run->released = true;
     return;
   }
   close_run(message.why);

@@ -35,6 +35,7 @@ void Core::State::on_engine(const ContributionFormed& event) {
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::formed;
   round.ready.norm = event.norm;
+  run->cut_short = false;
   if (run->alone()) {
     round.ready.epoch = run->epoch;
     round.ready.chain = run->chain;
@@ -60,6 +61,7 @@ void Core::State::withdraw(Round number, Error error) {
   round.phase = RoundInHand::Phase::withdrawn;
   round.withdrawn = true;
   round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error)};
+  run->cut_short = false;
   say(round);
 }
 
@@ -69,7 +71,7 @@ void Core::State::begin_alone(Round number) {
   round.attempt = Attempt(1);
   round.phase = RoundInHand::Phase::exchanging;
   const Member self{identity.island, identity.name, "", identity.bulk_address};
-  effect(BeginExchange{run->id, run->epoch, number, round.attempt, round.fragment, {self}, {std::max<std::uint64_t>(round.ready.tokens, 1)}});
+  effect(BeginExchange{run->id, run->epoch, number, round.attempt, round.fragment, {self}, {std::max<std::uint64_t>(round.ready.tokens, 1)}, stall_after});
 }
 
 void Core::State::on_engine(const ExchangeDone& event) {
@@ -176,14 +178,16 @@ void Core::State::on_engine(const CheckpointWritten& event) {
   if (held.checkpoints.size() > keep) {
     held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
   }
-  if (run->lease && event.round < run->lease_from) {
+  if (run->lease && event.round < run->lease_from && run->pausing != event.round) {
     finish_if_done();
+    finish_leaving();
     return;  // begun before the results after it were kept: of no use to a newcomer, and newer ones follow
   }
   run->checkpointed = Checkpointed{run->id, event.round, event.chain, event.file, event.file_bytes, std::nullopt};
   run->lease_served = run->lease_served || run->lease.has_value();
   tell_checkpoint();
   finish_if_done();
+  finish_leaving();
 }
 
 void Core::State::on_engine(const CheckpointFailed& event) {
@@ -195,6 +199,7 @@ void Core::State::on_engine(const CheckpointFailed& event) {
     beat();  // the run's last figures, before its end
     say_all();
   }
+  finish_leaving();
 }
 
 void Core::State::on_engine(const CheckpointLoaded& event) {
@@ -213,6 +218,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     RoundInHand& round = run->rounds[pending.round];
     round.phase = RoundInHand::Phase::formed;
     round.fragment = pending.fragment;
+    round.ready.fragment = pending.fragment;
     round.ready.run = run->id;
     round.ready.round = pending.round;
     round.ready.norm = pending.norm;

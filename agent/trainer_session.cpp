@@ -143,6 +143,7 @@ void TrainerSession::hear(const island_link::Hello& message, std::vector<Session
     send(island_link::Stop{*failure_});
     return;
   }
+  finishes_ = message.finishes.value_or(false);
   send(configuration());
 }
 
@@ -154,7 +155,7 @@ void TrainerSession::hear(const island_link::Ready& message, std::vector<Session
   ready_ = true;
   first_position_ = message.position;
   if (!std::exchange(announced_, true)) {
-    out.push_back(Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_)}));
+    out.push_back(Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_), finishes_}));
   }
 }
 
@@ -337,11 +338,7 @@ void TrainerSession::plan(const PlanTrainer& order) {
   for (const MergeOrder& merge : order.merge) {
     island_link::MergeOrder said{merge.round.value, merge.fragment, merge.step.value, merge.alpha, merge.evaluate, merge.parameters, std::nullopt};
     if (merge.save) {
-      const fs::path partial = settings_.runs_folder / order_.run.text / "checkpoints" / ("." + std::to_string(merge.round.value) + ".partial");
-      std::error_code failure;
-      fs::remove_all(partial, failure);
-      fs::create_directories(partial, failure);
-      said.save = (partial / kTrainerFolder).string();
+      said.save = save_folder(merge.round);
     }
     if (!to_publish_.contains(merge.round)) {
       waiting_for_.insert(merge.round);  // its contribution came with the checkpoint
@@ -349,6 +346,28 @@ void TrainerSession::plan(const PlanTrainer& order) {
     plan.merge.push_back(said);
   }
   send(plan);
+}
+
+// Where it saves its state of a round, empty; the checkpoint that is written there makes it complete.
+std::string TrainerSession::save_folder(Round round) const {
+  const fs::path partial = settings_.runs_folder / order_.run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
+  std::error_code failure;
+  fs::remove_all(partial, failure);
+  fs::create_directories(partial, failure);
+  return (partial / kTrainerFolder).string();
+}
+
+void TrainerSession::finish(const FinishTrainer& order) {
+  if (finishes_) {
+    to_publish_.erase(to_publish_.upper_bound(order.round), to_publish_.end());
+    send(island_link::Finish{order.round.value, order.now, save_folder(order.round)});
+  }
+}
+
+void TrainerSession::skip(const SkipTrainer& order) {
+  if (finishes_) {
+    send(island_link::Skip{order.step.value});
+  }
 }
 
 void TrainerSession::give(const GiveResult& order) {

@@ -54,6 +54,8 @@ class TrainerSession {
   void load(Step step, std::uint64_t position);
   void plan(const PlanTrainer& order);
   void give(const GiveResult& order);
+  void finish(const FinishTrainer& order);
+  void skip(const SkipTrainer& order);
   // Ends it for this reason, which its TrainerExited will name.
   void abort(const Error& error);
   // Asks it to end; its end is not an event. Safe to call again.
@@ -86,6 +88,7 @@ class TrainerSession {
   void note_pause(Round round, std::uint32_t fragment, std::uint64_t step, double waited);
   [[nodiscard]] island_link::Configure configuration() const;
   [[nodiscard]] std::vector<std::uint32_t> all_fragments() const;
+  [[nodiscard]] std::string save_folder(Round round) const;
   void update_expectation(TimePoint now);
 
   StartTrainer order_;
@@ -99,6 +102,7 @@ class TrainerSession {
   double merge_wait_ = 0;              // seconds that its merges waited
   bool ready_ = false;                 // it stands where it was told to start
   bool requested_ = false;             // publish_now or load is under way
+  bool finishes_ = false;              // it said so
   bool announced_ = false;             // the core knows that it is ready
   std::set<Round> to_publish_;         // ordered, not published yet
   std::set<Round> waiting_for_;        // published, its result not given yet

@@ -110,7 +110,7 @@ void Core::State::go_on_with_pending() {
 }
 
 void Core::State::extend_plan() {
-  if (!run->schedule || run->horizon_of == run->committed) {
+  if (!run->schedule || run->horizon_of == run->committed || run->pausing || leaving) {
     return;
   }
   run->horizon_of = run->committed;
@@ -126,6 +126,32 @@ void Core::State::extend_plan() {
   PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan, formed);
   run->planned = until;
   effect(PlanTrainer{run->id, run->incarnation, decision.until, std::move(decision.publish), std::move(decision.merge)});
+}
+
+// The others wait at the synchronisation point: the trainer comes to it with the steps that it has done, once those are enough.
+void Core::State::keep_pace() {
+  if (!run->cut || run->trainer != TrainerPhase::training || !run->schedule || !run->finishes || *run->cut > run->planned) {
+    return;
+  }
+  const Result<RoundPlan> round = run->schedule->round_at(*run->cut);
+  const Step since = step_of(run->committed);
+  if (!round || *run->cut != run->committed.next() || run->step.value < since.value + run->spec.strategy.min_inner_steps) {
+    return;  // looked at again with the trainer's next progress
+  }
+  run->cut.reset();
+  if (round->start > run->step) {
+    effect(SkipTrainer{run->id, run->incarnation, round->start});
+  }
+}
+
+// The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round in
+// hand already, that round is the last.
+void Core::State::cut_short() {
+  const bool can = run && run->active && run->finishes && run->trainer == TrainerPhase::training && !run->alone() && !run->lockstep();
+  if (can && run->rounds.empty() && run->merging.empty() && run->planned > run->committed && !run->at_end()) {
+    run->cut_short = true;
+    effect(FinishTrainer{run->id, run->incarnation, run->committed.next(), true});
+  }
 }
 
 void Core::State::on_trainer(const TrainerReady& event) {
@@ -145,6 +171,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
     return;
   }
   run->schedule = *own;
+  run->finishes = event.finishes;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
 }
@@ -171,8 +198,17 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   }
   run->step = event.step;
   run->position = event.position;
+  if (run->cut_short && event.steps == 0) {
+    run->cut_short = false;  // it had only just begun: there is nothing to contribute
+    say_leave();
+    return;
+  }
+  if (run->cut && event.round >= *run->cut) {
+    run->cut.reset();
+  }
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
+  round.ready.fragment = event.fragment;
   round.ready.run = run->id;
   round.ready.round = event.round;
   const PublishFacts facts{event.tokens, event.steps, event.training_loss};
@@ -218,6 +254,7 @@ void Core::State::merged(Round round, bool saved) {
     finish_checkpoint(round, merging.chain, saved);
   }
   finish_if_done();
+  finish_leaving();
 }
 
 void Core::State::on_trainer(const TrainerEvaluated& event) {
@@ -229,6 +266,7 @@ void Core::State::on_trainer(const TrainerEvaluated& event) {
 void Core::State::on_trainer(const TrainerProgress& event) {
   run->progress = event;
   run->step = std::max(run->step, event.step);
+  keep_pace();
 }
 
 void Core::State::on_trainer(const TrainerExited& event) {
@@ -247,6 +285,9 @@ void Core::State::on_trainer(const TrainerExited& event) {
   }
   while (!run->merging.empty()) {
     merged(run->merging.begin()->first, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
+    if (!run) {
+      return;  // it was only waited for before leaving
+    }
   }
   if (run->at_end()) {
     return;  // nothing is left to train

@@ -26,6 +26,9 @@ struct AgentCommandOptions {
   std::string uplink;
   std::string trainer_memory;
   Duration trainer_hang_after = std::chrono::minutes(5);
+  std::string leave_file;
+  std::string leave_command;
+  Duration leave_within = std::chrono::seconds(60);
   bool insecure = false;
 };
 
@@ -40,6 +43,9 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.insecure = given.insecure;
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
+  options.leave_file = given.leave_file;
+  options.leave_command = given.leave_command;
+  options.leave_within = given.leave_within;
   if (!given.uplink.empty()) {
     ATOLL_ASSIGN(options.uplink_bits_per_second, parse_uplink(given.uplink));
   }
@@ -79,7 +85,8 @@ Command agent_command() {
   command.summary = "runs an island's agent in the foreground until SIGTERM or Ctrl-C";
   command.details =
       "The first time with --join TOKEN (atoll token create prints one); after that the island is known by its key.\n"
-      "Runs read nothing but what --data and --allow-data name. SIGTERM finishes the round in hand and leaves.";
+      "Runs read nothing but what --data and --allow-data name. SIGTERM finishes the round in hand, with the\n"
+      "steps done so far, and leaves; so do the leave file and the leave command, for machines that are taken away at short notice.";
   command.options = {
       {"--join", "a join token, to enrol this island", &options->join},
       {"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", &options->state, false, {}, Completes::folders},
@@ -92,6 +99,9 @@ Command agent_command() {
       {"--uplink", "what this island may send to the others, like 50mbit (else as much as the line bears)", &options->uplink},
       {"--trainer-memory", "a trainer that needs more is ended, like 8GiB (else no limit)", &options->trainer_memory},
       {"--trainer-hang-after", "a trainer that makes no progress for so long is restarted", &options->trainer_hang_after},
+      {"--leave-file", "leave once this file is there; its first line is the reason", &options->leave_file, false, {}, Completes::files},
+      {"--leave-command", "leave once this command (run every 5 s by sh) exits with 0; its first line is the reason", &options->leave_command},
+      {"--leave-within", "go after so long at the latest, whatever is in hand", &options->leave_within},
       {"--insecure", "no encryption; loopback only", &options->insecure}};
   command.run = [options](Invocation& invocation) { return run_island(invocation, *options); };
   return command;

@@ -1,4 +1,4 @@
-// `atoll cancel`, `atoll resume`: end a run, or let it go on.
+// `atoll cancel`, `atoll pause`, `atoll resume`: end a run, stop it for a while, let it go on.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -35,6 +35,7 @@ Command change_command(std::string verb, std::string summary) {
 }  // namespace
 
 Command cancel_command() { return change_command("cancel", "ends a run; its checkpoints stay"); }
-Command resume_command() { return change_command("resume", "lets a failed or cancelled run go on from its newest checkpoint"); }
+Command pause_command() { return change_command("pause", "stops a run after the round in hand, with a checkpoint on every island, and frees the trainers"); }
+Command resume_command() { return change_command("resume", "lets a paused, failed or cancelled run go on from its newest checkpoint; lifts quarantines"); }
 
 }  // namespace atl

@@ -33,6 +33,9 @@ Result<std::string> follow_events(const Invocation& invocation, CoordinatorClien
   if (options.since_unix_ms) {
     arguments["since_unix_ms"] = *options.since_unix_ms;
   }
+  if (options.tape) {
+    arguments["level"] = "debug";
+  }
   while (true) {
     ATOLL_ASSIGN(const nlohmann::json document, options.until_end ? client.ask_patiently(invocation, "events", arguments, TimePoint::max())
                                                                   : client.ask("events", arguments));

@@ -1,4 +1,4 @@
-// `atoll runs`, `atoll islands`: what there is.
+// `atoll runs`, `atoll islands`: what there is; `atoll islands revoke`: and who may not come any more.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -45,9 +45,34 @@ Command list_command(const ListCommand& what, std::string summary, std::string q
   return command;
 }
 
+std::string render_revoked(const nlohmann::json& document, const Terminal&) {
+  return "island " + printable(text_at(document, "ended")) + " has no access any more, on open connections neither; let it in again with a new token\n";
+}
+
+Command revoke_island_command() {
+  auto island = std::make_shared<std::string>();
+  Command command;
+  command.name = "revoke";
+  command.summary = "ends an island's access at once, on open connections too";
+  command.options = {{"ISLAND", "the island", island.get(), true, {}, Completes::islands}};
+  command.asks_coordinator = true;
+  command.run = [island](Invocation& invocation) {
+    if (island->starts_with("t-")) {
+      return report(invocation, Error{Code::invalid_argument, "'" + *island + "' is a token: atoll token revoke " + *island});
+    }
+    Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
+    return client ? show(invocation, client->ask("token_revoke", {{"id", *island}}), render_revoked) : report(invocation, client.error());
+  };
+  return command;
+}
+
 }  // namespace
 
 Command runs_command() { return list_command({"runs", "runs", "id", render_runs}, "lists the runs, newest first", "print ids only"); }
-Command islands_command() { return list_command({"islands", "islands", "name", render_islands}, "lists the islands", "print names only"); }
+Command islands_command() {
+  Command command = list_command({"islands", "islands", "name", render_islands}, "lists the islands", "print names only");
+  command.subcommands = {revoke_island_command()};
+  return command;
+}
 
 }  // namespace atl

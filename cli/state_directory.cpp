@@ -127,7 +127,7 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
   try {
     const toml::table table = toml::parse(text);
     const auto text_of = [&](std::string_view key) { return table[key].value_or(std::string()); };
-    return CoordinatorFile{text_of("name"), text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key")};
+    return CoordinatorFile{text_of("name"), text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key"), text_of("network")};
   } catch (const toml::parse_error& error) {
     return Error{Code::invalid_argument, path.string() + ":" + std::to_string(error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};
   }

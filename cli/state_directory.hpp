@@ -42,6 +42,7 @@ struct CoordinatorFile {
   std::string advertise;
   std::string address;
   std::string coordinator_key;
+  std::string network;  // empty: the default
 };
 Result<CoordinatorFile> read_coordinator_file(const std::filesystem::path& path);
 

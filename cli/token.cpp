@@ -42,7 +42,9 @@ Exit create(const Invocation& invocation, const CreateOptions& options) {
 }
 
 std::string render_revoked(const nlohmann::json& document, const Terminal&) {
-  return "revoked " + printable(text_at(document, "kind")) + " " + printable(text_at(document, "revoked")) + "\n";
+  const std::string ended = text_at(document, "kind") == "token" ? text_at(document, "ended") : "";
+  return "revoked " + printable(text_at(document, "kind")) + " " + printable(text_at(document, "revoked")) +
+         (ended.empty() ? "" : "; " + printable(ended) + ", which had used it, has no access any more") + "\n";
 }
 
 // Makes this machine an operator's: a key of its own, enrolled with the token.
@@ -99,7 +101,7 @@ Command revoke_command() {
   auto id = std::make_shared<std::string>();
   Command command;
   command.name = "revoke";
-  command.summary = "takes a token back, or the key of an island or operator";
+  command.summary = "takes a token back with the access that it gave, or the key of an island or operator";
   command.options = {{"ID", "of a token, an island or an operator; or an island's name", id.get(), true, {}, Completes::islands}};
   command.asks_coordinator = true;
   command.run = [id](Invocation& invocation) {

@@ -30,8 +30,11 @@ Core& Core::operator=(Core&&) noexcept = default;
 
 void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
   state_->now = std::max(now, state_->now);
+  const bool routine = state_->is_routine(island, message);
   state_->hear(island, boot, message);
-  state_->advance_all();
+  if (!routine) {
+    state_->advance_all();
+  }
 }
 
 void Core::tick(TimePoint now) {
@@ -97,13 +100,24 @@ void Core::State::recover(Recovered recovered) {
       restart(round.resend);
       // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
       for (std::size_t i = 0; round.exchanging && i < value.members.size() && i < value.tokens.size(); ++i) {
-        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i]};
+        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0};
       }
       round.members = std::move(value.members);
       round.tokens = std::move(value.tokens);
     }
   }
   for (auto& [id, run] : runs) {
+    if (run.record.restored && run.record.initialised) {
+      // Of a backup: who takes part, and with what, is asked anew.
+      run.members.clear();
+      run.rounds.clear();
+      for (auto& [island, seat] : run.seats) {
+        if (seat.record.state == SeatState::active || seat.record.state == SeatState::joining) {
+          seat.record.state = SeatState::absent;
+          seat.record.cause = "the ledger was restored from a backup";
+        }
+      }
+    }
     for (auto& [island, seat] : run.seats) {
       restart(seat.resend);
     }
@@ -147,7 +161,7 @@ void Core::State::dispatch(Island& island, const Message& message) {
     }
     Run& run = found->second;
     const auto seat = run.seats.find(island.record.id);
-    if (seat == run.seats.end() || has_ended(run.record.state) || seat->second.record.state == SeatState::refused) {
+    if (seat == run.seats.end() || is_idle(run.record.state) || seat->second.record.state == SeatState::refused) {
       release(island.record.id, run);
     } else {
       handle(run, seat->second);
@@ -192,7 +206,7 @@ void Core::State::advance_all() {
   wake.reset();
   watch_islands();
   for (auto& [id, run] : runs) {
-    if (!has_ended(run.record.state)) {
+    if (!is_idle(run.record.state)) {
       advance(run);
     }
   }
@@ -243,6 +257,14 @@ std::vector<Member> Core::State::members_of(const Run& run) const {
     members.push_back(member_of(id));
   }
   return members;
+}
+
+std::vector<std::string> Core::State::names_of(const std::vector<IslandId>& ids) const {
+  std::vector<std::string> names;
+  for (const IslandId& id : ids) {
+    names.push_back(name_of(id));
+  }
+  return names;
 }
 
 bool Core::State::alive(const IslandId& id) const {

@@ -11,7 +11,7 @@
 //  - Only an island whose state was verified against a committed round counts towards `min` or serves state to others.
 //  - Whoever waits has a reason: every decision that makes someone wait is a pure decide_* function that returns it.
 // Threads: one thread owns a core.
-// Cost: a step is O(islands of the run); memory is bounded by runs × islands and does not grow with rounds.
+// Cost: a routine heartbeat is O(1); any other step is O(islands); memory is bounded by runs × islands and does not grow with rounds.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,13 @@
 
 namespace atl::coordinator {
 
-// Times that a core works with. The defaults are for real networks.
+// Times that a core works with. The defaults are those of the preset `lan` (network.hpp).
 struct Settings {
   std::string version;                                     // of Atoll, for Welcome
   std::uint32_t codec_version = 0;                         // an island of another one is refused: peers could not read what it sends
   Duration heartbeat = std::chrono::seconds(1);            // how often an island speaks
   Duration dead_after = std::chrono::seconds(5);           // silent for so long: lost
+  Duration stall_after = std::chrono::seconds(20);         // an exchange in which a peer delivers nothing for so long has failed
   Duration settle = std::chrono::seconds(2);               // after the last arrival, before a run starts with fewer than max
   Duration probe = std::chrono::seconds(2);                // for an old instance to show that it is alive
   Duration resend = std::chrono::seconds(2);               // unanswered messages are repeated; grows to four times this
@@ -41,6 +42,7 @@ struct Settings {
   Duration restore_grace = std::chrono::seconds(10);       // before committed rounds are given up for an older checkpoint
   Duration rejoin_delay = std::chrono::seconds(5);         // after an expulsion; doubles up to rejoin_delay_max
   Duration rejoin_delay_max = std::chrono::seconds(60);
+  Duration told_wait = std::chrono::seconds(2);            // a wait that stands for so long becomes an event
 };
 
 // A message to one instance of an island's agent. `boot` is what that instance said in its Hello: two agents that use one
@@ -81,6 +83,8 @@ class Core {
   // A key was enrolled, or taken back. An island that was never admitted is not heard.
   void admit(TimePoint now, const IslandId& island, const std::string& name, const std::string& public_key);
   void revoke(TimePoint now, const IslandId& island, const std::string& why);
+  // Nobody serves this key any more: it was an operator's, or an island's.
+  void withdraw_reader(TimePoint now, const std::string& reader_key);
   // Time has passed. Call at next_deadline(), at the latest.
   void tick(TimePoint now);
   // When tick() has something to do if nothing else happens. Empty: never.
@@ -93,7 +97,14 @@ class Core {
   Result<RunId> submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file);
   // Errors: not_found; conflict when the run has ended (for resume: has not).
   Status cancel(TimePoint now, const RunId& run, const std::string& why);
+  // Also goes on with a paused run.
   Status resume(TimePoint now, const RunId& run);
+  // The run stops after the round in hand, with a checkpoint of it on every island, and its trainers are freed.
+  // Errors: not_found; conflict when the run has ended, or is one of islands on their own.
+  Status pause(TimePoint now, const RunId& run);
+  // Asks an island to leave as if its owner had: it finishes the round in hand with the steps done so far.
+  // Errors: not_found; conflict when it is not connected.
+  Status drain(TimePoint now, const IslandId& island, const std::string& why);
   // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch.
   // Errors: not_found; unavailable when no connected island has one.
   Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key);

@@ -34,9 +34,12 @@ struct Island {
   TimePoint told_to_greet;
   bool leaving = false;
   std::string leaving_why;
+  bool contributes = false;              // leaving: its contribution to the round in hand is coming
+  std::optional<std::string> draining;   // asked to leave; it has not said yet that it does
   std::optional<Probe> probe;
   std::map<RunId, HeldRun> held;  // of its hello; checkpoints are kept up to date
   std::optional<IslandReport> report;
+  std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run
 };
 
 // What an island last contributed, for the metrics.
@@ -72,6 +75,8 @@ struct Seat {
   TimePoint retry_at;
   bool memory_offered = false;       // its hello said that its state is live: worth a look
   std::optional<Checkpointed> checkpointed;  // the newest it told
+  std::optional<Round> checkpoint_settled;   // the newest round whose checkpoint is written, or could not be
+  unsigned good_rounds = 0;                  // contributions accepted in a row
   std::optional<Checkpointed> offered;       // as a source, since the offer
   Resend offer_resend;
   bool offering = false;
@@ -79,12 +84,15 @@ struct Seat {
   std::optional<Round> leaves_after; // asked to leave: the newest round that it had contributed to by then
   LastContribution last;
   std::map<WaitKey, double> waits;   // seconds
+  double share = 0;                  // of the committed tokens, smoothed over rounds
   std::optional<Error> refusal;
 };
 
 struct Contribution {
   bool withdrawn = false;
   std::uint64_t tokens = 0;
+  std::uint32_t fragment = 0;
+  double norm = 0;
 };
 
 struct RoundInFlight {
@@ -107,6 +115,7 @@ struct RoundInFlight {
   unsigned bad_attempts = 0;
   std::map<IslandId, unsigned> blame;
   Resend resend;
+  Resend cut;                           // pace: of Cut to those that have not come to the synchronisation point
 };
 
 struct Committed {
@@ -132,9 +141,12 @@ struct Run {
   TimePoint nobody_since;               // last arrival or loss, for a restore
   std::optional<TimePoint> offers_since;
   std::optional<TimePoint> hold_since;  // no round is planned, for a newcomer
+  std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
+  std::map<std::uint32_t, std::deque<double>> norms;  // of accepted contributions, by fragment; the newest few
   std::optional<Error> first_error;     // of an island that cannot take part
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
   Wait wait;                            // of the present pass
+  std::string told_reason;              // the newest that an event told
 
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == "gradient"; }
   [[nodiscard]] bool alone() const { return spec.strategy.group == "nobody"; }
@@ -164,16 +176,19 @@ struct Core::State {
   [[nodiscard]] const std::string& name_of(const IslandId& island) const;
   [[nodiscard]] Member member_of(const IslandId& island) const;
   [[nodiscard]] std::vector<Member> members_of(const Run& run) const;
+  [[nodiscard]] std::vector<std::string> names_of(const std::vector<IslandId>& ids) const;
   [[nodiscard]] bool alive(const IslandId& island) const;
 
   // ---- islands.cpp: who is there
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
+  [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
   void on_hello(Island& island, std::uint64_t boot, const Hello& hello);
   void accept(Island& island, std::uint64_t boot, const Hello& hello);
   void on_heartbeat(Island& island, const Heartbeat& heartbeat);
   void on_leave(Island& island, const Leave& leave);
   void watch_islands();
   void lose(Island& island, const std::string& cause);
+  void withdraw_reader(const std::string& reader_key);
 
   // ---- seats.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
@@ -194,6 +209,7 @@ struct Core::State {
   [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
   [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
   void on_run_ended(Run& run, Seat& seat, const RunEnded& message);
+  void offend(Run& run, const IslandId& island, const std::string& what);
 
   // ---- newcomers.cpp: who comes, or comes back, and with what state
   void advance_joins(Run& run);
@@ -203,6 +219,8 @@ struct Core::State {
   void offer(Run& run);
   void order_catch_up(Run& run, Seat& seat);
   void advance_restore(Run& run);
+  bool finish_restore(Run& run);
+  bool adopt_newer(Run& run);
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
   [[nodiscard]] Duration hold_limit(const Run& run) const;
@@ -230,6 +248,9 @@ struct Core::State {
   void send_exchange(Run& run, Round round, const IslandId& island);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& chain);
+  void reject_exploding(Run& run, Round round);
+  void keep_pace(Run& run, Round round);
+  void note_accepted(Run& run, const RoundInFlight& flight);
   void remember(Run& run, Committed committed);
   void account_wait(Run& run, Seat& seat, Round round, double wait_seconds);
   [[nodiscard]] std::string text_of(const WaitKey& key) const;
@@ -239,9 +260,12 @@ struct Core::State {
   void advance_queued(Run& run);
   void advance_alone(Run& run);
   void advance_end(Run& run);
+  void advance_pause(Run& run);
+  void pause_now(Run& run);
   void check_hopeless(Run& run);
   void set_state(Run& run, RunState state, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
   void set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
+  void tell_wait(Run& run);
   void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
   [[nodiscard]] RunView view_of(const Run& run) const;
 };

@@ -181,6 +181,25 @@ Statement Database::prepare(std::string_view sql) {
   return {handle_->sqlite, found->second, SQLITE_OK};
 }
 
+Status Database::copy_to(const std::filesystem::path& file) {
+  Handle target;
+  const std::string what = "cannot copy the ledger to " + file.string();
+  int result = sqlite3_open_v2(file.c_str(), &target.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (result != SQLITE_OK) {
+    return sqlite_error(target.sqlite, result, what);
+  }
+  sqlite3_backup* backup = sqlite3_backup_init(target.sqlite, "main", handle_->sqlite, "main");
+  if (backup == nullptr) {
+    return sqlite_error(target.sqlite, sqlite3_errcode(target.sqlite), what);
+  }
+  result = sqlite3_backup_step(backup, -1);  // all pages in one read: one instant
+  const int finished = sqlite3_backup_finish(backup);
+  if (result != SQLITE_DONE) {
+    return sqlite_error(nullptr, result == SQLITE_OK ? finished : result, what);
+  }
+  return finished == SQLITE_OK ? Status{} : Status{sqlite_error(target.sqlite, finished, what)};
+}
+
 Status Database::transaction(const std::function<Status()>& body) {
   ATOLL_TRY(execute("BEGIN IMMEDIATE"));
   Status status = body();

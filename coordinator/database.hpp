@@ -80,6 +80,8 @@ class Database {
   Statement prepare(std::string_view sql);
   // Runs `body` between BEGIN and COMMIT; on any failure nothing of it stays.
   Status transaction(const std::function<Status()>& body);
+  // Copies the whole database as it is now into a file, while others go on writing. Errors: io; conflict while somebody keeps it locked.
+  Status copy_to(const std::filesystem::path& file);
 
  private:
   struct Handle;

@@ -64,6 +64,8 @@ struct RoundInput {
   std::uint32_t min = 1;
   std::optional<TimePoint> first_answer;
   Duration deadline{};
+  std::optional<TimePoint> begun;    // when the islands began with it
+  double straggler_factor = 0;       // of the first one's time; 0: none
   std::optional<Wait> hold;  // planning is held for a newcomer
 };
 struct RoundDecision {
@@ -76,6 +78,8 @@ struct RoundDecision {
   Kind kind = Kind::wait;
   std::vector<IslandId> participants;  // ready or withdrawn, in order
   std::vector<IslandId> left_out;      // did not answer by the deadline
+  std::string why_left_out;
+  bool stragglers = false;             // left out by the straggler_factor: they may come back at once
   Wait wait;
 };
 RoundDecision decide_round(const RoundInput& input);
@@ -114,6 +118,22 @@ struct AttemptDecision {
 // attempts the most accused is left out; of several the later in order.
 AttemptDecision decide_attempt(const AttemptInput& input);
 inline constexpr unsigned kBadAttempts = 3;
+
+// ---- contributions that explode -----------------------------------------------------------------------------------------------------
+
+struct NormInput {
+  std::vector<double> usual;                           // of contributions to this fragment that were accepted, newest last
+  std::vector<std::pair<IslandId, double>> norms;      // of this round's contributions
+  double factor = 10;                                  // 0: no guard
+};
+struct NormDecision {
+  double median = 0;  // what the norms were compared with
+  std::vector<std::pair<IslandId, std::string>> rejected;  // and why
+};
+// Rejects norms above factor × the larger of two medians: of what was usual (once kUsualNorms are known) and of this round's, so that a change
+// that most islands make is no offence. Never rejects all.
+NormDecision decide_norms(const NormInput& input);
+inline constexpr std::size_t kUsualNorms = 8;
 
 // ---- newcomers -------------------------------------------------------------------------------------------------------------------------
 
@@ -166,7 +186,7 @@ struct RestoreInput {
 };
 struct RestoreDecision {
   bool restore = false;
-  bool start_over = false;  // every island of the run is here, and none has a checkpoint: nothing is left to wait for
+  bool start_over = false;  // nothing but the initial state was committed, and none has it: it comes from the seed again
   Round round;
   std::vector<IslandId> islands;  // that have it
   Wait wait;
@@ -198,6 +218,38 @@ struct WaitShare {
 // Puts the seconds that a trainer waited for a round's result down to what was under way then. The wait is taken to have ended with the
 // commit, so on the way back from it: first the commit, then the exchange, then the last contribution. The shares sum to the wait.
 std::vector<WaitShare> decide_wait_shares(const RoundTimes& times, double wait_seconds);
+
+// ---- a ledger that is older than what islands know (it is a backup) -----------------------------------------------------------------
+
+struct KnownRound {
+  Round round;
+  Digest chain;
+};
+struct AdoptionCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  Epoch epoch;                    // newest that it knows
+  std::vector<KnownRound> known;  // committed rounds that it holds, in memory or on its disk
+};
+struct AdoptionInput {
+  TimePoint now;
+  Round committed;  // by the ledger
+  std::vector<AdoptionCandidate> candidates;  // islands of the run
+  std::uint32_t min = 1;
+  TimePoint since;   // of the last arrival or loss
+  Duration grace{};
+};
+struct AdoptionDecision {
+  enum class Kind : std::uint8_t { nothing, wait, adopt };
+  Kind kind = Kind::nothing;
+  KnownRound round;  // of adopt
+  Wait wait;
+};
+// The newest round after the ledger's that an island holds which knows the newest epoch: it was recorded before it was announced, so one that holds
+// it is proof enough; who knows older epochs only may hold rounds that were rolled back. At least min islands must be there, and those that are
+// away are given `grace` to come and say what they know.
+AdoptionDecision decide_adoption(const AdoptionInput& input);
 
 // "a, b and c"; more than six are counted.
 std::string list_of(const std::vector<std::string>& names);

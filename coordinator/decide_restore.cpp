@@ -24,14 +24,14 @@ RestoreDecision decide_restore(const RestoreInput& input) {
     decision.wait.text = nobody + "; waits for " + std::to_string(input.min - connected) + " more of " + list_of(away.empty() ? std::vector<std::string>{"any islands"} : away);
     return decision;
   }
-  if (!newest && away.empty()) {
-    decision.start_over = true;
+  if (!newest && away.empty() && input.committed == Round(0)) {
+    decision.start_over = true;  // the initial state comes from the seed: nothing is lost
     decision.wait.text = nobody + ", and none has a checkpoint of it";
     return decision;
   }
   if (!newest) {
-    decision.wait.text = nobody + ", and none of those connected has a checkpoint of it that verifies; waits for " +
-                         list_of(away);
+    decision.wait.text = nobody + ", and none of those connected has a checkpoint of it that verifies; " +
+                         (away.empty() ? std::string("it cannot go on with these islands (`atoll cancel` ends it)") : "waits for " + list_of(away));
     return decision;
   }
   const TimePoint until = input.since + input.grace;
@@ -46,6 +46,38 @@ RestoreDecision decide_restore(const RestoreInput& input) {
   for (const RestoreCandidate& candidate : input.candidates) {
     if (candidate.connected && candidate.checkpoint == newest) {
       decision.islands.push_back(candidate.island);
+    }
+  }
+  return decision;
+}
+
+AdoptionDecision decide_adoption(const AdoptionInput& input) {
+  AdoptionDecision decision;
+  std::vector<std::string> away;
+  std::size_t connected = 0;
+  Epoch newest;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    if (candidate.connected) {
+      ++connected;
+      newest = std::max(newest, candidate.epoch);
+    } else {
+      away.push_back(candidate.name);
+    }
+  }
+  const TimePoint until = input.since + input.grace;
+  if (!away.empty() && (connected < input.min || input.now < until)) {
+    decision.kind = AdoptionDecision::Kind::wait;
+    decision.wait.text = "the ledger is a backup; waits for " + list_of(away) + " to say which rounds were committed after it";
+    decision.wait.until = connected < input.min ? std::nullopt : std::optional<TimePoint>(until);
+    return decision;
+  }
+  decision.round.round = input.committed;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    for (const KnownRound& known : candidate.known) {
+      if (candidate.connected && candidate.epoch == newest && known.round > decision.round.round) {
+        decision.kind = AdoptionDecision::Kind::adopt;
+        decision.round = known;
+      }
     }
   }
   return decision;

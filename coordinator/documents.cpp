@@ -59,7 +59,7 @@ std::string_view state_of(const SeatView& seat, RunState run) {
   if (seat.state == SeatState::ended || run == RunState::completed) {
     return "finished";
   }
-  if (!seat.connected || has_ended(run)) {
+  if (!seat.connected || is_idle(run)) {
     return "absent";
   }
   if (seat.state == SeatState::joining) {
@@ -85,6 +85,7 @@ json island_document(const SeatView& seat, const IslandReport& report, RunState 
           {"active", active},
           {"state", state_of(seat, run)},
           {"reason", reason},
+          {"share", active && seat.share > 0 ? json(seat.share) : json()},
           {"step", reported ? json(report.step.value) : json()},
           {"tokens", reported ? json(report.tokens) : json()},
           {"tokens_per_second", reported && active && !has_ended(run) ? number(report.tokens_per_second) : json()},
@@ -357,6 +358,11 @@ Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxEvents, 200));
   ATOLL_ASSIGN(const std::int64_t since, arguments.integer("since_unix_ms", 0, 253'402'300'799'999, 0));
   ATOLL_ASSIGN(const std::string island, arguments.text("island", ""));
+  ATOLL_ASSIGN(const std::string level, arguments.text("level", "info"));
+  if (level != "info" && level != "debug") {
+    return Error{Code::invalid_argument, "events: 'level' is info or debug"};
+  }
+  query.debug = level == "debug";
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
   query.run = run.id;
   query.after = static_cast<std::uint64_t>(after);

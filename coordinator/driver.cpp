@@ -34,7 +34,7 @@ bool from_island(const Message& message) {
 }
 
 LogLevel level_of(const std::string& level) {
-  return level == "error" ? LogLevel::error : level == "warning" ? LogLevel::warning : LogLevel::info;
+  return level == "error" ? LogLevel::error : level == "warning" ? LogLevel::warning : level == "debug" ? LogLevel::debug : LogLevel::info;
 }
 
 }  // namespace
@@ -87,7 +87,9 @@ void Driver::step(TimePoint now) {
       ++taken;
     }
     if (!blocked_since_) {
-      core_->tick(now);
+      if (const std::optional<TimePoint> due = core_->next_deadline(); due && now >= *due) {
+        core_->tick(now);
+      }
       flush(now);
     }
   }

@@ -14,6 +14,7 @@
 #include "coordinator/admission.hpp"
 #include "coordinator/durable_file.hpp"
 #include "coordinator/ledger.hpp"
+#include "coordinator/network.hpp"
 #include "transport/address.hpp"
 #include "transport/identity.hpp"
 
@@ -87,10 +88,14 @@ std::string to_toml(const CoordinatorSettings& settings) {
          "\n"
          "# What islands and operators elsewhere dial: it goes into join tokens.\n"
          "advertise = " +
-         quoted(settings.advertise) + "\n";
+         quoted(settings.advertise) +
+         "\n# How soon silence counts as a loss: local (1.25 s), lan (5 s) or wan (20 s).\n"
+         "network = " +
+         quoted(settings.network) + "\n";
 }
 
 Status check_settings(const CoordinatorSettings& settings) {
+  ATOLL_TRY(settings_for_network(settings.network));
   const auto bind = parse_address(settings.bind);
   if (!bind) {
     return with_context(bind.error(), "bind");

@@ -21,6 +21,7 @@ struct CoordinatorSettings {
   std::string name;       // for people; the host's name by default
   std::string bind;       // "tcp://*:4400": where it listens
   std::string advertise;  // "tcp://192.0.2.7:4400": what join tokens carry, so what islands dial
+  std::string network = "lan";  // preset of times (network.hpp)
   friend bool operator==(const CoordinatorSettings&, const CoordinatorSettings&) = default;
 };
 

@@ -23,9 +23,57 @@ void Core::revoke(TimePoint now, const IslandId& id, const std::string& why) {
     state_->send(id, Refused{Error{Code::unauthorized, "this island's key was revoked: " + why}});
     state_->lose(found->second, "its key was revoked: " + why);
     state_->event({}, id, "warning", "island_revoked", "island " + state_->name_of(id) + " was revoked: " + why);
+    const std::string key = found->second.record.public_key;
     state_->islands.erase(found);
+    state_->withdraw_reader(key);
   }
   state_->advance_all();
+}
+
+void Core::withdraw_reader(TimePoint now, const std::string& reader_key) {
+  state_->now = std::max(now, state_->now);
+  state_->withdraw_reader(reader_key);
+  state_->advance_all();
+}
+
+// Whoever may hold the run's state: an order to serve outlives the run.
+void Core::State::withdraw_reader(const std::string& reader_key) {
+  for (const auto& [run_id, run] : runs) {
+    for (const auto& [id, seat] : run.seats) {
+      send(id, Serve{run_id, reader_key, Round(0), false});
+    }
+  }
+}
+
+Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
+  state_->now = std::max(now, state_->now);
+  const auto found = state_->islands.find(id);
+  if (found == state_->islands.end()) {
+    return Error{Code::not_found, "there is no island " + id.text};
+  }
+  Island& island = found->second;
+  if (!island.greeted) {
+    return Error{Code::conflict, "island " + island.record.name + " is not connected: there is nothing to drain"};
+  }
+  if (!island.draining && !island.leaving) {
+    island.draining = why;
+    state_->send(id, Drain{why});
+    state_->event({}, id, "info", "island_draining", "island " + island.record.name + " is asked to leave: " + why);
+  }
+  state_->advance_all();
+  return {};
+}
+
+// A heartbeat that changes no decision: of an island that is known to live, with a report where there was one.
+bool Core::State::is_routine(const IslandId& id, const Message& message) const {
+  const auto* heartbeat = std::get_if<Heartbeat>(&message);
+  const auto found = heartbeat == nullptr ? islands.end() : islands.find(id);
+  if (found == islands.end()) {
+    return false;
+  }
+  const Island& island = found->second;
+  const bool as_before = heartbeat->reports.empty() ? island.unreported_since.has_value() : island.report.has_value();
+  return island.greeted && !island.probe && heartbeat->boot == island.boot && as_before;
 }
 
 void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& message) {
@@ -99,11 +147,15 @@ void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello)
   island.greeted = true;
   island.probe.reset();
   send(id, Welcome{settings.version, id, static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.heartbeat).count()),
-                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.dead_after).count())});
+                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.dead_after).count()),
+                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.stall_after).count())});
   if (!fresh) {
     return;
   }
   island.leaving = false;
+  island.contributes = false;
+  island.draining.reset();
+  island.unreported_since.reset();
   island.report.reset();
   island.held.clear();
   for (const HeldRun& run : hello.runs) {
@@ -131,6 +183,9 @@ void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello)
 }
 
 void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
+  if (island.draining && !island.leaving) {
+    send(island.record.id, Drain{*island.draining});  // it may not have heard
+  }
   island.report.reset();
   for (const IslandReport& report : heartbeat.reports) {
     const auto found = runs.find(report.run);
@@ -139,7 +194,7 @@ void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
       continue;
     }
     const auto seat = found->second.seats.find(island.record.id);
-    if (seat == found->second.seats.end() || has_ended(found->second.record.state) || seat->second.record.state == SeatState::refused) {
+    if (seat == found->second.seats.end() || is_idle(found->second.record.state) || seat->second.record.state == SeatState::refused) {
       release(island.record.id, found->second);
       continue;
     }
@@ -148,9 +203,15 @@ void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
     kept.reason = bounded(report.reason, 512);
     island.report = std::move(kept);
   }
+  if (island.report) {
+    island.unreported_since.reset();
+  } else {
+    island.unreported_since = island.unreported_since.value_or(now);
+  }
 }
 
 void Core::State::on_leave(Island& island, const Leave& leave) {
+  island.contributes = leave.contributes;
   if (!island.leaving) {
     island.leaving = true;
     island.leaving_why = bounded(leave.why, 512);
@@ -178,9 +239,34 @@ void Core::State::watch_islands() {
       wake_at(island.heard + settings.dead_after + std::chrono::milliseconds(1));
     }
   }
+  // Who lives, and says nothing of a run in which it has a place: it was released by an order that came late. It is assigned anew, in a new epoch.
+  for (auto& [run_id, run] : runs) {
+    if (is_idle(run.record.state) || run.alone()) {
+      continue;
+    }
+    for (auto& [id, seat] : run.seats) {
+      const bool active = seat.record.state == SeatState::active;
+      const auto island = islands.find(id);
+      const bool coming = seat.record.state == SeatState::joining || seat.record.state == SeatState::starting;
+      if ((!active && !coming) || island == islands.end() || !island->second.greeted || !island->second.unreported_since) {
+        continue;
+      }
+      const TimePoint limit = *island->second.unreported_since + settings.dead_after * (active ? 1 : 2);
+      if (now < limit) {
+        wake_at(limit);
+        continue;
+      }
+      island->second.unreported_since = now;
+      const bool joining = seat.record.state == SeatState::joining;
+      seat_lost(run, seat, "its agent does not work for the run any more");
+      if (joining) {
+        new_epoch(run, name_of(id) + " is assigned anew");
+      }
+    }
+  }
   // Members that a restarted coordinator has not heard of yet.
   for (auto& [run_id, run] : runs) {
-    if (has_ended(run.record.state)) {
+    if (is_idle(run.record.state)) {
       continue;
     }
     for (auto& [id, seat] : run.seats) {

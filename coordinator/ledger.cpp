@@ -12,7 +12,7 @@ namespace atl::coordinator {
 namespace {
 
 // Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
-const std::array kMigrations = {kSchema};
+const std::array kMigrations = {kSchema, kSchema2};
 constexpr const char* kVersionQuery = "PRAGMA user_version";
 
 Status migrate(Database& database, const std::filesystem::path& path) {
@@ -188,9 +188,9 @@ Result<std::vector<StoredEvent>> Ledger::read_events(Statement rows) {
 
 Result<std::vector<StoredEvent>> Ledger::events(const EventQuery& query) {
   auto rows = database_->prepare(
-      select(kEventColumns, "events WHERE run=?1 AND sequence>?2 AND (?3='' OR island=?3) AND time_ms>=?4 ORDER BY sequence LIMIT ?5"));
+      select(kEventColumns, "events WHERE run=?1 AND sequence>?2 AND (?3='' OR island=?3) AND time_ms>=?4 AND (?6 OR level<>'debug') ORDER BY sequence LIMIT ?5"));
   rows.bind(query.run.text).bind(query.after).bind(query.island.text);
-  rows.bind(query.since ? unix_ms(*query.since) : std::numeric_limits<std::int64_t>::min()).bind(std::uint64_t{query.limit});
+  rows.bind(query.since ? unix_ms(*query.since) : std::numeric_limits<std::int64_t>::min()).bind(std::uint64_t{query.limit}).bind(query.debug);
   return read_events(std::move(rows));
 }
 

@@ -37,6 +37,7 @@ struct EventQuery {
   std::size_t limit = 200;
   IslandId island;                 // empty: all
   std::optional<TimePoint> since;  // empty: from the beginning
+  bool debug = false;              // those of level debug too
 };
 
 // The validation losses of a round, over the islands that measured them. NaN where none did.

@@ -13,6 +13,9 @@ constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other s
 }  // namespace
 
 void Core::State::advance_joins(Run& run) {
+  if (run.record.pause_after && run.members.size() >= run.spec.islands.min) {
+    return;  // nobody comes in any more: the run is about to be paused
+  }
   readmit(run);
   if (!run.members.empty()) {
     invite(run);
@@ -28,6 +31,9 @@ void Core::State::advance_joins(Run& run) {
 
 // An island that was away and still has the state of the newest round: it goes on where it was.
 void Core::State::readmit(Run& run) {
+  if (run.record.restored) {
+    return;  // of a backup: first it is found out how far the run is
+  }
   const bool exchanging = std::any_of(run.rounds.begin(), run.rounds.end(), [](const auto& flight) { return flight.second.exchanging; });
   for (auto& [id, seat] : run.seats) {
     if (!seat.memory_offered || seat.record.state != SeatState::absent || !alive(id) || islands.at(id).leaving || now < seat.retry_at) {
@@ -145,7 +151,7 @@ void Core::State::order_catch_up(Run& run, Seat& seat) {
   if (again && (!seat.caught_up || *seat.caught_up < seat.catch_up->committed)) {
     seat.catch_up->epoch = run.record.epoch;
     for (const Member& source : seat.catch_up->sources) {
-      send(source.island, Serve{run.record.id, member_of(island).public_key, seat.catch_up->checkpoint_round});
+      send(source.island, Serve{run.record.id, member_of(island).public_key, seat.catch_up->checkpoint_round, true});
     }
     send(island, *seat.catch_up);
   }
@@ -196,6 +202,8 @@ std::optional<Wait> Core::State::hold_for_newcomers(Run& run) {
 
 void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& message) {
   const IslandId island = seat.record.island;
+  seat.checkpoint_settled = std::max(seat.checkpoint_settled.value_or(message.round), message.round);
+  changed = changed || run.record.pause_after.has_value();
   if (message.error) {
     event(run.record.id, island, "warning", "checkpoint_failed", "island " + name_of(island) + " could not write its checkpoint of round " +
           std::to_string(message.round.value) + ": " + bounded(message.error->why) + "; its older checkpoints are still good");
@@ -214,15 +222,22 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
             " differs from its peers' although all its rounds agree: its memory or disk is faulty");
       leave_epoch(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'", true);
       release(island, run);
+      offend(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'");
       return;
     }
     while (run.files.size() > kHeldCheckpoints) {
       run.files.erase(run.files.begin());
     }
     if (!seat.checkpointed || seat.checkpointed->round < message.round || seat.checkpointed->chain != message.chain) {
-      event(run.record.id, island, "info", "checkpoint_written", "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value));
+      event(run.record.id, island, "info", "checkpoint_written", "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value),
+            {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.chain)}, Field{"file", to_hex(message.file)},
+             Field{"bytes", static_cast<std::int64_t>(message.file_bytes)}});
     }
     run.checkpoint_rounds.insert(message.round);
+    if (seat.checkpointed == message && !run.record.pause_after && run.is_member(island)) {
+      // Said again: it may not have heard that the run is not paused any more.
+      send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+    }
     seat.checkpointed = message;
     if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
       // The results after its first answer are kept; a later checkpoint only shortens the way.
@@ -273,12 +288,48 @@ void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
   seat.resend.next = now;
   changed = true;
   if (run.members.empty() && seat.from == StartFrom::checkpoint) {
-    if (message.round < run.record.committed) {
-      roll_back(run, message.round);
-    }
-    activate(run, seat);
+    run.loaded_since = run.loaded_since.value_or(now);  // all that load begin together
+    return;
   }
   seat.from = StartFrom::peers;
+}
+
+// Lets in whoever has loaded its checkpoint, once all have that try, or the others have had their time. They begin together, so that the first
+// round after a pause has the members that it would have had.
+bool Core::State::finish_restore(Run& run) {
+  std::vector<IslandId> loaded;
+  bool loading = false;
+  Round newest;
+  for (const auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::joining && seat.from == StartFrom::checkpoint) {
+      loading = loading || !seat.caught_up;
+      if (seat.caught_up) {
+        loaded.push_back(id);
+        newest = std::max(newest, *seat.caught_up);
+      }
+    }
+  }
+  if (loaded.empty()) {
+    run.loaded_since.reset();
+    return false;
+  }
+  const TimePoint until = run.loaded_since.value_or(now) + settings.restore_grace;
+  if (loading && now < until) {
+    wake_at(until);
+    return false;
+  }
+  run.loaded_since.reset();
+  if (newest < run.record.committed) {
+    roll_back(run, newest);
+  }
+  for (const IslandId& id : loaded) {
+    Seat& seat = run.seats.at(id);
+    if (seat.caught_up == newest) {
+      activate(run, seat);
+    }
+    seat.from = StartFrom::peers;
+  }
+  return true;
 }
 
 void Core::State::roll_back(Run& run, Round round) {
@@ -312,7 +363,8 @@ void Core::State::roll_back(Run& run, Round round) {
   base.committed_at = now;
   record(std::move(base));
   event(run.record.id, {}, "warning", "rolled_back", range + " of run " + run.record.name + " lost with every copy in memory; the run goes on from the newest checkpoint, of round " +
-        std::to_string(round.value), {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)}});
+        std::to_string(round.value), {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)},
+        Field{"digest", to_hex(run.record.chain)}});
 }
 
 // Nothing is left of the run's state: it begins anew, from the seed.
@@ -334,13 +386,87 @@ void Core::State::start_over(Run& run, const std::string& why) {
   set_state(run, RunState::queued, "starts over: " + why);
 }
 
+// The ledger came from a backup: rounds that were committed after it are taken over from the islands. True: wait, or look again.
+bool Core::State::adopt_newer(Run& run) {
+  AdoptionInput input;
+  input.now = now;
+  input.committed = run.record.committed;
+  input.min = run.spec.islands.min;
+  input.since = run.nobody_since;
+  input.grace = settings.restore_grace;
+  for (const auto& [id, seat] : run.seats) {
+    AdoptionCandidate candidate{id, name_of(id), alive(id), Epoch(0), {}};
+    if (candidate.connected) {
+      const HeldRun& held = islands.at(id).held[run.record.id];
+      candidate.epoch = held.epoch;
+      if (held.live) {
+        candidate.known.push_back(KnownRound{held.committed, held.chain});
+      }
+      for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+        candidate.known.push_back(KnownRound{checkpoint.round, checkpoint.chain});
+      }
+    }
+    input.candidates.push_back(std::move(candidate));
+  }
+  const AdoptionDecision decision = decide_adoption(input);
+  if (decision.kind == AdoptionDecision::Kind::wait) {
+    run.wait = decision.wait;
+    if (decision.wait.until) {
+      wake_at(*decision.wait.until);
+    }
+    return true;
+  }
+  const Round before = run.record.committed;
+  // Islands know epochs that were made after the backup, and drop what is of older ones.
+  for (const auto& [id, seat] : run.seats) {
+    if (alive(id)) {
+      run.record.epoch = std::max(run.record.epoch, islands.at(id).held[run.record.id].epoch);
+    }
+  }
+  run.record.restored = false;
+  run.record.lineage += 1;
+  if (decision.kind == AdoptionDecision::Kind::adopt) {
+    run.record.committed = decision.round.round;
+    run.record.chain = decision.round.chain;
+  }
+  run.rounds.clear();
+  RoundRecord base;
+  base.run = run.record.id;
+  base.lineage = run.record.lineage;
+  base.round = run.record.committed;
+  base.epoch = run.record.epoch;
+  base.committed = true;
+  base.checkpoint = true;
+  base.chain = run.record.chain;
+  base.planned = now;
+  base.committed_at = now;
+  record(std::move(base));
+  remember(run, Committed{run.record.committed, Attempt(0), run.record.chain, true, {}});
+  event(run.record.id, {}, "warning", "ledger_restored", "run " + run.record.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +
+        (run.record.committed > before ? "; the rounds up to round " + std::to_string(run.record.committed.value) + " were taken over from its islands" : ""),
+        {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.record.committed.value)}, Field{"digest", to_hex(run.record.chain)}});
+  for (auto& [id, seat] : run.seats) {
+    seat.memory_offered = alive(id) && islands.at(id).held[run.record.id].live;
+    seat.retry_at = now;
+  }
+  record(run.record);
+  changed = true;
+  return true;
+}
+
 void Core::State::advance_restore(Run& run) {
+  if (run.record.restored && adopt_newer(run)) {
+    return;
+  }
+  if (finish_restore(run)) {
+    return;
+  }
   RestoreInput input;
   std::vector<std::string> loading;
   for (auto& [id, seat] : run.seats) {
     if (seat.record.state == SeatState::joining && seat.from == StartFrom::checkpoint) {
       loading.push_back(name_of(id));
-      if (due(seat.resend)) {
+      if (!seat.caught_up && due(seat.resend)) {
         send_assign(run, seat);
       }
       wake_at(seat.resend.next);
@@ -350,7 +476,8 @@ void Core::State::advance_restore(Run& run) {
     }
   }
   if (!loading.empty()) {
-    run.wait = Wait{list_of(loading) + (loading.size() == 1 ? " loads its checkpoint" : " load their checkpoints"), std::nullopt};
+    run.wait = Wait{list_of(loading) + (loading.size() == 1 ? " loads its checkpoint" : " load their checkpoints"),
+                    run.loaded_since ? std::optional<TimePoint>(*run.loaded_since + settings.restore_grace) : std::nullopt};
     return;
   }
   input.now = now;

@@ -5,7 +5,7 @@
 namespace atl::coordinator {
 namespace {
 
-constexpr std::array<std::string_view, 7> kRunStates = {"queued", "starting", "running", "interrupted", "completed", "failed", "cancelled"};
+constexpr std::array<std::string_view, 8> kRunStates = {"queued", "starting", "running", "interrupted", "paused", "completed", "failed", "cancelled"};
 constexpr std::array<std::string_view, 6> kSeatStates = {"starting", "joining", "active", "absent", "refused", "ended"};
 
 template <typename State, std::size_t N>

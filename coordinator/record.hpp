@@ -21,11 +21,13 @@
 namespace atl::coordinator {
 
 // queued → starting → running ⇄ interrupted → completed | failed | cancelled. The last three are ends; `resume` leads back
-// from failed and cancelled.
-enum class RunState : std::uint8_t { queued, starting, running, interrupted, completed, failed, cancelled };
+// from paused, failed and cancelled.
+enum class RunState : std::uint8_t { queued, starting, running, interrupted, paused, completed, failed, cancelled };
 std::string_view to_string(RunState state);
 Result<RunState> run_state_from_string(std::string_view name);
 [[nodiscard]] constexpr bool has_ended(RunState state) { return state >= RunState::completed; }
+// No island works for it.
+[[nodiscard]] constexpr bool is_idle(RunState state) { return state >= RunState::paused; }
 
 // Why something waits, since when, and until when at the latest (if that is bounded). Shown unchanged by `status`.
 struct Reason {
@@ -53,6 +55,8 @@ struct RunRecord {
   Round committed;            // newest committed round
   Digest chain;               // of `committed`
   std::uint64_t tokens = 0;   // of all committed contributions
+  bool restored = false;      // the ledger is a backup: islands may know of rounds that were committed after it
+  std::optional<Round> pause_after;  // asked for: the run is paused once this round is committed and on the disks
   friend bool operator==(const RunRecord&, const RunRecord&) = default;
 };
 
@@ -80,6 +84,7 @@ struct SeatRecord {
   SeatState state = SeatState::starting;
   std::string cause;               // of absent and refused
   std::vector<Absence> absences;   // in order; at most kMaxAbsences newest
+  std::uint32_t offences = 0;      // contributions and states that were rejected lately; enough of them: quarantine
   friend bool operator==(const SeatRecord&, const SeatRecord&) = default;
 };
 inline constexpr std::size_t kMaxAbsences = 16;
@@ -130,7 +135,7 @@ struct RoundRecord {
 // One key of an event's JSON object.
 struct Field {
   std::string key;
-  std::variant<std::string, std::int64_t, double> value;
+  std::variant<std::string, std::int64_t, double, std::vector<std::string>, std::vector<std::uint64_t>> value;
   friend bool operator==(const Field&, const Field&) = default;
 };
 
@@ -139,7 +144,7 @@ struct EventRecord {
   TimePoint time;
   RunId run;        // may be empty
   IslandId island;  // may be empty
-  std::string level;  // info | warning | error
+  std::string level;  // debug (of the tape only: `atoll events`) | info | warning | error
   std::string kind;   // "round_committed"
   std::string text;   // one line
   std::vector<Field> fields;

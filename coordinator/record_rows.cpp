@@ -47,6 +47,13 @@ CREATE TABLE tokens(token TEXT PRIMARY KEY, secret BLOB NOT NULL UNIQUE, role TE
   revoked INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
 
+// Version 2: pausing, offences, runs of a restored backup.
+const char* const kSchema2 = R"sql(
+ALTER TABLE runs ADD COLUMN pause_after INTEGER;
+ALTER TABLE runs ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE seats ADD COLUMN offences INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -100,8 +107,8 @@ std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
 Status write_row(Database& database, const RunRecord& run) {
   auto statement = database.prepare(
       "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
-      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, chain, tokens) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, chain, tokens, pause_after, restored) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
   statement.bind(unix_ms(run.reason.since));
   bind_time(statement, run.reason.until);
@@ -114,6 +121,12 @@ Status write_row(Database& database, const RunRecord& run) {
   bind_time(statement, run.started);
   bind_time(statement, run.ended);
   statement.bind(run.epoch.value).bind(run.lineage).bind(run.initialised).bind(run.committed.value).bind(run.chain).bind(run.tokens);
+  if (run.pause_after) {
+    statement.bind(run.pause_after->value);
+  } else {
+    statement.bind_null();
+  }
+  statement.bind(run.restored);
   return statement.run();
 }
 
@@ -137,6 +150,10 @@ Result<RunRecord> read_run(const Statement& row) {
   run.committed = Round(row.number(16));
   run.chain = row.digest(17);
   run.tokens = row.number(18);
+  if (!row.null(19)) {
+    run.pause_after = Round(row.number(19));
+  }
+  run.restored = row.boolean(20);
   return run;
 }
 
@@ -149,13 +166,14 @@ Status write_row(Database& database, const SeatRecord& seat) {
     json until = absence.until ? json(unix_ms(*absence.until)) : json();
     absences.push_back({absence.from.value, std::move(to), absence.cause, unix_ms(absence.since), std::move(until)});
   }
-  return database.prepare("INSERT OR REPLACE INTO seats(run, island, part, state, cause, absences) VALUES(?,?,?,?,?,?)")
+  return database.prepare("INSERT OR REPLACE INTO seats(run, island, part, state, cause, absences, offences) VALUES(?,?,?,?,?,?,?)")
       .bind(seat.run.text)
       .bind(seat.island.text)
       .bind(seat.part)
       .bind(to_string(seat.state))
       .bind(seat.cause)
       .bind(dump(absences))
+      .bind(seat.offences)
       .run();
 }
 
@@ -186,6 +204,7 @@ Result<SeatRecord> read_seat(const Statement& row) {
     }
     seat.absences.push_back(std::move(absence));
   }
+  seat.offences = static_cast<std::uint32_t>(row.number(6));
   return seat;
 }
 

@@ -24,9 +24,9 @@ Status write_row(Database& database, const IslandId& island, const IslandReport&
 // no writer wrote.
 inline constexpr const char* kRunColumns =
     "run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, submitted_ms, started_ms, ended_ms, "
-    "epoch, lineage, initialised, committed, chain, tokens";
+    "epoch, lineage, initialised, committed, chain, tokens, pause_after, restored";
 Result<RunRecord> read_run(const Statement& row);
-inline constexpr const char* kSeatColumns = "run, island, part, state, cause, absences";
+inline constexpr const char* kSeatColumns = "run, island, part, state, cause, absences, offences";
 Result<SeatRecord> read_seat(const Statement& row);
 inline constexpr const char* kMembershipColumns = "run, epoch, time_ms, committed, members, why";
 Result<MembershipRecord> read_membership(const Statement& row);
@@ -40,7 +40,8 @@ inline constexpr const char* kReportColumns =
     "bytes_received, agent_memory_bytes, trainer_memory_bytes";
 std::pair<IslandId, IslandReport> read_report(const Statement& row);
 
-// The tables of schema version 1.
+// The tables of schema version 1, and what each later version changed.
 extern const char* const kSchema;
+extern const char* const kSchema2;
 
 }  // namespace atl::coordinator

@@ -80,7 +80,7 @@ Requests::Requests(Place place, Core& core, Ledger& ledger, Admission& admission
 Requests::~Requests() = default;
 
 bool Requests::changes(std::string_view verb) {
-  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "export" || verb == "token_create" || verb == "token_revoke";
+  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "drain" || verb == "export" || verb == "token_create" || verb == "token_revoke";
 }
 
 Result<std::string> Requests::answer(TimePoint now, const Request& request) {
@@ -108,13 +108,15 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"runs", {}, nullptr, &Requests::runs},
       {"status", {"run"}, &Requests::status, nullptr},
       {"islands", {}, nullptr, &Requests::islands},
-      {"events", {"run", "after", "limit", "island", "since_unix_ms"}, &Requests::events, nullptr},
+      {"events", {"run", "after", "limit", "island", "since_unix_ms", "level"}, &Requests::events, nullptr},
       {"spans", {"run", "after", "limit"}, &Requests::spans, nullptr},
       {"tokens", {}, nullptr, &Requests::tokens},
       {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},
       {"token_revoke", {"id"}, &Requests::token_revoke, nullptr},
       {"cancel", {"run"}, &Requests::cancel, nullptr},
       {"resume", {"run"}, &Requests::resume, nullptr},
+      {"pause", {"run"}, &Requests::pause, nullptr},
+      {"drain", {"island"}, &Requests::drain, nullptr},
       {"export", {"run", "reader_key"}, &Requests::serve, nullptr},
       {"ping", {}, nullptr, nullptr},
   };
@@ -223,12 +225,31 @@ Result<json> Requests::cancel(TimePoint now, const Arguments& arguments) {
 
 Result<json> Requests::resume(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
-  const bool changed = has_ended(run.state);
+  const bool refused = std::any_of(run.seats.begin(), run.seats.end(), [](const SeatView& seat) { return seat.state == SeatState::refused; });
+  const bool changed = is_idle(run.state) || (refused && run.state != RunState::completed);  // quarantines are lifted
   if (changed) {
     ATOLL_TRY(core_.resume(now, run.id));
   }
   const std::optional<RunView> after = core_.run(now, run.id);
   return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(after ? after->state : run.state)}, {"changed", changed}};
+}
+
+Result<json> Requests::pause(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  const bool changed = run.state != RunState::paused;
+  ATOLL_TRY(core_.pause(now, run.id));
+  const std::optional<RunView> after = core_.run(now, run.id);
+  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(after ? after->state : run.state)}, {"changed", changed}};
+}
+
+Result<json> Requests::drain(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("island"));
+  ATOLL_ASSIGN(const EnrolledKey key, find_key(which));
+  if (key.role != Role::island || key.revoked) {
+    return Error{Code::conflict, "'" + key.name + "' is no island that could leave" + (key.revoked ? ": its key was revoked" : "")};
+  }
+  ATOLL_TRY(core_.drain(now, key.island, "drained by an operator"));
+  return json{{"island", key.island.text}, {"name", key.name}};
 }
 
 Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
@@ -287,9 +308,24 @@ Result<json> Requests::token_revoke(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const std::string which, arguments.text("id"));
   if (which.starts_with("t-")) {
     ATOLL_ASSIGN(const Token token, admission_.revoke_token(which));
-    return json{{"revoked", token.id}, {"kind", "token"}};
+    json ended;
+    for (const auto& [text, key] : admission_.keys()) {
+      if (!token.used_by.empty() && key.island.text == token.used_by && key.role == token.role && !key.revoked) {
+        // What the token gave is taken back with it.
+        const EnrolledKey enrolled = key;
+        ATOLL_TRY(revoke_key(now, enrolled));
+        ended = enrolled.name;
+        break;
+      }
+    }
+    return json{{"revoked", token.id}, {"kind", "token"}, {"ended", std::move(ended)}};
   }
   ATOLL_ASSIGN(const EnrolledKey key, find_key(which));
+  ATOLL_TRY(revoke_key(now, key));
+  return json{{"revoked", key.island.text}, {"kind", to_string(key.role)}, {"ended", key.name}};
+}
+
+Status Requests::revoke_key(TimePoint now, const EnrolledKey& key) {
   if (!key.revoked) {
     const auto operators = std::count_if(admission_.keys().begin(), admission_.keys().end(),
                                          [](const auto& entry) { return entry.second.role == Role::operator_ && !entry.second.revoked; });
@@ -300,9 +336,11 @@ Result<json> Requests::token_revoke(TimePoint now, const Arguments& arguments) {
     ATOLL_TRY(admission_.revoke_key(key.public_key));
     if (key.role == Role::island) {
       core_.revoke(now, key.island, "its key was revoked by an operator");
+    } else {
+      core_.withdraw_reader(now, key.public_key);
     }
   }
-  return json{{"revoked", key.island.text}, {"kind", to_string(key.role)}};
+  return {};
 }
 
 }  // namespace atl::coordinator

@@ -67,6 +67,8 @@ class Requests {
   Result<nlohmann::json> token_revoke(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> cancel(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> resume(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> pause(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> drain(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> serve(TimePoint now, const Arguments& arguments);
 
   Result<nlohmann::json> dispatch(TimePoint now, const Request& request);
@@ -74,6 +76,7 @@ class Requests {
   Result<RunView> find_run(TimePoint now, std::string_view which, bool or_newest = false) const;
   Result<RunView> named_run(TimePoint now, const Arguments& arguments) const;
   Result<EnrolledKey> find_key(std::string_view which) const;
+  Status revoke_key(TimePoint now, const EnrolledKey& key);
   const Facts& facts(const RunView& run);
   [[nodiscard]] std::string name_of(const IslandId& island) const;
   [[nodiscard]] std::string reason_of(const RunView& run) const;

@@ -29,7 +29,7 @@ void Core::State::answer_committed(Run& run, Seat& seat, Round round, const Dige
     send(seat.record.island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
     return;
   }
-  send(seat.record.island, Commit{run.record.id, run.record.epoch, round, found->attempt, found->chain, found->checkpoint});
+  send(seat.record.island, Commit{run.record.id, run.record.epoch, round, found->attempt, found->chain, found->checkpoint, run.record.pause_after == round});
 }
 
 void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
@@ -69,7 +69,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     return;
   }
   seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-  contribute(run, seat, message.round, Contribution{false, std::max<std::uint64_t>(message.tokens, 1)});
+  contribute(run, seat, message.round, Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm});
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
@@ -91,7 +91,10 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
           std::to_string(message.round.value) + " does not count: " + bounded(message.error.why),
           {Field{"round", static_cast<std::int64_t>(message.round.value)}});
   }
-  contribute(run, seat, message.round, Contribution{true, 0});
+  contribute(run, seat, message.round, Contribution{true, 0, 0, 0});
+  if (!known && message.error.code == Code::corrupt) {
+    offend(run, seat.record.island, bounded(message.error.why, 512));
+  }
 }
 
 void Core::State::contribute(Run& run, Seat& seat, Round round, const Contribution& contribution) {
@@ -112,6 +115,9 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
     flight.last_ready = island;
   }
   flight.contributions[island] = contribution;
+  if (const auto leaver = islands.find(island); leaver != islands.end() && leaver->second.leaving && leaver->second.contributes) {
+    seat.leaves_after = std::max(seat.leaves_after.value_or(round), round);  // the one that it announced
+  }
   if (!flight.first_answer) {
     flight.first_answer = now;
   }
@@ -321,7 +327,9 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
     leave_epoch(run, id, cause, false);
   }
   run.last_commit = now;
-  event(run.record.id, {}, "info", "round_committed", "the initial state of run " + run.record.name + " is agreed", {Field{"round", std::int64_t{0}}});
+  event(run.record.id, {}, "info", "round_committed", "the initial state of run " + run.record.name + " is agreed",
+        {Field{"round", std::int64_t{0}}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"members", names_of(run.members)},
+         Field{"digest", to_hex(chain)}});
   for (const IslandId& id : run.members) {
     send(id, Commit{run.record.id, run.record.epoch, Round(0), Attempt(0), chain, true});
   }
@@ -358,6 +366,11 @@ void Core::State::advance_collecting(Run& run, Round number) {
   input.min = run.spec.islands.min;
   input.first_answer = flight.first_answer;
   input.deadline = run.spec.islands.deadline;
+  if (number == run.record.committed.next()) {
+    input.begun = run.last_commit;
+    input.straggler_factor = run.spec.islands.straggler_factor;
+  }
+  keep_pace(run, number);
   for (const IslandId& id : run.members) {
     const auto answer = flight.contributions.find(id);
     input.members.push_back(RoundMember{id, name_of(id), answer == flight.contributions.end() ? Answer::none
@@ -376,10 +389,78 @@ void Core::State::advance_collecting(Run& run, Round number) {
     end_run(run, RunState::failed, decision.wait.text, Error{Code::corrupt, decision.wait.text});
   } else if (decision.kind == RoundDecision::Kind::plan) {
     for (const IslandId& id : decision.left_out) {
-      leave_epoch(run, id, "did not reach round " + std::to_string(number.value) + " by the deadline of " + human_duration(run.spec.islands.deadline), true);
+      leave_epoch(run, id, decision.why_left_out, !decision.stragglers);
     }
     if (run.members.size() >= run.spec.islands.min) {
+      reject_exploding(run, number);
+      if (run.rounds.count(number) == 0 || !std::all_of(decision.participants.begin(), decision.participants.end(), [&](const IslandId& id) { return run.is_member(id); })) {
+        return;  // somebody was quarantined: what that means is decided anew
+      }
       plan(run, number, decision.participants);
+    }
+  }
+}
+
+// Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
+void Core::State::keep_pace(Run& run, Round number) {
+  RoundInFlight& flight = run.rounds.at(number);
+  if (run.spec.strategy.pace != "adaptive" || flight.contributions.empty()) {
+    return;
+  }
+  const bool again = due(flight.cut);
+  for (const IslandId& id : run.members) {
+    if (again && flight.contributions.count(id) == 0) {
+      send(id, Cut{run.record.id, run.record.epoch, number});
+    }
+  }
+  wake_at(flight.cut.next);
+}
+
+// Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
+void Core::State::reject_exploding(Run& run, Round number) {
+  RoundInFlight& flight = run.rounds.at(number);
+  NormInput input;
+  input.factor = run.spec.guards.norm_factor;
+  for (const auto& [id, contribution] : flight.contributions) {
+    if (!contribution.withdrawn) {
+      input.norms.emplace_back(id, contribution.norm);
+      const auto usual = run.norms.find(contribution.fragment);
+      input.usual = usual == run.norms.end() ? std::vector<double>{} : std::vector<double>(usual->second.begin(), usual->second.end());
+    }
+  }
+  const NormDecision decision = decide_norms(input);
+  for (const auto& [id, why] : decision.rejected) {
+    Contribution& contribution = flight.contributions.at(id);
+    const double norm = contribution.norm;
+    contribution = Contribution{true, 0, contribution.fragment, 0};
+    event(run.record.id, id, "warning", "contribution_rejected", "the contribution of island " + name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
+          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
+    offend(run, id, why);
+    if (run.rounds.count(number) == 0) {
+      return;
+    }
+  }
+}
+
+void Core::State::note_accepted(Run& run, const RoundInFlight& flight) {
+  constexpr std::size_t kNorms = 64;
+  constexpr std::size_t kFragments = 4096;
+  constexpr unsigned kForgiven = 10;  // good rounds in a row, after which offences are forgotten
+  for (const auto& [id, contribution] : flight.contributions) {
+    const auto seat = run.seats.find(id);
+    if (contribution.withdrawn || seat == run.seats.end()) {
+      continue;
+    }
+    if (contribution.norm > 0 && (run.norms.size() < kFragments || run.norms.count(contribution.fragment) > 0)) {
+      std::deque<double>& usual = run.norms[contribution.fragment];
+      usual.push_back(contribution.norm);
+      if (usual.size() > kNorms) {
+        usual.pop_front();
+      }
+    }
+    if (++seat->second.good_rounds >= kForgiven && seat->second.record.offences > 0 && seat->second.record.state == SeatState::active) {
+      seat->second.record.offences = 0;
+      save(seat->second);
     }
   }
 }
@@ -409,6 +490,10 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   value.tokens = flight.tokens;
   value.planned = now;
   record(std::move(value));
+  event(run.record.id, {}, "debug", "round_planned", "round " + std::to_string(number.value) + " of run " + run.record.name + ", attempt " +
+        std::to_string(flight.attempt.value) + ": " + list_of(names_of(participants)) + " exchange",
+        {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
+         Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"members", names_of(participants)}, Field{"member_tokens", flight.tokens}});
   for (const IslandId& id : participants) {
     send_exchange(run, number, id);
   }
@@ -469,6 +554,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     commit(run, number, decision.chain);
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, decision.why, true);
+      offend(run, id, decision.why);
     }
   }
 }
@@ -502,7 +588,8 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   value.committed_at = now;
   const bool due_round = run.spec.checkpoint.every_rounds > 0 && number.value % run.spec.checkpoint.every_rounds == 0;
   const bool leaving = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands.count(id) > 0 && islands.at(id).leaving; });
-  value.checkpoint = due_round || leaving || number.value >= run.spec.rounds;
+  const bool pause = run.record.pause_after == number;
+  value.checkpoint = due_round || leaving || pause || number.value >= run.spec.rounds;
   run.record.committed = number;
   run.record.chain = chain;
   std::uint64_t tokens = 0;
@@ -517,15 +604,27 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   run.last_commit = now;
   remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members,
                           RoundTimes{flight.planned, flight.all_exchanged, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
-  const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint};
+  const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint, pause};
   record(std::move(value));
   record(run.record);
   event(run.record.id, {}, "info", "round_committed", "round " + std::to_string(number.value) + " of run " + run.record.name + " is committed by " +
         std::to_string(flight.members.size()) + " island" + (flight.members.size() == 1 ? "" : "s"),
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
          Field{"islands", static_cast<std::int64_t>(flight.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
-         Field{"seconds", seconds(run.last_round)}});
+         Field{"seconds", seconds(run.last_round)}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
+         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"digest", to_hex(chain)},
+         Field{"checkpoint", std::int64_t{message.checkpoint ? 1 : 0}}});
+  note_accepted(run, flight);
+  for (std::size_t i = 0; i < flight.members.size(); ++i) {
+    constexpr double kNewest = 0.3;  // weight of this round in the share that people see
+    const double share = tokens == 0 ? 0 : static_cast<double>(flight.tokens[i]) / static_cast<double>(tokens);
+    double& smoothed = run.seats.at(flight.members[i]).share;
+    smoothed = smoothed == 0 ? share : (1 - kNewest) * smoothed + kNewest * share;
+  }
   for (const IslandId& id : flight.members) {
+    if (const auto island = islands.find(id); island != islands.end()) {
+      island->second.contributes = false;  // what was coming has come
+    }
     if (flight.exchanged.count(id) > 0 && flight.exchanged.at(id) == chain) {
       send(id, message);
       run.seats.at(id).failures = 0;

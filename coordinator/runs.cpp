@@ -5,6 +5,18 @@
 #include "coordinator/core_state.hpp"
 
 namespace atl::coordinator {
+namespace {
+
+// The rounds in hand are given up; their attempts go on counting when they are taken up again.
+void give_up_rounds(Run& run) {
+  for (auto& [number, flight] : run.rounds) {
+    const Attempt attempt = flight.attempt;
+    flight = RoundInFlight{};
+    flight.attempt = attempt;
+  }
+}
+
+}  // namespace
 
 Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
   State& state = *state_;
@@ -42,7 +54,7 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
   run.last_commit = now;
   run.nobody_since = now;
   state.set_state(run, RunState::queued, "submitted");
-  state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted");
+  state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted", {Field{"spec", run.record.spec}});
   state.advance_all();
   return fresh;
 }
@@ -62,6 +74,88 @@ Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
   return {};
 }
 
+Status Core::pause(TimePoint now, const RunId& id) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  const auto found = state.runs.find(id);
+  if (found == state.runs.end()) {
+    return Error{Code::not_found, "there is no run " + id.text};
+  }
+  Run& run = found->second;
+  if (has_ended(run.record.state)) {
+    return Error{Code::conflict, "run " + run.record.name + " has ended already: " + run.record.reason.text};
+  }
+  if (run.alone()) {
+    return Error{Code::conflict, "run " + run.record.name + " has no common rounds to pause at; cancel it, and resume it later from its checkpoints"};
+  }
+  if (run.record.state == RunState::paused || run.record.pause_after) {
+    return {};
+  }
+  if (!run.record.initialised || run.members.empty()) {
+    state.pause_now(run);
+  } else {
+    run.record.pause_after = run.record.committed.next();
+    state.record(run.record);
+    state.event(id, {}, "info", "run_pausing", "run " + run.record.name + " is paused after round " + std::to_string(run.record.pause_after->value),
+                {Field{"round", static_cast<std::int64_t>(run.record.pause_after->value)}});
+  }
+  state.advance_all();
+  return {};
+}
+
+// The round after which the run is paused is committed: every member's checkpoint of it, then nobody trains. Nobody is freed before at least one
+// island has it on its disk: what is in memory would be lost.
+void Core::State::advance_pause(Run& run) {
+  std::vector<std::string> writing;
+  bool safe = false;
+  for (const IslandId& id : run.members) {
+    const std::optional<Checkpointed>& told = run.seats.at(id).checkpointed;
+    safe = safe || (told && told->round == run.record.committed && told->chain == run.record.chain);
+  }
+  for (const IslandId& id : run.members) {
+    Seat& seat = run.seats.at(id);
+    if (safe && seat.checkpoint_settled && *seat.checkpoint_settled >= run.record.committed) {
+      continue;
+    }
+    writing.push_back(name_of(id));
+    // One that came in meanwhile was not told with the commit; one that failed may try again.
+    const TimePoint patience = run.last_commit + settings.resend;
+    if (now >= patience && due(seat.offer_resend)) {
+      send(id, Offer{run.record.id, true});
+    }
+    wake_at(std::max(patience, seat.offer_resend.next));
+  }
+  if (writing.empty()) {
+    pause_now(run);
+  } else {
+    run.wait = Wait{"is being paused after round " + std::to_string(run.record.committed.value) + "; waits for the checkpoint of " + list_of(writing), std::nullopt};
+  }
+}
+
+void Core::State::pause_now(Run& run) {
+  run.record.pause_after.reset();
+  std::vector<IslandId> freed;
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state != SeatState::absent && seat.record.state != SeatState::refused) {
+      // No absence: it goes on where everybody does.
+      const SeatRecord before = seat.record;
+      vacate(run, seat, SeatState::absent, "the run is paused");
+      seat.record.absences = before.absences;
+      save(seat);
+      freed.push_back(id);
+    }
+  }
+  run.members.clear();
+  give_up_rounds(run);
+  set_state(run, RunState::paused, "paused after round " + std::to_string(run.record.committed.value) + "; `atoll resume " + run.record.name + "` lets it go on");
+  new_epoch(run, "paused");
+  event(run.record.id, {}, "info", "run_paused", "run " + run.record.name + " is " + run.record.reason.text,
+        {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}, Field{"digest", to_hex(run.record.chain)}});
+  for (const IslandId& id : freed) {
+    release(id, run);
+  }
+}
+
 Status Core::resume(TimePoint now, const RunId& id) {
   State& state = *state_;
   state.now = std::max(now, state.now);
@@ -73,8 +167,9 @@ Status Core::resume(TimePoint now, const RunId& id) {
   if (run.record.state == RunState::completed) {
     return Error{Code::conflict, "run " + run.record.name + " is complete; submit a new run to train on"};
   }
-  const bool ended = has_ended(run.record.state);
-  if (!ended && run.record.state != RunState::interrupted) {
+  const bool ended = is_idle(run.record.state);
+  const bool refused = std::any_of(run.seats.begin(), run.seats.end(), [](const auto& seat) { return seat.second.record.state == SeatState::refused; });
+  if (!ended && !refused && run.record.state != RunState::interrupted) {
     return Error{Code::conflict, "run " + run.record.name + " is " + std::string(to_string(run.record.state)) + " already"};
   }
   run.first_error.reset();
@@ -87,12 +182,17 @@ Status Core::resume(TimePoint now, const RunId& id) {
     }
     seat.failures = 0;
     seat.retry_at = now;
+    if (seat.record.offences > 0) {
+      seat.record.offences = 0;
+      state.save(seat);
+    }
   }
   if (ended) {
+    run.record.pause_after.reset();
     run.record.error.reset();
     run.record.ended.reset();
     run.members.clear();
-    run.rounds.clear();
+    give_up_rounds(run);
     run.last_commit = now;
     run.nobody_since = now;
     state.set_state(run, run.record.initialised ? RunState::interrupted : RunState::queued, "resumed");
@@ -136,7 +236,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     source.file = told->file;
     source.file_bytes = told->file_bytes;
   }
-  state.send(best->record.id, Serve{id, reader_key, newest.round});
+  state.send(best->record.id, Serve{id, reader_key, newest.round, true});
   return source;
 }
 
@@ -146,6 +246,25 @@ void Core::State::set_reason(Run& run, const std::string& reason, std::optional<
     run.record.reason.since = now;
   }
   run.record.reason.until = until;
+}
+
+// A reason that has stood for a while becomes an event, once; shorter waits are of no interest to anybody.
+void Core::State::tell_wait(Run& run) {
+  const Reason& reason = run.record.reason;
+  if (reason.text.empty() || reason.text == run.told_reason) {
+    return;
+  }
+  const TimePoint due = reason.since + settings.told_wait;
+  if (now < due) {
+    wake_at(due);
+    return;
+  }
+  run.told_reason = reason.text;
+  std::vector<Field> fields = {Field{"state", std::string(to_string(run.record.state))}, Field{"since_unix_ms", unix_ms(reason.since)}};
+  if (reason.until) {
+    fields.push_back(Field{"until_unix_ms", unix_ms(*reason.until)});
+  }
+  event(run.record.id, {}, "debug", "waits", reason.text, std::move(fields));
 }
 
 void Core::State::set_state(Run& run, RunState value, const std::string& reason, std::optional<TimePoint> until) {
@@ -158,6 +277,7 @@ void Core::State::set_state(Run& run, RunState value, const std::string& reason,
 void Core::State::end_run(Run& run, RunState value, const std::string& reason, std::optional<Error> error) {
   run.record.error = std::move(error);
   run.record.ended = now;
+  run.record.pause_after.reset();
   set_state(run, value, reason);
   event(run.record.id, {}, value == RunState::failed ? "error" : "info", "run_" + std::string(to_string(value)), "run " + run.record.name + ": " + reason);
   for (const auto& [id, seat] : run.seats) {
@@ -182,19 +302,23 @@ void Core::State::advance(Run& run) {
         advance_initial(run);
       } else {
         advance_joins(run);
-        if (run.members.empty()) {
+        if (run.members.empty() && run.record.pause_after) {
+          pause_now(run);
+        } else if (run.members.empty()) {
           advance_restore(run);
         } else if (run.at_end()) {
           advance_end(run);
+        } else if (run.record.pause_after && run.record.committed >= *run.record.pause_after) {
+          advance_pause(run);
         } else {
           advance_rounds(run);
         }
       }
     }
-    if (!has_ended(run.record.state)) {
+    if (!is_idle(run.record.state)) {
       check_hopeless(run);
     }
-    if (has_ended(run.record.state)) {
+    if (is_idle(run.record.state)) {
       return;
     }
     if (!changed) {
@@ -207,6 +331,7 @@ void Core::State::advance(Run& run) {
   if (run.record.state == RunState::queued || !run.record.initialised) {
     if (!run.wait.text.empty()) {
       set_reason(run, run.wait.text, run.wait.until);
+      tell_wait(run);
     }
     return;
   }
@@ -232,6 +357,7 @@ void Core::State::advance(Run& run) {
   } else {
     set_reason(run, text, run.wait.until);
   }
+  tell_wait(run);
 }
 
 void Core::State::advance_queued(Run& run) {

@@ -55,7 +55,7 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
     return "cannot take part: " + own->second.record.cause;
   }
   for (const auto& [id, other] : runs) {
-    if (id == run.record.id || has_ended(other.record.state)) {
+    if (id == run.record.id || is_idle(other.record.state)) {
       continue;
     }
     const auto seat = other.seats.find(island.record.id);
@@ -104,8 +104,14 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
   fresh.merged = seat.merged;
   fresh.waits = seat.waits;
   fresh.checkpointed = seat.checkpointed;
+  fresh.checkpoint_settled = seat.checkpoint_settled;
+  fresh.good_rounds = seat.good_rounds;
+  fresh.share = seat.share;
   seat = std::move(fresh);
   restart(seat.resend);
+  if (const auto known = islands.find(island); known != islands.end()) {
+    known->second.unreported_since.reset();
+  }
   save(seat);
   changed = true;
 }
@@ -149,6 +155,11 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
   const IslandId island = seat.record.island;
   run.nobody_since = now;
   changed = true;
+  if (held != nullptr && held->epoch > run.record.epoch && run.record.lineage > 0 && !run.record.restored) {
+    // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
+    run.record.epoch = held->epoch;
+    new_epoch(run, name_of(island) + " knows a newer epoch than the ledger");
+  }
   switch (seat.record.state) {
     case SeatState::starting:
       if (new_boot) {
@@ -176,7 +187,7 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
     case SeatState::absent:
       break;
     case SeatState::refused:
-      if (new_boot) {
+      if (new_boot && (run.spec.guards.quarantine_after == 0 || seat.record.offences < run.spec.guards.quarantine_after)) {
         // Its owner may have allowed the data meanwhile, or repaired what failed.
         vacate(run, seat, SeatState::absent, "its agent was restarted");
       }
@@ -214,6 +225,9 @@ void Core::State::vacate(Run& run, Seat& seat, SeatState state, const std::strin
 void Core::State::new_epoch(Run& run, const std::string& why) {
   run.record.epoch = run.record.epoch.next();
   record(MembershipRecord{run.record.id, run.record.epoch, now, run.record.committed, run.members, why});
+  event(run.record.id, {}, "debug", "membership", "epoch " + std::to_string(run.record.epoch.value) + " of run " + run.record.name + ": " + why,
+        {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"committed", static_cast<std::int64_t>(run.record.committed.value)},
+         Field{"members", names_of(run.members)}});
   record(run.record);
   const Membership membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)};
   for (const IslandId& id : run.members) {
@@ -271,6 +285,9 @@ void Core::State::activate(Run& run, Seat& seat) {
   const IslandId island = seat.record.island;
   const bool from_memory = seat.from == StartFrom::memory;
   seat.record.state = SeatState::active;
+  if (const auto known = islands.find(island); known != islands.end()) {
+    known->second.unreported_since.reset();
+  }
   seat.record.cause.clear();
   if (!seat.record.absences.empty() && !seat.record.absences.back().to) {
     seat.record.absences.back().to = run.record.committed.next();
@@ -323,7 +340,8 @@ void Core::State::advance_leaving(Run& run) {
       }
     }
     const bool in_hand = !run.alone() && *seat.leaves_after > run.record.committed && run.members.size() >= run.spec.islands.min;
-    if (seat.record.state == SeatState::active && in_hand) {
+    const bool coming = !run.alone() && island->second.contributes && run.members.size() >= run.spec.islands.min;
+    if (seat.record.state == SeatState::active && (in_hand || coming)) {
       continue;
     }
     const std::string cause = "it was asked to leave: " + island->second.leaving_why;
@@ -333,6 +351,24 @@ void Core::State::advance_leaving(Run& run) {
     release(id, run);
     island->second.greeted = false;
   }
+}
+
+// A contribution or a state was rejected. Whoever does that again and again is kept out until an operator resumes the run.
+void Core::State::offend(Run& run, const IslandId& island, const std::string& what) {
+  Seat& seat = run.seats.at(island);
+  seat.good_rounds = 0;
+  ++seat.record.offences;
+  save(seat);
+  const std::uint32_t limit = run.spec.guards.quarantine_after;
+  if (limit == 0 || seat.record.offences < limit || seat.record.state == SeatState::refused) {
+    return;
+  }
+  const std::string cause = "quarantined after " + std::to_string(seat.record.offences) + " rejections, the last one: " + what;
+  event(run.record.id, island, "error", "island_quarantined", "island " + name_of(island) + " is " + cause + "; `atoll resume` of the run lets it in again",
+        {Field{"offences", static_cast<std::int64_t>(seat.record.offences)}});
+  leave_epoch(run, island, cause, false);
+  vacate(run, seat, SeatState::refused, cause);
+  release(island, run);
 }
 
 void Core::State::on_run_ended(Run& run, Seat& seat, const RunEnded& message) {

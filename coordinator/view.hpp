@@ -28,6 +28,7 @@ struct SeatView {
   SeatState state = SeatState::starting;
   Reason reason;  // why it is not training at the moment; text empty: nothing to say
   std::uint32_t part = 0;
+  double share = 0;  // of the committed tokens, smoothed over rounds
   bool connected = false;
   std::optional<TimePoint> last_seen;
   std::vector<Absence> absences;

@@ -68,6 +68,7 @@ RunView Core::State::view_of(const Run& run) const {
     item.name = name_of(id);
     item.state = seat.record.state;
     item.part = seat.record.part;
+    item.share = seat.record.state == SeatState::active ? seat.share : 0;
     item.absences = seat.record.absences;
     std::optional<IslandReport> report;
     if (const auto island = islands.find(id); island != islands.end()) {
@@ -122,7 +123,7 @@ std::vector<IslandView> Core::islands(TimePoint) const {
     }
     for (const auto& [run_id, run] : state_->runs) {
       const auto seat = run.seats.find(id);
-      if (!has_ended(run.record.state) && seat != run.seats.end() && seat->second.record.state != SeatState::refused) {
+      if (!is_idle(run.record.state) && seat != run.seats.end() && seat->second.record.state != SeatState::refused) {
         view.run = run_id;
         view.reason = Reason{std::string(to_string(seat->second.record.state)) + " in run " + run.record.name, run.last_commit, std::nullopt};
       }

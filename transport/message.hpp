@@ -124,6 +124,7 @@ struct Ready {
   double training_loss = 0;
   double norm = 0;  // of the contribution
   Digest chain;     // round 0: of the initial outer state. Later: of the last committed round
+  std::uint32_t fragment = 0;
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -218,6 +219,7 @@ struct Timeline {
 
 struct Leave {
   std::string why;
+  bool contributes = false;  // a contribution to the round in hand is coming: worth waiting for
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 
@@ -228,6 +230,7 @@ struct Welcome {
   IslandId island;
   std::uint64_t heartbeat_ms = 1000;
   std::uint64_t dead_after_ms = 5000;
+  std::uint64_t stall_ms = 20'000;  // an exchange in which a peer delivers nothing for so long has failed
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -286,6 +289,7 @@ struct Commit {
   Attempt attempt;
   Digest chain;
   bool checkpoint = false;  // write one after applying this round
+  bool pause = false;       // and do not train on: the run is paused after this round
   friend bool operator==(const Commit&, const Commit&) = default;
 };
 
@@ -320,12 +324,27 @@ struct CatchUp {
   friend bool operator==(const CatchUp&, const CatchUp&) = default;
 };
 
-// Let this reader (an operator's `export`, a newcomer) fetch your checkpoint of this round, and keep it while it may be reading.
+// Let this reader (an operator's `export`, a newcomer) fetch your checkpoint of this round, and keep it while it may be reading; or no longer.
 struct Serve {
   RunId run;
   std::string reader_key;
   Round round;
+  bool allowed = true;  // false: no longer, whatever the round
   friend bool operator==(const Serve&, const Serve&) = default;
+};
+
+// Pace: the others have reached this round's synchronisation point. Come to it with the steps done so far, at least [strategy].min_inner_steps.
+struct Cut {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+// The island is asked to leave, as if its own owner had asked: finish the round in hand with the steps done so far, and go.
+struct Drain {
+  std::string why;
+  friend bool operator==(const Drain&, const Drain&) = default;
 };
 
 // The run is over for this island.
@@ -374,7 +393,7 @@ struct Reply {
 
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
                              RunEnded, Leave, Welcome, Refused, Assign, Membership, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release,
-                             Enrol, Enrolled, Request, Reply>;
+                             Enrol, Enrolled, Request, Reply, Drain, Cut>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -87,7 +87,7 @@ class Decoder {
       case Body::IslandEvent: return get(*e.body_as_IslandEvent());
       case Body::Timeline: return get(*e.body_as_Timeline());
       case Body::RunEnded: return get(*e.body_as_RunEnded());
-      case Body::Leave: return Leave{text(e.body_as_Leave()->why())};
+      case Body::Leave: return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       default: return std::nullopt;
     }
   }
@@ -101,8 +101,10 @@ class Decoder {
       case Body::Abort: return get(*e.body_as_Abort());
       case Body::Offer: return Offer{run(e.body_as_Offer()->run()), e.body_as_Offer()->offering()};
       case Body::CatchUp: return get(*e.body_as_CatchUp());
-      case Body::Serve: return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round())};
+      case Body::Serve: return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round()), e.body_as_Serve()->allowed()};
       case Body::Release: return get(*e.body_as_Release());
+      case Body::Cut: return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
+      case Body::Drain: return Drain{text(e.body_as_Drain()->why())};
       case Body::Enrolled: return Enrolled{name(e.body_as_Enrolled()->role()), island(e.body_as_Enrolled()->island())};
       default: return std::nullopt;
     }
@@ -218,7 +220,7 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()), Epoch(m.epoch()), Round(m.round()), m.tokens(), m.steps(), m.training_loss(), m.norm(), digest(m.chain())};
+    return Ready{run(m.run()), Epoch(m.epoch()), Round(m.round()), m.tokens(), m.steps(), m.training_loss(), m.norm(), digest(m.chain()), m.fragment()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),      Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.chain()),
@@ -244,7 +246,7 @@ class Decoder {
   RunEnded get(const wire::RunEnded& m) { return RunEnded{run(m.run()), Round(m.round()), digest(m.chain()), maybe(m.error())}; }
 
   // coordinator to island
-  Welcome get(const wire::Welcome& m) { return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms()}; }
+  Welcome get(const wire::Welcome& m) { return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms()}; }
   Assign get(const wire::Assign& m) {
     return Assign{run(m.run()),         json(m.spec()),       Epoch(m.epoch()),  m.part(), m.parts(), start_from(m.from()),
                   Round(m.committed()), digest(m.chain()), members(m.members())};
@@ -261,7 +263,7 @@ class Decoder {
                     numbers(m.tokens())};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.chain()), m.checkpoint()};
+    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.chain()), m.checkpoint(), m.pause()};
   }
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {

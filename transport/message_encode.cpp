@@ -148,7 +148,7 @@ class Encoder {
   }
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
-                             DigestField(m.chain).get());
+                             DigestField(m.chain).get(), m.fragment);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.chain).get(), m.bytes_sent,
@@ -179,11 +179,11 @@ class Encoder {
   Offset<wire::RunEnded> put(const RunEnded& m) {
     return wire::CreateRunEnded(builder_, name(m.run), m.round.value, DigestField(m.chain).get(), put(m.error));
   }
-  Offset<wire::Leave> put(const Leave& m) { return wire::CreateLeave(builder_, text(m.why)); }
+  Offset<wire::Leave> put(const Leave& m) { return wire::CreateLeave(builder_, text(m.why), m.contributes); }
 
   // coordinator to island
   Offset<wire::Welcome> put(const Welcome& m) {
-    return wire::CreateWelcome(builder_, name(m.version, "the version"), name(m.island), m.heartbeat_ms, m.dead_after_ms);
+    return wire::CreateWelcome(builder_, name(m.version, "the version"), name(m.island), m.heartbeat_ms, m.dead_after_ms, m.stall_ms);
   }
   Offset<wire::Refused> put(const Refused& m) { return wire::CreateRefused(builder_, put(m.error)); }
   Offset<wire::Assign> put(const Assign& m) {
@@ -200,7 +200,7 @@ class Encoder {
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens);
   }
   Offset<wire::Commit> put(const Commit& m) {
-    return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.chain).get(), m.checkpoint);
+    return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.chain).get(), m.checkpoint, m.pause);
   }
   Offset<wire::Abort> put(const Abort& m) {
     return wire::CreateAbort(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, text(m.why));
@@ -210,7 +210,9 @@ class Encoder {
     return wire::CreateCatchUp(builder_, name(m.run), m.epoch.value, m.checkpoint_round.value, DigestField(m.checkpoint_file).get(),
                                m.checkpoint_bytes, m.committed.value, DigestField(m.chain).get(), members(m.sources, "the list of sources"));
   }
-  Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value); }
+  Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed); }
+  Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
+  Offset<wire::Drain> put(const Drain& m) { return wire::CreateDrain(builder_, text(m.why)); }
   Offset<wire::Release> put(const Release& m) {
     return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why));
   }

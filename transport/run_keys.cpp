@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 2> kGroups = {"all", "nobody"};
 constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
 constexpr std::array<std::string_view, 4> kCodecs = {"f32", "bf16", "int8", "fp4"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
+constexpr std::array<std::string_view, 2> kPaces = {"fixed", "adaptive"};
 constexpr std::array<std::string_view, 4> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt"};
 constexpr std::array<std::string_view, 2> kWeightings = {"tokens", "uniform"};
 
@@ -72,7 +73,7 @@ constexpr double kExact = 9007199254740991.0;  // 2^53 − 1
 constexpr std::string_view kNameForm = "letters, digits, '-', '_' and '.', beginning with a letter or digit";
 using enum RunKeyType;
 
-constexpr std::array<std::string_view, 7> kSections = {"run", "model", "data", "training", "strategy", "islands", "checkpoint"};
+constexpr std::array<std::string_view, 8> kSections = {"run", "model", "data", "training", "strategy", "islands", "checkpoint", "guards"};
 
 // One row a key; the README's table is printed from this.
 const std::array kKeys = {
@@ -166,6 +167,10 @@ const std::array kKeys = {
            .doc = "layers that are synchronised together, where fragments is 0"},
     RunKey{.section = "strategy", .name = "inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::inner_steps>,
            .least = 1, .most = 1e9, .doc = "H, inner steps between two synchronisations of a fragment; 1 with data-parallel"},
+    RunKey{.section = "strategy", .name = "pace", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::pace>, .choices = kPaces,
+           .doc = "fixed: every island does inner_steps; adaptive: the fastest does, the others as many as they can in that time"},
+    RunKey{.section = "strategy", .name = "min_inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::min_inner_steps>, .least = 1,
+           .most = 1e12, .doc = "with adaptive pace the least that an island does for a round, however slow it is"},
     RunKey{.section = "strategy", .name = "group", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::group>, .choices = kGroups,
            .doc = "with whom an island synchronises; nobody with local"},
     RunKey{.section = "strategy", .name = "payload", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::payload>,
@@ -203,6 +208,8 @@ const std::array kKeys = {
            .most = 1000, .doc = "further islands are not taken"},
     RunKey{.section = "islands", .name = "deadline", .type = duration, .field = of<&RunSpec::islands, &IslandsSpec::deadline>,
            .least = 1000, .most = 7 * 86400e3, .doc = "of a round: when it has passed, the round starts with those that are ready, if at least min"},
+    RunKey{.section = "islands", .name = "straggler_factor", .type = number, .field = of<&RunSpec::islands, &IslandsSpec::straggler_factor>, .least = 0,
+           .most = 1e6, .doc = "a round starts without islands that need more than so many times the first one's time, at least 1; they join the next; 0: only deadline ends the wait"},
     RunKey{.section = "islands", .name = "names", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::names>, .most = 1000,
            .form = "names of islands", .rule = is_name, .doc = "only these islands; empty: any"},
     RunKey{.section = "islands", .name = "overlap_steps", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::overlap_steps>,
@@ -214,6 +221,10 @@ const std::array kKeys = {
            .doc = "rounds between checkpoints; the last round always has one"},
     RunKey{.section = "checkpoint", .name = "keep", .type = integer, .field = of<&RunSpec::checkpoint, &CheckpointSpec::keep>, .least = 1,
            .most = 1000, .doc = "the newest checkpoints that an island keeps"},
+    RunKey{.section = "guards", .name = "norm_factor", .type = number, .field = of<&RunSpec::guards, &GuardsSpec::norm_factor>, .least = 0, .most = 1e9,
+           .doc = "a contribution whose norm is more than so many times the running median does not count; 0: no such guard"},
+    RunKey{.section = "guards", .name = "quarantine_after", .type = integer, .field = of<&RunSpec::guards, &GuardsSpec::quarantine_after>, .least = 0,
+           .most = 1e6, .doc = "rejections after which an island is kept out until the run is resumed; ten accepted contributions in a row forgive; 0: never"},
 };
 
 // ---- what people read --------------------------------------------------------------------------------------------

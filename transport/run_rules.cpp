@@ -81,6 +81,13 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
                         "fragments " + number(strategy.fragments) + " is more than model.layers " + number(spec.model.layers) +
                             ": a fragment has at least one layer (embeddings and head are one more by themselves)", {"model.layers", "strategy.grouping"}});
   }
+  if (strategy.pace == "adaptive" && (strategy.payload == "gradient" || strategy.group == "nobody")) {
+    problems.push_back({"strategy", "pace", "pace \"adaptive\" has no effect where islands synchronise in every step, or never", {"strategy.name", "strategy.payload", "strategy.group"}});
+  }
+  if (strategy.min_inner_steps > strategy.inner_steps) {
+    problems.push_back({"strategy", "min_inner_steps",
+                        "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps), {"strategy.inner_steps"}});
+  }
   if (strategy.inner_steps > spec.training.steps) {
     problems.push_back({"strategy", "inner_steps",
                         "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
@@ -113,6 +120,9 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   check_own_overlaps(spec, problems);
   if (islands.min > islands.max) {
     problems.push_back({"islands", "min", "min " + number(islands.min) + " is more than max " + number(islands.max), {"islands.max"}});
+  }
+  if (islands.straggler_factor > 0 && islands.straggler_factor < 1) {
+    problems.push_back({"islands", "straggler_factor", "straggler_factor must be at least 1, or 0 for no such limit"});
   }
   if (islands.names.empty()) {
     return;

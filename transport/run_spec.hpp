@@ -70,6 +70,8 @@ struct StrategySpec {
   std::uint32_t fragments = 0;         // of layers or, balanced, of all parameters; 0: by layers_per_fragment
   std::uint32_t layers_per_fragment = 3;
   std::uint64_t inner_steps = 100;     // H, inner steps between two synchronisations of a fragment
+  std::string pace = "fixed";          // fixed | adaptive: slower islands do fewer than H, so that all reach the synchronisation together
+  std::uint64_t min_inner_steps = 1;   // that a slow island does at least, with pace adaptive
   std::string group = "all";           // all | nobody
   std::string payload = "outer-gradient";  // outer-gradient | gradient | parameters
   std::string codec = "f32";           // f32 | bf16 | int8 | fp4
@@ -91,6 +93,7 @@ struct IslandsSpec {
   std::uint32_t min = 1;
   std::uint32_t max = 64;
   Duration deadline = std::chrono::minutes(10);  // of a round: when it has passed, the round starts with those that are ready, if at least min
+  double straggler_factor = 0;                   // of the time that the first island needed for a round: then it starts without the others; 0: never
   std::vector<std::string> names;                // only these islands; empty: any
   std::vector<std::string> overlap_steps;        // "NAME=STEPS": a τ of its own for an island; see own_overlap in run_rules.hpp
   friend bool operator==(const IslandsSpec&, const IslandsSpec&) = default;
@@ -103,6 +106,13 @@ struct CheckpointSpec {
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
+// [guards]: what is not believed.
+struct GuardsSpec {
+  double norm_factor = 10;             // contributions with a norm of more than so many times the running median are rejected; 0: none
+  std::uint32_t quarantine_after = 3;  // rejections, without ten accepted contributions in between; 0: never
+  friend bool operator==(const GuardsSpec&, const GuardsSpec&) = default;
+};
+
 struct RunSpec {
   std::string name;  // [run].name; required
   std::uint64_t seed = 1;  // [run].seed
@@ -113,6 +123,7 @@ struct RunSpec {
   StrategySpec strategy;
   IslandsSpec islands;
   CheckpointSpec checkpoint;
+  GuardsSpec guards;
   std::uint64_t rounds = 0;  // of the whole run; computed from the schedule by the command line, not a key
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };

@@ -76,7 +76,7 @@ void describe(Visitor& v, Of<Visitor, MergeOrder>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Hello>& m) {
   v("protocol", m.protocol), v("trainer", m.trainer), v("version", m.version), v("pid", m.pid);
-  v("rank", m.rank), v("ranks", m.ranks);
+  v("rank", m.rank), v("ranks", m.ranks), v("finishes", m.finishes);
 }
 
 template <typename Visitor>
@@ -158,6 +158,16 @@ void describe(Visitor& v, Of<Visitor, Plan>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, RoundResult>& m) {
   v("round", m.round), v("fragment", m.fragment), v("applied", m.applied);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Finish>& m) {
+  v("round", m.round), v("now", m.now), v("save", m.save);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Skip>& m) {
+  v("step", m.step);
 }
 
 template <typename Visitor>

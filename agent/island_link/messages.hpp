@@ -130,6 +130,7 @@ struct Hello {
   std::uint64_t pid = 0;
   std::uint32_t rank = 0;  // of ranks; this protocol version has one
   std::uint32_t ranks = 1;
+  std::optional<bool> finishes;  // it understands `finish` and `skip`
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -290,6 +291,24 @@ struct RoundResult {
   friend bool operator==(const RoundResult&, const RoundResult&) = default;
 };
 
+// "`round` is the last for now": no step beyond its merge, what is due after it is void, and the trainer's state is saved after that merge. With
+// `now` its publish and merge are due at once, with however many steps were done. Only for trainers whose hello says `finishes`.
+struct Finish {
+  static constexpr const char* kType = "finish";
+  std::uint64_t round = 0;
+  bool now = false;
+  std::optional<std::string> save;  // directory
+  friend bool operator==(const Finish&, const Finish&) = default;
+};
+
+// "Stand at `step` now": the steps up to it are not done, the orders for them are due. Position and optimiser stay. Never back, never beyond
+// `until_step`. Only for trainers whose hello says `finishes`.
+struct Skip {
+  static constexpr const char* kType = "skip";
+  std::uint64_t step = 0;
+  friend bool operator==(const Skip&, const Skip&) = default;
+};
+
 struct Save {
   static constexpr const char* kType = "save";
   std::string directory;
@@ -307,7 +326,7 @@ struct Stop {
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-using AgentMessage = std::variant<Configure, ArenaLayout, PublishNow, Load, Plan, RoundResult, Save, Evaluate, Stop>;
+using AgentMessage = std::variant<Configure, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Save, Evaluate, Stop>;
 
 // ---- text -------------------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ Result<AgentMessage> Conversation::expect(Duration timeout, const char* what) {
 }
 
 Status Conversation::begin() {
-  ATOLL_TRY(link_.send(Hello{kProtocol, "atoll", ATOLL_VERSION, static_cast<std::uint64_t>(::getpid()), 0, 1}));
+  ATOLL_TRY(link_.send(Hello{kProtocol, "atoll", ATOLL_VERSION, static_cast<std::uint64_t>(::getpid()), 0, 1, true}));
   ATOLL_ASSIGN(const AgentMessage first, expect(kConfigureWithin, "configure"));
   const auto* configure = std::get_if<Configure>(&first);
   if (configure == nullptr) {
@@ -216,11 +216,52 @@ Status Conversation::on(const Load& order) {
   publishes_.clear();
   merges_.clear();
   results_.clear();
+  finish_.reset();
   until_step_ = order.step;
   tallies_.assign(tallies_.size(), {});
   last_progress_step_ = order.step;
   learner_->stand_at(order.step, order.position);
   return link_.send(Loaded{order.fragments, order.step, order.position});
+}
+
+Status Conversation::on(const Finish& order) {
+  finish_ = order;
+  if (order.now) {
+    std::erase_if(publishes_, [&](const PublishOrder& other) { return other.round > order.round; });
+    std::erase_if(merges_, [&](const MergeOrder& other) { return other.round > order.round; });
+    for (const PublishOrder& due : publishes_) {
+      skip_to(due.step);
+    }
+    while (const auto due = take_due(publishes_, learner_->step())) {
+      ATOLL_TRY(publish(*due));
+    }
+    for (const MergeOrder& due : merges_) {
+      skip_to(due.step);
+    }
+    until_step_ = learner_->step();
+    return {};
+  }
+  std::uint64_t last = learner_->step();
+  for (const MergeOrder& due : merges_) {
+    last = due.round == order.round ? std::max(last, due.step) : last;
+  }
+  std::erase_if(publishes_, [&](const PublishOrder& other) { return other.step > last; });
+  std::erase_if(merges_, [&](const MergeOrder& other) { return other.round > order.round; });
+  until_step_ = last;
+  return {};
+}
+
+// Stands at that step; those between are not done.
+void Conversation::skip_to(std::uint64_t step) {
+  if (step > learner_->step()) {
+    last_progress_step_ += step - learner_->step();
+    learner_->stand_at(step, learner_->position());
+  }
+}
+
+Status Conversation::on(const Skip& order) {
+  skip_to(std::min(order.step, until_step_));
+  return {};
 }
 
 Status Conversation::on(const Save& order) {
@@ -336,14 +377,15 @@ Status Conversation::finish_merge(const MergeOrder& order, double waited) {
     ATOLL_ASSIGN(const std::optional<double> loss, learner_->evaluate());
     report.validation_loss = finite(loss);
   }
-  if (order.save) {
-    const Status saved = save(*order.save);
+  const std::optional<std::string>& folder = finish_ && finish_->round == order.round && finish_->save ? finish_->save : order.save;
+  if (folder) {
+    const Status saved = save(*folder);
     report.saved = saved.ok();
     if (!saved) {
       report.save_error = saved.error().why;
     }
   }
-  if (gradients() && (order.parameters || order.save)) {
+  if (gradients() && (order.parameters || folder)) {
     ATOLL_TRY(learner_->write_parameters(order.fragment));
   }
   return link_.send(report);

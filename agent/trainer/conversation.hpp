@@ -48,6 +48,9 @@ class Conversation {
   Status on(const island_link::Plan& plan);
   Status on(const island_link::PublishNow& order);
   Status on(const island_link::Load& order);
+  Status on(const island_link::Finish& order);
+  Status on(const island_link::Skip& order);
+  void skip_to(std::uint64_t step);
   Status on(const island_link::Save& order);
   Status on(const island_link::Evaluate& order);
 
@@ -78,6 +81,7 @@ class Conversation {
   std::map<RoundKey, bool> results_;  // come, not taken yet
   std::vector<island_link::MergeOrder> parked_;  // payload gradient: merged inside the present step, to be finished after it
   std::vector<double> parked_waits_;             // how long each has waited
+  std::optional<island_link::Finish> finish_;
   std::uint64_t loads_ = 0;           // counts loads: orders in progress before one are void
 
   std::vector<Tally> tallies_;  // by fragment

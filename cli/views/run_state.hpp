@@ -13,7 +13,7 @@ namespace atl {
 [[nodiscard]] constexpr Style run_state_style(std::string_view state) {
   return state == "running" || state == "completed" ? Style::good
          : state == "failed"                        ? Style::bad
-         : state == "interrupted"                   ? Style::attention
+         : state == "interrupted" || state == "paused" ? Style::attention
          : state == "cancelled"                     ? Style::dim
                                                     : Style::plain;
 }

@@ -17,6 +17,9 @@ namespace {
 
 using nlohmann::json;
 
+// "34 %" of 1.
+std::string part_text(std::optional<double> part) { return part ? share_text(part, 1 - *part) : "-"; }
+
 std::string field(std::string_view name, const std::string& value, const Terminal& terminal) {
   return styled(std::string(name) + std::string(name.size() < 10 ? 10 - name.size() : 1, ' '), Style::dim, terminal) + value + "\n";
 }
@@ -95,6 +98,7 @@ std::string islands_table(const json& document, const Terminal& terminal) {
                {"STATE"},
                {"STEP", true},
                {"TOKENS/S", true},
+               {"SHARE", true},
                {"COMPUTING", true},
                {"SENT", true},
                {"RECEIVED", true},
@@ -107,6 +111,7 @@ std::string islands_table(const json& document, const Terminal& terminal) {
                {state, style},
                {count_text(number_at(island, "step"))},
                {count_text(number_at(island, "tokens_per_second"))},
+               {part_text(number_at(island, "share"))},
                {share_text(number_at(island, "compute_seconds"), number_at(island, "wait_seconds"))},
                {bytes_text(number_at(island, "bytes_sent"))},
                {bytes_text(number_at(island, "bytes_received"))},

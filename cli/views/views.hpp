@@ -16,6 +16,8 @@ std::string render_status(const nlohmann::json& document, const Terminal& termin
 std::string render_islands(const nlohmann::json& document, const Terminal& terminal);
 // One line an event.
 std::string render_events(const nlohmann::json& document, const Terminal& terminal);
+// Where two runs parted: the document of `atoll diff`.
+std::string render_diff(const nlohmann::json& document, const Terminal& terminal);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
 // What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
 // data-parallel would have, time computing, absences.

@@ -163,6 +163,37 @@ TEST_CASE("submit refuses a bad run file before it asks anybody") {
   CHECK(name.err.find("--name") != std::string::npos);
 }
 
+TEST_CASE("pause and drain ask the coordinator and say what happens next") {
+  ScriptedCoordinator coordinator([](const std::string& verb, const json&) { return document_reply(documented(verb == "pause" ? "cancel" : verb)); });
+  CHECK(coordinator.call({"pause", "r-7f"}).exit == 0);
+  CHECK(coordinator.asked("pause").back()["run"] == "r-7f");
+  const Called drained = coordinator.call({"drain", "cloud-a"});
+  CHECK(drained.exit == 0);
+  CHECK(drained.out.find("cloud-a finishes the round in hand") != std::string::npos);
+  CHECK(coordinator.asked("drain").back()["island"] == "cloud-a");
+}
+
+TEST_CASE("events asks for the tape, diff reads the tapes of both runs") {
+  ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {
+    json document = documented("events");
+    const bool second = arguments["run"] == "two";
+    document["run"] = second ? "r-2" : "r-1";
+    document["events"] = json::array({{{"kind", "round_committed"}, {"text", "round 0"}, {"fields", {{"round", 0}, {"digest", second ? "bb" : "aa"}}}}});
+    return document_reply(document);
+  });
+  const Called tape = coordinator.call({"events", "one", "-o", "json"});
+  CHECK(tape.exit == 0);
+  CHECK(json::parse(tape.out)["fields"]["digest"] == "aa");
+  CHECK(coordinator.asked("events").back()["level"] == "debug");
+  CHECK(coordinator.call({"logs", "one"}).exit == 0);
+  CHECK_FALSE(coordinator.asked("events").back().contains("level"));
+  const Called parted = coordinator.call({"diff", "one", "two"});
+  CHECK(parted.exit == 0);
+  CHECK(parted.out.find("round 0 parts them: the initial states differ") != std::string::npos);
+  CHECK(parted.out.find("r-2: digest bb") != std::string::npos);
+  CHECK(json::parse(coordinator.call({"diff", "one", "one", "--json"}).out)["parted"] == false);
+}
+
 TEST_CASE("logs prints pages until there is no more, -f until the run has ended") {
   int questions = 0;
   ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {

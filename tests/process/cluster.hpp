@@ -143,22 +143,38 @@ class Cluster {
     start_coordinator(true);
   }
 
+  // A tcp:// address on loopback that nobody uses at the moment.
+  static std::string free_address() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    ::close(fd);
+    return "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+
   void start_coordinator(bool init = false) {
     if (init) {
-      const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      socklen_t length = sizeof address;
-      REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-      REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-      ::close(fd);
-      const std::string at = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+      const std::string at = free_address();
       const CommandResult made = run({"coordinator", "init", "--bind", at, "--advertise", at});
       INFO(made.err);
       REQUIRE(made.exit == 0);
     }
-    coordinator = spawn({"coordinator", "--state", state("coordinator").string()}, "coordinator", {});
+    coordinator = spawn({"coordinator", "--state", state(coordinator_name_).string()}, coordinator_name_, {});
+  }
+
+  // From now on the coordinator is the one made of a backup in another state directory, at another address, which is returned.
+  std::string move_coordinator(const std::string& name, const fs::path& backup) {
+    coordinator_name_ = name;
+    const std::string at = free_address();
+    const CommandResult made = run({"coordinator", "init", "--from", backup.string(), "--bind", at, "--advertise", at});
+    INFO(made.err);
+    REQUIRE(made.exit == 0);
+    start_coordinator();
+    return at;
   }
 
   // Trainers started from now on go no further than this step until release(): what a test does before that happens before that,
@@ -190,7 +206,7 @@ class Cluster {
     fs::remove(out, ignored);
     fs::remove(err, ignored);
     arguments.push_back("--state");
-    arguments.push_back(state("coordinator").string());
+    arguments.push_back(state(coordinator_name_).string());
     arguments.insert(arguments.begin(), program());
     Process process(arguments, {}, out, err);
     const int exit = process.wait(std::chrono::seconds(120));
@@ -275,6 +291,7 @@ class Cluster {
   }
 
   TemporaryFolder folder_;
+  std::string coordinator_name_ = "coordinator";
   fs::path data_;
   std::map<std::string, std::string> tokens_;
   std::uint64_t hold_at_ = 0;

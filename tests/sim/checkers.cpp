@@ -90,6 +90,11 @@ void Checkers::applied(const IslandId& island, Round before, Round round, const 
   }
 }
 
+void Checkers::restored(const std::map<RunId, coordinator::RunRecord>& runs) {
+  runs_ = runs;
+  tape_ = EventTape();
+}
+
 void Checkers::durable(const std::vector<coordinator::Record>& records, bool alone) {
   std::set<RunId> rolled_back;
   for (const coordinator::Record& record : records) {
@@ -98,9 +103,15 @@ void Checkers::durable(const std::vector<coordinator::Record>& records, bool alo
         rolled_back.insert(event->run);
       }
       rejected_ += event->kind == "contribution_rejected" ? 1U : 0U;
+      tape_.take(*event);
     }
   }
   for (const coordinator::Record& record : records) {
+    if (const auto* planned = std::get_if<coordinator::RoundRecord>(&record)) {
+      tape_.compare(*planned);
+    } else if (const auto* membership = std::get_if<coordinator::MembershipRecord>(&record)) {
+      tape_.compare(*membership);
+    }
     if (const auto* round = std::get_if<coordinator::RoundRecord>(&record); round != nullptr && round->committed) {
       check_commit(*round);
     } else if (const auto* run = std::get_if<coordinator::RunRecord>(&record)) {
@@ -117,6 +128,9 @@ void Checkers::durable(const std::vector<coordinator::Record>& records, bool alo
         fail("a run that waits has no reason");
       }
     }
+  }
+  if (!tape_.failure().empty()) {
+    fail(tape_.failure());
   }
 }
 

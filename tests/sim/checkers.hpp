@@ -10,6 +10,7 @@
 
 #include "coordinator/record.hpp"
 #include "strategies/schedule.hpp"
+#include "tests/sim/event_tape.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/run_spec.hpp"
@@ -41,8 +42,11 @@ class Checkers {
   // A transaction of the ledger is durable.
   void durable(const std::vector<coordinator::Record>& records, bool alone);
   void fail(const std::string& what);
+  // The ledger was replaced by an older copy of it.
+  void restored(const std::map<RunId, coordinator::RunRecord>& runs);
 
   [[nodiscard]] const std::string& failure() const { return failure_; }
+  [[nodiscard]] bool is_committed(const Digest& chain) const { return committed_chains_.count(chain) > 0; }
   [[nodiscard]] std::size_t commits() const { return commits_; }
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
 
@@ -66,6 +70,7 @@ class Checkers {
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_chains_;
   std::map<RunId, coordinator::RunRecord> runs_;
+  EventTape tape_;
   std::size_t commits_ = 0;
   std::size_t rejected_ = 0;
   std::string failure_;

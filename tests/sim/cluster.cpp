@@ -64,7 +64,7 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
     return;
   }
   static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
-                                       "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit"};
+                                       "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit", "finish trainer", "skip trainer"};
   std::string detail;
   std::visit(
       [&](const auto& e) {
@@ -265,6 +265,15 @@ void Cluster::start_coordinator() {
   pump_coordinator();
 }
 
+void Cluster::start_coordinator_from(const Ledger& backup) {
+  ledger_ = backup;
+  for (auto& [id, run] : ledger_.runs) {
+    run.restored = true;
+  }
+  checkers_.restored(ledger_.runs);
+  start_coordinator();
+}
+
 void Cluster::start() {
   start_coordinator();
   for (const auto& host : hosts_) {
@@ -317,6 +326,24 @@ void Cluster::heal() {
   }
 }
 
+Status Cluster::pause() {
+  const Status done = coordinator_->pause(timeline_.now(), run_id_);
+  pump_coordinator();
+  return done;
+}
+
+Status Cluster::resume() {
+  const Status done = coordinator_->resume(timeline_.now(), run_id_);
+  pump_coordinator();
+  return done;
+}
+
+Status Cluster::drain(std::size_t index) {
+  const Status done = coordinator_->drain(timeline_.now(), hosts_.at(index)->id(), "the test asked");
+  pump_coordinator();
+  return done;
+}
+
 void Cluster::next_fault() {
   const double wait = -std::log(1.0 - rng_.uniform()) * atl::seconds(scenario_.between_faults);
   timeline_.after(from_seconds(wait), [this] {
@@ -329,7 +356,19 @@ void Cluster::next_fault() {
 
 void Cluster::fault() {
   IslandHost& host = *hosts_[rng_.below(hosts_.size())];
-  const std::uint64_t kind = rng_.below(10);
+  const std::uint64_t kind = rng_.below(12);
+  if (kind >= 10) {
+    if (coordinator_ && kind == 10) {
+      (void)drain(rng_.below(hosts_.size()));
+    } else if (coordinator_ && pause()) {
+      timeline_.after(draw(seconds(1), seconds(10)), [this] {
+        if (coordinator_) {
+          (void)resume();
+        }
+      });
+    }
+    return;
+  }
   if (kind < 3 && scenario_.agent_faults) {
     host.crash();
     timeline_.after(draw(milliseconds(100), seconds(12)), [&host] { host.start(); });
@@ -359,6 +398,22 @@ void Cluster::fault() {
   }
 }
 
+// Nobody has the run's state, neither in memory nor on a disk: then it may wait for ever, as long as it says so.
+bool Cluster::all_copies_lost() {
+  for (const auto& host : hosts_) {
+    const auto held = host->disk().find(run_id_);
+    for (const DiskCheckpoint& checkpoint : held == host->disk().end() ? std::vector<DiskCheckpoint>{} : held->second) {
+      if (checkers_.is_committed(checkpoint.meta.chain)) {
+        return false;
+      }
+    }
+    if (host->up() && host->process()->engine && host->process()->engine->has_state && checkers_.is_committed(host->process()->engine->chain)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::string Cluster::run() {
   start();
   troubled_ = true;  // the run is accepted: its submitter has the answer
@@ -367,8 +422,14 @@ std::string Cluster::run() {
   heal();
   const TimePoint end = timeline_.now() + scenario_.patience;
   while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
+    if (ledger_.runs[run_id_].state == coordinator::RunState::paused) {
+      (void)resume();
+    }
     if (!timeline_.run_one(end)) {
       const std::optional<coordinator::RunView> run = view();
+      if (run && run->reason.text.find("it cannot go on") != std::string::npos && all_copies_lost()) {
+        return checkers_.failure();
+      }
       std::string standing = run ? std::string(coordinator::to_string(run->state)) + " at round " + std::to_string(run->committed.value) + ": " + run->reason.text : "no coordinator";
       for (const coordinator::SeatView& seat : run ? run->seats : std::vector<coordinator::SeatView>{}) {
         standing += "; " + seat.name + " " + std::string(coordinator::to_string(seat.state)) + " (" + seat.reason.text + "; " + seat.report.state + " " + seat.report.reason + ")";

@@ -52,6 +52,11 @@ class Cluster {
   void crash_coordinator();
   void start_coordinator();
   void heal();
+  Status pause();
+  Status resume();
+  Status drain(std::size_t index);
+  // The coordinator, which must not run, starts from an older copy of its ledger.
+  void start_coordinator_from(const Ledger& backup);
   void cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
   [[nodiscard]] std::optional<coordinator::RunView> view();
   [[nodiscard]] IslandHost& host(std::size_t index) { return *hosts_.at(index); }
@@ -80,6 +85,7 @@ class Cluster {
   void next_fault();
   void fault();
   void check_reasons();
+  [[nodiscard]] bool all_copies_lost();
 
   Scenario scenario_;
   Schedule schedule_;

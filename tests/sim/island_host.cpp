@@ -185,6 +185,10 @@ void IslandHost::carry_out(const agent::Effect& effect) {
             trainer.merge.insert(trainer.merge.end(), e.merge.begin(), e.merge.end());
             advance_trainer();
           });
+        } else if constexpr (std::is_same_v<E, agent::SkipTrainer>) {
+          on_trainer(quick, [this, e] { skip_trainer(e); });
+        } else if constexpr (std::is_same_v<E, agent::FinishTrainer>) {
+          on_trainer(quick, [this, e] { finish_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::GiveResult>) {
           on_trainer(quick, [this, e] {
             process_->trainer.results.insert(e.round);
@@ -279,7 +283,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     if (process_->engine && process_->engine->arena.empty()) {
       process_->engine->arena.assign(kSize, 0.0F);
     }
-    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments()});
+    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments(), true});
   });
 }
 
@@ -289,16 +293,48 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
     return;
   }
   process_->engine->arena = process_->engine->parameters;
-  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.step.value)};
+  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position)};
   trainer.until = effect.step;
   trainer.stood_at = effect.step;
   trainer.gradient.clear();
   trainer.publish.clear();
   trainer.merge.clear();
   trainer.results.clear();
+  trainer.last.reset();
+  trainer.finishing_now = false;
+  trainer.skip_to = Step(0);
   trainer.stepping = false;
   ++trainer.loads;
   feed(agent::TrainerLoaded{effect.run, effect.incarnation, effect.step, effect.position});
+}
+
+void IslandHost::skip_trainer(const agent::SkipTrainer& effect) {
+  Trainer& trainer = process_->trainer;
+  if (!trainer.up) {
+    return;
+  }
+  trainer.skip_to = std::min(effect.step, trainer.until);
+  if (!trainer.stepping) {
+    trainer.state.step = std::max(trainer.state.step, trainer.skip_to);
+    advance_trainer();
+  }
+}
+
+void IslandHost::finish_trainer(const agent::FinishTrainer& effect) {
+  Trainer& trainer = process_->trainer;
+  if (!trainer.up) {
+    return;
+  }
+  Step last = trainer.state.step;
+  for (const agent::MergeOrder& order : trainer.merge) {
+    last = order.round == effect.round ? std::max(last, order.step) : last;
+  }
+  std::erase_if(trainer.publish, [&](const auto& order) { return effect.now ? order.round > effect.round : order.step > last; });
+  std::erase_if(trainer.merge, [&](const auto& order) { return order.round > effect.round; });
+  trainer.last = effect.round;
+  trainer.finishing_now = effect.now;
+  trainer.until = last;
+  advance_trainer();
 }
 
 // Executes the orders of its step, publishes before merges; then takes the next step, if it may. Where gradients are exchanged the orders
@@ -315,11 +351,20 @@ void IslandHost::advance_trainer() {
     begin_step();
     return;
   }
+  if (trainer.finishing_now && !trainer.publish.empty()) {
+    trainer.state.step = std::max(trainer.state.step, trainer.publish.front().step);
+  } else if (trainer.finishing_now && !trainer.merge.empty()) {
+    trainer.state.step = std::max(trainer.state.step, trainer.merge.front().step);
+  }
   const Step step = gradients() ? trainer.state.step.next() : trainer.state.step;
   while (same() && !trainer.publish.empty() && trainer.publish.front().step <= step) {
     const agent::PublishOrder order = trainer.publish.front();
     trainer.publish.erase(trainer.publish.begin());
     publish(order);
+    if (same() && trainer.finishing_now) {
+      advance_trainer();
+      return;
+    }
   }
   while (same() && !trainer.merge.empty() && trainer.merge.front().step <= step) {
     const agent::MergeOrder order = trainer.merge.front();
@@ -349,9 +394,9 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   cluster_.checkers().published(id_, order.round, step, trainer.stood_at);
   agent::TrainerPublished event{process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0, false, std::nan("")};
   std::uint64_t& before = trainer.state.published_at[order.fragment];
-  event.steps = step.value - before;
+  event.steps = event.position - before;
   event.tokens = event.steps * (100 + index_) + 1;
-  before = step.value;
+  before = event.position;
   if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
     spoil_ = false;
     event.nonfinite = true;
@@ -370,10 +415,11 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
     cluster_.checkers().fail("the merge failed: " + status.error().why);
   }
   cluster_.checkers().merged(id_, order.round, trainer.state.step, trainer.stood_at);
-  if (order.save) {
+  const bool save = order.save || trainer.last == order.round;
+  if (save) {
     process_->saved[order.round] = trainer.state;
   }
-  feed(agent::TrainerMerged{process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, order.save, ""});
+  feed(agent::TrainerMerged{process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, save, ""});
 }
 
 // The next inner step, in a while; where gradients are exchanged, as far as the gradient.
@@ -388,7 +434,7 @@ void IslandHost::begin_step() {
     return;
   }
   trainer.stepping = true;
-  const Duration step_time = milliseconds(40 + 30 * index_) + cluster_.draw(Duration(0), milliseconds(40));
+  const Duration step_time = milliseconds(slow_ ? 5000 : 40 + 30 * index_) + cluster_.draw(Duration(0), milliseconds(40));
   cluster_.timeline().after(step_time, [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
     if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads || !process_->trainer.up) {
       return;
@@ -403,7 +449,14 @@ void IslandHost::begin_step() {
     if (!gradients()) {
       inner_step();
     }
-    advance_trainer();
+    agent::TrainerProgress progress;
+    progress.run = process_->run;
+    progress.incarnation = incarnation;
+    progress.step = process_->trainer.state.step;
+    feed(progress);
+    if (process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up) {
+      advance_trainer();
+    }
   });
 }
 
@@ -414,7 +467,7 @@ void IslandHost::inner_step() {
     state.parameters[i] -= process_->trainer.gradient[i];
   }
   process_->trainer.gradient.clear();
-  state.step = state.step.next();
+  state.step = std::max(state.step.next(), process_->trainer.skip_to);
   state.position += 1;
   ++steps_;
 }

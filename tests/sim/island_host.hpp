@@ -22,7 +22,7 @@ struct TrainerState {
   Vector parameters;
   Step step;
   std::uint64_t position = 0;
-  std::vector<std::uint64_t> published_at;  // by fragment: step of the last publish
+  std::vector<std::uint64_t> published_at;  // by fragment: position of the last publish
 };
 
 // A contribution as it is retained.
@@ -78,6 +78,9 @@ struct Trainer {
   TrainerState state;
   Step until;
   Step stood_at;  // where it was loaded or resumed
+  Step skip_to;
+  std::optional<Round> last;       // finish: save after its merge
+  bool finishing_now = false;      // finish: its publish and merge are due as soon as the step under way is done
   std::vector<agent::PublishOrder> publish;
   std::vector<agent::MergeOrder> merge;
   std::set<Round> results;
@@ -112,6 +115,8 @@ class IslandHost {
   void crash();
   void crash_trainer();
   void leave();
+  void lose_disk() { disk_.clear(); }
+  void set_slow(bool slow) { slow_ = slow; }
   void feed(const agent::Event& event);
   void from_coordinator(std::uint64_t boot, const Message& message);
   [[nodiscard]] const std::map<RunId, std::vector<DiskCheckpoint>>& disk() const { return disk_; }
@@ -133,6 +138,8 @@ class IslandHost {
 
   void start_trainer(const agent::StartTrainer& effect);
   void load_trainer(const agent::LoadTrainer& effect);
+  void finish_trainer(const agent::FinishTrainer& effect);
+  void skip_trainer(const agent::SkipTrainer& effect);
   void advance_trainer();
   void publish(const agent::PublishOrder& order);
   void take_result(const agent::MergeOrder& order);
@@ -170,6 +177,7 @@ class IslandHost {
   bool other_initial_ = false;
   bool data_refused_ = false;
   bool spoil_ = false;
+  bool slow_ = false;  // each step takes seconds
   bool flipped_ = false;
 };
 

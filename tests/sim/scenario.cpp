@@ -55,6 +55,8 @@ Scenario draw_scenario(std::uint64_t seed) {
     spec.strategy.overlap_steps = 0;
     spec.strategy.merge_alpha = 0;
   }
+  spec.strategy.pace = spec.strategy.group == "all" && rng.chance(0.3) ? "adaptive" : "fixed";
+  spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
   spec.training.steps = spec.strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.checkpoint.every_rounds = static_cast<std::uint32_t>(1 + rng.below(5));
   spec.checkpoint.keep = static_cast<std::uint32_t>(1 + rng.below(3));

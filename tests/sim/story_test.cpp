@@ -319,3 +319,231 @@ TEST_CASE("overlap: a newcomer is let in though some round is always under way")
   finish(cluster);
   REQUIRE(events(cluster, "island_joined") == 1);
 }
+
+TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes of a run that was never paused") {
+  const auto outcome = [](int pause_after_ms, int overlap) {
+    Scenario scenario = calm(3, 2, 12);
+    scenario.spec.strategy.overlap_steps = static_cast<std::uint64_t>(overlap);
+    Cluster cluster(scenario);
+    cluster.start();
+    if (pause_after_ms >= 0) {
+      REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
+      cluster.run_for(std::chrono::milliseconds(pause_after_ms));
+      REQUIRE(cluster.pause());
+      REQUIRE(cluster.run_until_state(RunState::paused, minutes(5)));
+      cluster.run_for(1s);
+      for (std::size_t i = 0; i < 3; ++i) {
+        REQUIRE_FALSE(cluster.host(i).process()->trainer.up);
+      }
+      REQUIRE(cluster.view()->reason.text.find("atoll resume") != std::string::npos);
+      cluster.run_for(30s);
+      REQUIRE(cluster.resume());
+    }
+    finish(cluster);
+    REQUIRE(cluster.checkers().commits() == 12);
+    REQUIRE(events(cluster, "rolled_back") == 0);
+    REQUIRE(cluster.view()->reason.text == "completed with 3 of 3 islands");
+    for (std::size_t i = 0; i < 3; ++i) {
+      REQUIRE(cluster.host(i).steps() == 48);
+    }
+    return cluster.ledger().runs.begin()->second.chain;
+  };
+  for (const int overlap : {0, 2}) {
+    const Digest unpaused = outcome(-1, overlap);
+    for (int ms = 0; ms < 900; ms += 130) {
+      INFO(overlap << " " << ms);
+      REQUIRE(outcome(ms, overlap) == unpaused);
+    }
+  }
+}
+
+TEST_CASE("a coordinator that dies while it pauses a run pauses it all the same") {
+  for (int milliseconds = 0; milliseconds < 2500; milliseconds += 211) {
+    INFO(milliseconds);
+    Cluster cluster(calm(3, 3, 12));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+    REQUIRE(cluster.pause());
+    cluster.run_for(std::chrono::milliseconds(milliseconds));
+    cluster.crash_coordinator();
+    cluster.run_for(1s);
+    cluster.start_coordinator();
+    REQUIRE(cluster.run_until_state(RunState::paused, minutes(5)));
+    REQUIRE(cluster.ledger().runs.begin()->second.committed == Round(3));
+    REQUIRE(cluster.resume());
+    finish(cluster);
+  }
+}
+
+TEST_CASE("a drained island contributes the steps done so far, keeps its trainer's state, and the others lose nothing") {
+  for (int milliseconds = 0; milliseconds < 900; milliseconds += 97) {
+    INFO(milliseconds);
+    Cluster cluster(calm(3, 2, 40));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
+    cluster.run_for(std::chrono::milliseconds(milliseconds));
+    const std::uint64_t trained = cluster.host(1).steps();
+    REQUIRE(cluster.drain(1));
+    const TimePoint end = cluster.timeline().now() + 60s;
+    while (cluster.host(1).up() && cluster.timeline().run_one(end)) {
+    }
+    REQUIRE_FALSE(cluster.host(1).up());
+    REQUIRE(cluster.host(1).steps() <= trained + 1);  // but for the step that was under way
+    // Every step that it did was committed: its last contribution is in the ledger, weighted by tokens.
+    std::uint64_t tokens = 0;
+    for (const auto& [key, round] : cluster.ledger().rounds) {
+      for (std::size_t i = 0; round.committed && i < round.members.size(); ++i) {
+        tokens += round.members[i] == cluster.host(1).id() && round.round.value > 0 ? round.tokens[i] - 1 : 0;
+      }
+    }
+    REQUIRE(tokens == cluster.host(1).steps() * 101);
+    REQUIRE(cluster.host(1).disk().begin()->second.back().trainer.has_value());
+    finish(cluster);
+    REQUIRE(cluster.host(0).trainer_starts() == 1);
+    REQUIRE(cluster.host(2).trainer_starts() == 1);
+    REQUIRE(cluster.view()->reason.text.find("i1 was away") != std::string::npos);
+  }
+}
+
+TEST_CASE("an island whose contributions are rejected again and again is quarantined, until the run is resumed") {
+  Cluster cluster(calm(3, 2, 40));
+  cluster.start();
+  for (std::uint64_t round = 2; round <= 4; ++round) {
+    REQUIRE(cluster.run_until_committed(Round(round), minutes(2)));
+    cluster.host(2).spoil_next_contribution();
+  }
+  REQUIRE(cluster.run_until_committed(Round(7), minutes(2)));
+  REQUIRE(events(cluster, "contribution_rejected") == 3);
+  REQUIRE(events(cluster, "island_quarantined") == 1);
+  cluster.host(2).crash();
+  cluster.run_for(3s);
+  cluster.host(2).start();  // a restart is no pardon
+  REQUIRE(cluster.run_until_committed(Round(10), minutes(2)));
+  REQUIRE(events(cluster, "island_joined") == 0);
+  REQUIRE(cluster.pause());
+  REQUIRE(cluster.run_until_state(RunState::paused, minutes(2)));
+  REQUIRE(cluster.resume());
+  finish(cluster);
+  REQUIRE(cluster.view()->reason.text.find("quarantined") != std::string::npos);
+}
+
+TEST_CASE("healed first: the last healed island dies while another catches up, and the run waits instead of starting anew") {
+  for (int milliseconds = 0; milliseconds < 4000; milliseconds += 311) {
+    INFO(milliseconds);
+    Cluster cluster(calm(2, 1, 40));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    cluster.host(1).crash();
+    cluster.host(1).lose_disk();
+    REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+    cluster.host(1).start();
+    cluster.run_for(std::chrono::milliseconds(milliseconds));
+    const bool caught_up = events(cluster, "island_joined") > 0;
+    cluster.host(0).crash();
+    if (!caught_up) {
+      REQUIRE(cluster.run_until_state(RunState::interrupted, minutes(2)));
+      REQUIRE(cluster.view()->reason.text.find("i0") != std::string::npos);
+      cluster.run_for(minutes(5));
+      REQUIRE(cluster.view()->state == RunState::interrupted);
+    }
+    cluster.host(0).start();
+    finish(cluster);
+    REQUIRE(cluster.ledger().runs.begin()->second.committed == Round(40));
+    REQUIRE(cluster.host(0).disk().begin()->second.back().meta.round == Round(40));
+    const auto rollbacks = cluster.ledger().runs.begin()->second.lineage;
+    REQUIRE(rollbacks <= 1);  // to the checkpoint on the disk, never to the seed
+  }
+}
+
+TEST_CASE("when every copy of a run is lost it says so and waits, it never starts again from a fresh model") {
+  Cluster cluster(calm(2, 2, 40));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  for (std::size_t i = 0; i < 2; ++i) {
+    cluster.host(i).crash();
+    cluster.host(i).lose_disk();
+    cluster.host(i).start();
+  }
+  cluster.run_for(minutes(5));
+  REQUIRE(cluster.view()->state == RunState::interrupted);
+  REQUIRE(cluster.view()->committed >= Round(5));
+  REQUIRE(cluster.view()->reason.text.find("it cannot go on") != std::string::npos);
+}
+
+TEST_CASE("a run that goes on from an older backup of the ledger takes the later rounds over from its islands, and loses none") {
+  for (const bool one_left : {false, true}) {
+    for (std::uint64_t later = 0; later < 6; ++later) {
+      INFO(one_left << " " << later);
+      Cluster cluster(calm(3, 2, 40));
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+      const Ledger backup = cluster.ledger();
+      if (one_left) {
+        cluster.host(2).crash();  // epochs grow after the backup
+      }
+      REQUIRE(cluster.run_until_committed(Round(4 + later), minutes(2)));
+      const Round newest = cluster.ledger().runs.begin()->second.committed;
+      cluster.crash_coordinator();
+      cluster.run_for(2s);
+      cluster.start_coordinator_from(backup);
+      if (one_left) {
+        cluster.run_for(15s);
+        cluster.host(2).start();
+      }
+      finish(cluster);
+      REQUIRE(events(cluster, "ledger_restored") == 1);
+      REQUIRE(events(cluster, "rolled_back") == 0);
+      REQUIRE(cluster.ledger().runs.begin()->second.committed == Round(40));
+      REQUIRE(cluster.host(0).steps() == 160);  // no island did a step twice
+      REQUIRE(cluster.host(1).steps() == 160);
+      REQUIRE(newest.value >= 4 + later);
+    }
+  }
+}
+
+TEST_CASE("with adaptive pace islands of unequal speed come to the synchronisation point together, and nobody trains less than it can") {
+  const auto times = [](const std::string& pace) {
+    Scenario scenario = calm(3, 3, 10);
+    scenario.spec.strategy.inner_steps = 20;
+    scenario.spec.training.steps = 200;
+    scenario.spec.strategy.pace = pace;
+    scenario.spec.strategy.min_inner_steps = 3;
+    Cluster cluster(scenario);
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(0), minutes(2)));
+    const TimePoint begin = cluster.timeline().now();
+    finish(cluster);
+    REQUIRE(cluster.checkers().commits() == 10);
+    std::vector<double> steps_a_second;
+    for (std::size_t i = 0; i < 3; ++i) {
+      steps_a_second.push_back(static_cast<double>(cluster.host(i).steps()) / seconds(cluster.timeline().now() - begin));
+      REQUIRE(cluster.host(i).steps() >= 30);
+      REQUIRE(cluster.host(i).steps() <= 200);
+      REQUIRE(cluster.host(i).trainer_starts() == 1);
+    }
+    return steps_a_second;
+  };
+  // A step takes 60, 90 and 120 ms on average.
+  const std::vector<double> fixed = times("fixed");
+  const std::vector<double> adaptive = times("adaptive");
+  REQUIRE(fixed[0] == fixed[2]);                  // all as slow as the slowest
+  REQUIRE(adaptive[0] > 1.5 * fixed[0]);
+  REQUIRE(adaptive[2] > 0.85 * fixed[2]);         // the slowest hardly loses: rounds are shorter, and each has its exchange
+  REQUIRE(adaptive[0] > 1.6 * adaptive[2]);
+}
+
+TEST_CASE("a straggler is left out of the round with the reason, and joins the next") {
+  Scenario scenario = calm(3, 2, 12);
+  scenario.spec.islands.straggler_factor = 3;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(2), minutes(2)));
+  cluster.host(2).crash_trainer();  // and its trainer takes a while to come up again
+  cluster.host(2).set_slow(true);
+  REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+  REQUIRE(events(cluster, "island_left") >= 1);
+  cluster.host(2).set_slow(false);
+  finish(cluster);
+  REQUIRE(events(cluster, "island_joined") >= 1);
+  REQUIRE(cluster.view()->reason.text.find("straggler_factor") != std::string::npos);
+}

@@ -170,7 +170,9 @@ TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not 
     everyone(ready);
     everyone(Exchanged{bench.run, epoch, Round(round), Attempt(1), digest(round), 0, 0, 0});
     everyone(Merged{bench.run, Round(round), Step(round * 10), 0, 0, 0});
-    everyone(Heartbeat{1, {IslandReport{}}});
+    IslandReport report;
+    report.run = bench.run;
+    everyone(Heartbeat{1, {report}});
     bench.take();
     bench.last = coordinator::Ready{};
     REQUIRE(bench.core.run(bench.now, bench.run)->committed == Round(round));

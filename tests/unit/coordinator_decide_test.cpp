@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "tests/catch.hpp"
 
@@ -224,6 +225,9 @@ TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits b
   REQUIRE_FALSE(decide_restore(input).restore);
   REQUIRE_FALSE(decide_restore(input).start_over);  // b may have one
   input.candidates[1].connected = true;
+  REQUIRE_FALSE(decide_restore(input).start_over);  // never from a fresh model
+  REQUIRE(decide_restore(input).wait.text.find("it cannot go on") != std::string::npos);
+  input.committed = Round(0);  // but for the initial state, which the seed gives again
   REQUIRE(decide_restore(input).start_over);
 }
 
@@ -259,4 +263,70 @@ TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from th
     sum += share.seconds;
   }
   CHECK(sum == Approx(8.0));
+
+TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else") {
+  const double inf = std::numeric_limits<double>::infinity();
+  struct Case {
+    const char* what;
+    std::vector<double> usual;
+    std::vector<double> now;
+    double factor;
+    std::vector<std::size_t> rejected;
+  };
+  const std::vector<double> ones(kUsualNorms, 1.0);
+  const std::vector<Case> cases = {{"all usual", ones, {1, 2, 9.9}, 10, {}},
+                                   {"one of three", ones, {1, 11, 1}, 10, {1}},
+                                   {"one of two", ones, {100, 1}, 10, {0}},
+                                   {"alone", ones, {11}, 10, {}},
+                                   {"most of them: that is a change, no offence", ones, {50, 60, 1}, 10, {}},
+                                   {"not finite", ones, {1, inf, 1}, 10, {1}},
+                                   {"too little is known", std::vector<double>(kUsualNorms - 1, 1.0), {1, 1000, 1}, 10, {}},
+                                   {"no guard", ones, {1, 1000, 1}, 0, {}},
+                                   {"another factor", ones, {1, 4, 1}, 3, {1}},
+                                   {"nothing ever moved", std::vector<double>(kUsualNorms, 0.0), {0, 5}, 10, {}},
+                                   {"an outlier of the past does not move the median", {1, 1, 1, 1, 1, 1, 1, 1e6}, {1, 20, 1}, 10, {1}}};
+  for (const Case& c : cases) {
+    INFO(c.what);
+    NormInput input;
+    input.usual = c.usual;
+    input.factor = c.factor;
+    for (std::size_t i = 0; i < c.now.size(); ++i) {
+      input.norms.emplace_back(island(i), c.now[i]);
+    }
+    std::vector<IslandId> expected;
+    for (const std::size_t i : c.rejected) {
+      expected.push_back(island(i));
+    }
+    std::vector<IslandId> rejected;
+    for (const auto& [id, why] : decide_norms(input).rejected) {
+      rejected.push_back(id);
+      REQUIRE(why.find("usual") != std::string::npos);
+    }
+    REQUIRE(rejected == expected);
+  }
+}
+
+TEST_CASE("decide_adoption takes the newest round of those that know the newest epoch, and waits for those that are away") {
+  AdoptionInput input;
+  input.now = kStart;
+  input.since = kStart;
+  input.grace = 10s;
+  input.committed = Round(4);
+  input.min = 2;
+  const auto candidate = [](std::size_t i, bool connected, std::uint64_t epoch, std::vector<KnownRound> known) {
+    return AdoptionCandidate{island(i), "i" + std::to_string(i), connected, Epoch(epoch), std::move(known)};
+  };
+  input.candidates = {candidate(0, true, 3, {{Round(7), digest(7)}}), candidate(1, false, 3, {{Round(9), digest(9)}})};
+  using Kind = AdoptionDecision::Kind;
+  REQUIRE(decide_adoption(input).kind == Kind::wait);
+  input.now = kStart + 11s;
+  REQUIRE(decide_adoption(input).kind == Kind::wait);  // too few: no grace is long enough
+  REQUIRE(decide_adoption(input).wait.text.find("i1") != std::string::npos);
+  input.candidates.push_back(candidate(2, true, 3, {{Round(6), digest(6)}, {Round(2), digest(2)}}));
+  REQUIRE(decide_adoption(input).kind == Kind::adopt);
+  REQUIRE(decide_adoption(input).round.round == Round(7));
+  input.candidates.push_back(candidate(3, true, 2, {{Round(12), digest(12)}}));  // of rounds that were rolled back
+  REQUIRE(decide_adoption(input).round.round == Round(7));
+  input.candidates.push_back(candidate(4, true, 4, {{Round(3), digest(3)}}));  // it knows more, but nothing newer than the ledger
+  REQUIRE(decide_adoption(input).kind == Kind::nothing);
 }

@@ -37,7 +37,7 @@ std::vector<TrainerMessage> trainer_messages() {
   lost.norm.reset();
   lost.local_validation_loss.reset();
   lost.nonfinite = true;
-  return {Hello{kProtocol, "mine", "0.1", 4711, 0, 1},
+  return {Hello{kProtocol, "mine", "0.1", 4711, 0, 1, true},
           Manifest{{{"embedding", {256, 8}, -1}, {"norm \"quoted\"\n", {8}, 0}}},
           Ready{10, 160, 1'000'000},
           PublishedNow{{0, 1}, 10, 160},

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <limits>
 
+#include "coordinator/record_rows.hpp"
 #include "tests/catch.hpp"
 #include "tests/full_disk.hpp"
 #include "tests/temporary_folder.hpp"
@@ -100,7 +101,8 @@ TEST_CASE("every kind of record comes back as it was written, the newest of each
                   3,
                   SeatState::absent,
                   "lost: no heartbeat for 5.0 s",
-                  {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}}};
+                  {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}},
+                  2};
   MembershipRecord old_membership{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
   MembershipRecord membership{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
   IslandRecord island{IslandId("i-a"), "a", "key", "tcp://1.2.3.4:5", "0.1.0", "Linux", {"corpus", "x y"}, ~0ULL, kStart};
@@ -111,6 +113,8 @@ TEST_CASE("every kind of record comes back as it was written, the newest of each
     REQUIRE(write(ledger, {first, seat, membership, old_membership, island, round_record(1, false), event_record(1)}).ok());
     run.error = Error{Code::corrupt, "why"};
     run.ended = kStart + 2s;
+    run.pause_after = Round(9);
+    run.restored = true;
     REQUIRE(write(ledger, {run, round_record(1, true, true), round_record(2, false)}).ok());
     // A committed round is never replaced.
     REQUIRE(write(ledger, {round_record(1, false)}).ok());
@@ -378,4 +382,21 @@ TEST_CASE("a damaged, foreign or newer ledger is refused with a reason") {
     REQUIRE(Ledger::open(directory.path())->database().execute("PRAGMA user_version=99").ok());
     CHECK(refusal() == Code::conflict);
   }
+}
+
+TEST_CASE("a ledger of schema version 1 is taken up, and what is new has its default") {
+  const atl_test::TemporaryFolder directory;
+  {
+    Database old = Database::open(directory.path() / "ledger.db").value();
+    REQUIRE(old.execute(kSchema).ok());
+    REQUIRE(old.execute("INSERT INTO seats VALUES('r-1', 'i-a', 2, 'active', '', '[]')").ok());
+    REQUIRE(old.execute("PRAGMA user_version=1").ok());
+  }
+  Ledger ledger = Ledger::open(directory.path()).value();
+  REQUIRE(write(ledger, {run_record()}).ok());
+  const Recovered recovered = ledger.recover().value();
+  REQUIRE(recovered.seats.size() == 1);
+  CHECK(recovered.seats[0].part == 2);
+  CHECK(recovered.seats[0].offences == 0);
+  CHECK(recovered.runs == std::vector{run_record()});
 }

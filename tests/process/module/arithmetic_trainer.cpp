@@ -41,7 +41,7 @@ class ArithmeticTrainer {
     for (const Parameter& parameter : manifest_.parameters) {
       values_.emplace_back(elements(parameter), 0.5F);
     }
-    send(island_link::Hello{kProtocol, "arithmetic", "1", 0, 0, 1});
+    send(island_link::Hello{kProtocol, "arithmetic", "1", 0, 0, 1, true});
     while (!stopped_) {
       const bool held = is_held();
       const bool idle = step_ >= until_ || waiting();
@@ -107,6 +107,7 @@ class ArithmeticTrainer {
     results_.clear();
     until_ = order.step;
     since_.assign(since_.size(), 0);
+    finish_.reset();
     send(Loaded{order.fragments, step_, position_});
   }
   void take(const Plan& order) {
@@ -114,6 +115,25 @@ class ArithmeticTrainer {
     publish_.insert(publish_.end(), order.publish.begin(), order.publish.end());
     merge_.insert(merge_.end(), order.merge.begin(), order.merge.end());
   }
+  void take(const Finish& order) {
+    finish_ = order;
+    std::erase_if(merge_, [&](const MergeOrder& other) { return other.round > order.round; });
+    if (order.now) {
+      std::erase_if(publish_, [&](const PublishOrder& other) { return other.round > order.round; });
+      for (const PublishOrder& due : publish_) {
+        step_ = std::max(step_, due.step);
+      }
+      execute_orders();
+    }
+    std::uint64_t last = step_;
+    for (const MergeOrder& due : merge_) {
+      last = due.round == order.round ? std::max(last, due.step) : last;
+    }
+    step_ = order.now ? last : step_;
+    std::erase_if(publish_, [&](const PublishOrder& other) { return other.step > last; });
+    until_ = last;
+  }
+  void take(const Skip& order) { step_ = std::max(step_, std::min(order.step, until_)); }
   void take(const RoundResult& order) { results_.push_back(order); }
   void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
   void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
@@ -205,8 +225,9 @@ class ArithmeticTrainer {
       if (order.evaluate) {
         said.validation_loss = loss();
       }
-      if (order.save) {
-        said.saved = save(*order.save);
+      const bool last = finish_ && finish_->round == order.round && finish_->save;
+      if (order.save || last) {
+        said.saved = save(last ? *finish_->save : *order.save);
       }
       send(said);
     }
@@ -272,6 +293,7 @@ class ArithmeticTrainer {
   std::uint64_t position_ = 0;
   std::vector<std::uint64_t> since_;  // steps since the last publish of each fragment
   std::uint64_t until_ = 0;
+  std::optional<Finish> finish_;
   double compute_seconds_ = 0;
   double wait_seconds_ = 0;
   bool stopped_ = false;
