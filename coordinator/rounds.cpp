@@ -99,6 +99,10 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
 
 void Core::State::contribute(Run& run, Seat& seat, Round round, const Contribution& contribution) {
   const IslandId& island = seat.record.island;
+  if (const auto leaver = islands.find(island); leaver != islands.end() && leaver->second.leaving && leaver->second.contributes) {
+    seat.leaves_after = std::max(seat.leaves_after.value_or(round), round);  // the one that it announced
+    leaver->second.contributes = false;
+  }
   if (seat.leaves_after && round > *seat.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
   }
@@ -115,9 +119,6 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
     flight.last_ready = island;
   }
   flight.contributions[island] = contribution;
-  if (const auto leaver = islands.find(island); leaver != islands.end() && leaver->second.leaving && leaver->second.contributes) {
-    seat.leaves_after = std::max(seat.leaves_after.value_or(round), round);  // the one that it announced
-  }
   if (!flight.first_answer) {
     flight.first_answer = now;
   }

@@ -283,7 +283,7 @@ void Core::State::end_run(Run& run, RunState value, const std::string& reason, s
   for (const auto& [id, seat] : run.seats) {
     release(id, run);
   }
-  run.rounds.clear();
+  give_up_rounds(run);
   run.members.clear();
 }
 
