@@ -263,6 +263,7 @@ TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from th
     sum += share.seconds;
   }
   CHECK(sum == Approx(8.0));
+}
 
 TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else") {
   const double inf = std::numeric_limits<double>::infinity();
