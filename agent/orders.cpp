@@ -258,7 +258,7 @@ void Core::State::on_membership(const Membership& message) {
     run->active = false;
     return;
   }
-  if (run->pausing && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+  if (run->pausing && !message.pausing && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
     // It takes part in a later epoch: the pause is over, though nobody told. The trainer was told to stop there.
     run->pausing.reset();
     drop_rounds();

@@ -212,6 +212,9 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->chain = event.chain;
   run->planned = event.round;
   for (const PendingRound& pending : event.pending) {
+    if (run->lockstep()) {
+      break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
+    }
     if (pending.round.value != event.round.value + run->rounds.size() + 1) {
       break;  // after one that was withdrawn: the rounds from there on are published again
     }

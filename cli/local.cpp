@@ -136,6 +136,34 @@ Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster
   }
 }
 
+// Interrupted: the run is paused, so that it goes on later to the model that it would have come to. A round that takes long is not waited for.
+void pause_run(const Invocation& invocation, LocalCluster& cluster, const std::string& run) {
+  constexpr Duration kPatience = std::chrono::seconds(20);
+  if (!cluster.client().ask("pause", {{"run", run}})) {
+    return;  // it has ended, or has no common rounds: it goes on from its checkpoints
+  }
+  invocation.streams.err << "pauses after the round in hand; Ctrl-C again ends at once\n" << std::flush;
+  const TimePoint deadline = now() + kPatience;
+  while (now() < deadline && cluster.pump()) {
+    const Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
+    const std::string state = document ? text_at(object_at(*document, "run"), "state") : "";
+    if (state == "paused" || run_has_ended(state)) {
+      return;
+    }
+    pause_between_questions(std::chrono::milliseconds(100));
+  }
+}
+
+// One that an interruption paused goes on.
+Status resume_paused(LocalCluster& cluster, const std::string& run) {
+  ATOLL_ASSIGN(const nlohmann::json document, cluster.client().ask("status", {{"run", run}}, kStartPatience));
+  if (text_at(object_at(document, "run"), "state") != "paused") {
+    return {};
+  }
+  const Result<nlohmann::json> resumed = cluster.client().ask("resume", {{"run", run}}, kStartPatience);
+  return resumed ? Status() : Status(resumed.error());
+}
+
 Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec, const LocalOptions& options) {
   if (const Status started = cluster.start_agents(); !started) {
     return report(invocation, started.error());
@@ -146,10 +174,17 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
     return report(invocation, submitted.error());
   }
   const std::string run = text_at(*submitted, "run");
+  if (const Status resumed = resume_paused(cluster, run); !resumed) {
+    return report(invocation, resumed.error());
+  }
   const Result<nlohmann::json> document = watch(invocation, cluster, interrupt, run);
   if (!document) {
     const Exit exit = report(invocation, document.error());
-    return document.error().code == Code::cancelled ? Exit::interrupted : exit;
+    if (document.error().code != Code::cancelled) {
+      return exit;
+    }
+    pause_run(invocation, cluster, run);
+    return Exit::interrupted;
   }
   show(invocation, document, render_summary);
   const std::string state = text_at(object_at(*document, "run"), "state");

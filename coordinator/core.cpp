@@ -91,7 +91,7 @@ void Core::State::recover(Recovered recovered) {
     } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
       RoundInFlight& round = run.rounds[value.round];
       round.attempt = value.attempt;
-      round.exchanging = value.epoch == run.record.epoch;
+      round.exchanging = value.epoch == run.record.epoch && !value.members.empty();
       round.recovered = true;
       round.planned = now;
       if (round.exchanging) {
@@ -257,6 +257,10 @@ std::vector<Member> Core::State::members_of(const Run& run) const {
     members.push_back(member_of(id));
   }
   return members;
+}
+
+Membership Core::State::membership_of(const Run& run) const {
+  return Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run), run.record.pause_after.has_value()};
 }
 
 std::vector<std::string> Core::State::names_of(const std::vector<IslandId>& ids) const {

@@ -176,6 +176,7 @@ struct Core::State {
   [[nodiscard]] const std::string& name_of(const IslandId& island) const;
   [[nodiscard]] Member member_of(const IslandId& island) const;
   [[nodiscard]] std::vector<Member> members_of(const Run& run) const;
+  [[nodiscard]] Membership membership_of(const Run& run) const;
   [[nodiscard]] std::vector<std::string> names_of(const std::vector<IslandId>& ids) const;
   [[nodiscard]] bool alive(const IslandId& island) const;
 

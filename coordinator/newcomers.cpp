@@ -236,7 +236,7 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
     run.checkpoint_rounds.insert(message.round);
     if (seat.checkpointed == message && !run.record.pause_after && run.is_member(island)) {
       // Said again: it may not have heard that the run is not paused any more.
-      send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+      send(island, membership_of(run));
     }
     seat.checkpointed = message;
     if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
@@ -260,7 +260,7 @@ void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
     if (message.error && message.epoch == run.record.epoch) {
       leave_epoch(run, island, bounded(message.error->why), true);
     } else {
-      send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+      send(island, membership_of(run));
     }
     return;
   }

@@ -124,7 +124,7 @@ struct RoundRecord {
   Attempt attempt;
   bool committed = false;
   bool checkpoint = false;  // committed, and every member was told to write a checkpoint of it
-  std::vector<IslandId> members;
+  std::vector<IslandId> members;      // not committed and nobody: this attempt was given up
   std::vector<std::uint64_t> tokens;  // per member; 0: contributed nothing
   Digest chain;                       // of a committed round
   TimePoint planned;

@@ -16,7 +16,7 @@ constexpr double kToldShare = 0.1;          // the share of a round: less is not
 // Whether a member says this in the present epoch; else it is told what the present epoch is.
 bool Core::State::current(Run& run, Seat& seat, Epoch epoch) {
   if (epoch != run.record.epoch || !run.is_member(seat.record.island)) {
-    send(seat.record.island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+    send(seat.record.island, membership_of(run));
     return false;
   }
   return true;
@@ -26,7 +26,7 @@ bool Core::State::current(Run& run, Seat& seat, Epoch epoch) {
 void Core::State::answer_committed(Run& run, Seat& seat, Round round, const Digest& chain) {
   const auto found = std::find_if(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.round == round; });
   if (found == run.recent.end() || (!chain.empty() && chain != found->chain)) {
-    send(seat.record.island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+    send(seat.record.island, membership_of(run));
     return;
   }
   send(seat.record.island, Commit{run.record.id, run.record.epoch, round, found->attempt, found->chain, found->checkpoint, run.record.pause_after == round});
@@ -564,6 +564,14 @@ void Core::State::abort(Run& run, Round number, const std::string& why) {
   RoundInFlight& flight = run.rounds.at(number);
   flight.exchanging = false;
   flight.recovered = false;
+  RoundRecord value;
+  value.run = run.record.id;
+  value.lineage = run.record.lineage;
+  value.round = number;
+  value.epoch = run.record.epoch;
+  value.attempt = flight.attempt;
+  value.planned = flight.planned;
+  record(std::move(value));  // without members: given up
   event(run.record.id, {}, "warning", "round_retried", "round " + std::to_string(number.value) + " of run " + run.record.name + " is tried again: " + why,
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)}});
   for (const IslandId& id : flight.members) {

@@ -229,7 +229,7 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
         {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"committed", static_cast<std::int64_t>(run.record.committed.value)},
          Field{"members", names_of(run.members)}});
   record(run.record);
-  const Membership membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)};
+  const Membership membership = membership_of(run);
   for (const IslandId& id : run.members) {
     send(id, membership);
   }
@@ -253,7 +253,7 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   event(run.record.id, island, "warning", "island_left", "island " + name_of(island) + " left run " + run.record.name + " after round " +
         std::to_string(run.record.committed.value) + ": " + cause, {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}});
   new_epoch(run, name_of(island) + " left: " + cause);
-  send(island, Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run)});
+  send(island, membership_of(run));
   for (auto& [round, flight] : run.rounds) {
     flight.contributions.erase(island);
     if (flight.exchanging && std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end()) {

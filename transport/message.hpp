@@ -267,6 +267,7 @@ struct Membership {
   Epoch epoch;
   Round committed;
   std::vector<Member> members;
+  bool pausing = false;  // the run is being paused after a round
   friend bool operator==(const Membership&, const Membership&) = default;
 };
 

@@ -252,7 +252,7 @@ class Decoder {
                   Round(m.committed()), digest(m.chain()), members(m.members())};
   }
   Membership get(const wire::Membership& m) {
-    return Membership{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members())};
+    return Membership{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()), m.pausing()};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{run(m.run()),

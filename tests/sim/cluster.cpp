@@ -422,8 +422,10 @@ std::string Cluster::run() {
   heal();
   const TimePoint end = timeline_.now() + scenario_.patience;
   while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
-    if (ledger_.runs[run_id_].state == coordinator::RunState::paused) {
-      (void)resume();
+    const coordinator::RunRecord& told = ledger_.runs[run_id_];
+    const bool kept_out = told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos;
+    if (told.state == coordinator::RunState::paused || kept_out) {
+      (void)resume();  // an operator reads why it waits
     }
     if (!timeline_.run_one(end)) {
       const std::optional<coordinator::RunView> run = view();

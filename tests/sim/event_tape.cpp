@@ -100,7 +100,7 @@ void EventTape::compare(const coordinator::MembershipRecord& record) {
 void EventTape::compare(const coordinator::RoundRecord& record) {
   const std::string name = "round " + std::to_string(record.round.value);
   if (record.members.empty()) {
-    return;  // the base of a new lineage
+    return;  // the base of a new lineage, or an attempt that was given up
   }
   if (!record.committed) {
     const auto plan = planned_.find(record.round.value);
