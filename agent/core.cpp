@@ -32,6 +32,7 @@ void Core::step(TimePoint now, const Event& event) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->dispatch(event);
+    state_->drive_merges();
     state_->drive_trainer();
   }
 }
@@ -40,6 +41,7 @@ void Core::tick(TimePoint now) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->on_time();
+    state_->drive_merges();
     state_->drive_trainer();
   }
 }
@@ -215,10 +217,7 @@ void Core::State::say_all() {
   if (run->pausing && run->checkpointed && run->checkpointed->round == *run->pausing) {
     send(*run->checkpointed);
   }
-  if (run->alone()) {
-    return;
-  }
-  if (run->initial && !run->has_state) {
+  if (!run->private_state() && run->initial && !run->has_state) {
     atl::Ready ready;
     ready.run = run->id;
     ready.epoch = run->epoch;
@@ -235,7 +234,7 @@ void Core::State::say(const RoundInHand& round) {
     message.epoch = run->epoch;
     send(std::move(message));
   };
-  if (!run->active || run->alone() || !welcomed || run->resuming) {
+  if (!run->active || run->own(round.ready.round) || !welcomed || run->resuming) {
     return;
   }
   switch (round.phase) {

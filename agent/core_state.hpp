@@ -1,6 +1,6 @@
 // The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
 //
-// Only core.cpp, orders.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -29,6 +29,7 @@ struct RoundInHand {
   Attempt attempt;  // newest heard of
   bool withdrawn = false;
   bool checkpoint = false;  // asked for with the commit
+  Epoch pair_epoch;         // in pairs: in which the partner was drawn
   atl::Ready ready;
   Withdrawn withdrawal;
   Exchanged exchanged;
@@ -98,6 +99,16 @@ struct RunInHand {
   std::map<Round, RoundInHand> rounds;
   bool resuming = false;             // `rounds` came with a checkpoint: they are said once the trainer that goes on with them is up
   std::map<Round, Merging> merging;
+
+  // In pairs.
+  struct OwnRound {
+    IslandId partner;  // empty: alone
+    std::vector<float> projection;
+  };
+  std::map<Round, OwnRound> own_rounds;   // applied, until the trainer has merged them
+  std::set<std::pair<Epoch, Round>> met;  // that this island took with its partner: what it answers to one in doubt
+  std::uint64_t tokens_published = 0;     // the weight of its outer parameters in the last merge
+
   std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
   std::set<Round> writing;           // checkpoints under way
   std::optional<Checkpointed> checkpointed;  // newest
@@ -116,6 +127,14 @@ struct RunInHand {
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 
   [[nodiscard]] bool alone() const { return composition.group == Group::nobody; }
+  [[nodiscard]] bool pairs() const { return composition.group == Group::pairs; }
+  [[nodiscard]] bool private_state() const { return composition.private_states(); }
+  // The last round before those that merge all islands' outer parameters; without any, the last of all.
+  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  // A round that this island commits by itself.
+  [[nodiscard]] bool own(Round round) const { return private_state() && round <= last_own(); }
+  // Of a later one: what it merges.
+  [[nodiscard]] std::uint32_t merged_fragment(Round round) const { return static_cast<std::uint32_t>(round.value - last_own().value - 1); }
   [[nodiscard]] bool lockstep() const { return composition.payload == PayloadKind::gradient; }
   [[nodiscard]] Round last() const { return Round(spec.rounds); }
   [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
@@ -184,8 +203,20 @@ struct Core::State {
   void allow_peers();
   void join();
   void restore(const Assign& message);
+  void own_up();
   void become_active();
   void drop_rounds();
+
+  // ---- pair_side.cpp
+  void on_pair_query(const PairQuery& message);
+  void on_pair_answer(const PairAnswer& message);
+  void on_engine(const PartnerAhead& event);
+  void on_engine(const PairInDoubt& event);
+  [[nodiscard]] IslandId partner_in(Round round) const;
+  void prepare_pair();
+  void meet_partner(Round round);
+  void leave_pairs();
+  void drive_merges();
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);
@@ -219,6 +250,7 @@ struct Core::State {
   void on_engine(const CatchUpDone& event);
   void on_engine(const CatchUpBroke& event);
   void withdraw(Round round, Error error);
+  void go_own_way(Round round);
   void begin_alone(Round round);
   void apply(Round round);
   void agree_on_initial(const Digest& chain);

@@ -134,6 +134,46 @@ struct BeginExchange {
   std::vector<std::uint64_t> tokens;
   std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
 };
+// The partner of a round to come is known: serve it this island's outer parameters of the fragment and read the partner's, beside the inner
+// steps. In place of one for another epoch, unless that one is bound by a promise. No answer.
+struct PreparePair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  std::uint32_t fragment = 0;
+  IslandId partner;
+};
+// The contribution is formed: meet the partner, or go alone by the deadline at the latest (agent/pair_exchange.hpp). Without a
+// partner: alone. → ExchangeDone or, where this island itself failed, ExchangeBroke.
+struct MeetPartner {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  IslandId partner;  // empty: none
+  TimePoint deadline;
+};
+// The epoch is another: a pair of an older one that has not begun to meet is dropped, one that has goes alone unless it is bound;
+// if its partner left, also then. No answer but that of MeetPartner.
+struct LeavePairs {
+  RunId run;
+  Epoch epoch;
+  std::vector<IslandId> members;
+};
+// What the partner decided, learned by way of the coordinator. No answer but that of MeetPartner.
+struct SettlePair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  bool met = false;
+};
+// Form the contribution to a round that merges all islands' outer parameters. → ContributionFormed or ContributionFailed.
+struct FormMergeContribution {
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+};
 // The attempt is void: stop it or drop its result; keep the contribution. No answer.
 struct CancelExchange {
   RunId run;
@@ -207,8 +247,8 @@ struct Exit {
 };
 
 using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
-                            FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
-                            WriteCheckpoint, LoadCheckpoint,
+                            FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair, FormMergeContribution, BeginExchange,
+                            CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint,
                             CatchUpFromPeers, KeepResults, CloseRun, Exit, FinishTrainer, SkipTrainer>;
 
 }  // namespace atl::agent

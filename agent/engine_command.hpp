@@ -28,8 +28,9 @@ struct ServeStored {
   RunId run;
 };
 
-using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
-                                   BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, PrepareArena, FillArena, ServeStored>;
+using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair,
+                                   FormMergeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
+                                   WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, PrepareArena, FillArena, ServeStored>;
 
 struct ArenaPrepared {
   RunId run;

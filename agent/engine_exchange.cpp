@@ -58,7 +58,7 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
       return;
     }
   }
-  const Digest chain = exchange.chain(open.run->chain());
+  const Digest chain = exchange.chain(open.run->chain_before(order.round));
   meter.digest = ms_since(start);
   exchange.reported = true;
   // Others may still be reading; what they have not read yet is counted now, and not again with the next round.
@@ -74,15 +74,6 @@ void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& a
   const BeginExchange& order = exchange.order();
   exchange.reported = true;
   say(ExchangeBroke{order.run, order.round, order.attempt, accused, std::move(error)});
-}
-
-template <typename Reader>
-void SyncEngine::State::send_wants(Reader& reader, TimePoint at) {
-  for (const OutgoingWant& want : reader.take_wants(at)) {
-    if (!link->want(want)) {
-      reader.not_sent(at, want);
-    }
-  }
 }
 
 void SyncEngine::State::pump_catch_up(TimePoint at) {
@@ -113,6 +104,11 @@ PieceReceiver* SyncEngine::State::reader_of(const BlobId& blob) {
   }
   if (open->catching_up && open->catching_up->fetch() != nullptr && open->catching_up->fetch()->blob() == blob) {
     return open->catching_up->fetch();
+  }
+  for (const auto& [round, pair] : open->pairs) {
+    if (pair.exchange && pair.exchange->reads(blob)) {
+      return pair.exchange.get();
+    }
   }
   const auto found = open->exchanges.find(blob.round);
   return found != open->exchanges.end() && found->second->attempt().reads(blob) ? &found->second->attempt() : nullptr;
@@ -166,6 +162,11 @@ void SyncEngine::State::connected(TimePoint at, const IslandId& peer) {
   for (auto& [id, open] : runs) {
     for (auto& [round, exchange] : open.exchanges) {
       exchange->attempt().connected(at, peer);
+    }
+    for (auto& [round, pair] : open.pairs) {
+      if (pair.exchange) {
+        pair.exchange->connected(at, peer);
+      }
     }
     if (open.catching_up && open.catching_up->fetch() != nullptr) {
       open.catching_up->fetch()->connected(at, peer);

@@ -106,6 +106,9 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
   if (open == nullptr) {
     return;
   }
+  if (apply_pair(*open, order)) {
+    return;
+  }
   const auto found = open->exchanges.find(order.round);
   const auto fail = [&](Error error) { say(ResultApplied{order.run, order.round, std::move(error)}); };
   if (found == open->exchanges.end() || !found->second->attempt().done() || found->second->order().attempt != order.attempt) {
@@ -117,7 +120,7 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
     return;
   }
   RoundExchange& exchange = *found->second;
-  if (exchange.chain(open->run->chain()) != order.chain) {
+  if (exchange.chain(open->run->chain_before(order.round)) != order.chain) {
     fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
     return;
   }
@@ -137,6 +140,7 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
     fail(applied.error());
     return;
   }
+  open->pairs.clear();
   log_debug("run " + order.run.text + ": " + round_text(order.round) + " applied; ms: form " + std::to_string(meter.form) + ", exchange " +
             std::to_string(meter.exchange) + ", digest " + std::to_string(meter.digest) + ", outer step and merge " + std::to_string(meter.step));
   say(ResultApplied{order.run, order.round, std::nullopt});

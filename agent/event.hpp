@@ -128,6 +128,20 @@ struct ExchangeDone {
   std::uint64_t bytes_received = 0;
   double seconds = 0;
   IslandId slowest = {};  // whose pieces came last; empty: nobody's were needed
+  IslandId partner = {};  // in pairs: whom it met; empty: alone
+  std::string why = {};   // in pairs: why alone, though there was a partner
+};
+// In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
+struct PartnerAhead {
+  RunId run;
+  Round round;
+};
+// This island promised its partner to do what that one decides, and does not hear what. Said again while it lasts.
+struct PairInDoubt {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId decider;
 };
 struct ExchangeBroke {
   RunId run;
@@ -142,6 +156,7 @@ struct ResultApplied {
   RunId run;
   Round round;
   std::optional<Error> error;
+  std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
 };
 struct CheckpointWritten {
   RunId run;
@@ -195,7 +210,7 @@ struct LeaveAsked {
 };
 
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated, TrainerProgress,
-                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, ResultApplied,
+                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, ResultApplied,
                            CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, Gauges,
                            LeaveAsked>;
 

@@ -9,8 +9,10 @@
 #include "agent/run_composition.hpp"
 #include "strategies/contribution.hpp"
 #include "strategies/error_feedback.hpp"
+#include "strategies/projection.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
+#include "transport/sha256.hpp"
 
 namespace atl {
 namespace fs = std::filesystem;
@@ -187,6 +189,50 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   return formed;
 }
 
+bool IslandRun::merges(Round round) const {
+  return spec_.merge_rounds > 0 && round.value > spec_.rounds - spec_.merge_rounds;
+}
+
+Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32_t fragment) {
+  if (!has_state_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to merge"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
+  auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
+  return contributions_[round] = Contribution{fragment, 0, Payload{*buffer, buffer}, {}};
+}
+
+Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
+  if (!has_state_) {
+    return Error{Code::conflict, "run " + id_.text + ": there are no outer parameters to send"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.parameters_codec, range.count));
+  ATOLL_TRY(encode(composition_.parameters_codec, parameters_.floats().subspan(range.offset, range.count), *buffer));
+  return Payload{*buffer, buffer};
+}
+
+Digest IslandRun::chain_before(Round round) const {
+  if (!merges(round) || merges(round_)) {
+    return chain_;
+  }
+  Sha256 hash;
+  hash.update(as_bytes("atoll merge of all islands\n" + id_.text));
+  return hash.finish();
+}
+
+std::vector<float> IslandRun::projection() const {
+  if (!has_state_) {
+    return {};
+  }
+  Projection sums{};
+  project(spec_.seed, 0, parameters_.floats(), sums);
+  std::vector<float> projection(kProjections);
+  std::transform(sums.begin(), sums.end(), projection.begin(), [](double sum) { return static_cast<float>(sum); });
+  return projection;
+}
+
 const Contribution* IslandRun::contribution(Round round) const {
   const auto found = contributions_.find(round);
   return found == contributions_.end() ? nullptr : &found->second;
@@ -203,7 +249,7 @@ void IslandRun::forget_rounds() {
   begun_.clear();
 }
 
-Status IslandRun::apply(const RoundResult& result, const Digest& chain) {
+Status IslandRun::apply(const RoundResult& result, const Digest& chain, const GroupParameters* group) {
   if (!has_state_ || result.round != round_.next()) {
     return Error{Code::conflict, "the result of round " + std::to_string(result.round.value) + " does not follow the outer state of round " +
                                      std::to_string(round_.value)};
@@ -219,7 +265,14 @@ Status IslandRun::apply(const RoundResult& result, const Digest& chain) {
     }
   } else {
     const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
-    ATOLL_TRY(outer_step(result.reduced(), composition_.outer, OuterState{parameters, momentum}));
+    const OuterState state{parameters, momentum};
+    if (merges(result.round)) {
+      ATOLL_TRY(outer_step(result.reduced(), OuterOptimizer{OuterOptimizerKind::adopt}, state));
+    } else if (group != nullptr) {
+      ATOLL_TRY(outer_step(result.reduced(), *group, composition_.outer, state));
+    } else {
+      ATOLL_TRY(outer_step(result.reduced(), composition_.outer, state));
+    }
     if (arena_) {
       std::copy(parameters.begin(), parameters.end(), arena_->range(range).begin());
     }
@@ -298,7 +351,7 @@ Status IslandRun::begin_checkpoint() {
     return outer.error();
   }
   BegunCheckpoint begun{chain_, {}, std::nullopt};
-  for (auto later = contributions_.upper_bound(round_); later != contributions_.end(); ++later) {
+  for (auto later = contributions_.upper_bound(round_); later != contributions_.end() && !merges(later->first); ++later) {
     if (const Status kept = keep_pending(round_, later->first, later->second); !kept) {
       checkpoints_.abandon(round_);
       return kept;

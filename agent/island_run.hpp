@@ -67,13 +67,25 @@ class IslandRun {
   // From what the trainer published. It is also written into the checkpoints that are begun and not finished.
   // Errors: conflict without state or arena; corrupt if it is not finite: the residual is unchanged then.
   Result<Contribution> form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts = {});
+  // The island's own outer parameters as its contribution to a round that merges all islands' into one model; in float32. Part of no checkpoint:
+  // it can be formed again.
+  Result<Contribution> form_merge_contribution(Round round, std::uint32_t fragment);
+  // The outer parameters of a fragment, encoded for the partner of a pair, in memory of their own.
+  [[nodiscard]] Result<Payload> encode_parameters(std::uint32_t fragment) const;
+  // A round that merges all islands' outer parameters (Composition::merge_rounds).
+  [[nodiscard]] bool merges(Round round) const;
+  // What the chain of this round's result begins with: the chain, or the same digest on all islands for the first merging round.
+  [[nodiscard]] Digest chain_before(Round round) const;
+  // A few hundred bytes that tell how far islands are apart (strategies/projection.hpp).
+  [[nodiscard]] std::vector<float> projection() const;
   [[nodiscard]] const Contribution* contribution(Round round) const;
   void drop_contributions_before(Round round);
   // The outer state is about to become another one: contributions, residuals and begun checkpoints lead nowhere.
   void forget_rounds();
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
-  Status apply(const RoundResult& result, const Digest& chain);
+  // `group`: with whose outer parameters the step is taken, in pairs.
+  Status apply(const RoundResult& result, const Digest& chain, const GroupParameters* group = nullptr);
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }

@@ -32,12 +32,13 @@ void Core::State::on_message(const Message& message) {
         [&](const auto& m) {
           using M = std::decay_t<decltype(m)>;
           constexpr bool order = std::is_same_v<M, Membership> || std::is_same_v<M, Exchange> || std::is_same_v<M, Commit> || std::is_same_v<M, Abort> ||
-                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> || std::is_same_v<M, Cut>;
+                                 std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> || std::is_same_v<M, Cut> ||
+                                 std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer>;
           if constexpr (order) {
             if (!run || run->id != m.run || run->ended) {
               return;
             }
-            if constexpr (requires { m.epoch; }) {
+            if constexpr (requires { m.epoch; } && !std::is_same_v<M, PairQuery> && !std::is_same_v<M, PairAnswer>) {
               if (m.epoch < run->epoch) {
                 return;  // of an older membership
               }
@@ -56,6 +57,10 @@ void Core::State::on_message(const Message& message) {
               on_cut(m);
             } else if constexpr (std::is_same_v<M, CatchUp>) {
               on_catch_up(m);
+            } else if constexpr (std::is_same_v<M, PairQuery>) {
+              on_pair_query(m);
+            } else if constexpr (std::is_same_v<M, PairAnswer>) {
+              on_pair_answer(m);
             }
           }
         },
@@ -163,7 +168,7 @@ void Core::State::on_assign_again(const Assign& message) {
   }
   switch (message.from) {
     case StartFrom::scratch:
-      if ((run->has_state || run->from != StartFrom::scratch) && !run->alone()) {
+      if (run->pairs() ? !run->has_state && run->from != StartFrom::scratch : !run->alone() && (run->has_state || run->from != StartFrom::scratch)) {
         // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
         Assign again = message;
         const RunSpec spec = run->spec;
@@ -183,11 +188,16 @@ void Core::State::on_assign_again(const Assign& message) {
       break;
     case StartFrom::memory:
       use_epoch(message.epoch, message.members);
+      if (run->pairs() && run->catching_up) {
+        break;  // an older order: it takes over another's state
+      }
       run->part = message.part;
       run->parts = message.parts;
-      if (run->has_state && run->committed == message.committed && (run->alone() || run->chain == message.chain)) {
+      if (run->pairs() && run->has_state && run->committed > std::max(run->last_own(), message.committed)) {
+        lose_state("what this island has is of a merge that was given up");
+      } else if (run->has_state && (run->private_state() || (run->committed == message.committed && run->chain == message.chain))) {
         become_active();
-      } else if (!run->alone()) {
+      } else if (!run->private_state()) {
         send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
       }
       break;
@@ -195,7 +205,7 @@ void Core::State::on_assign_again(const Assign& message) {
       if (!run->active || newer) {
         use_epoch(message.epoch, message.members);
       }
-      if (run->alone() && run->active) {
+      if (run->private_state() && run->active) {
         break;  // repeated: it has gone on from there
       }
       if ((!run->active || newer) && !run->restoring && !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
@@ -210,6 +220,20 @@ void Core::State::on_assign_again(const Assign& message) {
         join();
       }
       break;
+  }
+  own_up();
+}
+
+// In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
+void Core::State::own_up() {
+  const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == identity.island; });
+  if (!run->pairs() || !member || run->catching_up || run->restoring) {
+    return;
+  }
+  if (run->has_state && !run->active) {
+    become_active();
+  } else if (!run->has_state && !run->caught_up && !(run->active && run->from == StartFrom::scratch)) {
+    lose_state("this island has the run's state no more");
   }
 }
 
@@ -243,6 +267,8 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   run->epoch = epoch;
   run->members = members;
   allow_peers();
+  leave_pairs();
+  prepare_pair();
 }
 
 void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers}); }
@@ -256,8 +282,16 @@ void Core::State::on_membership(const Membership& message) {
   }
   if (!member) {
     run->active = false;
+    if (run->pairs() && !message.members.empty()) {
+      drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
+      run->has_state = false;
+      run->caught_up.reset();
+    } else if (run->pairs() && run->has_state) {
+      run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt};  // nobody is left: it goes on from where it is
+    }
     return;
   }
+  own_up();
   if (run->pausing && !message.pausing && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
     // It takes part in a later epoch: the pause is over, though nobody told. The trainer was told to stop there.
     run->pausing.reset();
@@ -266,7 +300,7 @@ void Core::State::on_membership(const Membership& message) {
   if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
-    if (run->committed >= message.committed || result_held) {
+    if (run->private_state() || run->committed >= message.committed || result_held) {
       become_active();
     } else {
       send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island has the state of round " + std::to_string(run->committed.value) +
@@ -283,6 +317,7 @@ void Core::State::become_active() {
   if (!run->active) {
     run->active = true;
     run->caught_up.reset();
+    prepare_pair();
     finish_if_done();
   }
   say_all();
@@ -361,6 +396,10 @@ void Core::State::on_commit(const Commit& message) {
   }
   if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
     // The others went on with a result that it does not hold.
+    if (run->pairs()) {
+      lose_state("this island does not hold the result of round " + std::to_string(message.round.value));
+      return;
+    }
     send(CaughtUp{run->id, run->epoch, run->committed, run->chain, Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
     run->active = false;  // until it has caught up
   }
@@ -444,7 +483,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
   drop_rounds();
   run->catching_up = message;
   run->caught_up.reset();
-  effect(CatchUpFromPeers{message, run->has_state, run->committed, run->chain});
+  effect(CatchUpFromPeers{message, run->has_state && !run->private_state(), run->committed, run->chain});
 }
 
 void Core::State::on_cut(const Cut& message) {

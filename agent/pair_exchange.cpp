@@ -131,6 +131,7 @@ void PairExchange::advance(TimePoint now) {
     return;
   }
   if (heard && (!yes || !decider())) {  // a verdict 1 cannot be there before the promise
+    ahead_ = true;
     go_alone(yes ? "the partner spoke out of turn" : "the partner went alone");
   }
   if (outcome_ || !deadline_ || !sources_[kParameters].schedule->done() || !sources_[kGradient].schedule->done()) {
@@ -204,6 +205,7 @@ void PairExchange::arrived(TimePoint now, const IslandId& from, const BlobPiece&
 void PairExchange::gone(TimePoint /*now*/, const IslandId& from, const Gone& gone) {
   const Source* source = source_of(from, gone.blob);
   if (source != nullptr && gone.blob.kind == BlobKind::contribution && !source->schedule->done()) {
+    ahead_ = true;
     go_alone("the partner is past this round");
   }
 }

@@ -91,6 +91,8 @@ class PairExchange final : public PieceReceiver {
 
   // Only after `arrive`.
   [[nodiscard]] const std::optional<PairOutcome>& outcome() const { return outcome_; }
+  // The partner has come to the round's step, or is past the round. Also before `arrive`.
+  [[nodiscard]] bool partner_ahead() const { return ahead_ || sources_[kGradient].schedule->done(); }
   // Promised, and waits for the verdict since then.
   [[nodiscard]] std::optional<TimePoint> in_doubt_since() const { return outcome_ ? std::nullopt : promised_; }
   [[nodiscard]] bool decider() const { return plan_.self < plan_.partner; }
@@ -127,6 +129,7 @@ class PairExchange final : public PieceReceiver {
   std::optional<TimePoint> deadline_;  // after arrival
   std::optional<TimePoint> promised_;
   std::optional<std::string> hopeless_;  // why it will not come to a meeting, known before the arrival
+  bool ahead_ = false;                   // the partner is done with this round, one way or the other
   std::optional<TimePoint> ask_standing_;
   std::optional<PairOutcome> outcome_;
   std::uint64_t bytes_received_ = 0;

@@ -43,12 +43,13 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   if (!run.layout() || order.fragment >= run.layout()->fragments().size() || order.members.size() != order.tokens.size()) {
     return Error{Code::internal, "the exchange of round " + std::to_string(order.round.value) + " does not fit the run"};
   }
-  round->codec_ = composition.codec;
-  round->reduce_codec_ = composition.reduce_codec;
+  const bool merges = run.merges(order.round);  // exactly, and by tokens
+  round->codec_ = merges ? CodecSettings{} : composition.codec;
+  round->reduce_codec_ = merges ? CodecSettings{} : composition.reduce_codec;
   round->values_ = run.layout()->fragments()[order.fragment].count;
   std::vector<std::uint64_t> contributors;
   std::copy_if(order.tokens.begin(), order.tokens.end(), std::back_inserter(contributors), [](std::uint64_t tokens) { return tokens > 0; });
-  ATOLL_ASSIGN(round->weights_, contribution_weights(contributors, composition.weighting));
+  ATOLL_ASSIGN(round->weights_, contribution_weights(contributors, merges ? Weighting::tokens : composition.weighting));
 
   ExchangePlan plan;
   plan.run = order.run;

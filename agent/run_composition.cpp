@@ -24,6 +24,12 @@ StrategySettings settings_of(const StrategySpec& strategy) {
   settings.outer_learning_rate = strategy.outer_learning_rate;
   settings.outer_momentum = strategy.outer_momentum;
   settings.merge_alpha = strategy.merge_alpha;
+  settings.pace = strategy.pace;
+  settings.outer_pull = strategy.outer_pull;
+  settings.allow_unstable = strategy.allow_unstable;
+  settings.parameters_codec = strategy.parameters_codec;
+  settings.max_skew = strategy.max_skew;
+  settings.final_merge = strategy.final_merge;
   return settings;
 }
 

@@ -37,6 +37,7 @@ void SyncEngine::State::turn() {
     busy = true;
   }
   busy = pump_exchanges(now()) || busy;
+  pump_pairs(now());
   pump_catch_up(now());
   std::array<pollfd, 2> fds = {{{commands.fd(), POLLIN, 0}, {link->pollable_fd(), POLLIN, 0}}};
   ::poll(fds.data(), fds.size(), timeout_ms(busy));
@@ -52,6 +53,9 @@ int SyncEngine::State::timeout_ms(bool busy) const {
       if (!exchange->reported) {
         next = std::min(next, exchange->attempt().next_deadline().value_or(next));
       }
+    }
+    for (const auto& [round, pair] : open.pairs) {
+      next = std::min(next, pair.next_deadline().value_or(next));
     }
     if (open.catching_up && open.catching_up->fetch() != nullptr) {
       next = std::min(next, open.catching_up->fetch()->next_deadline().value_or(next));

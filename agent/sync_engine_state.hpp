@@ -1,6 +1,6 @@
 // The inside of the sync engine: what it has of each run, and the functions that change it.
 //
-// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp and engine_serving.cpp include this.
+// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp and engine_serving.cpp include this.
 // Threads: everything runs on the engine's thread, but for the two queues and what is said to be under idle_mutex.
 #pragma once
 
@@ -18,6 +18,7 @@
 
 #include "agent/catch_up.hpp"
 #include "agent/island_run.hpp"
+#include "agent/pair_round.hpp"
 #include "agent/round_exchange.hpp"
 #include "agent/sync_engine.hpp"
 #include "agent/value_queue.hpp"
@@ -46,6 +47,7 @@ struct RoundMeter {
 struct OpenedRun {
   std::unique_ptr<IslandRun> run;
   std::map<Round, std::unique_ptr<RoundExchange>> exchanges;
+  std::map<Round, PairRound> pairs;  // of rounds that are prepared or met, not applied
   std::unique_ptr<CatchUpWork> catching_up;
   TimePoint catch_up_since;
   bool keep_results = false;
@@ -75,6 +77,11 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const AllowPeers& order);
   void carry_out(const FormInitialState& order);
   void carry_out(const FormContribution& order);
+  void carry_out(const PreparePair& order);
+  void carry_out(const MeetPartner& order);
+  void carry_out(const LeavePairs& order);
+  void carry_out(const SettlePair& order);
+  void carry_out(const FormMergeContribution& order);
   void carry_out(const BeginExchange& order);
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
@@ -101,9 +108,18 @@ struct SyncEngine::State final : PieceReceiver {
   void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
   void report_done(OpenedRun& open, RoundExchange& exchange);
   void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
+  void pump_pairs(TimePoint at);
+  void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
+  bool apply_pair(OpenedRun& open, const ApplyResult& order);
   void pump_catch_up(TimePoint at);
   template <typename Reader>
-  void send_wants(Reader& reader, TimePoint at);
+  void send_wants(Reader& reader, TimePoint at) {
+    for (const OutgoingWant& want : reader.take_wants(at)) {
+      if (!link->want(want)) {
+        reader.not_sent(at, want);
+      }
+    }
+  }
 
   // ---- serving
   void set_peers();

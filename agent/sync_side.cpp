@@ -11,7 +11,7 @@ void Core::State::on_engine(const InitialState& event) {
   }
   run->initial = event.chain;
   run->trainer_round = Round(0);
-  if (run->alone()) {
+  if (run->private_state()) {
     agree_on_initial(event.chain);
   } else {
     say_all();
@@ -25,6 +25,7 @@ void Core::State::agree_on_initial(const Digest& chain) {
   run->initial.reset();
   run->crashes = 0;
   write_checkpoint();
+  prepare_pair();
 }
 
 void Core::State::on_engine(const ContributionFormed& event) {
@@ -36,13 +37,22 @@ void Core::State::on_engine(const ContributionFormed& event) {
   round.phase = RoundInHand::Phase::formed;
   round.ready.norm = event.norm;
   run->cut_short = false;
-  if (run->alone()) {
+  if (run->own(event.round)) {
     round.ready.epoch = run->epoch;
     round.ready.chain = run->chain;
     send(round.ready);
-    begin_alone(event.round);
+    go_own_way(event.round);
   } else {
     say(round);
+  }
+}
+
+// A round that this island commits by itself.
+void Core::State::go_own_way(Round round) {
+  if (run->pairs()) {
+    meet_partner(round);
+  } else {
+    begin_alone(round);
   }
 }
 
@@ -53,7 +63,7 @@ void Core::State::withdraw(Round number, Error error) {
   if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
     return;
   }
-  if (run->alone()) {
+  if (run->private_state()) {
     give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
     return;
   }
@@ -84,8 +94,16 @@ void Core::State::on_engine(const ExchangeDone& event) {
   round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds, event.slowest};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
-  if (run->alone()) {
-    round.checkpoint = checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+  if (run->own(event.round)) {
+    round.checkpoint = checkpoint_due(event.round, run->last_own(), run->spec.checkpoint.every_rounds);
+    if (run->pairs()) {
+      run->own_rounds[event.round].partner = event.partner;
+      if (!event.partner.empty()) {
+        run->met.emplace(round.pair_epoch, event.round);
+      } else if (!event.why.empty()) {
+        tell("info", "pair_alone", "round " + std::to_string(event.round.value) + " was taken alone: " + event.why);
+      }
+    }
     apply(event.round);
   } else {
     say(round);
@@ -97,7 +115,7 @@ void Core::State::on_engine(const ExchangeBroke& event) {
   if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
     return;
   }
-  if (run->alone()) {
+  if (run->own(event.round)) {
     give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
     return;
   }
@@ -129,6 +147,10 @@ void Core::State::on_engine(const ResultApplied& event) {
   run->crashes = 0;
   const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
   run->merging[event.round] = Merging{run->chain, checkpoint};
+  if (run->pairs()) {
+    run->own_rounds[event.round].projection = event.projection;
+    prepare_pair();
+  }
   if (checkpoint && !run->lockstep()) {
     effect(BeginCheckpoint{run->id, event.round, run->chain});  // in lockstep the outer state comes with the merge
   }
@@ -215,8 +237,8 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     if (run->lockstep()) {
       break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
     }
-    if (pending.round.value != event.round.value + run->rounds.size() + 1) {
-      break;  // after one that was withdrawn: the rounds from there on are published again
+    if (pending.round.value != event.round.value + run->rounds.size() + 1 || (run->private_state() && !run->own(pending.round))) {
+      break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
     }
     RoundInHand& round = run->rounds[pending.round];
     round.phase = RoundInHand::Phase::formed;
@@ -239,7 +261,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     effect(StopTrainer{run->id, "its state is older than the run's"});
   }
   start_trainer();
-  if (run->alone()) {
+  if (run->private_state()) {
     become_active();
   } else {
     say_all();
@@ -255,7 +277,7 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     return;
   }
   run->restoring.reset();
-  if (run->alone()) {
+  if (run->private_state()) {
     const auto held = stored.find(run->id);
     if (held != stored.end() && !held->second.checkpoints.empty()) {
       const StoredCheckpoint& older = held->second.checkpoints.back();

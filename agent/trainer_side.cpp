@@ -100,12 +100,12 @@ void Core::State::go_on_with_pending() {
   if (!std::exchange(run->resuming, false)) {
     return;
   }
-  if (!run->alone()) {
+  if (!run->private_state()) {
     say_all();
     return;
   }
   for (const auto& [number, round] : run->rounds) {
-    begin_alone(number);
+    go_own_way(number);
   }
 }
 
@@ -114,7 +114,10 @@ void Core::State::extend_plan() {
     return;
   }
   run->horizon_of = run->committed;
-  const Round until = decide_horizon(*run->schedule, run->committed, settings.rounds_ahead);
+  Round until = decide_horizon(*run->schedule, run->committed, settings.rounds_ahead);
+  if (until == run->last_own()) {
+    until = run->last();  // those that merge all islands' outer parameters need nothing of the trainer before
+  }
   if (run->planned >= until) {
     return;
   }
@@ -124,6 +127,12 @@ void Core::State::extend_plan() {
     formed.insert(number);
   }
   PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan, formed);
+  for (Round round(std::max(run->planned.value, run->schedule->rounds()) + 1); round <= until; round = round.next()) {
+    const bool last = round == run->last();
+    const Step end(run->spec.training.steps);
+    decision.merge.push_back(MergeOrder{round, run->merged_fragment(round), end, 0, last, false, last});
+    decision.until = end;
+  }
   run->planned = until;
   effect(PlanTrainer{run->id, run->incarnation, decision.until, std::move(decision.publish), std::move(decision.merge)});
 }
@@ -147,7 +156,7 @@ void Core::State::keep_pace() {
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round in
 // hand already, that round is the last.
 void Core::State::cut_short() {
-  const bool can = run && run->active && run->finishes && run->trainer == TrainerPhase::training && !run->alone() && !run->lockstep();
+  const bool can = run && run->active && run->finishes && run->trainer == TrainerPhase::training && !run->private_state() && !run->lockstep();
   if (can && run->rounds.empty() && run->merging.empty() && run->planned > run->committed && !run->at_end()) {
     run->cut_short = true;
     effect(FinishTrainer{run->id, run->incarnation, run->committed.next(), true});
@@ -159,8 +168,9 @@ void Core::State::on_trainer(const TrainerReady& event) {
     return;
   }
   Result<Schedule> schedule = schedule_of(run->composition, run->spec.training.steps, event.fragments);
-  if (!schedule || schedule->rounds() != run->spec.rounds) {
-    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds()) + " rounds, the run has " + std::to_string(run->spec.rounds)
+  const std::uint64_t merges = schedule ? run->composition.merge_rounds(schedule->fragments()) : 0;
+  if (!schedule || schedule->rounds() + merges != run->spec.rounds || merges != run->spec.merge_rounds) {
+    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds() + merges) + " rounds, the run has " + std::to_string(run->spec.rounds)
                                      : schedule.error().why;
     give_up(Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why});
     return;
@@ -174,6 +184,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
   run->finishes = event.finishes;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
+  prepare_pair();
 }
 
 void Core::State::on_trainer(const TrainerLoaded& event) {
@@ -206,6 +217,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (run->cut && event.round >= *run->cut) {
     run->cut.reset();
   }
+  run->tokens_published += event.tokens;
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.fragment = event.fragment;
@@ -235,7 +247,13 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     local_loss = measured->second;
     run->local_losses.erase(run->local_losses.begin(), std::next(measured));
   }
-  send(Merged{run->id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds});
+  Merged said{run->id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds};
+  if (const auto own = run->own_rounds.find(event.round); own != run->own_rounds.end()) {
+    said.partner = own->second.partner;
+    said.projection = std::move(own->second.projection);
+    run->own_rounds.erase(run->own_rounds.begin(), std::next(own));
+  }
+  send(std::move(said));
   if (!event.save_error.empty()) {
     tell("warning", "trainer_state_not_saved", "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
   }

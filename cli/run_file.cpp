@@ -281,7 +281,8 @@ void Reading::settle_rounds() {
     report({"strategy", cut, schedule.error().why});
     return;
   }
-  file_.spec.rounds = schedule->rounds();
+  file_.spec.merge_rounds = composition->merge_rounds(schedule->fragments());
+  file_.spec.rounds = schedule->rounds() + file_.spec.merge_rounds;
 }
 
 void Reading::read(const toml::table& root) {

@@ -15,10 +15,12 @@ struct Essential {
   std::string_view name;
   std::string_view key;
 };
-constexpr std::array<Essential, 8> kEssential = {{{"diloco", "group"},
+constexpr std::array<Essential, 10> kEssential = {{{"diloco", "group"},
                                                   {"diloco", "payload"},
                                                   {"streaming-diloco", "group"},
                                                   {"streaming-diloco", "payload"},
+                                                  {"noloco", "group"},
+                                                  {"noloco", "outer_optimizer"},
                                                   {"data-parallel", "payload"},
                                                   {"data-parallel", "inner_steps"},
                                                   {"local", "group"},
@@ -44,6 +46,12 @@ StrategySpec spec_of(const StrategySettings& settings, const std::string& name) 
   spec.merge_alpha = settings.merge_alpha;
   spec.overlap_steps = settings.overlap_steps;
   spec.weighting = settings.weighting;
+  spec.pace = settings.pace;
+  spec.outer_pull = settings.outer_pull;
+  spec.allow_unstable = settings.allow_unstable;
+  spec.parameters_codec = settings.parameters_codec;
+  spec.max_skew = settings.max_skew;
+  spec.final_merge = settings.final_merge;
   return spec;
 }
 
@@ -68,8 +76,15 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
   } else if (strategy.fragments != 0) {
     refuse("layers_per_fragment", "fragments = " + std::to_string(strategy.fragments));
   }
+  if (strategy.group != "pairs") {
+    for (const std::string_view key : {"outer_pull", "allow_unstable", "parameters_codec", "max_skew", "final_merge"}) {
+      refuse(key, "group = \"" + strategy.group + "\"");
+    }
+  } else {
+    refuse("reduce_codec", "group = \"pairs\"");
+  }
   const auto scaled = [](const std::string& codec) { return codec == "int8" || codec == "fp4"; };
-  if (!scaled(strategy.codec) && !scaled(strategy.reduce_codec)) {
+  if (!scaled(strategy.codec) && !scaled(strategy.reduce_codec) && !scaled(strategy.parameters_codec)) {
     refuse("codec_block", "codecs that have no scales (f32, bf16)");
   }
   if (strategy.codec == "f32") {

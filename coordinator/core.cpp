@@ -67,7 +67,9 @@ void Core::State::recover(Recovered recovered) {
   for (SeatRecord& value : recovered.seats) {
     if (const auto run = runs.find(value.run); run != runs.end()) {
       Seat& seat = run->second.seats[value.island];
-      seat.from = value.state == SeatState::starting ? StartFrom::scratch : run->second.alone() ? StartFrom::memory : StartFrom::peers;
+      seat.from = value.state == SeatState::starting                                               ? StartFrom::scratch
+                  : run->second.private_states() && value.state == SeatState::active ? StartFrom::memory
+                                                                                      : StartFrom::peers;
       seat.record = std::move(value);
     }
   }
@@ -185,6 +187,10 @@ void Core::State::dispatch(Island& island, const Message& message) {
           about(m.run, with(&State::on_exchange_failed)(m));
         } else if constexpr (std::is_same_v<M, Merged>) {
           about(m.run, with(&State::on_merged)(m));
+        } else if constexpr (std::is_same_v<M, PairQuery>) {
+          about(m.run, with(&State::on_pair_query)(m));
+        } else if constexpr (std::is_same_v<M, PairAnswer>) {
+          about(m.run, with(&State::on_pair_answer)(m));
         } else if constexpr (std::is_same_v<M, Checkpointed>) {
           about(m.run, with(&State::on_checkpointed)(m));
         } else if constexpr (std::is_same_v<M, CaughtUp>) {

@@ -1,6 +1,6 @@
 // The inside of the coordinator's core: what it knows of islands, runs, seats and rounds, and the functions that change it.
 //
-// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -82,6 +82,10 @@ struct Seat {
   bool offering = false;
   Round merged;                      // newest
   std::optional<Round> leaves_after; // asked to leave: the newest round that it had contributed to by then
+  std::vector<float> projection;     // of its outer parameters after round `projected`, where it reports one
+  Round projected;
+  TimePoint progressed;              // in pairs: when it last said that it had merged a round
+  bool settled = false;              // in pairs: it has said something since it has this seat
   LastContribution last;
   std::map<WaitKey, double> waits;   // seconds
   double share = 0;                  // of the committed tokens, smoothed over rounds
@@ -145,11 +149,16 @@ struct Run {
   std::map<std::uint32_t, std::deque<double>> norms;  // of accepted contributions, by fragment; the newest few
   std::optional<Error> first_error;     // of an island that cannot take part
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
+  double spread = 0;                    // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
+  Round spread_round;
   Wait wait;                            // of the present pass
   std::string told_reason;              // the newest that an event told
 
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == "gradient"; }
-  [[nodiscard]] bool alone() const { return spec.strategy.group == "nobody"; }
+  [[nodiscard]] bool pairs() const { return spec.strategy.group == "pairs"; }
+  // Islands commit their rounds by themselves, but for those at the end that merge all of them.
+  [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == "nobody"; }
+  [[nodiscard]] bool own(Round round) const { return private_states() && round.value + spec.merge_rounds <= spec.rounds; }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
 };
@@ -255,6 +264,14 @@ struct Core::State {
   void remember(Run& run, Committed committed);
   void account_wait(Run& run, Seat& seat, Round round, double wait_seconds);
   [[nodiscard]] std::string text_of(const WaitKey& key) const;
+
+  // ---- pairs.cpp: islands that meet in pairs
+  void note_pair_round(Run& run, Seat& seat, const Merged& message);
+  void on_pair_query(Run& run, Seat& seat, const PairQuery& message);
+  void on_pair_answer(Run& run, Seat& seat, const PairAnswer& message);
+  void advance_pair_joins(Run& run);
+  bool restore_merged(Run& run);
+  void advance_pairs(Run& run);
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);

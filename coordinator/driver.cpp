@@ -29,7 +29,7 @@ bool is_one_of(const Message& message) {
 }
 
 bool from_island(const Message& message) {
-  return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
+  return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed, CaughtUp, IslandEvent,
                    Timeline, RunEnded, Leave>(message);
 }
 

@@ -209,8 +209,12 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
           std::to_string(message.round.value) + ": " + bounded(message.error->why) + "; its older checkpoints are still good");
     return;
   }
-  if (run.alone()) {
+  if (run.private_states()) {
     seat.checkpointed = message;
+    if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
+      seat.offered = message;
+      changed = true;
+    }
   } else {
     const auto chain = run.chains.find(message.round);
     if (chain == run.chains.end() || chain->second != message.chain) {
@@ -258,8 +262,10 @@ void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
   const IslandId island = seat.record.island;
   if (run.is_member(island) && seat.record.state == SeatState::active) {
     if (message.error && message.epoch == run.record.epoch) {
+      islands.at(island).held[run.record.id].live = false;
       leave_epoch(run, island, bounded(message.error->why), true);
     } else {
+      seat.settled = seat.settled || !message.error;
       send(island, membership_of(run));
     }
     return;
@@ -275,6 +281,13 @@ void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
     vacate(run, seat, SeatState::absent, "could not take over the state: " + bounded(message.error->why));
     const unsigned doublings = std::min(seat.failures++, 8U);
     seat.retry_at = now + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
+    return;
+  }
+  if (run.pairs()) {
+    if (!run.at_end() && seat.catch_up && seat.catch_up->committed == message.round && seat.catch_up->chain == message.chain) {
+      seat.merged = message.round;
+      activate(run, seat);
+    }
     return;
   }
   const auto chain = run.chains.find(message.round);

@@ -42,8 +42,11 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
 }
 
 void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
-  if (run.alone()) {
+  if (run.own(message.round)) {
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    if (run.pairs()) {
+      seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
+    }
     return;
   }
   if (message.round == Round(0)) {
@@ -57,14 +60,14 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     answer_committed(run, seat, message.round, Digest{});
     return;
   }
-  if (!current(run, seat, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
+  if (!current(run, seat, message.epoch) || (!run.private_states() && message.round.value > run.record.committed.value + kRoundsAhead)) {
     return;
   }
   // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
   const auto on_history = [&] {
     return std::any_of(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.chain == message.chain; });
   };
-  if (message.round == run.record.committed.next() && message.chain != run.record.chain && !on_history()) {
+  if (!run.private_states() && message.round == run.record.committed.next() && message.chain != run.record.chain && !on_history()) {
     leave_epoch(run, seat.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
     return;
   }
@@ -73,7 +76,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
-  if (run.alone() || !run.record.initialised) {
+  if (run.own(message.round) || !run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -126,7 +129,7 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
 }
 
 void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
-  if (run.alone() || !run.record.initialised) {
+  if (run.own(message.round) || !run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -171,7 +174,7 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
 }
 
 void Core::State::on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message) {
-  if (run.alone() || message.round <= run.record.committed || !current(run, seat, message.epoch)) {
+  if (run.own(message.round) || message.round <= run.record.committed || !current(run, seat, message.epoch)) {
     return;
   }
   const auto found = run.rounds.find(message.round);
@@ -193,10 +196,12 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
   if (message.round <= seat.merged && seat.merged.value > 0) {
     return;
   }
-  if (!run.alone() && message.round > run.record.committed) {
+  if (!run.own(message.round) && message.round > run.record.committed) {
     return;
   }
   seat.merged = message.round;
+  seat.settled = true;
+  note_pair_round(run, seat, message);
   MetricRecord metric;
   metric.time = now;
   metric.run = run.record.id;
@@ -233,7 +238,7 @@ std::string Core::State::text_of(const WaitKey& key) const {
 // Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
 void Core::State::account_wait(Run& run, Seat& seat, Round round, double wait_seconds) {
   const auto committed = std::find_if(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.round == round; });
-  if (!(wait_seconds > 0) || run.alone() || committed == run.recent.end() || !committed->times) {
+  if (!(wait_seconds > 0) || run.own(round) || committed == run.recent.end() || !committed->times) {
     return;
   }
   std::string causes;
@@ -405,7 +410,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
 // Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
 void Core::State::keep_pace(Run& run, Round number) {
   RoundInFlight& flight = run.rounds.at(number);
-  if (run.spec.strategy.pace != "adaptive" || flight.contributions.empty()) {
+  if (run.spec.strategy.pace != "adaptive" || run.private_states() || flight.contributions.empty()) {
     return;
   }
   const bool again = due(flight.cut);

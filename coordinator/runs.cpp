@@ -85,7 +85,7 @@ Status Core::pause(TimePoint now, const RunId& id) {
   if (has_ended(run.record.state)) {
     return Error{Code::conflict, "run " + run.record.name + " has ended already: " + run.record.reason.text};
   }
-  if (run.alone()) {
+  if (run.private_states()) {
     return Error{Code::conflict, "run " + run.record.name + " has no common rounds to pause at; cancel it, and resume it later from its checkpoints"};
   }
   if (run.record.state == RunState::paused || run.record.pause_after) {
@@ -220,7 +220,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     }
     for (const HeldCheckpoint& held : island->second.held.at(id).checkpoints) {
       const auto chain = run.chains.find(held.round);
-      const bool genuine = run.alone() || (chain != run.chains.end() && chain->second == held.chain);
+      const bool genuine = run.private_states() || (chain != run.chains.end() && chain->second == held.chain);
       if (genuine && (best == nullptr || held.round > newest.round)) {
         best = &island->second;
         newest = held;
@@ -296,7 +296,9 @@ void Core::State::advance(Run& run) {
       advance_queued(run);
     } else {
       advance_leaving(run);
-      if (run.alone()) {
+      if (run.pairs()) {
+        advance_pairs(run);
+      } else if (run.private_states()) {
         advance_alone(run);
       } else if (!run.record.initialised) {
         advance_initial(run);
@@ -335,7 +337,7 @@ void Core::State::advance(Run& run) {
     }
     return;
   }
-  const bool enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.alone();
+  const bool enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states();
   std::string text = run.wait.text;
   if (!enough) {
     std::vector<std::string> away;
@@ -391,13 +393,14 @@ void Core::State::advance_alone(Run& run) {
   std::vector<std::string> away;
   bool anybody_ended = false;
   Round slowest(std::numeric_limits<std::uint64_t>::max());
+  const bool own_states = !run.pairs() || run.members.empty();  // else it copies that of another
   for (auto& [id, seat] : run.seats) {
-    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+    if (own_states && seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
       const HeldRun held = islands.at(id).held[run.record.id];
       take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
       Round newest;
       for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-        newest = std::max(newest, checkpoint.round);
+        newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
       }
       seat.assigned = newest;
       activate(run, seat);
@@ -407,13 +410,15 @@ void Core::State::advance_alone(Run& run) {
       training.push_back(name_of(id));
       slowest = std::min(slowest, seat.merged);
       const auto island = islands.find(id);
-      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id;
+      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id && (seat.settled || !run.pairs());
       if (!heard && due(seat.resend)) {
         send_assign(run, seat);
       }
       if (!heard) {
         wake_at(seat.resend.next);
       }
+    } else if (seat.record.state == SeatState::joining) {
+      away.push_back(name_of(id) + " (copies the state of another)");
     } else if (seat.record.state == SeatState::absent) {
       away.push_back(name_of(id) + " (" + seat.record.cause + ")");
       slowest = std::min(slowest, seat.merged);

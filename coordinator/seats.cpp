@@ -72,12 +72,12 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   run.members.clear();
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
-    take_seat(run, id, run.alone() ? SeatState::active : SeatState::starting, StartFrom::scratch);
+    take_seat(run, id, run.private_states() ? SeatState::active : SeatState::starting, StartFrom::scratch);
     run.members.push_back(id);
     names.push_back(name_of(id));
   }
-  run.record.initialised = run.alone();
-  set_state(run, run.alone() ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  run.record.initialised = run.private_states();
+  set_state(run, run.private_states() ? RunState::running : RunState::starting, "starting on " + list_of(names));
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
     send_assign(run, run.seats.at(id));
@@ -127,7 +127,7 @@ void Core::State::send_assign(Run& run, Seat& seat) {
   assign.committed = seat.from == StartFrom::checkpoint ? seat.assigned : run.record.committed;
   const auto chain = run.chains.find(assign.committed);
   assign.chain = assign.committed == run.record.committed ? run.record.chain : chain == run.chains.end() ? Digest{} : chain->second;
-  if (run.alone() && seat.from == StartFrom::checkpoint) {
+  if (run.private_states() && seat.from == StartFrom::checkpoint) {
     const auto island = islands.find(seat.record.island);
     for (const HeldCheckpoint& held : island->second.held[run.record.id].checkpoints) {
       assign.chain = held.round == seat.assigned ? held.chain : assign.chain;
@@ -169,7 +169,7 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
       send_assign(run, seat);
       break;
     case SeatState::active:
-      if (run.alone()) {
+      if (run.private_states()) {
         if (new_boot || held == nullptr || !held->live) {
           seat_lost(run, seat, "its agent was restarted");
         }
@@ -339,8 +339,8 @@ void Core::State::advance_leaving(Run& run) {
         seat.leaves_after = flight.contributions.count(id) > 0 ? number : *seat.leaves_after;
       }
     }
-    const bool in_hand = !run.alone() && *seat.leaves_after > run.record.committed && run.members.size() >= run.spec.islands.min;
-    const bool coming = !run.alone() && island->second.contributes && run.members.size() >= run.spec.islands.min;
+    const bool in_hand = !run.private_states() && *seat.leaves_after > run.record.committed && run.members.size() >= run.spec.islands.min;
+    const bool coming = !run.private_states() && island->second.contributes && run.members.size() >= run.spec.islands.min;
     if (seat.record.state == SeatState::active && (in_hand || coming)) {
       continue;
     }
@@ -390,7 +390,7 @@ void Core::State::on_run_ended(Run& run, Seat& seat, const RunEnded& message) {
     release(island, run);
     return;
   }
-  if (seat.record.state == SeatState::active && (run.alone() || (run.at_end() && message.chain == run.record.chain))) {
+  if (seat.record.state == SeatState::active && ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.chain == run.record.chain))) {
     seat.record.state = SeatState::ended;
     save(seat);
     event(run.record.id, island, "info", "island_ended", "island " + name_of(island) + " is done with run " + run.record.name);

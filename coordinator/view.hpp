@@ -57,6 +57,8 @@ struct RunView {
   std::uint32_t max = 0;
   std::optional<Round> round;      // in flight
   std::optional<Attempt> attempt;  // of it; empty while contributions are collected
+  double spread = 0;               // in pairs: root mean squared distance of the islands to their mean, estimated
+  Round spread_round;              // when all had done this round; 0: not known yet
   std::vector<SeatView> seats;     // by part
 };
 

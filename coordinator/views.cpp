@@ -56,6 +56,8 @@ RunView Core::State::view_of(const Run& run) const {
   view.tokens = value.tokens;
   view.min = run.spec.islands.min;
   view.max = run.spec.islands.max;
+  view.spread = run.spread;
+  view.spread_round = run.spread_round;
   if (const auto flight = run.rounds.find(value.committed.next()); flight != run.rounds.end()) {
     view.round = flight->first;
     if (flight->second.exchanging) {

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "strategies/noloco.hpp"
+
 namespace atl {
 namespace {
 
@@ -13,9 +15,9 @@ struct Named {
   StrategySettings settings;
 };
 
-// The named strategies; diloco.hpp, streaming_diloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<Named, 4>& named_strategies() {
-  static const std::array<Named, 4> kNamed = [] {
+// The named strategies; diloco.hpp, streaming_diloco.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
+const std::array<Named, 5>& named_strategies() {
+  static const std::array<Named, 5> kNamed = [] {
     StrategySettings streaming;
     streaming.grouping = "strided";
     streaming.overlap_steps = 1;
@@ -23,6 +25,15 @@ const std::array<Named, 4>& named_strategies() {
     streaming.reduce_codec = "int8";
     streaming.outer_learning_rate = 0.4;
     streaming.merge_alpha = 0.5;
+    StrategySettings noloco;  // the paper's (§4): H = 50, α = 0.5, β = 0.7; γ = β as in its code. Pace is ours: its islands are equally fast
+    noloco.pace = "adaptive";
+    noloco.inner_steps = 50;
+    noloco.group = "pairs";
+    noloco.outer_optimizer = "heavy-ball";
+    noloco.outer_momentum = 0.5;
+    noloco.outer_pull = 0.7;
+    noloco.weighting = "uniform";
+    noloco.final_merge = true;
     StrategySettings data_parallel;
     data_parallel.inner_steps = 1;
     data_parallel.payload = "gradient";
@@ -31,8 +42,11 @@ const std::array<Named, 4>& named_strategies() {
     local.group = "nobody";
     local.payload = "parameters";
     local.outer_optimizer = "adopt";
-    return std::array<Named, 4>{
-        {{"diloco", StrategySettings{}}, {"streaming-diloco", streaming}, {"data-parallel", data_parallel}, {"local", local}}};
+    return std::array<Named, 5>{{{"diloco", StrategySettings{}},
+                                 {"streaming-diloco", streaming},
+                                 {"noloco", noloco},
+                                 {"data-parallel", data_parallel},
+                                 {"local", local}}};
   }();
   return kNamed;
 }
@@ -44,7 +58,8 @@ constexpr std::pair<std::string_view, FragmentKind> kGroupings[] = {{"whole", Fr
                                                                      {"sequential", FragmentKind::sequential},
                                                                      {"strided", FragmentKind::strided},
                                                                      {"balanced", FragmentKind::balanced}};
-constexpr std::pair<std::string_view, Group> kGroups[] = {{"all", Group::all}, {"nobody", Group::nobody}};
+constexpr std::pair<std::string_view, Group> kGroups[] = {{"all", Group::all}, {"pairs", Group::pairs}, {"nobody", Group::nobody}};
+constexpr std::pair<std::string_view, bool> kPaces[] = {{"fixed", false}, {"adaptive", true}};
 constexpr std::pair<std::string_view, PayloadKind> kPayloads[] = {
     {"outer-gradient", PayloadKind::outer_gradient}, {"gradient", PayloadKind::gradient}, {"parameters", PayloadKind::parameters}};
 constexpr std::pair<std::string_view, CodecKind> kCodecs[] = {
@@ -95,6 +110,8 @@ class Composer {
     choose<Rounding>("rounding", settings_.rounding, kRoundings, composition_.codec.rounding);
     choose<Weighting>("weighting", settings_.weighting, kWeightings, composition_.weighting);
     choose<OuterOptimizerKind>("outer_optimizer", settings_.outer_optimizer, kOuterOptimizers, composition_.outer.kind);
+    choose<CodecKind>("parameters_codec", settings_.parameters_codec, kCodecs, composition_.parameters_codec.kind);
+    choose<bool>("pace", settings_.pace, kPaces, composition_.adaptive_pace);
     composition_.fragments.fragments = settings_.fragments;
     composition_.fragments.layers_per_fragment = settings_.layers_per_fragment;
     composition_.inner_steps = settings_.inner_steps;
@@ -105,6 +122,10 @@ class Composer {
     composition_.outer.learning_rate = settings_.outer_learning_rate;
     composition_.outer.momentum = settings_.outer_momentum;
     composition_.merge_alpha = settings_.merge_alpha;
+    composition_.outer.pull = settings_.outer_pull;
+    composition_.parameters_codec.block = settings_.codec_block;
+    composition_.max_skew = settings_.max_skew;
+    composition_.final_merge = settings_.final_merge;
   }
 
   void check_ranges() {
@@ -138,7 +159,31 @@ class Composer {
     }
   }
 
+  void check_pairs() {
+    if (composition_.group != Group::pairs) {
+      if (settings_.outer_pull != 0.0) {
+        problem("outer_pull", "must be 0 unless group is 'pairs': equal outer states have nothing to be pulled to");
+      }
+      return;
+    }
+    if (composition_.payload != PayloadKind::outer_gradient) {
+      problem("payload", "must be 'outer-gradient' with group 'pairs'");
+    }
+    if (composition_.outer.kind != OuterOptimizerKind::heavy_ball) {
+      problem("outer_optimizer", "must be 'heavy-ball' with group 'pairs', whose outer states it keeps together");
+    }
+    if (composition_.weighting != Weighting::uniform) {
+      problem("weighting", "must be 'uniform' with group 'pairs'");
+    }
+    if (!settings_.allow_unstable) {
+      if (const Status status = check_pull(settings_.outer_pull, settings_.outer_momentum, 2); !status) {
+        problem("outer_pull", status.error().why);
+      }
+    }
+  }
+
   void check_combinations() {
+    check_pairs();
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
     if (composition_.group == Group::nobody && composition_.payload == PayloadKind::gradient) {
       problem("payload", "'gradient' needs a group to average with; with group 'nobody' use 'parameters' or 'outer-gradient'");

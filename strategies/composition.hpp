@@ -25,10 +25,11 @@ namespace atl {
 enum class Group : std::uint8_t {
   all,     // every active member of the epoch
   nobody,  // the island alone: nothing is sent
+  pairs,   // one other member, drawn anew in every round (pairing.hpp); every island has an outer state of its own
 };
 
 enum class PayloadKind : std::uint8_t {
-  outer_gradient,  // outer parameters − local parameters; the mean goes to the outer optimiser
+  outer_gradient,  // outer parameters − local parameters; the mean goes to the outer optimiser. In pairs the outer parameters too
   gradient,        // the trainer's gradient; the mean goes back to the trainer, whose own optimiser takes the step
   parameters,      // the local parameters themselves; their mean becomes the outer parameters
 };
@@ -40,7 +41,7 @@ struct StrategySettings {
   std::uint32_t layers_per_fragment = 3;     // of sequential and strided
   std::uint64_t inner_steps = 100;           // H
   std::uint64_t overlap_steps = 0;           // τ
-  std::string group = "all";                 // all | nobody
+  std::string group = "all";                 // all | pairs | nobody
   std::string payload = "outer-gradient";    // outer-gradient | gradient | parameters
   std::string codec = "f32";                 // f32 | bf16 | int8 | fp4; of contributions
   std::string reduce_codec = "f32";          // of reduced shards, where three or more members exchange
@@ -52,6 +53,12 @@ struct StrategySettings {
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   double merge_alpha = 0.0;
+  std::string pace = "fixed";                // fixed | adaptive: slower islands do fewer than H inner steps
+  double outer_pull = 0.0;                   // γ, of group pairs
+  bool allow_unstable = false;               // γ may lie outside its proven interval
+  std::string parameters_codec = "f32";      // of the outer parameters that pairs send
+  std::uint64_t max_skew = 2;                // of group pairs: rounds that a partner may be behind and still be waited for
+  bool final_merge = false;                  // of group pairs: the run ends with the mean of all outer parameters
   friend bool operator==(const StrategySettings&, const StrategySettings&) = default;
 };
 
@@ -67,12 +74,21 @@ struct Composition {
   Weighting weighting = Weighting::tokens;
   OuterOptimizer outer;
   double merge_alpha = 0.0;
+  CodecSettings parameters_codec;
+  std::uint64_t max_skew = 2;
+  bool final_merge = false;
+  bool adaptive_pace = false;
+
+  // Every island has an outer state of its own and takes its rounds without the others' consent.
+  [[nodiscard]] bool private_states() const { return group != Group::all; }
+  // Rounds beyond the schedule's that merge all islands' outer parameters into one model, one for each fragment.
+  [[nodiscard]] std::uint64_t merge_rounds(std::uint32_t arena_fragments) const { return group == Group::pairs && final_merge ? arena_fragments : 0; }
   friend bool operator==(const Composition&, const Composition&) = default;
 };
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySettings> named_strategy(std::string_view name);
-// "diloco", "streaming-diloco", "data-parallel", "local".
+// "diloco", "streaming-diloco", "noloco", "data-parallel", "local".
 std::span<const std::string_view> strategy_names();
 
 // What is wrong with a setting, by the name of its field.

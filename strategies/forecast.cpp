@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "strategies/diloco.hpp"
+#include "strategies/noloco.hpp"
+#include "strategies/pairing.hpp"
 
 namespace atl {
 namespace {
@@ -33,6 +35,7 @@ Status check(const ForecastQuestion& question) {
 struct RoundBytes {
   std::vector<double> sent;
   double received = 0;  // by each island: about the same for all
+  double early = 0;     // of them: outer parameters of pairs, sent during the inner steps before
   int hops = 0;
 };
 
@@ -41,6 +44,14 @@ Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_
   const auto members = static_cast<std::uint32_t>(question.islands.size());
   bytes.sent.resize(members);
   if (question.composition.group == Group::nobody || members == 1) {
+    return bytes;
+  }
+  if (question.composition.group == Group::pairs) {
+    ATOLL_ASSIGN(const RoundCost cost, gossip_cost(values, 2, question.composition.codec, question.composition.parameters_codec));
+    bytes.received = static_cast<double>(cost.bytes) * question.costs.bytes_overhead;
+    std::fill(bytes.sent.begin(), bytes.sent.end(), bytes.received);
+    bytes.early = static_cast<double>(encoded_bytes(question.composition.parameters_codec, values)) * question.costs.bytes_overhead;
+    bytes.hops = 1;
     return bytes;
   }
   double total = 0;
@@ -64,6 +75,7 @@ struct Track {
   double downlink_free = 0;
   double sent = 0;
   double received = 0;
+  double last_round = 0;  // in pairs: when the outer parameters of the next round can begin to travel
 };
 
 struct PendingMerge {
@@ -74,8 +86,12 @@ struct PendingMerge {
 class TrackGroup {
  public:
   explicit TrackGroup(const ForecastQuestion& question) : question_(question) {
+    for (std::size_t i = 0; i < question.islands.size(); ++i) {
+      const std::string number = std::to_string(i);
+      names_.emplace_back(std::string(10 - std::min<std::size_t>(number.size(), 10), '0') + number);  // in the order of numbers
+    }
     for (const ForecastIsland& island : question.islands) {
-      tracks_.push_back(Track{&island, 0, 0, 0, 0, 0, 0, 0});
+      tracks_.push_back(Track{&island, 0, 0, 0, 0, 0, 0, 0, 0});
     }
   }
 
@@ -84,6 +100,11 @@ class TrackGroup {
     PendingMerge merge{plan.apply.value, std::vector<double>(tracks_.size())};
     const double form = values * question_.costs.form_seconds_per_value;
     const double apply = values * question_.costs.apply_seconds_per_value;
+    if (question_.composition.group == Group::pairs && tracks_.size() > 1) {
+      pair_round(plan, bytes, form, apply, merge);
+      pending_.push_back(std::move(merge));
+      return;
+    }
     const bool alone = bytes.hops == 0;
     double start = 0;
     for (const Track& track : tracks_) {
@@ -135,6 +156,39 @@ class TrackGroup {
   [[nodiscard]] const std::vector<Track>& tracks() const { return tracks_; }
 
  private:
+  // Nobody waits but for its partner of the round; the outer parameters have been on their way since the round before.
+  void pair_round(const RoundPlan& plan, const RoundBytes& bytes, double form, double apply, PendingMerge& merge) {
+    for (const std::vector<IslandId>& group : pairing(1, plan.round, names_)) {
+      double done = 0;
+      for (const IslandId& member : group) {
+        Track& track = tracks_[index_of(member)];
+        const double ready = track.now + form;
+        if (group.size() == 1) {
+          done = ready;
+          break;
+        }
+        const double seconds_early = bytes.early * 8 / track.island->uplink_bits_per_second;
+        track.uplink_free = std::max(std::max(track.uplink_free, track.last_round) + seconds_early, ready) +
+                            (bytes.sent[0] - bytes.early) * 8 / track.island->uplink_bits_per_second;
+        track.sent += bytes.sent[0];
+        track.received += bytes.received;
+        done = std::max(done, track.uplink_free);
+      }
+      for (const IslandId& member : group) {
+        Track& track = tracks_[index_of(member)];
+        const double trip = group.size() == 1 ? 0.0 : 2 * track.island->round_trip_seconds;  // the gradient, and the decision
+        const double passed = group.size() == 1 ? 0.0 : std::max(track.downlink_free, track.now) + (bytes.received - bytes.early) * 8 / track.island->downlink_bits_per_second;
+        track.downlink_free = std::max(track.downlink_free, passed);
+        merge.arrival[index_of(member)] = std::max(done, passed) + trip + apply;
+        track.last_round = merge.arrival[index_of(member)];
+      }
+    }
+  }
+
+  [[nodiscard]] std::size_t index_of(const IslandId& name) const {
+    return static_cast<std::size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin());
+  }
+
   static void step_to(Track& track, std::uint64_t step) {
     if (step > track.steps) {
       track.now += static_cast<double>(step - track.steps) * track.island->step_seconds;
@@ -144,6 +198,7 @@ class TrackGroup {
 
   const ForecastQuestion& question_;
   std::vector<Track> tracks_;
+  std::vector<IslandId> names_;
   std::vector<PendingMerge> pending_;  // in order of apply_step
 };
 
@@ -204,6 +259,10 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
   // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.
   const std::uint64_t contribution =
       question.composition.codec.kind == CodecKind::f32 ? 0 : encoded_bytes(question.composition.codec, largest);
+  if (question.composition.group == Group::pairs) {  // two gradients and two outer parameters of the largest fragment, encoded
+    return outer + arena + contribution + encoded_bytes(question.composition.codec, largest) +
+           2 * encoded_bytes(question.composition.parameters_codec, largest);
+  }
   const CodecSettings& reduced = question.islands.size() > 2 ? question.composition.reduce_codec : question.composition.codec;
   const std::uint64_t residual = question.composition.error_feedback ? values * 4 : 0;
   return outer + arena + residual + contribution + encoded_bytes(reduced, largest);

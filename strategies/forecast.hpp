@@ -12,6 +12,10 @@
 //             round trip per hop.
 //   commit    the coordinator hears the last member and tells everyone: max_i (done_i + r_i/2), then + r_i/2, and the time of
 //             the outer step.
+//   pairs     in place of the three above, where the group is pairs: partners as strategies/pairing.hpp draws them; the outer
+//             parameters leave when the round before is applied, the gradient when the round is ready; both have the result when the later
+//             one's bytes have passed, and two round trips (the gradient, the decision). Nobody else is waited for. The merge of all at the
+//             end is not in it.
 //   merge     island i goes on stepping until the round's apply step and waits there if the result has not come.
 // Utilisation is steps·s_i / (time at the end). The sustained bound is the bandwidth below which no schedule can reach a
 // given utilisation: the bytes of all rounds have to pass in the time that the run then lasts.

@@ -23,7 +23,7 @@ class MessageSampler {
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word())},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
             Withdrawn{run(), epoch(), round(), error()},
-            Merged{run(), round(), Step(number()), real(), real(), real()},
+            Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}},
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error()},
             IslandEvent{run(), word(), word(), text()},
@@ -44,7 +44,9 @@ class MessageSampler {
             Enrol{kProtocolVersion, word(), word()},
             Enrolled{word(), island()},
             Request{kProtocolVersion, number(), word(), json()},
-            Reply{number(), maybe_error(), json()}};
+            Reply{number(), maybe_error(), json()},
+            PairQuery{run(), epoch(), round(), island(), island()},
+            PairAnswer{run(), epoch(), round(), island(), rng_.chance(0.5)}};
   }
 
  private:

@@ -169,6 +169,9 @@ struct Merged {
   double outer_loss = 0;  // validation, nats per token, of the outer parameters
   double local_loss = 0;  // validation of this island's parameters before the merge
   double wait_seconds = 0;
+  // Of a run whose islands keep outer states of their own (group pairs):
+  IslandId partner = {};                // with whom this round was taken; empty: alone
+  std::vector<float> projection = {};   // of the outer parameters after it (strategies/projection.hpp); finite
   friend bool operator==(const Merged&, const Merged&) = default;
 };
 
@@ -348,6 +351,25 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
+// Passed on by the coordinator between the two of a pair whose path to each other is cut (agent/pair_exchange.hpp): the one that promised
+// asks what the other decided, and gets the answer once there is one.
+struct PairQuery {
+  RunId run;
+  Epoch epoch;  // of the pair
+  Round round;
+  IslandId asker;
+  IslandId decider;
+  friend bool operator==(const PairQuery&, const PairQuery&) = default;
+};
+struct PairAnswer {
+  RunId run;
+  Epoch epoch;  // of the pair
+  Round round;
+  IslandId asker;
+  bool met = false;
+  friend bool operator==(const PairAnswer&, const PairAnswer&) = default;
+};
+
 // The run is over for this island.
 struct Release {
   RunId run;
@@ -394,7 +416,7 @@ struct Reply {
 
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
                              RunEnded, Leave, Welcome, Refused, Assign, Membership, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release,
-                             Enrol, Enrolled, Request, Reply, Drain, Cut>;
+                             Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -2,6 +2,7 @@
 #include <messages_generated.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "transport/message.hpp"
@@ -88,6 +89,8 @@ class Decoder {
       case Body::Timeline: return get(*e.body_as_Timeline());
       case Body::RunEnded: return get(*e.body_as_RunEnded());
       case Body::Leave: return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
+      case Body::PairQuery: return get(*e.body_as_PairQuery());  // these two travel both ways
+      case Body::PairAnswer: return get(*e.body_as_PairAnswer());
       default: return std::nullopt;
     }
   }
@@ -151,6 +154,14 @@ class Decoder {
       return StartFrom::scratch;
     }
     return static_cast<StartFrom>(value);
+  }
+
+  float finite(float value) {
+    if (!std::isfinite(value)) {
+      fail("a number that is not finite");
+      return 0;
+    }
+    return value;
   }
 
   template <typename Wire, typename Read>
@@ -231,7 +242,7 @@ class Decoder {
   }
   Withdrawn get(const wire::Withdrawn& m) { return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error())}; }
   Merged get(const wire::Merged& m) {
-    return Merged{run(m.run()), Round(m.round()), Step(m.step()), m.outer_loss(), m.local_loss(), m.wait_seconds()};
+    return Merged{run(m.run()), Round(m.round()), Step(m.step()), m.outer_loss(), m.local_loss(), m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); })};
   }
   Checkpointed get(const wire::Checkpointed& m) {
     return Checkpointed{run(m.run()), Round(m.round()), digest(m.chain()), digest(m.file()), m.file_bytes(), maybe(m.error())};
@@ -239,6 +250,10 @@ class Decoder {
   CaughtUp get(const wire::CaughtUp& m) {
     return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.chain()), maybe(m.error())};
   }
+  PairQuery get(const wire::PairQuery& m) {
+    return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.decider())};
+  }
+  PairAnswer get(const wire::PairAnswer& m) { return PairAnswer{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), m.met()}; }
   IslandEvent get(const wire::IslandEvent& m) { return IslandEvent{run(m.run()), name(m.level()), name(m.kind()), text(m.text())}; }
   Timeline get(const wire::Timeline& m) {
     return Timeline{run(m.run()), list(m.spans(), [this](const wire::Span* span) { return get(*span); })};

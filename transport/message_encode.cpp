@@ -161,7 +161,14 @@ class Encoder {
     return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error));
   }
   Offset<wire::Merged> put(const Merged& m) {
-    return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds);
+    return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds, name(m.partner),
+                              list(m.projection, "the projection", [](float value) { return value; }));
+  }
+  Offset<wire::PairQuery> put(const PairQuery& m) {
+    return wire::CreatePairQuery(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), name(m.decider));
+  }
+  Offset<wire::PairAnswer> put(const PairAnswer& m) {
+    return wire::CreatePairAnswer(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), m.met);
   }
   Offset<wire::Checkpointed> put(const Checkpointed& m) {
     return wire::CreateCheckpointed(builder_, name(m.run), m.round.value, DigestField(m.chain).get(), DigestField(m.file).get(), m.file_bytes,

@@ -25,9 +25,9 @@ RunKeyField of(RunSpec& spec) {
 using Choices = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 3> kFormats = {"bytes", "uint16", "uint32"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "float32", "bf16"};
-constexpr std::array<std::string_view, 4> kStrategies = {"diloco", "streaming-diloco", "data-parallel", "local"};
+constexpr std::array<std::string_view, 5> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "local"};
 constexpr std::array<std::string_view, 4> kGroupings = {"whole", "sequential", "strided", "balanced"};
-constexpr std::array<std::string_view, 2> kGroups = {"all", "nobody"};
+constexpr std::array<std::string_view, 3> kGroups = {"all", "pairs", "nobody"};
 constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
 constexpr std::array<std::string_view, 4> kCodecs = {"f32", "bf16", "int8", "fp4"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
@@ -168,11 +168,11 @@ const std::array kKeys = {
     RunKey{.section = "strategy", .name = "inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::inner_steps>,
            .least = 1, .most = 1e9, .doc = "H, inner steps between two synchronisations of a fragment; 1 with data-parallel"},
     RunKey{.section = "strategy", .name = "pace", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::pace>, .choices = kPaces,
-           .doc = "fixed: every island does inner_steps; adaptive: the fastest does, the others as many as they can in that time"},
+           .doc = "fixed: every island does inner_steps; adaptive: the fastest does, the others as many as they can in that time; in pairs: the slower partner as many as it can until the other has come"},
     RunKey{.section = "strategy", .name = "min_inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::min_inner_steps>, .least = 1,
            .most = 1e12, .doc = "with adaptive pace the least that an island does for a round, however slow it is"},
     RunKey{.section = "strategy", .name = "group", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::group>, .choices = kGroups,
-           .doc = "with whom an island synchronises; nobody with local"},
+           .doc = "with whom an island synchronises; random pairs with noloco, nobody with local"},
     RunKey{.section = "strategy", .name = "payload", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::payload>,
            .choices = kPayloads, .doc = "what is sent; gradient with data-parallel, parameters with local"},
     RunKey{.section = "strategy", .name = "codec", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::codec>, .choices = kCodecs,
@@ -200,14 +200,26 @@ const std::array kKeys = {
     RunKey{.section = "strategy", .name = "overlap_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,
            .most = 1e9, .doc = "τ, inner steps between a contribution and its merge; less than inner_steps"},
     RunKey{.section = "strategy", .name = "weighting", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
-           .choices = kWeightings, .doc = "a contribution counts by the tokens behind it, or as any other"},
+           .choices = kWeightings, .doc = "a contribution counts by the tokens behind it, or as any other; uniform in pairs"},
+    RunKey{.section = "strategy", .name = "outer_pull", .type = number, .field = of<&RunSpec::strategy, &StrategySpec::outer_pull>,
+           .most = 10, .doc = "NoLoCo's γ: how strongly an island's outer parameters are pulled to the pair's mean (α is outer_momentum, β "
+                              "outer_learning_rate); in pairs, between outer_momentum and sqrt(2 + outer_momentum²)"},
+    RunKey{.section = "strategy", .name = "allow_unstable", .type = boolean,
+           .field = of<&RunSpec::strategy, &StrategySpec::allow_unstable>, .doc = "outer_pull may be outside of that proven interval"},
+    RunKey{.section = "strategy", .name = "parameters_codec", .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::parameters_codec>, .choices = kCodecs,
+           .doc = "in which bits pairs send their outer parameters"},
+    RunKey{.section = "strategy", .name = "max_skew", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::max_skew>,
+           .most = 1e9, .doc = "in pairs: a partner that is more rounds behind is not waited for"},
+    RunKey{.section = "strategy", .name = "final_merge", .type = boolean, .field = of<&RunSpec::strategy, &StrategySpec::final_merge>,
+           .doc = "in pairs: the run ends with the mean of all islands' outer parameters, weighted by the tokens behind them"},
 
     RunKey{.section = "islands", .name = "min", .type = integer, .field = of<&RunSpec::islands, &IslandsSpec::min>, .least = 1,
            .most = 1000, .doc = "with fewer the run waits"},
     RunKey{.section = "islands", .name = "max", .type = integer, .field = of<&RunSpec::islands, &IslandsSpec::max>, .least = 1,
            .most = 1000, .doc = "further islands are not taken"},
     RunKey{.section = "islands", .name = "deadline", .type = duration, .field = of<&RunSpec::islands, &IslandsSpec::deadline>,
-           .least = 1000, .most = 7 * 86400e3, .doc = "of a round: when it has passed, the round starts with those that are ready, if at least min"},
+           .least = 1000, .most = 7 * 86400e3, .doc = "of a round: when it has passed, the round starts with those that are ready, if at least min; in pairs: the partner is not waited for any longer"},
     RunKey{.section = "islands", .name = "straggler_factor", .type = number, .field = of<&RunSpec::islands, &IslandsSpec::straggler_factor>, .least = 0,
            .most = 1e6, .doc = "a round starts without islands that need more than so many times the first one's time, at least 1; they join the next; 0: only deadline ends the wait"},
     RunKey{.section = "islands", .name = "names", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::names>, .most = 1000,

@@ -124,6 +124,9 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   if (islands.straggler_factor > 0 && islands.straggler_factor < 1) {
     problems.push_back({"islands", "straggler_factor", "straggler_factor must be at least 1, or 0 for no such limit"});
   }
+  if (islands.straggler_factor > 0 && spec.strategy.group == "pairs") {
+    problems.push_back({"islands", "straggler_factor", "straggler_factor has no effect in pairs, where nobody waits for all; deadline and strategy.max_skew bound the wait for a partner", {"strategy.group", "strategy.name"}});
+  }
   if (islands.names.empty()) {
     return;
   }

@@ -77,6 +77,7 @@ std::string to_json(const RunSpec& spec) {
     document[std::string(key.section)][json_name(key)] = to_json_value(value_of(key, spec));
   }
   document["rounds"] = spec.rounds;
+  document["merge_rounds"] = spec.merge_rounds;
   // Texts were checked on the way in; a byte that is not UTF-8 must still not throw here.
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -98,7 +99,12 @@ Result<RunSpec> run_spec_from_json(std::string_view text) {
     return refuse("rounds is missing or not a count");
   }
   spec.rounds = rounds->get<std::uint64_t>();
-  if (document.size() != run_sections().size() + 1) {
+  const auto merges = document.find("merge_rounds");
+  if (merges == document.end() || !merges->is_number_unsigned() || merges->get<std::uint64_t>() > spec.rounds) {
+    return refuse("merge_rounds is missing or not a count of rounds");
+  }
+  spec.merge_rounds = merges->get<std::uint64_t>();
+  if (document.size() != run_sections().size() + 2) {
     return refuse("it has a section that is not known");
   }
   return spec;

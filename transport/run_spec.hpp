@@ -65,14 +65,14 @@ struct TrainingSpec {
 
 // [strategy]: a name for a set of parts, and the parts that the run file overrides (design: a strategy is a composition).
 struct StrategySpec {
-  std::string name = "diloco";         // diloco | streaming-diloco | data-parallel | local
+  std::string name = "diloco";         // diloco | streaming-diloco | noloco | data-parallel | local
   std::string grouping = "whole";      // whole | sequential | strided | balanced
   std::uint32_t fragments = 0;         // of layers or, balanced, of all parameters; 0: by layers_per_fragment
   std::uint32_t layers_per_fragment = 3;
   std::uint64_t inner_steps = 100;     // H, inner steps between two synchronisations of a fragment
   std::string pace = "fixed";          // fixed | adaptive: slower islands do fewer than H, so that all reach the synchronisation together
   std::uint64_t min_inner_steps = 1;   // that a slow island does at least, with pace adaptive
-  std::string group = "all";           // all | nobody
+  std::string group = "all";           // all | pairs | nobody
   std::string payload = "outer-gradient";  // outer-gradient | gradient | parameters
   std::string codec = "f32";           // f32 | bf16 | int8 | fp4
   std::string reduce_codec = "f32";    // of the second half of an exchange of three or more members
@@ -85,6 +85,11 @@ struct StrategySpec {
   double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones
   std::uint64_t overlap_steps = 0;  // τ, inner steps between a contribution and its merge
   std::string weighting = "tokens";  // tokens | uniform
+  double outer_pull = 0.0;           // γ; of group pairs
+  bool allow_unstable = false;       // outer_pull may lie outside its proven interval
+  std::string parameters_codec = "f32";  // of the outer parameters that pairs send
+  std::uint64_t max_skew = 2;        // rounds that a partner may be behind and still be waited for; of group pairs
+  bool final_merge = false;          // group pairs: the run ends with the mean of all islands' outer parameters
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
 };
 
@@ -125,6 +130,7 @@ struct RunSpec {
   CheckpointSpec checkpoint;
   GuardsSpec guards;
   std::uint64_t rounds = 0;  // of the whole run; computed from the schedule by the command line, not a key
+  std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 

@@ -80,6 +80,17 @@ std::string loss_line(const json& run) {
   return line + (curve.empty() ? "" : "  " + curve);
 }
 
+// "0.0123 from the islands to their mean, estimated after round 7": of runs whose islands meet in pairs.
+std::string spread_line(const json& run) {
+  const auto distance = number_at(run, "consensus_distance");
+  if (!distance) {
+    return "";
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", *distance);
+  return std::string(text.data()) + " from the islands to their mean, estimated after round " + count_text(number_at(run, "consensus_round"));
+}
+
 // "5.550 at the start, ", or of the earliest round there is.
 std::string first_loss(const json& run) {
   if (const auto initial = number_at(run, "initial_loss")) {
@@ -205,6 +216,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
                                count_text(number_at(run, "max")) + ")", terminal);
   text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
   text += field("loss", loss_line(run), terminal);
+  text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
   text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
   text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
                                  seconds_text(number_at(run, "wait_seconds")) + " waiting", terminal);

@@ -77,6 +77,14 @@ TEST_CASE("status") {
         "  2025-12-31 23:53:30 laptop: trainer killed by signal 9; restarted from round 2\n");
 }
 
+TEST_CASE("the spread of islands that meet in pairs is shown once it is known") {
+  json document = documented("status");
+  CHECK(render_status(document, {}).find("spread") == std::string::npos);
+  document["run"]["consensus_distance"] = 0.012345;
+  document["run"]["consensus_round"] = 6;
+  CHECK(render_status(document, {}).find("\nspread    0.0123 from the islands to their mean, estimated after round 6\n") != std::string::npos);
+}
+
 TEST_CASE("summary") {
   json document = documented("status");
   document["run"]["state"] = "completed";

@@ -1,4 +1,4 @@
-// An example run file as a user would submit it, made short: the built-in trainer, real agents, 4-bit fragments in turns.
+// Example run files as a user would submit them, made short: the built-in trainer and real agents.
 #include <set>
 
 #include "agent/checkpoint.hpp"
@@ -58,4 +58,38 @@ TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two i
   }
   CHECK(chains.size() == 1);
   CHECK(files.size() == 1);
+}
+
+TEST_CASE("process: examples/noloco-text.toml, shortened, ends with one model of two islands, which is exported") {
+  const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
+  if (!fs::exists(module)) {
+    WARN("skipped: built without LibTorch, so there is no " << module);
+    return;
+  }
+  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/noloco-text.toml");
+  file = with(file, "set = \"text\"", "set = \"corpus\"");
+  file = with(file, "width = 128", "width = 32");
+  file = with(file, "steps = 2000", "steps = 60");
+  file = with(file, "batch = 16", "batch = 2");
+  file = with(file, "sequence_length = 128", "sequence_length = 32");
+  file = with(file, "inner_steps = 30", "inner_steps = 12");
+  file = with(file, "max = 8", "max = 2");
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", module.string()}});
+  }
+  const std::string run = cluster.submit(file);
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  const json document = cluster.status(run)["run"];
+  CHECK(document.value("round", 0) == 6);  // five in pairs, and the merge
+  CHECK(document.value("outer_loss", 99.0) < document.value("initial_loss", 0.0));
+  CHECK(document["consensus_round"].is_number());
+  CHECK(cluster.run({"status", run}).out.find("spread ") != std::string::npos);
+  const fs::path model = cluster.folder() / "model.safetensors";
+  const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});
+  INFO(exported.err);
+  CHECK(exported.exit == 0);
+  CHECK(fs::exists(model));
 }

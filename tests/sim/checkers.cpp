@@ -1,5 +1,7 @@
 #include "tests/sim/checkers.hpp"
 
+#include <algorithm>
+
 #include "strategies/aggregate.hpp"
 #include "transport/run_rules.hpp"
 #include "transport/sha256.hpp"
@@ -52,6 +54,9 @@ void Checkers::published(const IslandId& island, Round round, Step step, Step st
 }
 
 void Checkers::merged(const IslandId& island, Round round, Step step, Step stood_at) {
+  if (merges(round)) {
+    return;
+  }
   const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
   const Step apply = own.round_at(round).value().apply;
   if (step != std::max(apply, stood_at)) {
@@ -90,9 +95,35 @@ void Checkers::applied(const IslandId& island, Round before, Round round, const 
   }
 }
 
+void Checkers::paired(const IslandId& island, const IslandId& partner, Epoch epoch, Round round, bool met, const Vector& result) {
+  ++(met ? met_ : went_alone_);
+  pairs_[{epoch, round, island}] = Decided{partner, met, result};
+}
+
+void Checkers::void_pairs(const IslandId& island, Round after) {
+  std::erase_if(pairs_, [&](const auto& entry) { return std::get<2>(entry.first) == island && std::get<1>(entry.first) > after; });
+}
+
+void Checkers::check_pairs() {
+  const auto stayed = [&](const IslandId& island) { return std::find(last_members_.begin(), last_members_.end(), island) != last_members_.end(); };
+  for (const auto& [key, decided] : pairs_) {
+    const auto& [epoch, round, island] = key;
+    const auto other = pairs_.find({epoch, round, decided.partner});
+    if (!decided.met || other == pairs_.end() || !stayed(island) || !stayed(decided.partner)) {
+      continue;
+    }
+    const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + decided.partner.text + " in epoch " + std::to_string(epoch.value);
+    if (!other->second.met) {
+      fail(name + ": one met, the other went alone");
+    } else if (other->second.result != decided.result) {
+      fail(name + ": they used different values");
+    }
+  }
+}
+
 void Checkers::restored(const std::map<RunId, coordinator::RunRecord>& runs) {
   runs_ = runs;
-  tape_ = EventTape();
+  tape_ = EventTape(first_planned());
 }
 
 void Checkers::durable(const std::vector<coordinator::Record>& records, bool alone) {
@@ -146,10 +177,16 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     return;  // the initial state, or the base of a new lineage
   }
   ++commits_;
-  const auto before = committed_.find({record.run, record.lineage, Round(record.round.value - 1)});
-  if (before == committed_.end()) {
-    fail(name + " was committed before the round before it");
-    return;
+  last_members_ = record.members;
+  const bool first_merge = merges(record.round) && !merges(Round(record.round.value - 1));
+  Digest base;  // of the first merge: the same on all islands
+  if (!first_merge) {
+    const auto before = committed_.find({record.run, record.lineage, Round(record.round.value - 1)});
+    if (before == committed_.end()) {
+      fail(name + " was committed before the round before it");
+      return;
+    }
+    base = before->second;
   }
   std::vector<const Vector*> contributions;
   for (std::size_t i = 0; i < record.members.size(); ++i) {
@@ -158,18 +195,18 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
       contributions.push_back(nullptr);
       continue;
     }
-    if (formed == formed_.end() || !belongs(record.round, formed->second.base, before->second)) {
+    if (formed == formed_.end() || (!merges(record.round) && !belongs(record.round, formed->second.base, base))) {
       fail(name + " counts a contribution that " + record.members[i].text + " never formed from the state of its fragment before it");
       return;
     }
-    if (formed->second.tokens != record.tokens[i]) {
+    if (!merges(record.round) && formed->second.tokens != record.tokens[i]) {
       fail(name + " counts another number of tokens than " + record.members[i].text + " trained on");
     }
     contributions.push_back(&formed->second.values);
   }
-  parents_[record.chain] = before->second;
+  parents_[record.chain] = base;
   const Vector expected = reduce(contributions, record.tokens);
-  if (expected.empty() || chain_after(before->second, expected) != record.chain) {
+  if (expected.empty() || chain_after(base, expected) != record.chain) {
     fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
   }
 }

@@ -28,7 +28,7 @@ Vector reduce(const std::vector<const Vector*>& contributions, const std::vector
 
 class Checkers {
  public:
-  Checkers(const Schedule& schedule, const RunSpec& spec) : schedule_(schedule), spec_(spec) {}
+  Checkers(const Schedule& schedule, const RunSpec& spec) : schedule_(schedule), spec_(spec), tape_(first_planned()) {}
   // A trainer that was loaded or resumed at `stood_at` published for a round, and merged its result, after so many steps.
   void published(const IslandId& island, Round round, Step step, Step stood_at);
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
@@ -42,6 +42,12 @@ class Checkers {
   // A transaction of the ledger is durable.
   void durable(const std::vector<coordinator::Record>& records, bool alone);
   void fail(const std::string& what);
+  // In pairs: an island took this round with its partner, or alone though it had one; `result` is what it used.
+  void paired(const IslandId& island, const IslandId& partner, Epoch epoch, Round round, bool met, const Vector& result);
+  // Its outer state is another one: what it decided after this round counts no more.
+  void void_pairs(const IslandId& island, Round after);
+  // At the end: nobody in the last commit met somebody in it who went alone.
+  void check_pairs();
   // The ledger was replaced by an older copy of it.
   void restored(const std::map<RunId, coordinator::RunRecord>& runs);
 
@@ -49,9 +55,13 @@ class Checkers {
   [[nodiscard]] bool is_committed(const Digest& chain) const { return committed_chains_.count(chain) > 0; }
   [[nodiscard]] std::size_t commits() const { return commits_; }
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
+  [[nodiscard]] std::size_t met() const { return met_; }
+  [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
  private:
   void check_commit(const coordinator::RoundRecord& record);
+  [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
+  [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
 
   // Whether a contribution formed at `base` belongs to round `round` after the state `before`: base is that state or one before it, and
   // no round between them was of the same fragment.
@@ -73,6 +83,15 @@ class Checkers {
   EventTape tape_;
   std::size_t commits_ = 0;
   std::size_t rejected_ = 0;
+  struct Decided {
+    IslandId partner;
+    bool met = false;
+    Vector result;
+  };
+  std::map<std::tuple<Epoch, Round, IslandId>, Decided> pairs_;
+  std::vector<IslandId> last_members_;
+  std::size_t met_ = 0;
+  std::size_t went_alone_ = 0;
   std::string failure_;
 };
 

@@ -63,7 +63,8 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
   if (!wanted) {
     return;
   }
-  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "begin exchange",
+  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "prepare pair", "meet partner",
+                                       "leave pairs", "settle pair", "form merge contribution", "begin exchange",
                                        "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "exit", "finish trainer", "skip trainer"};
   std::string detail;
   std::visit(
@@ -202,7 +203,7 @@ void Cluster::pump_coordinator() {
       return;
     }
     ledger_.apply(ready.records);
-    checkers_.durable(ready.records, scenario_.spec.strategy.group == "nobody");
+    checkers_.durable(ready.records, scenario_.spec.strategy.group != "all");
     const std::size_t sent = doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size();
     for (std::size_t i = 0; i < sent; ++i) {
       const coordinator::Outgoing& out = ready.messages[i];
@@ -445,6 +446,7 @@ std::string Cluster::run() {
   if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed && scenario_.nonfinite == 0 && !trainers_failed) {
     return "the run failed: " + end_of_run.reason.text;
   }
+  checkers_.check_pairs();
   return checkers_.failure();
 }
 

@@ -13,6 +13,8 @@ namespace atl::sim {
 
 class EventTape {
  public:
+  // The first round that is planned and committed for all; those before it (in pairs) islands take by themselves.
+  explicit EventTape(std::uint64_t first = 1) : first_(first) {}
   // The next event of the run, in order. What does not follow from the events before it is in failure().
   void take(const coordinator::EventRecord& event);
   // A transaction's other records, after its events: they must say what the events said.
@@ -35,6 +37,7 @@ class EventTape {
   };
   void fail(const std::string& what);
 
+  std::uint64_t first_;
   std::uint64_t epoch_ = 0;
   std::map<std::uint64_t, std::vector<std::string>> memberships_;  // by epoch
   std::map<std::uint64_t, Planned> planned_;                       // by round; newest attempt

@@ -207,12 +207,31 @@ void IslandHost::carry_out(const agent::Effect& effect) {
             engine.round = Round(0);
             engine.chain = chain_of_initial(engine.parameters);
             cluster_.checkers().outer_state(id_, Round(0), engine.chain, engine.parameters, engine.momentum);
+            cluster_.checkers().void_pairs(id_, Round(0));
             feed(agent::InitialState{e.run, engine.chain});
           });
         } else if constexpr (std::is_same_v<E, agent::FormContribution>) {
           on_engine(quick, [this, e] { form(e); });
         } else if constexpr (std::is_same_v<E, agent::BeginExchange>) {
           on_engine(quick, [this, e] { begin_exchange(e); });
+        } else if constexpr (std::is_same_v<E, agent::AllowPeers>) {
+          on_engine(Duration(0), [this, e] {
+            std::vector<IslandId> members;
+            for (const Member& member : e.members) {
+              members.push_back(member.island);
+            }
+            process_->engine->store->set_readers(e.run, std::move(members));
+          });
+        } else if constexpr (std::is_same_v<E, agent::PreparePair>) {
+          on_engine(quick, [this, e] { prepare_pair(e); });
+        } else if constexpr (std::is_same_v<E, agent::MeetPartner>) {
+          on_engine(quick, [this, e] { meet(e); });
+        } else if constexpr (std::is_same_v<E, agent::LeavePairs>) {
+          on_engine(Duration(0), [this, e] { leave_pairs(e); });
+        } else if constexpr (std::is_same_v<E, agent::SettlePair>) {
+          on_engine(Duration(0), [this, e] { settle(e); });
+        } else if constexpr (std::is_same_v<E, agent::FormMergeContribution>) {
+          on_engine(quick, [this, e] { form_merge(e); });
         } else if constexpr (std::is_same_v<E, agent::CancelExchange>) {
           on_engine(Duration(0), [this, e] {
             const auto exchange = process_->engine->exchanges.find(e.round);
@@ -595,15 +614,16 @@ void IslandHost::report_exchanges() {
     return;
   }
   next->second.reported = true;
-  next->second.chain = chain_after(engine.chain, next->second.result);
+  next->second.chain = chain_after(chain_before(next->first), next->second.result);
   feed(agent::ExchangeDone{process_->run, next->first, next->second.attempt, next->second.chain, 100, 100, 0.1});
 }
 
-void IslandHost::take_outer_step(Round round, const Vector& result, const Digest& chain) {
+void IslandHost::take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& chain) {
   Engine& engine = *process_->engine;
-  cluster_.checkers().applied(id_, engine.round, round, chain, alone());
-  const std::uint32_t fragment = cluster_.schedule().round_at(round).value().fragment;
-  if (!gradients()) {
+  cluster_.checkers().applied(id_, engine.round, round, chain, own(round));
+  if (engine.composition.group == Group::pairs) {
+    std::copy(result.begin(), result.end(), range(engine.parameters, fragment).begin());  // a merge: the mean
+  } else if (!gradients()) {
     const std::span<float> momentum = has_momentum(engine.composition.outer.kind) ? range(engine.momentum, fragment) : std::span<float>();
     if (const Status status = outer_step(result, engine.composition.outer, OuterState{range(engine.parameters, fragment), momentum}); !status) {
       cluster_.checkers().fail("the outer step failed: " + status.error().why);
@@ -614,20 +634,25 @@ void IslandHost::take_outer_step(Round round, const Vector& result, const Digest
   if (engine.keep) {
     engine.kept[round] = result;
   }
-  if (!alone() && !gradients()) {
+  if (engine.composition.group == Group::all && !gradients()) {
     cluster_.checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
+  } else if (engine.composition.group == Group::pairs && round == Round(engine.spec.rounds)) {
+    cluster_.checkers().outer_state(id_, round, chain, engine.parameters, {});  // one model; each its own momentum
   }
 }
 
 void IslandHost::apply(const agent::ApplyResult& effect) {
   Engine& engine = *process_->engine;
+  if (apply_pair(effect)) {
+    return;
+  }
   const auto found = engine.exchanges.find(effect.round);
   if (found == engine.exchanges.end() || !found->second.reported || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
     cluster_.checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
     return;
   }
   const Vector result = found->second.result;
-  take_outer_step(effect.round, result, effect.chain);
+  take_outer_step(effect.round, effect.fragment, result, effect.chain);
   const std::span<float> outer = range(engine.parameters, effect.fragment);
   const auto& given = gradients() ? std::span<const float>(result) : std::span<const float>(outer);
   std::copy(given.begin(), given.end(), range(engine.arena, effect.fragment).begin());
@@ -657,6 +682,9 @@ DiskCheckpoint IslandHost::present_state() const {
   checkpoint.meta.round = engine.round;
   checkpoint.meta.chain = engine.chain;
   for (auto later = engine.contributions.upper_bound(engine.round); later != engine.contributions.end(); ++later) {
+    if (engine.composition.group == Group::pairs && !own(later->first)) {
+      break;  // what merges all islands is formed again
+    }
     checkpoint.pending.push_back(later->second);
   }
   return checkpoint;
@@ -711,6 +739,7 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
     return;
   }
   take_over(*found);
+  cluster_.checkers().void_pairs(id_, engine.round);
   engine.arena = engine.parameters;
   agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
   for (const FormedContribution& formed : found->pending) {
@@ -718,7 +747,7 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
     cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens);
     loaded.pending.push_back(formed.facts);
   }
-  if (!alone()) {
+  if (engine.composition.group == Group::all) {
     cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
   }
   feed(loaded);
@@ -733,6 +762,7 @@ void IslandHost::take_over(const DiskCheckpoint& checkpoint) {
   engine.momentum = checkpoint.momentum;
   engine.contributions.clear();
   engine.exchanges.clear();
+  engine.pairs.clear();
   engine.begun.clear();
 }
 
@@ -782,12 +812,14 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
       return false;
     }
     take_over(*found);
+    cluster_.checkers().void_pairs(id_, Round(0));
   }
   engine.contributions.clear();
   engine.exchanges.clear();
   engine.begun.clear();
   for (const Vector& result : *results) {
-    take_outer_step(engine.round.next(), result, chain_after(engine.chain, result));
+    const Round round = engine.round.next();
+    take_outer_step(round, cluster_.schedule().round_at(round).value().fragment, result, chain_after(engine.chain, result));
   }
   engine.arena = engine.parameters;
   return true;

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "agent/core.hpp"
+#include "agent/pair_exchange.hpp"
 #include "strategies/composition.hpp"
 #include "tests/sim/checkers.hpp"
 #include "transport/base/rng.hpp"
+#include "transport/blob_store.hpp"
 
 namespace atl::sim {
 
@@ -53,6 +55,17 @@ struct ExchangeInHand {
   TimePoint progress;
 };
 
+// A round of a pair, with the real protocol (agent/pair_exchange.hpp).
+struct PairInHand {
+  std::unique_ptr<PairExchange> exchange;   // none: no partner
+  std::optional<agent::MeetPartner> order;  // the trainer has reached the step
+  bool said_ahead = false;
+  std::optional<TimePoint> said_in_doubt;
+  bool reported = false;
+  Vector result;
+  Digest chain;
+};
+
 struct Engine {
   RunSpec spec;
   Composition composition;
@@ -68,6 +81,9 @@ struct Engine {
   std::map<Round, DiskCheckpoint> begun;
   bool keep = false;
   std::uint64_t catch_up = 0;  // the newest order
+  std::map<Round, PairInHand> pairs;
+  std::unique_ptr<BlobStore> store = std::make_unique<BlobStore>();
+  bool polling = false;        // the pairs
 };
 
 struct Trainer {
@@ -155,7 +171,23 @@ class IslandHost {
   void begin_checkpoint(const agent::BeginCheckpoint& effect);
   [[nodiscard]] DiskCheckpoint present_state() const;
   void take_over(const DiskCheckpoint& checkpoint);
-  void take_outer_step(Round round, const Vector& result, const Digest& chain);
+  void take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& chain);
+
+  // ---- island_pairs.cpp
+  void prepare_pair(const agent::PreparePair& effect);
+  void meet(const agent::MeetPartner& effect);
+  void leave_pairs(const agent::LeavePairs& effect);
+  void settle(const agent::SettlePair& effect);
+  void form_merge(const agent::FormMergeContribution& effect);
+  void pump_pairs();
+  void poll_pairs();
+  [[nodiscard]] std::optional<agent::Event> decided(Round round, PairInHand& pair);
+  void serve(const IslandId& reader, const Want& want);
+  void receive(const IslandId& from, const StoreAnswer& answer);
+  bool apply_pair(const agent::ApplyResult& effect);
+  [[nodiscard]] bool own(Round round) const;
+  [[nodiscard]] Digest chain_before(Round round) const;
+
   void write_checkpoint(const agent::WriteCheckpoint& effect);
   void load_checkpoint(const agent::LoadCheckpoint& effect);
   void catch_up(const agent::CatchUpFromPeers& effect);

@@ -78,4 +78,37 @@ Scenario draw_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_pair_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  Rng rng(seed, stream_of("pair scenario"));
+  RunSpec& spec = scenario.spec;
+  StrategySpec strategy;
+  strategy.name = "noloco";
+  strategy.group = "pairs";
+  strategy.weighting = "uniform";
+  strategy.outer_optimizer = "heavy-ball";
+  strategy.outer_momentum = 0.5;
+  strategy.outer_pull = 0.7;
+  strategy.final_merge = true;
+  strategy.max_skew = rng.below(4);
+  strategy.pace = rng.chance(0.5) ? "adaptive" : "fixed";
+  strategy.inner_steps = 1 + rng.below(6);
+  if (rng.chance(0.4)) {
+    strategy.grouping = "balanced";
+    strategy.fragments = rng.chance(0.5) ? 2 : 3;
+    strategy.inner_steps += strategy.fragments;
+  }
+  strategy.overlap_steps = rng.chance(0.4) ? rng.below(strategy.inner_steps) : 0;
+  strategy.merge_alpha = strategy.overlap_steps > 0 ? 0.5 : 0.0;
+  spec.strategy = strategy;
+  spec.islands.overlap_steps.clear();
+  spec.islands.straggler_factor = 0;
+  spec.training.steps = strategy.inner_steps * (4 + rng.below(10));
+  const Composition composition = composition_of(spec).value();
+  spec.merge_rounds = composition.merge_rounds(std::max<std::uint32_t>(1, strategy.fragments));
+  spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
+  scenario.nonfinite = 0;  // an island without a contribution gives up
+  return scenario;
+}
+
 }  // namespace atl::sim

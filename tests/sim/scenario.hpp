@@ -29,6 +29,8 @@ struct Scenario {
 };
 
 Scenario draw_scenario(std::uint64_t seed);
+// The same world, with islands that meet in pairs.
+Scenario draw_pair_scenario(std::uint64_t seed);
 // That of the run, whose fragments are [strategy].fragments equal parts; one if it has none.
 Schedule schedule_of_spec(const RunSpec& spec);
 

@@ -13,7 +13,7 @@
 using namespace atl;
 
 TEST_CASE("composition: every named strategy composes", "[strategies]") {
-  REQUIRE(strategy_names().size() == 4);
+  REQUIRE(strategy_names().size() == 5);
   for (const std::string_view name : strategy_names()) {
     INFO(name);
     REQUIRE(strategy_problems(named_strategy(name).value()).empty());
@@ -21,7 +21,7 @@ TEST_CASE("composition: every named strategy composes", "[strategies]") {
   }
   const auto unknown = named_strategy("dilocco");
   REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().why.find("diloco, streaming-diloco, data-parallel, local") != std::string::npos);
+  CHECK(unknown.error().why.find("diloco, streaming-diloco, noloco, data-parallel, local") != std::string::npos);
 }
 
 TEST_CASE("composition: diloco is the paper's", "[strategies]") {
@@ -83,7 +83,14 @@ TEST_CASE("composition: what is impossible is named by its field", "[strategies]
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<Case> cases{
       {"diloco", [](auto& s) { s.grouping = "layers"; }, "grouping"},
-      {"diloco", [](auto& s) { s.group = "pairs"; }, "group"},
+      {"diloco", [](auto& s) { s.group = "threes"; }, "group"},
+      {"diloco", [](auto& s) { s.outer_pull = 0.7; }, "outer_pull"},
+      {"diloco", [](auto& s) { s.pace = "slow"; }, "pace"},
+      {"noloco", [](auto& s) { s.outer_optimizer = "nesterov"; }, "outer_optimizer"},
+      {"noloco", [](auto& s) { s.weighting = "tokens"; }, "weighting"},
+      {"noloco", [](auto& s) { s.outer_pull = 0.5; }, "outer_pull"},  // the interval of α = 0.5 is open: 0.5 to 1.5
+      {"noloco", [](auto& s) { s.outer_pull = 1.5; }, "outer_pull"},
+      {"noloco", [](auto& s) { s.parameters_codec = "f64"; }, "parameters_codec"},
       {"diloco", [](auto& s) { s.payload = "weights"; }, "payload"},
       {"diloco", [](auto& s) { s.codec = "fp8"; }, "codec"},
       {"diloco", [](auto& s) { s.reduce_codec = ""; }, "reduce_codec"},
@@ -124,6 +131,11 @@ TEST_CASE("composition: what is impossible is named by its field", "[strategies]
     CHECK(problems[0].field == test.field);
     CHECK(compose(settings).error() == Error{Code::invalid_argument, test.field + ": " + problems[0].why});
   }
+  auto unstable = named_strategy("noloco").value();
+  unstable.outer_pull = 1.6;
+  CHECK(compose(unstable).error().why.find("0.5") != std::string::npos);  // it names the interval
+  unstable.allow_unstable = true;
+  CHECK(compose(unstable));
   auto many = named_strategy("diloco").value();
   many.outer_momentum = 2;
   many.merge_alpha = 2;

@@ -1,0 +1,205 @@
+// Runs whose islands meet in pairs: the coordinator keeps the membership and learns of the rest by reports. Every island commits its
+// own rounds; only the rounds at the end, which merge all islands' outer parameters, are planned and committed here (rounds.cpp).
+#include <algorithm>
+#include <cmath>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+
+namespace {
+
+// The mean squared distance of islands to their mean, from their projections (strategies/projection.hpp states its variance), as its root.
+double spread_of(const std::vector<const std::vector<float>*>& projections) {
+  if (projections.empty()) {
+    return 0;
+  }
+  double sum = 0;
+  const std::size_t size = projections.front()->size();
+  for (std::size_t k = 0; k < size; ++k) {
+    double mean = 0;
+    for (const std::vector<float>* projection : projections) {
+      mean += static_cast<double>((*projection)[k]) / static_cast<double>(projections.size());
+    }
+    for (const std::vector<float>* projection : projections) {
+      const double difference = static_cast<double>((*projection)[k]) - mean;
+      sum += difference * difference / static_cast<double>(projections.size());
+    }
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+// What the round brought on an island; once all have reported it, how far they are apart.
+void Core::State::note_pair_round(Run& run, Seat& seat, const Merged& message) {
+  seat.progressed = now;
+  if (message.projection.empty()) {
+    return;
+  }
+  seat.projection = message.projection;
+  seat.projected = message.round;
+  std::vector<const std::vector<float>*> projections;
+  Round oldest = message.round;
+  for (const IslandId& id : run.members) {
+    const Seat& other = run.seats.at(id);
+    if (other.projection.size() != message.projection.size()) {
+      return;
+    }
+    projections.push_back(&other.projection);
+    oldest = std::min(oldest, other.projected);
+  }
+  if (projections.size() < 2 || oldest <= run.spread_round) {
+    return;
+  }
+  run.spread_round = oldest;
+  run.spread = spread_of(projections);
+  event(run.record.id, {}, "info", "consensus", "round " + std::to_string(oldest.value) + " of run " + run.record.name + ": " + std::to_string(projections.size()) +
+        " islands are at a distance of " + std::to_string(run.spread) + " from their mean (estimated)",
+        {Field{"round", static_cast<std::int64_t>(oldest.value)}, Field{"islands", static_cast<std::int64_t>(projections.size())}, Field{"distance", run.spread}});
+}
+
+void Core::State::on_pair_query(Run& run, Seat& seat, const PairQuery& message) {
+  if (message.asker == seat.record.island && current(run, seat, run.record.epoch) && run.is_member(message.decider)) {
+    send(message.decider, message);
+  }
+}
+
+void Core::State::on_pair_answer(Run& run, Seat& seat, const PairAnswer& message) {
+  if (run.is_member(message.asker) && run.is_member(seat.record.island)) {
+    send(message.asker, message);
+  }
+}
+
+// A newcomer, or one that comes back, copies the state of one island; where nobody has any, everyone goes on from its own checkpoint.
+void Core::State::advance_pair_joins(Run& run) {
+  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return alive(id); });
+  if (!others) {
+    return;
+  }
+  for (auto& [id, seat] : run.seats) {
+    seat.memory_offered = false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
+  }
+  // Once the islands are being merged nobody is needed that copies one of them, but for their number.
+  if (run.record.committed.value + run.spec.merge_rounds < run.spec.rounds || run.members.size() < run.spec.islands.min) {
+    invite(run);
+  }
+  offer(run);
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state != SeatState::joining) {
+      continue;
+    }
+    if (due(seat.resend)) {
+      send_assign(run, seat);
+      seat.catch_up.reset();
+    }
+    wake_at(seat.resend.next);
+    if (seat.catch_up) {
+      continue;
+    }
+    const Seat* source = nullptr;
+    for (const IslandId& member : run.members) {
+      const Seat& candidate = run.seats.at(member);
+      if (candidate.offering && candidate.offered && (source == nullptr || candidate.offered->round > source->offered->round)) {
+        source = &candidate;
+      }
+    }
+    if (source != nullptr) {
+      const Checkpointed& has = *source->offered;
+      seat.catch_up = CatchUp{run.record.id, run.record.epoch, has.round, has.file, has.file_bytes, has.round, has.chain, {member_of(source->record.island)}};
+      restart(seat.resend);
+      send(source->record.island, Serve{run.record.id, member_of(id).public_key, has.round});
+      send(id, *seat.catch_up);
+    }
+  }
+}
+
+// Everybody was lost while all islands' outer parameters were merged. Whoever has a checkpoint of the newest merge goes on from there and the others
+// copy it; without one everybody merges anew what it had before. False: not yet.
+bool Core::State::restore_merged(Run& run) {
+  const TimePoint until = run.nobody_since + settings.restore_grace;
+  if (now < until) {
+    run.wait = Wait{"waits for the islands that were being merged", until};
+    wake_at(until);
+    return false;
+  }
+  const Round own(run.spec.rounds - run.spec.merge_rounds);
+  run.chains.try_emplace(own);
+  const auto genuine = [&](const HeldCheckpoint& held) {
+    const auto chain = run.chains.find(held.round);
+    return held.round > own && chain != run.chains.end() && chain->second == held.chain;
+  };
+  Round newest = own;
+  bool anybody = false;
+  for (const auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+      anybody = true;
+      for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
+        newest = genuine(held) ? std::max(newest, held.round) : newest;
+      }
+    }
+  }
+  if (!anybody) {
+    run.wait = Wait{"waits for the islands that were being merged", std::nullopt};
+    return false;
+  }
+  if (newest < run.record.committed) {
+    roll_back(run, newest);
+  }
+  for (auto& [id, seat] : run.seats) {
+    if (newest == own || seat.record.state != SeatState::absent || !alive(id) || islands.at(id).leaving) {
+      continue;
+    }
+    const std::vector<HeldCheckpoint>& held = islands.at(id).held[run.record.id].checkpoints;
+    if (std::any_of(held.begin(), held.end(), [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
+      take_seat(run, id, SeatState::absent, StartFrom::checkpoint);
+      seat.assigned = newest;
+      activate(run, seat);
+      send_assign(run, seat);
+    }
+  }
+  return true;
+}
+
+void Core::State::advance_pairs(Run& run) {
+  const bool ended = std::any_of(run.seats.begin(), run.seats.end(), [](const auto& seat) { return seat.second.record.state == SeatState::ended; });
+  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.record.committed) && !restore_merged(run)) {
+    return;
+  }
+  if (run.at_end()) {
+    advance_end(run);
+    return;
+  }
+  advance_pair_joins(run);
+  advance_alone(run);
+  if (has_ended(run.record.state) || run.members.empty() || run.spec.merge_rounds == 0) {
+    return;
+  }
+  const Round own(run.spec.rounds - run.spec.merge_rounds);
+  const Round number(std::max(run.record.committed.value, own.value) + 1);
+  const auto flight = run.rounds.find(number);
+  if (flight == run.rounds.end()) {
+    return;
+  }
+  // Whoever still has rounds to do is waited for as long as it gets on with them.
+  std::vector<std::string> pending;
+  TimePoint until = now;
+  for (const IslandId& id : run.members) {
+    if (flight->second.contributions.count(id) == 0) {
+      pending.push_back(name_of(id));
+      until = std::max(until, std::max(run.seats.at(id).progressed, flight->second.first_answer.value_or(now)) + run.spec.islands.deadline);
+    }
+  }
+  if (!pending.empty() && !flight->second.exchanging && now < until) {
+    run.wait = Wait{"the merge of all islands waits for " + list_of(pending), until};
+    wake_at(until);
+    return;
+  }
+  if (run.record.committed < own) {
+    run.record.committed = own;
+  }
+  run.wait = Wait{};
+  advance_rounds(run);
+}
+
+}  // namespace atl::coordinator

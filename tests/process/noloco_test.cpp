@@ -1,0 +1,155 @@
+// Real agents that meet in pairs, on loopback: what comes out at the end is what arithmetic says, whoever met whom, whatever dies.
+#include <algorithm>
+#include <set>
+
+#include "agent/checkpoint.hpp"
+#include "agent/safetensors.hpp"
+#include "tests/process/cluster.hpp"
+
+using atl_test::Cluster;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr unsigned kPeriod = 5;
+constexpr unsigned kRounds = 10;  // and one that merges all
+
+std::string run_file(const std::string& name, unsigned islands) {
+  std::ostringstream text;
+  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << kPeriod * kRounds
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"noloco\"\npace = \"fixed\"\ninner_steps = " << kPeriod << "\n[islands]\nmin = " << islands
+       << "\nmax = " << islands << "\ndeadline = \"10s\"\n[checkpoint]\nevery_rounds = 2\n";
+  return text.str();
+}
+
+// What the mean of all islands' element i is after all rounds, in double: the pulls of a pair cancel, so it moves as with heavy-ball
+// DiLoCo (0.7, 0.5), whoever met whom and whoever went alone. The arithmetic trainer's steps do not depend on where it stands.
+double expected_mean(std::size_t i, unsigned parts) {
+  double value = 0.5;
+  double momentum = 0;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    double gradient = 0;
+    for (unsigned part = 0; part < parts; ++part) {
+      for (unsigned step = round * kPeriod + 1; step <= (round + 1) * kPeriod; ++step) {
+        gradient += static_cast<double>((part + 1) * step % 7 + i % 5) / 1024.0 / parts;
+      }
+    }
+    momentum = 0.5 * momentum - 0.7 * gradient;
+    value += momentum;
+  }
+  return value;
+}
+
+void check_completed(Cluster& cluster, const std::string& run) {
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "150s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+}
+
+// Every island ends with the same bytes: those of the merged model.
+void check_merged(Cluster& cluster, const std::string& run, const std::vector<std::string>& islands) {
+  std::set<std::string> files;
+  for (const std::string& island : islands) {
+    INFO(island);
+    const std::optional<atl::CheckpointMeta> meta = atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value().newest_good();
+    REQUIRE(meta.has_value());
+    CHECK(meta->round == atl::Round(kRounds + 1));
+    const atl::SafetensorsFile file = atl::SafetensorsFile::open(cluster.state(island) / "runs" / run / "checkpoints" / std::to_string(kRounds + 1) / "outer.safetensors").value();
+    std::string bytes;
+    for (const char* name : {"embedding", "layer", "head"}) {
+      const auto values = file.floats(name).value();
+      bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    }
+    files.insert(bytes);
+  }
+  CHECK(files.size() == 1);
+}
+
+std::size_t count(Cluster& cluster, const std::string& run, const std::string& kind) {
+  std::size_t found = 0;
+  for (const json& event : cluster.events(run)) {
+    found += event.value("kind", "") == kind ? 1U : 0U;
+  }
+  return found;
+}
+
+// By the names alone: the store itself belongs to the agent that runs.
+atl::Round newest_checkpoint(Cluster& cluster, const std::string& run, const std::string& island) {
+  atl::Round newest;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cluster.state(island) / "runs" / run / "checkpoints", none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos) {
+      newest = std::max(newest, atl::Round(std::stoull(name)));
+    }
+  }
+  return newest;
+}
+
+const std::vector<std::string> kNames = {"a", "b", "c", "d"};
+
+}  // namespace
+
+TEST_CASE("process: four agents in pairs end with the mean that arithmetic says, and it is exported") {
+  Cluster cluster;
+  for (const std::string& name : kNames) {
+    cluster.start_island(name);
+  }
+  const std::string run = cluster.submit(run_file("pairs", 4));
+  check_completed(cluster, run);
+  check_merged(cluster, run, kNames);
+  CHECK(count(cluster, run, "consensus") > 0);
+
+  const fs::path model = cluster.folder() / "model.safetensors";
+  const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});
+  INFO(exported.err);
+  REQUIRE(exported.exit == 0);
+  const atl::SafetensorsFile file = atl::SafetensorsFile::open(model).value();
+  for (const char* name : {"embedding", "layer", "head"}) {
+    const auto values = file.floats(name).value();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      INFO(name << " " << i);
+      REQUIRE(static_cast<double>(values[i]) == Approx(expected_mean(i, 4)).epsilon(1e-4));
+    }
+  }
+}
+
+TEST_CASE("process: one of four in pairs is killed: the others go on, it comes back with the state of one of them") {
+  Cluster cluster;
+  cluster.hold_at(kPeriod * 4);
+  for (const std::string& name : kNames) {
+    cluster.start_island(name);
+  }
+  const std::string run = cluster.submit(run_file("killed", 4));
+  REQUIRE(Cluster::eventually([&] { return newest_checkpoint(cluster, run, "b") >= atl::Round(2); }));
+  cluster.islands["b"].signal(SIGKILL);
+  cluster.islands["b"].wait();
+  REQUIRE(Cluster::eventually([&] { return !cluster.takes_part(run, "b"); }));
+  cluster.start_island("b");
+  REQUIRE(Cluster::eventually([&] { return cluster.takes_part(run, "b"); }));
+  cluster.release();
+  check_completed(cluster, run);
+  check_merged(cluster, run, kNames);
+}
+
+TEST_CASE("process: in pairs the coordinator may be away: the islands do all their rounds without it") {
+  Cluster cluster;
+  cluster.hold_at(kPeriod * 2);
+  for (const std::string& name : kNames) {
+    cluster.start_island(name);
+  }
+  const std::string run = cluster.submit(run_file("away", 4));
+  REQUIRE(Cluster::eventually([&] { return std::all_of(kNames.begin(), kNames.end(), [&](const std::string& name) { return newest_checkpoint(cluster, run, name) >= atl::Round(2); }); }));
+  cluster.coordinator.signal(SIGKILL);
+  cluster.coordinator.wait();
+  cluster.release();
+  const bool done = Cluster::eventually(
+      [&] { return std::all_of(kNames.begin(), kNames.end(), [&](const std::string& name) { return newest_checkpoint(cluster, run, name) == atl::Round(kRounds); }); },
+      std::chrono::seconds(120));
+  INFO(cluster.logs());
+  REQUIRE(done);
+  cluster.start_coordinator();
+  check_completed(cluster, run);
+  check_merged(cluster, run, kNames);
+}

@@ -1,0 +1,36 @@
+// Whole clusters whose islands meet in pairs: the real cores and the real protocol of a pair, thousands of seeds of trouble.
+// ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one.
+#include <cstdlib>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/cluster.hpp"
+
+using namespace atl::sim;
+
+TEST_CASE("clusters that meet in pairs: both of a pair decide the same, and the run ends with one model") {
+  const char* one = std::getenv("ATOLL_SIM_SEED");
+  const char* many = std::getenv("ATOLL_SIM_SEEDS");
+  const std::uint64_t first = one != nullptr ? std::stoull(one) : 1;
+  const std::uint64_t count = one != nullptr ? 1 : many != nullptr ? std::stoull(many) : 2000;
+  std::size_t met = 0;
+  std::size_t alone = 0;
+  std::size_t failures = 0;
+  std::string report;
+  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+    Cluster cluster(draw_pair_scenario(seed));
+    if (const std::string failure = cluster.run(); !failure.empty()) {
+      ++failures;
+      report += "\nATOLL_SIM_SEED=" + std::to_string(seed) + ": " + failure;
+    }
+    met += cluster.checkers().met();
+    alone += cluster.checkers().went_alone();
+  }
+  INFO(report);
+  CHECK(failures == 0);
+  INFO("met " << met << ", alone " << alone);
+  if (one == nullptr) {
+    CHECK(met > 5 * count);  // it is not by never meeting that they agree
+    CHECK(alone > count);
+  }
+}
