@@ -32,7 +32,7 @@ Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_s
 }
 
 Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps)
-    : total_steps_(total_steps), inner_steps_(inner_steps), overlap_steps_(overlap_steps), merge_steps_(overlap_steps), regular_(0), fragments_(fragments) {
+    : total_steps_(total_steps), inner_steps_(inner_steps), merge_steps_(overlap_steps), regular_(0), fragments_(fragments) {
   // Regular rounds start at k·H + offset(p), k ≥ 1, strictly before `end`.
   const std::uint64_t end = total_steps > overlap_steps ? total_steps - overlap_steps : 0;
   if (end <= inner_steps) {

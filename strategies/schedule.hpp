@@ -58,9 +58,8 @@ class Schedule {
 
   std::uint64_t total_steps_;
   std::uint64_t inner_steps_;
-  std::uint64_t overlap_steps_;  // of the run: which rounds there are
-  std::uint64_t merge_steps_;    // of this island
-  std::uint64_t regular_;  // rounds before the last synchronisations
+  std::uint64_t merge_steps_;  // τ of this island
+  std::uint64_t regular_;      // rounds before the last synchronisations; the run's own τ decided how many
   std::uint32_t fragments_;
 };
 
