@@ -40,7 +40,7 @@ case "$mode" in
     ;;
   tsan)
     examples/install-packages.sh --with-tests --without-torch
-    build tsan
+    build tsan test_unit test_contract test_process
     # libzmq is not instrumented: what it does inside itself is not ours to report.
     export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp:second_deadlock_stack=1}
     exec ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L "unit|contract|process" "$@"
@@ -48,11 +48,15 @@ case "$mode" in
   fuzz)
     examples/install-packages.sh --with-tests --without-torch
     command -v clang++ >/dev/null || { echo "tests/run.sh fuzz: needs clang (apt-get install clang)" >&2; exit 2; }
-    build fuzz
+    build fuzz fuzz_targets
+    # What was found is kept from one call to the next; a case that breaks something lies in build/fuzz afterwards.
+    build/fuzz/tests/seed_corpora build/fuzz/corpora examples
     for target in build/fuzz/tests/fuzz_*; do
       [ -x "$target" ] && [ -f "$target" ] || continue
-      echo "== $(basename "$target")"
-      "$target" -max_total_time="${1:-60}" -max_len=65536 -rss_limit_mb=1024 -verbosity=0
+      name=$(basename "$target" | sed 's/^fuzz_//')
+      echo "== $name"
+      "$target" -max_total_time="${1:-60}" -max_len=65536 -rss_limit_mb=1024 -timeout=10 -verbosity=0 -artifact_prefix="build/fuzz/$name-" \
+        -print_final_stats=1 "build/fuzz/corpora/$name"
     done
     ;;
   bench)
