@@ -48,6 +48,7 @@ Result<std::unique_ptr<Driver>> Driver::start(Settings settings, Place place, Le
   std::unique_ptr<Driver> driver(new Driver(std::move(place), std::move(ledger), std::move(server)));
   ATOLL_ASSIGN(Admission admission, Admission::load(driver->ledger_.database()));
   driver->admission_ = std::make_unique<Admission>(std::move(admission));
+  ATOLL_ASSIGN(driver->totals_, driver->ledger_.totals());
   ATOLL_ASSIGN(Recovered recovered, driver->ledger_.recover());
   std::erase_if(recovered.islands, [&](const IslandRecord& island) {
     const EnrolledKey* key = driver->admission_->find(island.public_key);
@@ -245,7 +246,7 @@ void Driver::take_island_message(TimePoint now, ConnectionId connection, const I
     hold(connection, island, std::move(message));
     return;
   }
-  feed(now, connection, island, message);
+  feed(now, connection, island, std::move(message));
 }
 
 // Heartbeats replace their predecessors: of them only the newest says anything.
@@ -264,12 +265,16 @@ void Driver::hold(ConnectionId connection, const IslandId& island, Message messa
   held_.push_back({connection, island, std::move(message)});
 }
 
-void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island, const Message& message) {
+void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island, Message message) {
   const std::uint64_t boot = boot_of(connection, island, message);
-  if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+  if (auto* heartbeat = std::get_if<Heartbeat>(&message)) {
     const std::size_t count = std::min(heartbeat->reports.size(), kMaxReports);
     for (std::size_t i = 0; i < count; ++i) {
-      fresh_reports_.insert_or_assign({heartbeat->reports[i].run, island}, heartbeat->reports[i]);
+      IslandReport& report = heartbeat->reports[i];
+      if (totals_.knows(report.run, island) || seated(now, report.run, island)) {
+        report = totals_.add(island, std::move(report));
+      }
+      fresh_reports_.insert_or_assign({report.run, island}, report);
       reports_due_ = reports_due_.value_or(now + kReportsEvery);
     }
   } else if (const auto* exchanged = std::get_if<Exchanged>(&message); exchanged != nullptr && exchanged->seconds > 0) {
@@ -356,9 +361,9 @@ void Driver::ledger_recovered(TimePoint now) {
   requests_->note_ledger(std::nullopt);
   // What islands said meanwhile counts as said now: nobody is lost because of the coordinator's own disk.
   while (!held_.empty() && !blocked_since_) {
-    const Held held = std::move(held_.front());
+    Held held = std::move(held_.front());
     held_.pop_front();
-    feed(now, held.connection, held.island, held.message);
+    feed(now, held.connection, held.island, std::move(held.message));
     flush(now);
   }
 }
@@ -404,7 +409,7 @@ void Driver::write_reports(TimePoint now) {
   }
   fresh_reports_.clear();
   reports_due_.reset();
-  Status written = ledger_.write_reports(reports);
+  Status written = ledger_.write_reports(reports, totals_);
   if (written) {
     written = ledger_.write_spans(fresh_spans_);
   }

@@ -22,6 +22,7 @@
 #include "coordinator/ledger.hpp"
 #include "coordinator/log_limit.hpp"
 #include "coordinator/requests.hpp"
+#include "coordinator/running_totals.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control_link.hpp"
@@ -68,7 +69,7 @@ class Driver {
   void take_enrol(TimePoint now, const Received& received, const Enrol& enrol);
   void take_request(TimePoint now, const Received& received, const Request& request);
   void take_island_message(TimePoint now, ConnectionId connection, const IslandId& island, Message message);
-  void feed(TimePoint now, ConnectionId connection, const IslandId& island, const Message& message);
+  void feed(TimePoint now, ConnectionId connection, const IslandId& island, Message message);
   void hold(ConnectionId connection, const IslandId& island, Message message);
   void refuse(ConnectionId connection, Error error);
   [[nodiscard]] bool seated(TimePoint now, const RunId& id, const IslandId& island) const;
@@ -96,6 +97,7 @@ class Driver {
   std::deque<Held> held_;                                // came in while the ledger could not be written
   std::optional<TimePoint> blocked_since_;
   TimePoint retry_at_;
+  RunningTotals totals_;
   std::map<std::pair<RunId, IslandId>, IslandReport> fresh_reports_;  // not yet in the ledger
   std::vector<std::pair<IslandId, Timeline>> fresh_spans_;            // likewise
   std::optional<TimePoint> reports_due_;

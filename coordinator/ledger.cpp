@@ -12,7 +12,7 @@ namespace atl::coordinator {
 namespace {
 
 // Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
-const std::array kMigrations = {kSchema, kSchema2};
+const std::array kMigrations = {kSchema, kSchema2, kSchema3};
 constexpr const char* kVersionQuery = "PRAGMA user_version";
 
 Status migrate(Database& database, const std::filesystem::path& path) {
@@ -125,13 +125,13 @@ Status Ledger::thin(const RunId& run, Round newest) {
       .run();
 }
 
-Status Ledger::write_reports(std::span<const std::pair<IslandId, IslandReport>> reports) {
+Status Ledger::write_reports(std::span<const std::pair<IslandId, IslandReport>> reports, const RunningTotals& totals) {
   if (reports.empty()) {
     return {};
   }
   return database_->transaction([&]() -> Status {
     for (const auto& [island, report] : reports) {
-      ATOLL_TRY(write_row(*database_, island, report));
+      ATOLL_TRY(write_row(*database_, island, report, totals.carried(report.run, island)));
     }
     return {};
   });
@@ -236,6 +236,19 @@ Result<std::vector<std::pair<IslandId, IslandReport>>> Ledger::reports(const Run
       return reports;
     }
     reports.push_back(read_report(rows));
+  }
+}
+
+Result<RunningTotals> Ledger::totals() {
+  auto rows = database_->prepare(select(kReportColumns, "reports WHERE run IN (SELECT run FROM runs WHERE state<>'completed')"));
+  RunningTotals totals;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return totals;
+    }
+    const auto [island, report] = read_report(rows);
+    totals.restore(report.run, island, read_carried(rows), report);
   }
 }
 

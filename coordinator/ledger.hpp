@@ -18,6 +18,7 @@
 
 #include "coordinator/database.hpp"
 #include "coordinator/record.hpp"
+#include "coordinator/running_totals.hpp"
 #include "coordinator/state_lock.hpp"
 #include "transport/base/result.hpp"
 #include "transport/message.hpp"
@@ -62,7 +63,7 @@ class Ledger {
   // All of them, durable, or none. Cost: one fsync.
   Status write(std::span<const Record> records);
   // The last report of each island in each run, so that totals outlive a restart. Replaces older ones.
-  Status write_reports(std::span<const std::pair<IslandId, IslandReport>> reports);
+  Status write_reports(std::span<const std::pair<IslandId, IslandReport>> reports, const RunningTotals& totals);
 
   // What an island told of a checkpoint on its disk; its newest kCheckpointsKept of the run are kept.
   Status write_checkpoint(const IslandId& island, const Checkpointed& checkpoint);
@@ -84,6 +85,8 @@ class Ledger {
   Result<std::optional<RoundLoss>> newest_loss(const RunId& run);
   static constexpr std::uint64_t kSeriesPoints = 512;
   Result<std::vector<std::pair<IslandId, IslandReport>>> reports(const RunId& run);
+  // Of the runs that may go on.
+  Result<RunningTotals> totals();
   // The newest committed round that everybody was told to write a checkpoint of.
   Result<std::optional<Round>> checkpoint_round(const RunId& run);
 

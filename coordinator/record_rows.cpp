@@ -54,6 +54,15 @@ ALTER TABLE runs ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE seats ADD COLUMN offences INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// Version 3: what islands had counted before they began to count again.
+const char* const kSchema3 = R"sql(
+ALTER TABLE reports ADD COLUMN carried_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_compute_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_wait_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_bytes_sent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_bytes_received INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -366,11 +375,12 @@ Status write_row(Database& database, const MetricRecord& metric) {
       .run();
 }
 
-Status write_row(Database& database, const IslandId& island, const IslandReport& report) {
+Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried) {
   return database
       .prepare(
           "INSERT OR REPLACE INTO reports(run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, "
-          "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+          "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, "
+          "carried_wait_seconds, carried_bytes_sent, carried_bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .bind(report.run.text)
       .bind(island.text)
       .bind(report.state)
@@ -385,6 +395,11 @@ Status write_row(Database& database, const IslandId& island, const IslandReport&
       .bind(report.bytes_received)
       .bind(report.agent_memory_bytes)
       .bind(report.trainer_memory_bytes)
+      .bind(carried.tokens)
+      .bind(carried.compute_seconds)
+      .bind(carried.wait_seconds)
+      .bind(carried.bytes_sent)
+      .bind(carried.bytes_received)
       .run();
 }
 
@@ -405,5 +420,7 @@ std::pair<IslandId, IslandReport> read_report(const Statement& row) {
   report.trainer_memory_bytes = row.number(13);
   return {IslandId(row.text(1)), std::move(report)};
 }
+
+Counters read_carried(const Statement& row) { return {row.number(14), row.real(15), row.real(16), row.number(17), row.number(18)}; }
 
 }  // namespace atl::coordinator

@@ -7,6 +7,7 @@
 
 #include "coordinator/database.hpp"
 #include "coordinator/record.hpp"
+#include "coordinator/running_totals.hpp"
 #include "transport/message.hpp"
 
 namespace atl::coordinator {
@@ -18,7 +19,7 @@ Status write_row(Database& database, const IslandRecord& island);
 Status write_row(Database& database, const RoundRecord& round);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
-Status write_row(Database& database, const IslandId& island, const IslandReport& report);
+Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
 // no writer wrote.
@@ -37,11 +38,14 @@ inline constexpr const char* kRoundColumns =
 Result<RoundRecord> read_round(const Statement& row);
 inline constexpr const char* kReportColumns =
     "run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, training_loss, bytes_sent, "
-    "bytes_received, agent_memory_bytes, trainer_memory_bytes";
+    "bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, carried_wait_seconds, "
+    "carried_bytes_sent, carried_bytes_received";
 std::pair<IslandId, IslandReport> read_report(const Statement& row);
+Counters read_carried(const Statement& row);
 
 // The tables of schema version 1, and what each later version changed.
 extern const char* const kSchema;
 extern const char* const kSchema2;
+extern const char* const kSchema3;
 
 }  // namespace atl::coordinator

@@ -51,6 +51,12 @@ TEST_CASE("process: a paused run frees its trainers, and `diff` cannot tell it f
   }
   const std::string paused = cluster.submit(run_file("paused", 100, 2, 2));
   REQUIRE(comes_to(cluster, paused, 10));
+  const auto total = [&](const std::string& run, const char* what) { return cluster.status(run)["run"][what].get<std::uint64_t>(); };
+  std::uint64_t sent = 0;
+  REQUIRE(Cluster::eventually([&] {
+    sent = total(paused, "bytes_sent");
+    return total(paused, "tokens") >= 2 * 50 * 4 * 16 && sent > 0;  // islands have reported their first ten rounds
+  }));
   REQUIRE(cluster.run({"pause", paused}).exit == 0);
   cluster.release();
   const bool stopped = Cluster::eventually([&] { return has_state(cluster, paused, "paused"); });
@@ -63,6 +69,9 @@ TEST_CASE("process: a paused run frees its trainers, and `diff` cannot tell it f
   CHECK(cluster.round_of(paused) == 11);
   REQUIRE(cluster.run({"resume", paused}).exit == 0);
   check_completed(cluster, paused);
+  // Agents count from zero after the pause; what is shown does not.
+  CHECK(total(paused, "bytes_sent") >= sent + 2 * 8 * 203 * 4);  // of nine further rounds at least eight: 203 float32 values, two islands
+  CHECK(total(paused, "tokens") >= 2 * (50 + 40) * 4 * 16);
   const std::string plain = cluster.submit(run_file("plain", 100, 2, 2));
   check_completed(cluster, plain);
   const CommandResult diff = cluster.run({"diff", plain, paused, "--json"});

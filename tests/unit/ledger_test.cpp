@@ -234,9 +234,10 @@ TEST_CASE("reports replace older ones") {
   report.state = "training";
   report.tokens = 5;
   report.training_loss = std::numeric_limits<double>::quiet_NaN();
+  RunningTotals totals;
   const auto put = [&] {
-    const std::vector<std::pair<IslandId, IslandReport>> reports = {{IslandId("i-a"), report}};
-    return ledger.write_reports(reports);
+    const std::vector<std::pair<IslandId, IslandReport>> reports = {{IslandId("i-a"), totals.add(IslandId("i-a"), report)}};
+    return ledger.write_reports(reports, totals);
   };
   REQUIRE(put().ok());
   report.tokens = 9;
@@ -248,6 +249,28 @@ TEST_CASE("reports replace older ones") {
   CHECK(reports[0].second.tokens == 9);
   CHECK(reports[0].second.bytes_sent == 7);
   CHECK(std::isnan(reports[0].second.training_loss));
+}
+
+TEST_CASE("what islands counted before they began again is in the ledger") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  RunRecord run = run_record();
+  REQUIRE(ledger.write(std::vector<Record>{run}).ok());
+  const IslandId island("i-a");
+  IslandReport report;
+  report.run = run.id;
+  RunningTotals totals;
+  std::vector<std::pair<IslandId, IslandReport>> reports;
+  for (const std::uint64_t tokens : {100U, 30U}) {
+    report.tokens = tokens;
+    reports = {{island, totals.add(island, report)}};
+    REQUIRE(ledger.write_reports(reports, totals).ok());
+  }
+  CHECK(ledger.reports(run.id).value().at(0).second.tokens == 130);
+  RunningTotals again = ledger.totals().value();
+  CHECK(again.carried(run.id, island).tokens == 100);
+  report.tokens = 40;
+  CHECK(again.add(island, report).tokens == 140);
 }
 
 TEST_CASE("spans are kept once however often they are told, in pages, the newest of each run") {
