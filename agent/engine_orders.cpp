@@ -4,6 +4,7 @@
 #include "agent/sync_engine_state.hpp"
 #include "transport/base/log.hpp"
 #include "transport/identity.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl::agent {
 namespace fs = std::filesystem;
@@ -18,6 +19,8 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
   }
   OpenedRun& open = runs[order.run];
   open.run = *std::move(run);
+  open.uplink_bits_per_second = run_uplink(order.spec);
+  set_uplink();
   serve_anew(order.run, open.run->checkpoints().list(), open.run->checkpoints().folder());
 }
 
@@ -260,6 +263,7 @@ void SyncEngine::State::carry_out(const CloseRun& order) {
   const std::vector<CheckpointMeta> stored = open->run->checkpoints().list();
   const fs::path folder = open->run->checkpoints().folder();
   runs.erase(order.run);
+  set_uplink();
   serve_anew(order.run, stored, folder);  // for exports
 }
 

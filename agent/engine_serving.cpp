@@ -31,6 +31,17 @@ void SyncEngine::State::set_peers() {
   }
 }
 
+// The tightest budget of the runs that are open.
+void SyncEngine::State::set_uplink() {
+  double tightest = 0;
+  for (const auto& [id, open] : runs) {
+    if (open.uplink_bits_per_second > 0 && (tightest == 0 || open.uplink_bits_per_second < tightest)) {
+      tightest = open.uplink_bits_per_second;
+    }
+  }
+  link->set_uplink(tightest);
+}
+
 void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const fs::path& folder) {
   const auto blob_of = [&](Round round) {
     BlobId blob;

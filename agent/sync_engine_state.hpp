@@ -55,6 +55,7 @@ struct OpenedRun {
   std::uint64_t kept_bytes = 0;
   std::map<Round, RoundMeter> meters;
   std::map<Round, Error> not_begun;  // checkpoints, and why
+  double uplink_bits_per_second = 0;      // the run's budget; 0: none
   std::uint64_t told_served = 0;  // bytes that the core was told others read from here
 };
 
@@ -123,6 +124,7 @@ struct SyncEngine::State final : PieceReceiver {
 
   // ---- serving
   void set_peers();
+  void set_uplink();
   void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
   void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
   void start_over(OpenedRun& open);

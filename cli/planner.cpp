@@ -20,10 +20,10 @@ namespace {
 
 using nlohmann::json;
 
-json island_documents(const std::vector<PlanIsland>& islands, const Forecast& forecast) {
+json island_documents(const std::vector<PlanIsland>& islands, const ForecastQuestion& question, const Forecast& forecast) {
   json documents = json::array();
   for (std::size_t i = 0; i < islands.size(); ++i) {
-    const ForecastIsland& given = islands[i].figures;
+    const ForecastIsland& given = question.islands[i];
     const IslandForecast& found = forecast.islands[i];
     documents.push_back({{"name", given.name},
                          {"source", islands[i].source},
@@ -105,8 +105,12 @@ Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<Plan
   ATOLL_ASSIGN(question.composition, composition_of(spec));
   ATOLL_ASSIGN(question.fragment_values, fragment_values(spec.model, question.composition.fragments));
   question.total_steps = spec.training.steps;
+  const double budget = run_uplink(spec);
   for (const PlanIsland& island : islands) {
     question.islands.push_back(island.figures);
+    if (double& uplink = question.islands.back().uplink_bits_per_second; budget > 0 && uplink > budget) {
+      uplink = budget;
+    }
   }
   question.costs = kAgentCosts;
   return question;
@@ -149,7 +153,7 @@ Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& i
               {"utilisation", found.utilisation},
               {"utilisation_wanted", utilisation},
               {"agent_memory_bytes", found.agent_memory_bytes},
-              {"islands", island_documents(islands, found)}};
+              {"islands", island_documents(islands, question, found)}};
 }
 
 // ------------------------------------------------------------------------------------------------------------------- sweep

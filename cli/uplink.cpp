@@ -1,16 +1,16 @@
 #include "cli/uplink.hpp"
 
 #include "transport/base/bytes.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl {
 
 Result<double> parse_uplink(const std::string& text) {
-  constexpr double kLeast = 500e3;
   const Result<double> uplink = parse_bits_per_second(text);
   if (!uplink) {
     return with_context(uplink.error(), "--uplink");
   }
-  if (*uplink < kLeast) {
+  if (*uplink < kLeastUplink) {
     return Error{Code::invalid_argument, "--uplink " + text + ": an island needs at least 500kbit to take part"};
   }
   return *uplink;

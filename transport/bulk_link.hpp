@@ -64,6 +64,9 @@ class BulkLink {
   // Errors: invalid_argument for a key that is none; the other peers are still set.
   virtual Status set_peers(std::span<const Member> peers) = 0;
 
+  // A budget for what leaves from now on, in bits a second, beside the link's own: the smaller one holds. 0: none beside it.
+  virtual void set_uplink(double bits_per_second) = 0;
+
   // Sends a want. Errors: unavailable if the peer is not connected or its queue is full; nothing is queued then.
   virtual Status want(const OutgoingWant& want) = 0;
 

@@ -33,8 +33,11 @@ struct SetBulkPeers {
 struct EndBulkSession {  // one of its boxes was not authentic
   std::uint64_t session = 0;
 };
+struct SetBulkUplink {
+  double bits_per_second = 0;
+};
 struct StopBulkIo {};
-using BulkCommand = std::variant<SetBulkPeers, OutgoingWant, EndBulkSession, StopBulkIo>;
+using BulkCommand = std::variant<SetBulkPeers, SetBulkUplink, OutgoingWant, EndBulkSession, StopBulkIo>;
 
 // Arrivals. A piece is still sealed: the caller's thread opens it into its destination.
 struct SealedPiece {

@@ -45,6 +45,10 @@ bool is_own_overlap_entry(std::string_view text) {
   const std::optional<OwnOverlap> own = parse_own_overlap(text);
   return own && is_name(own->island);
 }
+bool is_uplink(std::string_view text) {
+  const Result<double> rate = parse_bits_per_second(text);
+  return rate && *rate >= kLeastUplink;
+}
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -222,6 +226,9 @@ const std::array kKeys = {
            .least = 1000, .most = 7 * 86400e3, .doc = "of a round: when it has passed, the round starts with those that are ready, if at least min; in pairs: the partner is not waited for any longer"},
     RunKey{.section = "islands", .name = "straggler_factor", .type = number, .field = of<&RunSpec::islands, &IslandsSpec::straggler_factor>, .least = 0,
            .most = 1e6, .doc = "a round starts without islands that need more than so many times the first one's time, at least 1; they join the next; 0: only deadline ends the wait"},
+    RunKey{.section = "islands", .name = "uplink", .type = text, .field = of<&RunSpec::islands, &IslandsSpec::uplink>, .most = 32,
+           .form = "a rate like \"20mbit\", at least 500kbit", .rule = is_uplink,
+           .doc = "what each island sends to the others for this run, at most; `agent --uplink` holds beside it"},
     RunKey{.section = "islands", .name = "names", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::names>, .most = 1000,
            .form = "names of islands", .rule = is_name, .doc = "only these islands; empty: any"},
     RunKey{.section = "islands", .name = "overlap_steps", .type = texts, .field = of<&RunSpec::islands, &IslandsSpec::overlap_steps>,

@@ -159,6 +159,11 @@ std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
   return spec.strategy.overlap_steps;
 }
 
+double run_uplink(const RunSpec& spec) {
+  const Result<double> rate = parse_bits_per_second(spec.islands.uplink);
+  return rate ? *rate : 0;
+}
+
 std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   Problems problems;
   check_model(spec, problems);

@@ -39,6 +39,11 @@ std::optional<OwnOverlap> parse_own_overlap(std::string_view entry);
 // τ of this island: its own, or the run's.
 std::uint64_t own_overlap(const RunSpec& spec, std::string_view island);
 
+// With less a piece takes so long that the others give up. Bits a second.
+inline constexpr double kLeastUplink = 500e3;
+// [islands].uplink in bits a second; 0: none.
+double run_uplink(const RunSpec& spec);
+
 // The least memory that the model's float32 parameters take.
 double model_parameter_bytes(const ModelSpec& model);
 // The hidden width of the feed-forward layer, with 0 resolved.

@@ -99,6 +99,7 @@ struct IslandsSpec {
   std::uint32_t max = 64;
   Duration deadline = std::chrono::minutes(10);  // of a round: when it has passed, the round starts with those that are ready, if at least min
   double straggler_factor = 0;                   // of the time that the first island needed for a round: then it starts without the others; 0: never
+  std::string uplink;                            // "20mbit": what each island may send for this run; empty: what its agent allows
   std::vector<std::string> names;                // only these islands; empty: any
   std::vector<std::string> overlap_steps;        // "NAME=STEPS": a τ of its own for an island; see own_overlap in run_rules.hpp
   friend bool operator==(const IslandsSpec&, const IslandsSpec&) = default;

@@ -45,6 +45,8 @@ class SimulatedBulkLink final : public BulkLink {
     return {};
   }
 
+  void set_uplink(double bits_per_second) override { uplink_bytes_per_second_ = bits_per_second / 8; }
+
   Status want(const OutgoingWant& want) override {
     const auto peer = peers_.find(want.to);
     if (peer == peers_.end() || !peer->second.connected || peer_link(want.to) == nullptr) {
@@ -137,12 +139,20 @@ class SimulatedBulkLink final : public BulkLink {
     auto& network = network_;
     const std::uint64_t serial = other->serial_;
     const std::uint64_t own_serial = serial_;
-    return network_.transmit({self_.text, to.text}, bytes, true, [&network, to, serial, own_serial, arrival = std::move(arrival)] {
-      const auto target = network.bulk.find(to.text);
-      if (target != network.bulk.end() && target->second->serial_ == serial) {
-        target->second->deliver(own_serial, arrival);
-      }
-    });
+    const auto transmit = [&network, from = self_.text, to, bytes, serial, own_serial, arrival = std::move(arrival)] {
+      return network.transmit({from, to.text}, bytes, true, [&network, to, serial, own_serial, arrival] {
+        const auto target = network.bulk.find(to.text);
+        if (target != network.bulk.end() && target->second->serial_ == serial) {
+          target->second->deliver(own_serial, arrival);
+        }
+      });
+    };
+    if (uplink_bytes_per_second_ <= 0) {
+      return transmit();
+    }
+    uplink_free_at_ = std::max(network_.now, uplink_free_at_) + from_seconds(static_cast<double>(bytes) / uplink_bytes_per_second_);
+    network_.at(uplink_free_at_, transmit);
+    return uplink_free_at_;
   }
 
   void deliver(std::uint64_t sender_serial, const Arrival& arrival) {
@@ -216,6 +226,8 @@ class SimulatedBulkLink final : public BulkLink {
   std::uint64_t serial_;
   std::map<IslandId, Peer> peers_;
   std::deque<Arrival> inbox_;
+  double uplink_bytes_per_second_ = 0;  // 0: no budget
+  TimePoint uplink_free_at_;
 };
 
 std::unique_ptr<BulkLink> make_simulated_bulk_link(SimulatedNetwork::State& network, const IslandId& island, std::shared_ptr<BlobStore> store) {

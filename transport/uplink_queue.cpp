@@ -36,6 +36,23 @@ void UplinkQueue::drop(const IslandId& peer) {
   }
 }
 
+std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
+  std::vector<std::pair<IslandId, Want>> all;
+  if (turn_) {
+    const BlobPiece& piece = turn_->served.piece;
+    all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length});
+  }
+  for (const auto& [peer, wants] : waiting_) {
+    for (const Want& want : wants) {
+      all.emplace_back(peer, want);
+    }
+  }
+  turn_.reset();
+  allowed_.reset();
+  waiting_.clear();
+  return all;
+}
+
 // The next want, peers in turn, whose piece is there.
 bool UplinkQueue::choose(const Answer& answer) {
   while (!waiting_.empty()) {

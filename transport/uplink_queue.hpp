@@ -12,6 +12,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
@@ -36,6 +38,8 @@ class UplinkQueue {
   void add(const IslandId& peer, const Want& want);
   // The peer is gone.
   void drop(const IslandId& peer);
+  // All that waits, for a queue with another budget.
+  std::vector<std::pair<IslandId, Want>> take_all();
   // Whose piece may leave now; null if there is none, or none is paid for. It stays until `pop` or `drop`.
   const Turn* ready(TimePoint now, const Answer& answer);
   Served pop();

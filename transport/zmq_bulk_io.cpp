@@ -29,9 +29,7 @@ ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std
       context_(context),
       router_(router),
       rng_(static_cast<std::uint64_t>(now().time_since_epoch().count()), stream_of(settings_.island.text)) {
-  if (settings_.uplink_bits_per_second > 0) {
-    uplink_.emplace(settings_.uplink_bits_per_second, settings_.queue_wants, now());
-  }
+  set_uplink(0);
 }
 
 ZmqBulkIo::~ZmqBulkIo() {
@@ -105,6 +103,8 @@ bool ZmqBulkIo::obey_commands() {
     }
     if (auto* peers = std::get_if<SetBulkPeers>(&command)) {
       set_peers(std::move(peers->peers));
+    } else if (const auto* uplink = std::get_if<SetBulkUplink>(&command)) {
+      set_uplink(uplink->bits_per_second);
     } else if (const auto* want = std::get_if<OutgoingWant>(&command)) {
       send_want(*want);
     } else if (const auto* ended = std::get_if<EndBulkSession>(&command)) {
@@ -114,6 +114,28 @@ bool ZmqBulkIo::obey_commands() {
     }
   }
   return true;
+}
+
+void ZmqBulkIo::set_uplink(double bits_per_second) {
+  const double own = settings_.uplink_bits_per_second;
+  const double chosen = own > 0 && bits_per_second > 0 ? std::min(own, bits_per_second) : std::max(own, bits_per_second);
+  if (chosen == uplink_bits_per_second_) {
+    return;
+  }
+  uplink_bits_per_second_ = chosen;
+  std::vector<std::pair<IslandId, Want>> waiting;
+  if (uplink_) {
+    waiting = uplink_->take_all();
+    uplink_.reset();
+  }
+  if (chosen > 0) {
+    uplink_.emplace(chosen, settings_.queue_wants, now());
+  }
+  for (const auto& [peer, want] : waiting) {
+    for (Session* session = next_session(peer); session != nullptr && !serve(*session, want);) {
+      session = next_session(peer);
+    }
+  }
 }
 
 void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {

@@ -90,6 +90,7 @@ class ZmqBulkIo {
   // Commands.
   bool obey_commands();  // false: stop
   void set_peers(std::vector<BulkPeer> peers);
+  void set_uplink(double bits_per_second);
   void remove_peer(const IslandId& island);
   void send_want(const OutgoingWant& want);
 
@@ -146,6 +147,7 @@ class ZmqBulkIo {
   Rng rng_;
   std::map<std::string, TimePoint> logged_;
   std::optional<TimePoint> full_since_;  // the inbox
+  double uplink_bits_per_second_ = 0;
   std::optional<UplinkQueue> uplink_;    // with a budget
 };
 

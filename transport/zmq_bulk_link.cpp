@@ -103,6 +103,8 @@ class Link final : public ZmqBulkLink {
     return status;
   }
 
+  void set_uplink(double bits_per_second) override { mailbox_->push(SetBulkUplink{bits_per_second}); }
+
   Status want(const OutgoingWant& want) override { return mailbox_->push_want(want); }
 
   bool receive(TimePoint now, PieceReceiver& receiver) override {

@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "agent/run_composition.hpp"
 #include "cli/planner.hpp"
@@ -63,6 +65,17 @@ TEST_CASE("a plan of DiLoCo on two islands is arithmetic") {
   CHECK(island["sustained_bound_bits_per_second"].get<double>() == Approx(67 * 3'478'016 * 8.0 * 0.95 / 200.0));
   CHECK(document["schedule"] == json::parse(R"([{"round": 1, "fragment": 0, "start": 30, "apply": 30, "last": false},
                                                 {"round": 67, "fragment": 0, "start": 2000, "apply": 2000, "last": true}])"));
+}
+
+TEST_CASE("a run's own uplink is the plan's where the island's is faster") {
+  const atl_test::TemporaryFolder folder;
+  std::stringstream text;
+  text << std::ifstream(kDiLoCo).rdbuf();
+  const std::string with = folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\nuplink = \"4mbit\"")).string();
+  const json document = planned({with});
+  CHECK(document["islands"][0]["uplink_bits_per_second"] == 4e6);
+  const double round = 2 * 3.478016 + 0.060 + 869'504 * 2e-9 + 0.010;
+  CHECK(document["seconds"].get<double>() == Approx(200.0 + 67 * round));
 }
 
 TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what agents will do") {

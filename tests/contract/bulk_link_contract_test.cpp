@@ -160,6 +160,31 @@ TEMPLATE_TEST_CASE("a peer that comes back is connected again, and what it lost 
   }));
 }
 
+TEMPLATE_TEST_CASE("a budget that is set later holds for what leaves then, and is lifted again", "[bulk]", SimulatedField, SealedField, PlainField) {
+  Pair<TestType> pair;
+  const Payload payload = random_payload(400'000);
+  pair.owner().store->put(checkpoint(), payload);
+  const auto seconds_of_fetch = [&] {
+    Basket& basket = pair.reader().basket;
+    const std::uint64_t before = basket.bytes;
+    const TimePoint began = pair.field.time();
+    for (std::uint64_t offset = 0; offset < 400'000; offset += 20'000) {
+      REQUIRE(pair.reader().link->want({pair.owner().id, Want{checkpoint(), offset, 20'000}}));
+    }
+    REQUIRE(pair.field.until([&] { return basket.bytes == before + 400'000; }));
+    return seconds(pair.field.time() - began);
+  };
+  pair.owner().link->set_uplink(8e6);
+  (void)seconds_of_fetch();  // wants may come in before the link's thread has heard of the budget
+  CHECK(seconds_of_fetch() >= 0.9 * 0.4);  // 0.4 MB at 1 MB/s, less the burst
+  pair.owner().link->set_uplink(0);
+  double fastest = seconds_of_fetch();
+  for (int i = 0; i < 50 && fastest > 0.3; ++i) {  // a busy machine is excused some times
+    fastest = std::min(fastest, seconds_of_fetch());
+  }
+  CHECK(fastest < 0.3);
+}
+
 TEMPLATE_TEST_CASE("a fetch survives a source that disappears in the middle", "[bulk]", SimulatedField, SealedField, PlainField) {
   TestType field;
   FieldIsland& reader = field.add();

@@ -249,6 +249,25 @@ TEST_CASE("process: what `plan` foretells, and what the summary says data-parall
   }
 }
 
+TEST_CASE("process: a run's own uplink holds on every island") {
+  const atl_test::TemporaryFolder folder;
+  folder.write("text.txt", std::string(100'000, 'x'));
+  folder.write("run.toml",
+               "[run]\nname = \"thin\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = 8\n"
+               "batch = 4\nsequence_length = 16\n[strategy]\ninner_steps = 4\n[islands]\nmin = 2\nmax = 2\nuplink = \"2mbit\"\n");
+  const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
+  Process process({kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--json"},
+                  {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", "50000"}}, path("out"), path("err"));
+  const int ended = process.wait(std::chrono::seconds(120));
+  INFO(atl_test::text_of(path("err")));
+  REQUIRE(ended == 0);
+  const json run = json::parse(atl_test::text_of(path("out"))).at("run");
+  const double seconds = (run.at("ended_unix_ms").get<double>() - run.at("started_unix_ms").get<double>()) / 1000;
+  const double each = run.at("bytes_sent").get<double>() / 2;
+  CHECK(each > 2 * 200'000);  // two rounds of 50,200 float32 values
+  CHECK(seconds > 0.9 * each * 8 / 2e6);
+}
+
 TEST_CASE("process: an interrupted export or generate ends with 130 and leaves no file") {
   Cluster cluster;
   // A model of 1.6 MB on an uplink that needs half a minute for it and its momentum.
