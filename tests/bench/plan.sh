@@ -1,13 +1,15 @@
 #!/bin/sh
 # The planner against reality: for each number of islands, uplink and strategy what `atoll plan` foretells and what a real run with
 # throttled trainers came to: the share of time that islands were not waiting, and the bytes that each sent.
-#   tests/bench/plan.sh ATOLL TEXT [STEPS]
+#   tests/bench/plan.sh ATOLL TEXT [STEPS [OVERLAP_STEPS…]]
 # for example: tests/bench/plan.sh build/release/atoll input.txt
-# Figures of 220,000 parameters, 20 steps a second and island; the machine has to bear three such trainers with time to spare.
+# Figures of 246,000 parameters, 20 steps a second and island; the machine has to bear three such trainers with time to spare.
 set -eu
 atoll=$(realpath "$1")
 text=$(realpath "$2")
 steps=${3:-400}
+shift "$(($# < 3 ? $# : 3))"
+overlaps=${*:-2}
 where=$(mktemp -d)
 trap 'rm -rf "$where"' EXIT
 trap 'exit 130' INT TERM
@@ -19,9 +21,9 @@ number() { # number FILE KEY: the first value of this key
 printf '%-8s %-8s %-24s %12s %12s %8s %14s %14s %8s\n' islands uplink strategy 'planned util' 'measured' points 'planned bytes' 'measured' percent
 for islands in 2 3; do
   for uplink in 5mbit 20mbit 100mbit; do
-    for setting in 'diloco 0' 'streaming-diloco 1' 'streaming-diloco 5'; do
-      strategy=${setting% *}
-      overlap=${setting#* }
+    for overlap in 0 $overlaps; do
+      strategy=streaming-diloco
+      [ "$overlap" != 0 ] || strategy=diloco
       name="$strategy-$overlap-$islands-$uplink"
       {
         printf '[run]\nname = "%s"\n[model]\nlayers = 4\nwidth = 64\nheads = 4\n[data]\nset = "text"\n' "$name"
