@@ -4,7 +4,7 @@
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
-  libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev"
+  libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libpng-dev libjpeg-dev"
 torch="libtorch-dev libopenblas0-pthread"
 for argument in "$@"; do
   case "$argument" in

@@ -1,0 +1,171 @@
+#include "agent/trainer/data/image_file.hpp"
+
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+// Needs <cstdio> before it.
+#include <jpeglib.h>
+
+namespace atl {
+namespace {
+
+constexpr std::uint64_t kMaxPixels = 1ULL << 28;
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, FileCloser>;
+
+Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
+
+// From rows of interleaved pixels to planes.
+std::vector<std::uint8_t> planes_of(const std::vector<std::uint8_t>& pixels, const ImageShape& shape) {
+  std::vector<std::uint8_t> planes(pixels.size());
+  const std::size_t plane = std::size_t{shape.height} * shape.width;
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      planes[c * plane + i] = pixels[i * shape.channels + c];
+    }
+  }
+  return planes;
+}
+
+Result<DecodedImage> read_png(const std::string& path) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  if (png_image_begin_read_from_file(&image, path.c_str()) == 0) {
+    return corrupt(path, std::string("not a PNG file that can be read: ") + image.message);
+  }
+  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  if (std::uint64_t{image.width} * image.height > kMaxPixels) {
+    png_image_free(&image);
+    return corrupt(path, "the image is larger than 2^28 pixels");
+  }
+  const ImageShape shape{colour ? 3U : 1U, image.height, image.width};
+  std::vector<std::uint8_t> pixels(shape.values());
+  const png_color black{0, 0, 0};
+  if (png_image_finish_read(&image, &black, pixels.data(), 0, nullptr) == 0) {
+    const std::string why = image.message;
+    png_image_free(&image);
+    return corrupt(path, "not a whole PNG file: " + why);
+  }
+  return DecodedImage{shape, planes_of(pixels, shape)};
+}
+
+// libjpeg reports errors by a call that must not return.
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf escape;
+  std::array<char, JMSG_LENGTH_MAX> message;
+};
+void jpeg_failed(j_common_ptr info) {
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, errors->message.data());
+  std::longjmp(errors->escape, 1);
+}
+// A file that is cut short is a warning to libjpeg, and grey below; to us it is an error.
+void jpeg_warned(j_common_ptr info, int level) {
+  if (level < 0) {
+    jpeg_failed(info);
+  }
+}
+
+// Nothing with a destructor may live across the jump, so the caller owns the memory.
+bool decode_jpeg(std::FILE* file, ImageShape& shape, std::vector<std::uint8_t>& pixels, JpegErrors& errors) {
+  jpeg_decompress_struct info{};
+  info.err = jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = jpeg_failed;
+  errors.manager.emit_message = jpeg_warned;
+  if (setjmp(errors.escape) != 0) {  // NOLINT(cert-err52-cpp): libjpeg's way
+    jpeg_destroy_decompress(&info);
+    return false;
+  }
+  jpeg_create_decompress(&info);
+  jpeg_stdio_src(&info, file);
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.dct_method = JDCT_ISLOW;
+  jpeg_start_decompress(&info);
+  shape = ImageShape{static_cast<std::uint32_t>(info.output_components), info.output_height, info.output_width};
+  pixels.resize(shape.values());
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = pixels.data() + std::size_t{info.output_scanline} * shape.width * shape.channels;
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+  return true;
+}
+
+std::uint8_t byte_of(float value) { return static_cast<std::uint8_t>(std::lround((std::clamp(value, -1.0F, 1.0F) + 1.0F) * 127.5F)); }
+
+}  // namespace
+
+Result<DecodedImage> read_image_file(const std::string& path) {
+  File file(std::fopen(path.c_str(), "rb"));
+  if (!file) {
+    return Error{errno == ENOENT ? Code::not_found : Code::io, path + ": cannot be opened: " + std::strerror(errno)};
+  }
+  std::array<std::uint8_t, 8> head{};
+  const std::size_t got = std::fread(head.data(), 1, head.size(), file.get());
+  if (got == head.size() && png_sig_cmp(head.data(), 0, head.size()) == 0) {
+    return read_png(path);
+  }
+  if (got < 3 || head[0] != 0xff || head[1] != 0xd8 || head[2] != 0xff) {
+    return corrupt(path, "neither a PNG nor a JPEG file; format \"images\" reads no other");
+  }
+  std::rewind(file.get());
+  DecodedImage image;
+  std::vector<std::uint8_t> pixels;
+  JpegErrors errors{};
+  if (!decode_jpeg(file.get(), image.shape, pixels, errors)) {
+    return corrupt(path, std::string("not a whole JPEG file: ") + errors.message.data());
+  }
+  image.bytes = planes_of(pixels, image.shape);
+  return image;
+}
+
+Status write_png_grid(const std::string& path, const ImageShape& shape, const std::vector<float>& values, std::size_t columns) {
+  if ((shape.channels != 1 && shape.channels != 3) || shape.values() == 0 || columns == 0 || values.empty()) {
+    return Error{Code::invalid_argument, path + ": only images of 1 or 3 channels can be written as PNG, not " + to_string(shape) +
+                                             " (latents have to be decoded first)"};
+  }
+  const std::size_t count = values.size() / shape.values();
+  columns = std::min(columns, count);
+  const std::size_t rows = (count + columns - 1) / columns;
+  const std::size_t width = columns * (shape.width + 1) + 1;
+  const std::size_t height = rows * (shape.height + 1) + 1;
+  std::vector<std::uint8_t> pixels(width * height * shape.channels, 96);
+  for (std::size_t n = 0; n < count; ++n) {
+    const std::size_t top = n / columns * (shape.height + 1) + 1;
+    const std::size_t left = n % columns * (shape.width + 1) + 1;
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      for (std::size_t y = 0; y < shape.height; ++y) {
+        for (std::size_t x = 0; x < shape.width; ++x) {
+          const float value = values[n * shape.values() + (c * shape.height + y) * shape.width + x];
+          pixels[((top + y) * width + left + x) * shape.channels + c] = byte_of(value);
+        }
+      }
+    }
+  }
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = shape.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  if (png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) == 0) {
+    return Error{Code::io, path + ": cannot be written: " + image.message};
+  }
+  return {};
+}
+
+}  // namespace atl

@@ -1,0 +1,323 @@
+#include "agent/trainer/data/images.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "agent/safetensors.hpp"
+#include "agent/trainer/data/data_order.hpp"
+#include "agent/trainer/data/image_file.hpp"
+#include "agent/trainer/data/npy.hpp"
+#include "agent/trainer/data/packed_file.hpp"
+#include "transport/base/rng.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::array<std::string_view, 5> kFormats = {"idx", "cifar10", "images", "npy", "safetensors"};
+constexpr std::uint64_t kMaxValues = 1ULL << 36;
+constexpr std::uint32_t kMaxLabel = 1U << 16;
+
+Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
+Error unfit(const std::string& path, const std::string& why) { return Error{Code::invalid_argument, path + ": " + why}; }
+
+// What one file brings: images of a shape, or labels.
+struct Shard {
+  ImageShape shape;
+  std::size_t images = 0;
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> floats;
+  std::vector<std::uint32_t> labels;
+};
+
+// From the dimensions of an array: (N, H, W) or (N, C, H, W).
+Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>& dimensions) {
+  if (dimensions.size() != 3 && dimensions.size() != 4) {
+    return corrupt(path, "it has " + std::to_string(dimensions.size()) + " dimensions; images have 3 (count, height, width) or 4 (count, channels, height, width)");
+  }
+  std::uint64_t values = 1;
+  for (const std::uint64_t extent : dimensions) {
+    if (extent == 0 || extent > kMaxValues / values) {
+      return corrupt(path, "its dimensions are impossible (one is 0, or all together are too large)");
+    }
+    values *= extent;
+  }
+  const bool planes = dimensions.size() == 4;
+  const auto extent = [&](std::size_t i) { return static_cast<std::uint32_t>(dimensions[i]); };
+  Shard shard;
+  shard.images = dimensions[0];
+  shard.shape = ImageShape{planes ? extent(1) : 1U, planes ? extent(2) : extent(1), planes ? extent(3) : extent(2)};
+  return shard;
+}
+
+// ---- idx
+
+Result<Shard> read_idx(const std::string& path) {
+  ATOLL_ASSIGN(std::vector<std::uint8_t> bytes, read_unpacked(path));
+  if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0) {
+    return corrupt(path, "not an idx file: it does not begin with two zero bytes");
+  }
+  if (bytes[2] != 8) {
+    return corrupt(path, "its values are not unsigned bytes (type " + std::to_string(bytes[2]) + "); only those are images");
+  }
+  const std::size_t dimensions = bytes[3];
+  const std::size_t head = 4 + 4 * dimensions;
+  if (bytes.size() < head) {
+    return corrupt(path, "it is cut short: its head of " + std::to_string(head) + " bytes is not complete");
+  }
+  std::vector<std::uint64_t> extents;
+  std::uint64_t values = 1;
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    const std::uint8_t* at = bytes.data() + 4 + 4 * i;
+    extents.push_back(std::uint64_t{at[0]} << 24 | std::uint64_t{at[1]} << 16 | std::uint64_t{at[2]} << 8 | at[3]);
+    values = extents.back() == 0 || values > kMaxValues / extents.back() ? kMaxValues + 1 : values * extents.back();
+  }
+  if (bytes.size() - head != values) {
+    return corrupt(path, "it holds " + std::to_string(bytes.size() - head) + " values and its head says " + std::to_string(values) +
+                             "; it is cut short or not what it says");
+  }
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head));
+  if (dimensions == 1) {
+    Shard shard;
+    shard.labels.assign(bytes.begin(), bytes.end());
+    return shard;
+  }
+  ATOLL_ASSIGN(Shard shard, shard_of(path, extents));
+  shard.bytes = std::move(bytes);
+  return shard;
+}
+
+// ---- CIFAR-10
+
+Result<Shard> read_cifar10(const std::string& path) {
+  constexpr std::size_t kImage = 3 * 32 * 32;
+  ATOLL_ASSIGN(const std::vector<std::uint8_t> bytes, read_unpacked(path));
+  if (bytes.empty() || bytes.size() % (kImage + 1) != 0) {
+    return corrupt(path, "it has " + std::to_string(bytes.size()) + " bytes, which is no whole number of records of " + std::to_string(kImage + 1));
+  }
+  Shard shard;
+  shard.shape = {3, 32, 32};
+  shard.images = bytes.size() / (kImage + 1);
+  shard.bytes.reserve(shard.images * kImage);
+  for (std::size_t i = 0; i < shard.images; ++i) {
+    const auto record = bytes.begin() + static_cast<std::ptrdiff_t>(i * (kImage + 1));
+    if (*record > 9) {
+      return corrupt(path, "record " + std::to_string(i) + " has label " + std::to_string(*record) + "; CIFAR-10 has 0 to 9");
+    }
+    shard.labels.push_back(*record);
+    shard.bytes.insert(shard.bytes.end(), record + 1, record + 1 + static_cast<std::ptrdiff_t>(kImage));
+  }
+  return shard;
+}
+
+// ---- npy
+
+Result<Shard> read_npy(const std::string& path) {
+  ATOLL_ASSIGN(NpyArray array, NpyArray::read(path));
+  if (array.shape().size() == 1) {
+    Shard shard;
+    for (std::size_t i = 0; i < array.count(); ++i) {
+      const double label = array.at(i);
+      if (label != std::floor(label) || label < 0 || label > kMaxLabel) {
+        return corrupt(path, "label " + std::to_string(i) + " is no whole number from 0 to " + std::to_string(kMaxLabel));
+      }
+      shard.labels.push_back(static_cast<std::uint32_t>(label));
+    }
+    return shard;
+  }
+  ATOLL_ASSIGN(Shard shard, shard_of(path, array.shape()));
+  if (array.type() == "u1") {
+    shard.bytes = std::move(array).take_bytes();
+    return shard;
+  }
+  if (array.type()[0] != 'f') {
+    return corrupt(path, "images of type '" + array.type() + "' have no known range; save them as u1 (0 to 255) or as floats");
+  }
+  shard.floats.resize(array.count());
+  for (std::size_t i = 0; i < array.count(); ++i) {
+    shard.floats[i] = static_cast<float>(array.at(i));
+  }
+  return shard;
+}
+
+// ---- safetensors
+
+Result<Shard> read_tensors(const std::string& path) {
+  Result<SafetensorsFile> opened = SafetensorsFile::open(path);
+  if (!opened) {
+    return opened.error();  // names the path
+  }
+  const SafetensorsHeader& header = opened->header();
+  const TensorEntry* images = header.find("images") != nullptr ? header.find("images") : header.find("latents");
+  if (images == nullptr) {
+    return corrupt(path, "it has neither a tensor 'images' nor 'latents'");
+  }
+  ATOLL_ASSIGN(Shard shard, shard_of(path, images->shape));
+  const Result<std::span<const float>> values = opened->floats(images->name);
+  if (!values) {
+    return with_context(values.error(), path);
+  }
+  shard.floats.assign(values->begin(), values->end());
+  if (header.find("labels") != nullptr) {
+    const Result<std::span<const float>> labels = opened->floats("labels");
+    if (!labels) {
+      return with_context(labels.error(), path);
+    }
+    for (const float label : *labels) {
+      if (!(label >= 0 && label <= static_cast<float>(kMaxLabel)) || label != std::floor(label)) {
+        return corrupt(path, "'labels' holds something that is no whole number from 0 to " + std::to_string(kMaxLabel));
+      }
+      shard.labels.push_back(static_cast<std::uint32_t>(label));
+    }
+  }
+  return shard;
+}
+
+}  // namespace
+
+// Puts the shards of a set together.
+class ImageReading {
+ public:
+  Status add(const std::string& path, Shard shard) {
+    if (shard.images > 0) {
+      ATOLL_TRY(add_images(path, shard));
+    }
+    if (!shard.labels.empty()) {
+      last_labels_ = path;
+      set_.labels_.insert(set_.labels_.end(), shard.labels.begin(), shard.labels.end());
+    }
+    return {};
+  }
+
+  Result<ImageSet> finish() {
+    if (set_.count_ == 0) {
+      return Error{Code::invalid_argument, last_labels_.empty() ? std::string("the data set has no images") : last_labels_ + ": labels without images; give the files of the images, too"};
+    }
+    if (!set_.labels_.empty() && set_.labels_.size() != set_.count_) {
+      return unfit(last_labels_, "the files hold " + std::to_string(set_.labels_.size()) + " labels and " + std::to_string(set_.count_) + " images (" + first_ +
+                                     "); every image needs one label, or none has any");
+    }
+    return std::move(set_);
+  }
+
+ private:
+  Status add_images(const std::string& path, Shard& shard) {
+    if (set_.count_ == 0) {
+      set_.shape_ = shard.shape;
+      first_ = path;
+    } else if (shard.shape != set_.shape_) {
+      return unfit(path, "its images are " + to_string(shard.shape) + ", those of " + first_ + " are " + to_string(set_.shape_) + "; images of a set have one size");
+    } else if (shard.floats.empty() != set_.floats_.empty()) {
+      return unfit(path, "its images are " + std::string(shard.floats.empty() ? "bytes" : "floats") + ", those of " + first_ + " are not");
+    }
+    for (std::size_t i = 0; i < shard.floats.size(); ++i) {
+      if (!std::isfinite(shard.floats[i])) {
+        return corrupt(path, "value " + std::to_string(i) + " of its images is not finite");
+      }
+    }
+    set_.count_ += shard.images;
+    set_.bytes_.insert(set_.bytes_.end(), shard.bytes.begin(), shard.bytes.end());
+    set_.floats_.insert(set_.floats_.end(), shard.floats.begin(), shard.floats.end());
+    return {};
+  }
+
+  ImageSet set_;
+  std::string first_;
+  std::string last_labels_;
+};
+
+namespace {
+
+Result<ImageSet> read_folder(const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& path : files) {
+    folders.insert(std::filesystem::path(path).parent_path().string());
+  }
+  std::vector<DecodedImage> images;
+  bool colour = false;
+  for (const std::string& path : files) {
+    ATOLL_ASSIGN(DecodedImage image, read_image_file(path));
+    colour = colour || image.shape.channels == 3;
+    images.push_back(std::move(image));
+  }
+  ImageReading reading;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    Shard shard;
+    shard.images = 1;
+    shard.shape = images[i].shape;
+    shard.bytes = std::move(images[i].bytes);
+    if (colour && shard.shape.channels == 1) {
+      const std::vector<std::uint8_t> grey = shard.bytes;
+      shard.shape.channels = 3;
+      shard.bytes.insert(shard.bytes.end(), grey.begin(), grey.end());
+      shard.bytes.insert(shard.bytes.end(), grey.begin(), grey.end());
+    }
+    if (folders.size() > 1) {
+      const auto folder = folders.find(std::filesystem::path(files[i]).parent_path().string());
+      shard.labels.push_back(static_cast<std::uint32_t>(std::distance(folders.begin(), folder)));
+    }
+    ATOLL_TRY(reading.add(files[i], std::move(shard)));
+  }
+  return reading.finish();
+}
+
+}  // namespace
+
+std::string to_string(const ImageShape& shape) {
+  return std::to_string(shape.channels) + " × " + std::to_string(shape.height) + " × " + std::to_string(shape.width);
+}
+
+bool is_image_format(std::string_view format) { return std::ranges::find(kFormats, format) != kFormats.end(); }
+
+Result<ImageSet> ImageSet::open(const std::vector<std::string>& files, std::string_view format) {
+  if (files.empty()) {
+    return Error{Code::invalid_argument, "the data set has no files"};
+  }
+  if (format == "images") {
+    return read_folder(files);
+  }
+  ImageReading reading;
+  for (const std::string& path : files) {
+    Result<Shard> shard = format == "idx"           ? read_idx(path)
+                          : format == "cifar10"     ? read_cifar10(path)
+                          : format == "npy"         ? read_npy(path)
+                          : format == "safetensors" ? read_tensors(path)
+                                                    : Result<Shard>(Error{Code::invalid_argument, "'" + std::string(format) + "' is no format of images"});
+    if (!shard) {
+      return shard.error();
+    }
+    ATOLL_TRY(reading.add(path, *std::move(shard)));
+  }
+  return reading.finish();
+}
+
+std::uint32_t ImageSet::classes() const { return labels_.empty() ? 0 : *std::max_element(labels_.begin(), labels_.end()) + 1; }
+
+void ImageSet::read(std::size_t index, std::span<float> out) const {
+  const std::size_t values = shape_.values();
+  ATOLL_CHECK(index < count_ && out.size() == values, "an image of the set, into as many values as it has");
+  if (floats_.empty()) {
+    const std::uint8_t* from = bytes_.data() + index * values;
+    std::transform(from, from + values, out.begin(), [](std::uint8_t byte) { return static_cast<float>(byte) / 127.5F - 1.0F; });
+  } else {
+    std::copy_n(floats_.begin() + static_cast<std::ptrdiff_t>(index * values), values, out.begin());
+  }
+}
+
+Result<std::vector<bool>> held_out_images(std::size_t count, double fraction, std::uint64_t seed) {
+  const auto exact = static_cast<std::size_t>(static_cast<double>(count) * fraction);
+  const std::size_t held = fraction > 0 ? std::max<std::size_t>(exact, 1) : 0;
+  if (held >= count) {
+    return Error{Code::invalid_argument, "the data set has " + std::to_string(count) + " images and " + std::to_string(held) + " of them are held out: nothing is left to train on"};
+  }
+  std::vector<bool> out(count, false);
+  const Permutation order(count, stream_of("held out", seed));
+  for (std::size_t i = 0; i < held; ++i) {
+    out[order.at(i)] = true;
+  }
+  return out;
+}
+
+}  // namespace atl
