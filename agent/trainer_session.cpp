@@ -95,7 +95,16 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
       return;
     }
     host_.note_progress(now);
-    std::visit([&](const auto& said) { hear(said, out); }, **message);
+    std::visit(
+        [&](const auto& said) {
+          if constexpr (requires { hear(said, out); }) {
+            hear(said, out);
+          } else {
+            failure_ = "said '" + std::string(island_link::type_of(**message)) + "', which belongs to a task, and it has none";
+            host_.kill("broke the island link's protocol");
+          }
+        },
+        **message);
   }
 }
 

@@ -43,6 +43,43 @@ void describe(Visitor& v, Of<Visitor, Training>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Diffusion>& m) {
+  v("experts", m.experts), v("clusters_by", m.clusters_by), v("features", m.features), v("feature_width", m.feature_width), v("fine_clusters", m.fine_clusters);
+  v("balance", m.balance), v("patch", m.patch), v("conditional", m.conditional), v("class_dropout", m.class_dropout);
+  v("times", m.times), v("ema", m.ema), v("router_layers", m.router_layers), v("router_width", m.router_width);
+  v("router_heads", m.router_heads), v("router_steps", m.router_steps), v("router_batch", m.router_batch);
+  v("router_learning_rate", m.router_learning_rate), v("save_every", m.save_every);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, TaskInput>& m) {
+  v("task", m.task), v("path", m.path), v("sha256", m.sha256), v("bytes", m.bytes);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, TaskProgress>& m) {
+  v("step", m.step), v("steps", m.steps), v("loss", m.loss), v("images_per_second", m.images_per_second);
+  v("compute_seconds", m.compute_seconds);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, TaskSaved>& m) {
+  v("path", m.path), v("step", m.step);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, TaskDone>& m) {
+  v("facts", m.facts);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Task>& m) {
+  v("run", m.run), v("island", m.island), v("task", m.task), v("seed", m.seed), v("model", m.model), v("data", m.data);
+  v("training", m.training), v("diffusion", m.diffusion), v("inputs", m.inputs), v("output", m.output);
+  v("checkpoint", m.checkpoint), v("resume", m.resume);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Resume>& m) {
   v("directory", m.directory), v("step", m.step), v("position", m.position);
 }

@@ -71,6 +71,38 @@ struct Training {
   friend bool operator==(const Training&, const Training&) = default;
 };
 
+// As [diffusion] of the run file.
+struct Diffusion {
+  std::uint32_t experts = 1;
+  std::string clusters_by;  // features | labels | random
+  std::string features;     // pixels-pca | npy:PATH | torchscript:PATH
+  std::uint32_t feature_width = 0;
+  std::uint32_t fine_clusters = 0;
+  double balance = 0.0;
+  std::uint32_t patch = 0;
+  bool conditional = false;
+  double class_dropout = 0.0;
+  std::string times;  // uniform | logit-normal
+  double ema = 0.0;
+  std::uint32_t router_layers = 0;
+  std::uint32_t router_width = 0;
+  std::uint32_t router_heads = 0;
+  std::uint64_t router_steps = 0;
+  std::uint32_t router_batch = 0;
+  double router_learning_rate = 0.0;
+  std::uint64_t save_every = 0;
+  friend bool operator==(const Diffusion&, const Diffusion&) = default;
+};
+
+// The result of an earlier task, as a file.
+struct TaskInput {
+  std::string task;
+  std::string path;
+  std::string sha256;  // hexadecimal
+  std::uint64_t bytes = 0;
+  friend bool operator==(const TaskInput&, const TaskInput&) = default;
+};
+
 // Where to continue. Without a directory the optimiser starts fresh at that step and data position (a newcomer in a run).
 struct Resume {
   std::optional<std::string> directory;  // what this trainer saved at that step
@@ -225,6 +257,32 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+// How far a task is.
+struct TaskProgress {
+  static constexpr const char* kType = "task_progress";
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;  // of the whole task
+  std::optional<double> loss;
+  double images_per_second = 0.0;
+  double compute_seconds = 0.0;  // since the trainer started
+  friend bool operator==(const TaskProgress&, const TaskProgress&) = default;
+};
+
+// A file that a task can be continued from lies at `path`, complete; the agent takes it away.
+struct TaskSaved {
+  static constexpr const char* kType = "task_saved";
+  std::string path;
+  std::uint64_t step = 0;
+  friend bool operator==(const TaskSaved&, const TaskSaved&) = default;
+};
+
+// The task's result lies at the task's `output`, complete; `facts` is a JSON object for people. The trainer waits for `stop`.
+struct TaskDone {
+  static constexpr const char* kType = "task_done";
+  std::string facts;
+  friend bool operator==(const TaskDone&, const TaskDone&) = default;
+};
+
 // The trainer is about to exit, because of this.
 struct Failed {
   static constexpr const char* kType = "failed";
@@ -233,7 +291,7 @@ struct Failed {
 };
 
 using TrainerMessage =
-    std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress, Failed>;
+    std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress, TaskProgress, TaskSaved, TaskDone, Failed>;
 
 // ---- agent → trainer --------------------------------------------------------------------------------------------------
 
@@ -248,6 +306,24 @@ struct Configure {
   Payload payload = Payload::parameters;
   std::optional<Resume> resume;
   friend bool operator==(const Configure&, const Configure&) = default;
+};
+
+// In place of Configure: one task of a phase, from its inputs to one file. No arena, no orders; Stop may come at any time.
+struct Task {
+  static constexpr const char* kType = "task";
+  std::string run;
+  std::string island;
+  std::string task;  // "experts/2"
+  std::uint64_t seed = 0;
+  Model model;
+  Data data;
+  Training training;
+  Diffusion diffusion;
+  std::vector<TaskInput> inputs;
+  std::string output;                 // write the result here
+  std::string checkpoint;             // write what can be continued from to this path with ".STEP" behind it
+  std::optional<std::string> resume;  // a file that an earlier trainer saved, perhaps on another island
+  friend bool operator==(const Task&, const Task&) = default;
 };
 
 struct ArenaLayout {
@@ -326,7 +402,7 @@ struct Stop {
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-using AgentMessage = std::variant<Configure, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Save, Evaluate, Stop>;
+using AgentMessage = std::variant<Configure, Task, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Save, Evaluate, Stop>;
 
 // ---- text -------------------------------------------------------------------------------------------------------------
 

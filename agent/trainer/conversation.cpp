@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "agent/trainer/diffusion_task.hpp"
+
 namespace atl {
 
 using namespace island_link;
@@ -87,6 +89,9 @@ Result<AgentMessage> Conversation::expect(Duration timeout, const char* what) {
 Status Conversation::begin() {
   ATOLL_TRY(link_.send(Hello{kProtocol, "atoll", ATOLL_VERSION, static_cast<std::uint64_t>(::getpid()), 0, 1, true}));
   ATOLL_ASSIGN(const AgentMessage first, expect(kConfigureWithin, "configure"));
+  if (const auto* task = std::get_if<Task>(&first)) {
+    return work(*task);
+  }
   const auto* configure = std::get_if<Configure>(&first);
   if (configure == nullptr) {
     return Error{Code::corrupt, "the agent has sent '" + std::string(type_of(first)) + "' where configure was due"};
@@ -110,6 +115,34 @@ Status Conversation::begin() {
   last_progress_ = now();
   last_progress_step_ = learner_->step();
   return link_.send(Ready{learner_->step(), learner_->position(), learner_->tokens_available()});
+}
+
+// One task from its inputs to its file; a stop that comes meanwhile ends it.
+Status Conversation::work(const Task& task) {
+  const auto still_wanted = [this]() -> Status {
+    ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(Duration::zero()));
+    if (message && std::holds_alternative<Stop>(*message)) {
+      stopped_ = true;
+      return Error{Code::cancelled, "the agent says stop"};
+    }
+    return {};
+  };
+  TaskListener listener;
+  listener.progress = [&](const TaskProgress& progress) -> Status {
+    ATOLL_TRY(still_wanted());
+    return link_.send(progress);
+  };
+  listener.saved = [&](const TaskSaved& saved) -> Status {
+    ATOLL_TRY(still_wanted());
+    return link_.send(saved);
+  };
+  ATOLL_ASSIGN(const std::string facts, perform(task, listener));
+  ATOLL_TRY(link_.send(TaskDone{facts}));
+  while (!stopped_) {
+    ATOLL_ASSIGN(const AgentMessage message, expect(kForEver, "stop"));
+    return Error{Code::corrupt, "the agent has sent '" + std::string(type_of(message)) + "' where stop was due"};
+  }
+  return {};
 }
 
 Status Conversation::restore(const Resume& resume) {
@@ -179,7 +212,7 @@ Status Conversation::handle(const AgentMessage& message) {
         } else if constexpr (std::is_same_v<Message, RoundResult>) {
           results_[{value.round, value.fragment}] = value.applied;
           return {};
-        } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, ArenaLayout>) {
+        } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, Task> || std::is_same_v<Message, ArenaLayout>) {
           return Error{Code::corrupt, std::string("the agent has sent '") + Message::kType + "' a second time"};
         } else {
           return on(value);

@@ -38,6 +38,7 @@ class Conversation {
 
   Status serve();
   Status begin();
+  Status work(const island_link::Task& task);
   Status restore(const island_link::Resume& resume);
   Result<island_link::AgentMessage> expect(Duration timeout, const char* what);
 

@@ -1,8 +1,6 @@
 #include "agent/trainer/trainer_state.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +12,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/safetensors.hpp"
+#include "agent/trainer/new_file.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {
@@ -56,58 +55,6 @@ std::string checksums(const TrainerArrays& arrays) {
 }
 
 std::array<std::span<float>, 3> in_order(const TrainerArrays& arrays) { return {arrays.parameters, arrays.first, arrays.second}; }
-
-Error file_error(const std::string& path, const char* what) { return {Code::io, "cannot " + std::string(what) + " " + path + ": " + std::strerror(errno)}; }
-
-// A file that disappears again unless it was kept.
-class NewFile {
- public:
-  explicit NewFile(std::string path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-      ::unlink(path_.c_str());
-    }
-  }
-  [[nodiscard]] Status opened() const { return fd_ >= 0 ? Status() : file_error(path_, "create"); }
-  Status write(ByteView bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno != EINTR) {
-        return file_error(path_, "write");
-      }
-      bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
-    }
-    return {};
-  }
-  // Syncs it and gives it its final name.
-  Status keep_as(const std::string& path) {
-    if (::fsync(fd_) != 0) {
-      return file_error(path_, "sync");
-    }
-    if (::rename(path_.c_str(), path.c_str()) != 0) {
-      return file_error(path_, "rename");
-    }
-    ::close(std::exchange(fd_, -1));
-    return {};
-  }
-
- private:
-  std::string path_;
-  int fd_;
-};
-
-Status sync_directory(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const Error error = file_error(path, "sync");
-  if (fd >= 0) {
-    ::close(fd);
-  }
-  return synced ? Status() : error;
-}
 
 Result<std::uint64_t> read_number(const std::map<std::string, std::string>& metadata, const std::string& key) {
   const auto found = metadata.find(key);

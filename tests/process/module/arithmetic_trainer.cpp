@@ -137,6 +137,7 @@ class ArithmeticTrainer {
   void take(const RoundResult& order) { results_.push_back(order); }
   void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
   void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
+  void take(const Task& order) { send(Failed{"this trainer knows no task '" + order.task + "'"}); }
   void take(const Stop&) { stopped_ = true; }
 
   [[nodiscard]] bool waiting() const { return !merge_.empty() && merge_.front().step <= step_; }

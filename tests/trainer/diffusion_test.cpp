@@ -1,0 +1,453 @@
+// Diffusion in the trainer: the identity that ensembles rest on, the transformer, the learner, and every task from files to files.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "agent/trainer/data/images.hpp"
+#include "agent/trainer/diffusion_task.hpp"
+#include "agent/trainer/dit_learner.hpp"
+#include "agent/trainer/ensemble.hpp"
+#include "agent/trainer/ensemble_flow.hpp"
+#include "agent/trainer/flow_matching.hpp"
+#include "tests/temporary_folder.hpp"
+#include "tests/trainer/script_model.hpp"
+#include "transport/base/rng.hpp"
+
+#undef CHECK  // LibTorch's logging has one, too
+#include "tests/catch.hpp"
+
+using namespace atl;
+using atl_test::TemporaryFolder;
+
+namespace {
+
+// A data set whose every density is analytic: points, with x_t | x_0 normal around (1 − t)·x_0 with deviation t.
+struct PointSet {
+  at::Tensor points;  // [N, D] double
+
+  // log Σ_i N(x; (1 − t)·x_i, t²) for the points chosen, up to the constant that all subsets share. [B]
+  [[nodiscard]] at::Tensor log_density(const at::Tensor& x, const at::Tensor& t, const at::Tensor& chosen) const {
+    return at::logsumexp(log_terms(x, t, chosen), {1});
+  }
+  // E[ε − x_0 | x_t] over the points chosen: with ε = (x − (1 − t)·x_0)/t.
+  [[nodiscard]] at::Tensor flow(const at::Tensor& x, const at::Tensor& t, const at::Tensor& chosen) const {
+    const at::Tensor posterior = at::softmax(log_terms(x, t, chosen), 1);
+    const at::Tensor clean = points.index_select(0, chosen);
+    const at::Tensor s = t.view({-1, 1, 1});
+    const at::Tensor noise = (x.unsqueeze(1) - clean.unsqueeze(0) * (1.0 - s)) / s;
+    return (posterior.unsqueeze(2) * (noise - clean.unsqueeze(0))).sum(1);
+  }
+
+ private:
+  [[nodiscard]] at::Tensor log_terms(const at::Tensor& x, const at::Tensor& t, const at::Tensor& chosen) const {
+    const at::Tensor s = t.view({-1, 1, 1});
+    const at::Tensor away = x.unsqueeze(1) - points.index_select(0, chosen).unsqueeze(0) * (1.0 - s);
+    return away.square().sum(2) / (s.squeeze(2).square() * -2.0);
+  }
+};
+
+at::Tensor doubles(at::IntArrayRef shape, Rng& rng) {
+  at::Tensor values = at::empty(shape, at::kDouble);
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    values.data_ptr<double>()[i] = rng.normal();
+  }
+  return values;
+}
+
+// Squares and bars at random places, in two kinds that differ much: what a small model can learn and k-means can tell apart.
+std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t count, bool labels = true) {
+  Rng rng(11);
+  std::ofstream images(folder.path() / "images.idx", std::ios::binary);
+  std::ofstream classes(folder.path() / "labels.idx", std::ios::binary);
+  const auto word = [](std::ofstream& to, std::uint32_t value) {
+    for (const int shift : {24, 16, 8, 0}) {
+      to.put(static_cast<char>(value >> shift));
+    }
+  };
+  word(images, 0x00000803), word(images, static_cast<std::uint32_t>(count)), word(images, 8), word(images, 8);
+  word(classes, 0x00000801), word(classes, static_cast<std::uint32_t>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool dark = i % 2 == 0;
+    const std::uint64_t place = rng.below(5);
+    for (std::uint64_t y = 0; y < 8; ++y) {
+      for (std::uint64_t x = 0; x < 8; ++x) {
+        const bool on = dark ? x >= place && x < place + 3 && y >= 2 && y < 5 : y >= place && y < place + 2;
+        images.put(static_cast<char>(on ? 255 : dark ? 0 : 90));
+      }
+    }
+    classes.put(static_cast<char>(dark ? 0 : 1));
+  }
+  std::vector<std::string> files = {(folder.path() / "images.idx").string()};
+  if (labels) {
+    files.push_back((folder.path() / "labels.idx").string());
+  }
+  return files;
+}
+
+island_link::Task small_task(const TemporaryFolder& folder, const std::vector<std::string>& files) {
+  island_link::Task task;
+  task.run = "r-test";
+  task.island = "here";
+  task.seed = 5;
+  task.model = {2, 32, 2, 0, 256, false};
+  task.data.files = files;
+  task.data.format = "idx";
+  task.data.validation_fraction = 0.1;
+  task.training.steps = 60;
+  task.training.batch = 16;
+  task.training.learning_rate = 3e-3;
+  task.training.warmup_steps = 5;
+  task.training.final_learning_rate = 0.1;
+  task.training.weight_decay = 0.01;
+  task.training.beta1 = 0.9;
+  task.training.beta2 = 0.99;
+  task.training.epsilon = 1e-8;
+  task.training.clip_norm = 1;
+  task.training.device = "cpu";
+  task.training.threads = 1;
+  task.training.evaluate_batches = 4;
+  task.diffusion = {2, "features", "pixels-pca", 8, 16, 1.5, 2, false, 0.1, "uniform", 0.9, 1, 16, 2, 60, 16, 3e-3, 0};
+  task.output = (folder.path() / "out").string();
+  task.checkpoint = (folder.path() / "checkpoint").string();
+  return task;
+}
+
+const TaskListener kDeaf = {[](const island_link::TaskProgress&) { return Status(); }, [](const island_link::TaskSaved&) { return Status(); }};
+
+// Does a task and keeps its result under its own name.
+nlohmann::json done(const TemporaryFolder& folder, island_link::Task task, const std::string& name, const std::vector<std::string>& needs) {
+  const auto file_of = [&](std::string of) {
+    std::replace(of.begin(), of.end(), '/', '-');
+    return (folder.path() / of).string();
+  };
+  task.task = name;
+  task.output = file_of(name);
+  for (const std::string& need : needs) {
+    task.inputs.push_back({need, file_of(need), std::string(64, '0'), std::filesystem::file_size(file_of(need))});
+  }
+  const Result<std::string> facts = perform(task, kDeaf);
+  INFO((facts ? std::string() : facts.error().why));
+  REQUIRE(facts);
+  REQUIRE(std::filesystem::exists(task.output));
+  return nlohmann::json::parse(*facts);
+}
+
+}  // namespace
+
+// Decentralized Diffusion Models (arXiv:2501.05450): the marginal flow is linear in the data, so the experts' flows weighted by the posterior of
+// their part are the whole set's flow, for any partition.
+TEST_CASE("the router-weighted sum of experts' flows is the marginal flow, to machine precision") {
+  Rng rng(17);
+  for (int round = 0; round < 20; ++round) {
+    const std::int64_t count = 12 + static_cast<std::int64_t>(rng.below(20));
+    const auto experts = static_cast<std::int64_t>(2 + rng.below(4));
+    const PointSet set{doubles({count, 3}, rng)};
+    std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(experts));
+    for (std::int64_t i = 0; i < count; ++i) {
+      parts[static_cast<std::size_t>(i < experts ? i : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(experts))))].push_back(i);
+    }
+    EnsembleFlow ensemble;
+    std::vector<at::Tensor> chosen;
+    for (const auto& part : parts) {
+      chosen.push_back(at::tensor(part, at::kLong));
+      ensemble.experts.emplace_back([&set, own = chosen.back()](const at::Tensor& x, const at::Tensor& t) { return set.flow(x, t, own); });
+    }
+    ensemble.router = [&](const at::Tensor& x, const at::Tensor& t) {
+      std::vector<at::Tensor> logs;
+      for (const at::Tensor& part : chosen) {
+        logs.push_back(set.log_density(x, t, part));
+      }
+      return at::stack(logs, 1);
+    };
+    at::Tensor t = at::empty({50}, at::kDouble);
+    for (std::int64_t i = 0; i < 50; ++i) {
+      t.data_ptr<double>()[i] = 0.05 + 0.95 * rng.uniform();
+    }
+    const at::Tensor x = doubles({50, 3}, rng);
+    const at::Tensor truth = set.flow(x, t, at::arange(count, at::kLong));
+    const double scale = truth.abs().max().item<double>();
+    ensemble.choice = *expert_choice_named("full");
+    CHECK((flow_of(ensemble, x, t) - truth).abs().max().item<double>() < 1e-12 * scale);
+    // A nucleus of everything is everything; so is the top K of K.
+    ensemble.choice = *expert_choice_named("nucleus:1");
+    CHECK((flow_of(ensemble, x, t) - truth).abs().max().item<double>() < 1e-12 * scale);
+    ensemble.choice = *expert_choice_named("top-" + std::to_string(experts));
+    CHECK((flow_of(ensemble, x, t) - truth).abs().max().item<double>() < 1e-12 * scale);
+
+    // Top-2 and a threshold: by hand from the densities.
+    for (const char* rule : {"top-2", "threshold:0.2"}) {
+      ensemble.choice = *expert_choice_named(rule);
+      const at::Tensor probabilities = at::softmax(ensemble.router(x, t), 1);
+      const at::Tensor sorted = std::get<0>(probabilities.sort(1, true));
+      const at::Tensor least = std::string(rule) == "top-2" ? sorted.select(1, 1) : at::minimum(sorted.select(1, 0), at::full({50}, 0.2, at::kDouble));
+      at::Tensor kept = at::where(probabilities >= least.unsqueeze(1), probabilities, at::zeros_like(probabilities));
+      kept = kept / kept.sum(1, true);
+      at::Tensor by_hand = at::zeros_like(x);
+      for (std::int64_t k = 0; k < experts; ++k) {
+        by_hand += kept.select(1, k).unsqueeze(1) * ensemble.experts[static_cast<std::size_t>(k)](x, t);
+      }
+      CHECK((flow_of(ensemble, x, t) - by_hand).abs().max().item<double>() < 1e-12 * scale);
+    }
+  }
+}
+
+TEST_CASE("the analytic flow carries noise to the data") {
+  Rng rng(2);
+  const PointSet set{doubles({5, 2}, rng) * 3.0};
+  const Flow flow = [&](const at::Tensor& x, const at::Tensor& t) { return set.flow(x, t, at::arange(5, at::kLong)); };
+  const at::Tensor noise = doubles({40, 2}, rng);
+  for (const Solver solver : {Solver::euler, Solver::heun}) {
+    const at::Tensor made = follow(flow, noise, 400, solver);
+    const at::Tensor nearest = std::get<0>((made.unsqueeze(1) - set.points.unsqueeze(0)).square().sum(2).min(1));
+    CHECK(nearest.max().item<double>() < 0.02);
+  }
+  // Heun's error falls faster: against a fine solution, at equal evaluations.
+  const at::Tensor fine = follow(flow, noise, 4000, Solver::heun);
+  const double euler = (follow(flow, noise, 40, Solver::euler) - fine).norm().item<double>();
+  const double heun = (follow(flow, noise, 20, Solver::heun) - fine).norm().item<double>();
+  CHECK(heun < euler);
+}
+
+TEST_CASE("an expert is run only on what it was chosen for") {
+  std::vector<std::int64_t> rows(3, 0);
+  EnsembleFlow ensemble;
+  for (std::size_t k = 0; k < 3; ++k) {
+    ensemble.experts.emplace_back([&rows, k](const at::Tensor& x, const at::Tensor&) {
+      rows[k] += x.size(0);
+      return at::full_like(x, static_cast<double>(k));
+    });
+  }
+  ensemble.router = [](const at::Tensor& x, const at::Tensor&) { return at::cat({x * 0.0, x, x * -1.0}, 1); };
+  const at::Tensor x = at::tensor(std::vector<double>{5, 5, -5, 5}, at::kDouble).view({4, 1});
+  const at::Tensor t = at::full({4}, 0.5, at::kDouble);
+  ensemble.choice = *expert_choice_named("top-1");
+  CHECK(at::equal(flow_of(ensemble, x, t).view({4}), at::tensor(std::vector<double>{1, 1, 2, 1}, at::kDouble)));
+  CHECK(rows == std::vector<std::int64_t>{0, 3, 1});
+  ensemble.experts[1] = {};  // absent: the next likeliest
+  CHECK(at::equal(flow_of(ensemble, x, t).view({4}), at::tensor(std::vector<double>{0, 0, 2, 0}, at::kDouble)));
+}
+
+TEST_CASE("a fresh transformer gives no flow, and its patches go back where they came from") {
+  const DitSizes sizes = *Dit::checked({{3, 8, 4}, 2, 2, 32, 4, 0, 10, 0});
+  std::int64_t count = 0;
+  for (const auto& parameter : Dit::manifest(sizes).parameters) {
+    std::int64_t values = 1;
+    for (const std::uint64_t extent : parameter.shape) {
+      values *= static_cast<std::int64_t>(extent);
+    }
+    count += values;
+  }
+  const at::Tensor flat = at::empty({count}, at::kFloat);
+  Dit model(sizes, flat);
+  model.initialize(3);
+  const at::NoGradGuard no_gradient;
+  const at::Tensor x = normal_values({2, 3, 8, 4}, 1, 1);
+  const at::Tensor t = at::tensor(std::vector<float>{0.2F, 0.7F});
+  const at::Tensor out = model.forward(x, t, {});
+  CHECK(out.sizes() == x.sizes());
+  CHECK(out.abs().max().item<double>() == 0.0);  // adaLN-Zero
+  CHECK(*Dit::described(Dit::describe(sizes)) == sizes);
+  CHECK(Dit::forward_flops(sizes) > 0);
+  CHECK_FALSE(Dit::checked({{3, 9, 4}, 2, 2, 32, 4, 0, 0, 0}));
+  CHECK_FALSE(Dit::checked({{3, 8, 4}, 2, 2, 30, 4, 0, 0, 0}));
+}
+
+TEST_CASE("a learner that is saved and restored goes on with the same bits") {
+  const TemporaryFolder folder;
+  island_link::Task task = small_task(folder, {});
+  const DitSizes sizes{{1, 8, 8}, 2, 1, 16, 2, 0, 0, 0};
+  const auto loss = [](std::uint64_t step) {
+    return [step](const Dit& model) {
+      const NoisedBatch noised = noised_batch(at::ones({4, 1, 8, 8}, at::kFloat), "uniform", 1, step);
+      return at::mse_loss(model.forward(noised.x, noised.t, {}), noised.velocity);
+    };
+  };
+  auto one = *DitLearner::make(sizes, task.training, 0.9, 1);
+  double first = 0;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const double here = *one.take_step(loss(i));
+    first = i == 0 ? here : first;
+  }
+  const std::string path = (folder.path() / "saved").string();
+  REQUIRE(one.save(path));
+  auto two = *DitLearner::make(sizes, task.training, 0.9, 2);
+  REQUIRE(two.restore(path));
+  CHECK(two.step() == 5);
+  double last = 0;
+  for (std::uint64_t i = 5; i < 40; ++i) {
+    last = *one.take_step(loss(i));
+    CHECK(*two.take_step(loss(i)) == last);
+  }
+  CHECK(last < 0.8 * first);
+  auto other = *DitLearner::make({{1, 8, 8}, 2, 1, 32, 2, 0, 0, 0}, task.training, 0.9, 1);
+  CHECK(other.restore(path).error().code == Code::corrupt);
+}
+
+TEST_CASE("the tasks of a run make an ensemble that knows its clusters") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> files = write_shapes(folder, 300);
+  const island_link::Task task = small_task(folder, files);
+  const nlohmann::json features = done(folder, task, "features", {});
+  CHECK(features["images"] == 300);
+  const nlohmann::json clusters = done(folder, task, "clustering", {"features"});
+  CHECK(clusters["sizes"][0].get<int>() + clusters["sizes"][1].get<int>() == 270);
+  done(folder, task, "experts/0", {"clustering"});
+  done(folder, task, "experts/1", {"clustering"});
+  done(folder, task, "router", {"clustering"});
+  const nlohmann::json measured = done(folder, task, "assemble", {"clustering", "experts/0", "experts/1", "router"});
+  CHECK(measured["router_accuracy"].get<double>() > 0.7);
+  CHECK(measured["top_1"].get<double>() < 1.2);
+
+  // The clusters are the two kinds.
+  const SafetensorsFile file = *SafetensorsFile::open((folder.path() / "clustering").string());
+  const std::span<const float> assignment = *file.floats("assignment");
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < 300; ++i) {
+    same += assignment[i] == assignment[i % 2] ? 1U : 0U;
+  }
+  CHECK(assignment[0] != assignment[1]);
+  CHECK(same > 290);
+
+  // As a folder it can be sampled; with an expert gone only if that is allowed.
+  std::filesystem::create_directories(folder.path() / "ensemble" / "experts");
+  std::filesystem::copy_file(folder.path() / "assemble", folder.path() / "ensemble" / "ensemble.json");
+  std::filesystem::copy_file(folder.path() / "experts-0", folder.path() / "ensemble" / "experts" / "0.safetensors");
+  std::filesystem::copy_file(folder.path() / "router", folder.path() / "ensemble" / "router.safetensors");
+  const std::string ensemble = (folder.path() / "ensemble").string();
+  CHECK(Ensemble::open(ensemble, false, at::kCPU).error().code == Code::not_found);
+  CHECK(Ensemble::open(ensemble, true, at::kCPU).has_value());
+  std::filesystem::copy_file(folder.path() / "experts-1", folder.path() / "ensemble" / "experts" / "1.safetensors");
+  const Result<Ensemble> whole = Ensemble::open(ensemble, false, at::kCPU);
+  REQUIRE(whole);
+  CHECK(whole->experts.size() == 2);
+
+  // Experts of another run do not belong.
+  island_link::Task other = task;
+  other.run = "r-other";
+  done(folder, other, "experts/1", {"clustering"});
+  std::filesystem::copy_file(folder.path() / "experts-1", folder.path() / "ensemble" / "experts" / "1.safetensors", std::filesystem::copy_options::overwrite_existing);
+  CHECK(Ensemble::open(ensemble, false, at::kCPU).error().code == Code::conflict);
+}
+
+TEST_CASE("features are those of an array or of a model of one's own, and are refused when they do not fit") {
+  const TemporaryFolder folder;
+  island_link::Task task = small_task(folder, write_shapes(folder, 40));
+  task.task = "features";
+  const auto features = [&] { return *SafetensorsFile::open(task.output); };
+  const auto why = [&] {
+    const Result<std::string> facts = perform(task, kDeaf);
+    REQUIRE_FALSE(facts);
+    return facts.error().why;
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  const auto write_array = [&](const std::string& name, std::size_t count, float third) {
+    std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(count) + ", 2), }";
+    head.resize(118, ' ');
+    std::ofstream file(folder.path() / name, std::ios::binary);
+    file << "\x93NUMPY" << '\1' << '\0' << '\x76' << '\0' << head;
+    for (std::size_t i = 0; i < 2 * count; ++i) {
+      const float value = i == 2 ? third : static_cast<float>(i);
+      file.write(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    return "npy:" + (folder.path() / name).string();
+  };
+  task.diffusion.features = write_array("good.npy", 40, 7.0F);
+  REQUIRE(perform(task, kDeaf));
+  CHECK((*features().floats("features"))[2] == 7.0F);
+  CHECK((*features().floats("features"))[79] == 79.0F);
+  task.diffusion.features = write_array("short.npy", 39, 7.0F);
+  CHECK(has(why(), "features are floats [40 images, width], and this array of f4 has the shape [39, 2]"));
+  task.diffusion.features = write_array("nan.npy", 40, std::nanf(""));
+  CHECK(has(why(), "the feature of image 1 is not finite"));
+
+  const auto write_model = [&](const std::string& name, const std::string& body) {
+    atl_test::write_script_model((folder.path() / name).string(), body);
+    return "torchscript:" + (folder.path() / name).string();
+  };
+  task.diffusion.features = write_model("mean.pt", "x.flatten(1)[:, :3] * 2.0");
+  REQUIRE(perform(task, kDeaf));
+  const ImageSet images = *ImageSet::open(task.data.files, "idx");
+  std::vector<float> image(64);
+  images.read(39, image);
+  const SafetensorsFile made = features();
+  CHECK(made.header().find("features")->shape == std::vector<std::uint64_t>{40, 3});
+  CHECK((*made.floats("features"))[39 * 3 + 2] == 2.0F * image[2]);
+  task.diffusion.features = write_model("image.pt", "x");
+  CHECK(has(why(), "it gives floats of the shape [40, 1, 8, 8]"));
+  task.diffusion.features = write_model("whole.pt", "x.flatten(1).argmax(1, True)");
+  CHECK(has(why(), "it gives no floats of the shape [40, 1]"));
+  task.diffusion.features = write_model("two.pt", "(x, x)");
+  CHECK(has(why(), "it gives a Tuple, not one tensor"));
+  task.diffusion.features = write_model("nan.pt", "x.flatten(1) / 0.0 * 0.0");
+  CHECK(has(why(), "not finite"));
+  task.diffusion.features = "torchscript:" + task.data.files[0];
+  CHECK(has(why(), "not a model in TorchScript"));
+  task.diffusion.features = "torchscript:" + (folder.path() / "none.pt").string();
+  CHECK(has(why(), "none.pt: there is no such file"));
+}
+
+TEST_CASE("a task that is continued from a checkpoint ends in the same bytes") {
+  const TemporaryFolder folder;
+  island_link::Task task = small_task(folder, write_shapes(folder, 200, false));
+  task.diffusion.experts = 1;
+  task.training.steps = 24;
+  task.diffusion.save_every = 10;
+  task.task = "clustering";
+  task.output = (folder.path() / "clustering").string();
+  REQUIRE(perform(task, kDeaf));
+  task.task = "experts/0";
+  task.inputs = {{"clustering", task.output, std::string(64, '0'), 1}};
+  task.output = (folder.path() / "whole").string();
+  std::vector<std::string> saved;
+  TaskListener listener = kDeaf;
+  listener.saved = [&](const island_link::TaskSaved& message) {
+    saved.push_back(message.path);
+    return Status();
+  };
+  REQUIRE(perform(task, listener));
+  REQUIRE(saved.size() == 2);
+  task.resume = saved[0];
+  task.output = (folder.path() / "continued").string();
+  REQUIRE(perform(task, kDeaf));
+  const auto text = [&](const char* name) {
+    std::ifstream file(folder.path() / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  CHECK(text("whole") == text("continued"));
+}
+
+TEST_CASE("settings that do not fit the data are refused with what to do") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> files = write_shapes(folder, 60);
+  const auto why = [&](island_link::Task task) {
+    const Result<std::string> facts = perform(task, kDeaf);
+    REQUIRE_FALSE(facts);
+    return facts.error().why;
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  island_link::Task task = small_task(folder, files);
+  task.task = "clustering";
+  task.diffusion.clusters_by = "random";
+  task.diffusion.experts = 6;
+  CHECK(has(why(task), "fewer than training.batch (16)"));
+  task.diffusion.experts = 61;
+  CHECK(has(why(task), "more than the 60 images"));
+  task.diffusion.clusters_by = "labels";
+  task.diffusion.experts = 3;
+  CHECK(has(why(task), "has 2 classes"));
+  task.diffusion.experts = 2;
+  REQUIRE(perform(task, kDeaf));
+  task.inputs = {{"clustering", task.output, "", 1}};
+  task.task = "experts/0";
+  task.diffusion.patch = 3;
+  CHECK(has(why(task), "choose diffusion.patch"));
+  task.task = "paint";
+  CHECK(has(why(task), "no task 'paint'"));
+}
