@@ -14,10 +14,11 @@ namespace {
 struct ExportOptions {
   std::string run;
   std::string path;
+  std::string island;
 };
 
 Exit export_run(const Invocation& invocation, const ExportOptions& options) {
-  const Status exported = export_model(invocation, options.run, options.path);
+  const Status exported = export_model(invocation, options.run, options.path, options.island);
   if (!exported) {
     return report_no_model(invocation, exported.error());
   }
@@ -37,7 +38,8 @@ Command export_command() {
   command.name = "export";
   command.summary = "writes a run's newest synchronised model as safetensors";
   command.options = {{"RUN", "the run", &options->run, true, {}, Completes::runs},
-                     {"-o,--output", "the file to write", &options->path, true, {}, Completes::files}};
+                     {"-o,--output", "the file to write", &options->path, true, {}, Completes::files},
+                     {"--island", "of this island; where islands have models of their own, its own", &options->island, false, {}, Completes::islands}};
   command.asks_coordinator = true;
   command.short_output = false;
   command.run = [options](Invocation& invocation) { return export_run(invocation, *options); };

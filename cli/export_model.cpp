@@ -65,10 +65,14 @@ Status fetch(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const 
   return blob.done() ? Status() : Status(*blob.failure());
 }
 
-Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
-                        const ExportProgress& progress) {
+Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const std::string& island, const fs::path& path,
+                        const Interrupt& interrupt, const ExportProgress& progress) {
   const CoordinatorAccess& access = client.access();
-  ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", {{"run", run}, {"reader_key", access.keys.public_key}}));
+  nlohmann::json question = {{"run", run}, {"reader_key", access.keys.public_key}};
+  if (!island.empty()) {
+    question["island"] = island;
+  }
+  ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", question));
   ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
   ZmqBulkSettings settings;
   settings.island = island_of(access.keys.public_key);
@@ -142,9 +146,9 @@ Status write_model(const fs::path& checkpoint, const fs::path& path, const Inter
 }
 
 Status export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
-                    const ExportProgress& progress) {
+                    const ExportProgress& progress, const std::string& island) {
   const fs::path fetched = path.string() + ".fetched";
-  Status done = fetch_checkpoint(client, run, fetched, interrupt, progress);
+  Status done = fetch_checkpoint(client, run, island, fetched, interrupt, progress);
   if (done) {
     done = write_model(fetched, path, &interrupt);
   }
@@ -154,10 +158,10 @@ Status export_model(CoordinatorClient& client, const std::string& run, const fs:
   return done ? Status() : with_context(done.error(), "export of run " + run);
 }
 
-Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path) {
+Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
-  const Status exported = export_model(client, run, path, interrupt, progress_on(invocation.streams));
+  const Status exported = export_model(client, run, path, interrupt, progress_on(invocation.streams), island);
   if (invocation.streams.err_is_terminal) {
     invocation.streams.err << "\r\x1b[K" << std::flush;
   }

@@ -105,9 +105,10 @@ class Core {
   // Asks an island to leave as if its owner had: it finishes the round in hand with the steps done so far.
   // Errors: not_found; conflict when it is not connected.
   Status drain(TimePoint now, const IslandId& island, const std::string& why);
-  // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch.
+  // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch. With `island` it is that one, and of a run whose islands
+  // keep states of their own the checkpoint is its own model's, from before all were merged.
   // Errors: not_found; unavailable when no connected island has one.
-  Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key);
+  Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key, const std::optional<IslandId>& island = std::nullopt);
 
   // ---- what must be done. Empties it: a driver that fails to make the records durable must keep the Ready and try again.
   Ready take_ready();

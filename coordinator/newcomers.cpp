@@ -209,7 +209,16 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
           std::to_string(message.round.value) + ": " + bounded(message.error->why) + "; its older checkpoints are still good");
     return;
   }
+  const bool fresh = !seat.checkpointed || seat.checkpointed->round < message.round || seat.checkpointed->chain != message.chain;
+  const auto tell = [&] {
+    event(run.record.id, island, "info", "checkpoint_written", "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value),
+          {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.chain)}, Field{"file", to_hex(message.file)},
+           Field{"bytes", static_cast<std::int64_t>(message.file_bytes)}});
+  };
   if (run.private_states()) {
+    if (fresh) {
+      tell();
+    }
     seat.checkpointed = message;
     if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
       seat.offered = message;
@@ -232,10 +241,8 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
     while (run.files.size() > kHeldCheckpoints) {
       run.files.erase(run.files.begin());
     }
-    if (!seat.checkpointed || seat.checkpointed->round < message.round || seat.checkpointed->chain != message.chain) {
-      event(run.record.id, island, "info", "checkpoint_written", "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value),
-            {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.chain)}, Field{"file", to_hex(message.file)},
-             Field{"bytes", static_cast<std::int64_t>(message.file_bytes)}});
+    if (fresh) {
+      tell();
     }
     run.checkpoint_rounds.insert(message.round);
     if (seat.checkpointed == message && !run.record.pause_after && run.is_member(island)) {

@@ -117,7 +117,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"resume", {"run"}, &Requests::resume, nullptr},
       {"pause", {"run"}, &Requests::pause, nullptr},
       {"drain", {"island"}, &Requests::drain, nullptr},
-      {"export", {"run", "reader_key"}, &Requests::serve, nullptr},
+      {"export", {"run", "reader_key", "island"}, &Requests::serve, nullptr},
       {"ping", {}, nullptr, nullptr},
   };
   for (const Verb& verb : kVerbs) {
@@ -258,7 +258,13 @@ Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
     return Error{Code::invalid_argument, "export: 'reader_key' is no public key (40 characters Z85)"};
   }
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
-  ATOLL_ASSIGN(ExportSource source, core_.serve(now, run.id, reader));
+  std::optional<IslandId> island;
+  ATOLL_ASSIGN(const std::string which, arguments.text("island", ""));
+  if (!which.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey key, find_key(which));
+    island = key.island;
+  }
+  ATOLL_ASSIGN(ExportSource source, core_.serve(now, run.id, reader, island));
   if (source.file.empty()) {
     // The core learns it from the island's next checkpoint only; the ledger has it from before a restart.
     ATOLL_ASSIGN(const auto told, ledger_.checkpoint_file(run.id, source.island.island, source.round, source.chain));
@@ -269,7 +275,7 @@ Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
     source.file = told->file;
     source.file_bytes = told->bytes;
   }
-  const json island = {{"id", source.island.island.text},
+  const json from = {{"id", source.island.island.text},
                        {"name", source.island.name},
                        {"public_key", source.island.public_key},
                        {"bulk_address", source.island.bulk_address}};
@@ -279,7 +285,7 @@ Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
               {"file", "outer.safetensors"},
               {"file_bytes", source.file_bytes},
               {"file_sha256", to_hex(source.file)},
-              {"sources", json::array({island})}};
+              {"sources", json::array({from})}};
 }
 
 // ----------------------------------------------------------------------------------------------------------------- tokens

@@ -203,7 +203,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
   return {};
 }
 
-Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key) {
+Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key, const std::optional<IslandId>& wanted) {
   State& state = *state_;
   state.now = std::max(now, state.now);
   const auto found = state.runs.find(id);
@@ -215,17 +215,21 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
   HeldCheckpoint newest;
   for (const auto& [island_id, seat] : run.seats) {
     const auto island = state.islands.find(island_id);
-    if (island == state.islands.end() || !island->second.greeted || island->second.held.count(id) == 0) {
+    if (island == state.islands.end() || !island->second.greeted || island->second.held.count(id) == 0 || (wanted && *wanted != island_id)) {
       continue;
     }
     for (const HeldCheckpoint& held : island->second.held.at(id).checkpoints) {
       const auto chain = run.chains.find(held.round);
-      const bool genuine = run.private_states() || (chain != run.chains.end() && chain->second == held.chain);
+      const bool committed = chain != run.chains.end() && chain->second == held.chain;
+      const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
       if (genuine && (best == nullptr || held.round > newest.round)) {
         best = &island->second;
         newest = held;
       }
     }
+  }
+  if (best == nullptr && wanted) {
+    return Error{Code::unavailable, "island " + state.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.record.name};
   }
   if (best == nullptr) {
     return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.record.name + "; wait for one, or connect an island that took part in it"};

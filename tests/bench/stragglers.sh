@@ -10,7 +10,7 @@ atoll=$(realpath "$1")
 ATOLL_TRAINER_MODULE=$(realpath "$2")
 export ATOLL_TRAINER_MODULE
 factor=${3:-3}
-rounds=${4:-40}
+rounds=${4:-20}
 shift "$(($# < 4 ? $# : 4))"
 [ $# -gt 0 ] || set -- 'noloco' 'noloco:fixed' 'diloco'
 folder=$(mktemp -d)
@@ -37,7 +37,7 @@ one() {
     mine="$mine $!"
   done
   pids="$pids $mine"
-  strategy=${1%:*}
+  method=${1%:*}
   cat > "$folder/run.toml" << END
 [run]
 name = "stragglers"
@@ -48,14 +48,14 @@ heads = 2
 [data]
 set = "corpus"
 [training]
-steps = $((rounds * 20))
+steps = $((rounds * 50))
 batch = 4
 sequence_length = 16
 warmup_steps = 1
 [strategy]
-name = "$strategy"
-inner_steps = 20
-$([ "$strategy" = "$1" ] || echo "pace = \"${1#*:}\"")
+name = "$method"
+inner_steps = 50
+$([ "$method" = "$1" ] || echo "pace = \"${1#*:}\"")
 [islands]
 min = 6
 max = 6
@@ -63,7 +63,7 @@ max = 6
 every_rounds = 1000000
 END
   run=$("$atoll" submit "$folder/run.toml" -q)
-  "$atoll" wait "$run" > /dev/null
+  "$atoll" wait "$run" > /dev/null 2>&1
   for pid in $mine; do kill "$pid" 2> /dev/null || true; done
   wait $mine 2> /dev/null || true
   python3 - "$state/coordinator/ledger.db" "$1" "$2" "$rounds" << 'END'
@@ -81,7 +81,7 @@ print(f"{strategy:14} f at {slow} ms a step: fast islands {sum(fast)/len(fast):7
 END
 }
 
-echo "six islands, 50 ms a step, $rounds rounds of 20 steps; $(nproc) cores"
+echo "six islands, 50 ms a step, $rounds rounds of 50 steps; $(nproc) cores"
 for strategy; do
   one "$strategy" 50
   one "$strategy" $((50 * factor))

@@ -113,6 +113,23 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
       REQUIRE(static_cast<double>(values[i]) == Approx(expected_mean(i, 4)).epsilon(1e-4));
     }
   }
+
+  // The islands' own models, from before: they differ, and the merged one is their mean.
+  std::set<float> firsts;
+  double mean = 0;
+  for (const std::string& name : kNames) {
+    const fs::path own = cluster.folder() / (name + ".safetensors");
+    const atl_test::CommandResult one = cluster.run({"export", run, "--island", name, "-o", own.string()});
+    INFO(name << ": " << one.err);
+    REQUIRE(one.exit == 0);
+    const atl::SafetensorsFile its = atl::SafetensorsFile::open(own).value();
+    CHECK(its.header().metadata.at("atoll.round") == std::to_string(kRounds));
+    firsts.insert(its.floats("layer").value()[0]);
+    mean += static_cast<double>(its.floats("layer").value()[0]) / 4.0;
+  }
+  CHECK(firsts.size() > 1);
+  CHECK(static_cast<double>(file.floats("layer").value()[0]) == Approx(mean).epsilon(1e-5));
+  CHECK(cluster.run({"export", run, "--island", "nobody", "-o", (cluster.folder() / "none").string()}).exit == 4);
 }
 
 TEST_CASE("process: one of four in pairs is killed: the others go on, it comes back with the state of one of them") {
