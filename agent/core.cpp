@@ -34,6 +34,7 @@ void Core::step(TimePoint now, const Event& event) {
     state_->dispatch(event);
     state_->drive_merges();
     state_->drive_trainer();
+    state_->drive_duty();
   }
 }
 
@@ -43,6 +44,7 @@ void Core::tick(TimePoint now) {
     state_->on_time();
     state_->drive_merges();
     state_->drive_trainer();
+    state_->drive_duty();
   }
 }
 
@@ -68,6 +70,14 @@ std::optional<TimePoint> Core::next_deadline() const {
       next = std::min(next, *state.run->lease);
     }
   }
+  if (state.duty) {
+    if (state.duty->restart_at) {
+      next = std::min(next, *state.duty->restart_at);
+    }
+    for (const auto& [digest, again] : state.duty->fetching) {
+      next = std::min(next, again);
+    }
+  }
   return next;
 }
 
@@ -77,6 +87,10 @@ Standing Core::standing() const {
   if (run) {
     const Activity activity = state_->activity();
     standing = Standing{run->id, activity.state, activity.reason, run->committed, run->chain, run->epoch, run->active};
+  }
+  if (state_->duty) {
+    const DutyReport& report = state_->duty->report;
+    standing = Standing{state_->duty->duty.run, report.state, report.task, Round(0), Digest{}, Epoch(0), true};
   }
   return standing;
 }
@@ -97,6 +111,10 @@ void Core::State::dispatch(const Event& event) {
           gauges = e;
         } else if constexpr (std::is_same_v<E, LeaveAsked>) {
           begin_leaving(e.why);
+        } else if constexpr (requires { on_task(e); }) {
+          if (duty && duty->duty.run == e.run) {
+            on_task(e);
+          }
         } else if constexpr (requires { e.incarnation; }) {
           if (run && run->id == e.run && run->incarnation == e.incarnation) {
             on_trainer(e);
@@ -117,6 +135,7 @@ void Core::State::on_time() {
       say_leave();
     }
     close_run(*leaving);
+    close_duty(*leaving);
     exit(std::nullopt);
     return;
   }
@@ -144,7 +163,7 @@ void Core::State::on_time() {
 void Core::State::send(Message message) { out.messages.push_back(std::move(message)); }
 
 void Core::State::tell(std::string level, std::string kind, std::string text) {
-  IslandEvent event{run ? run->id : RunId{}, std::move(level), std::move(kind), std::move(text)};
+  IslandEvent event{run ? run->id : duty ? duty->duty.run : RunId{}, std::move(level), std::move(kind), std::move(text)};
   if (welcomed) {
     send(std::move(event));
     return;
@@ -267,7 +286,13 @@ void Core::State::beat() {
   if (run) {
     message.reports.push_back(report());
   }
+  if (duty) {
+    message.reports.push_back(duty_report());
+  }
   send(std::move(message));
+  if (duty) {
+    say_duty();
+  }
 }
 
 Activity Core::State::activity() const {
@@ -321,7 +346,7 @@ void Core::State::begin_leaving(const std::string& why) {
     cut_short();
   }
   say_leave();
-  if (!run) {
+  if (!run && !duty) {
     exit(std::nullopt);
   }
 }

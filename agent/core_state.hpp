@@ -1,6 +1,6 @@
 // The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
 //
-// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp, sync_side.cpp and duty_side.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -140,11 +140,30 @@ struct RunInHand {
   [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
 };
 
+// This island's part in a run of phases: the newest duty, and how far it is carried out.
+struct DutyInHand {
+  Duty duty;
+  RunSpec spec;
+  DutyReport report;                       // said with every heartbeat and whenever it changes
+  std::map<Digest, std::uint64_t> held;    // bytes
+  std::map<Digest, TimePoint> fetching;    // under way, or to be tried again at that time
+  std::set<Digest> wanted;                 // by the newest duty
+  std::vector<std::string> readers;        // keys that may fetch besides the members
+  std::uint64_t start = 0;                 // of the task that runs, or ran last
+  bool opened = false;                     // what lies on the disk is known; nothing is said before
+  bool running = false;
+  unsigned crashes = 0;
+  std::optional<TimePoint> restart_at;
+  double compute_before = 0;               // of earlier starts
+};
+
 struct Core::State {
   Identity identity;
   Settings settings;
   std::map<RunId, StoredRun> stored;
+  std::map<RunId, std::vector<std::string>> stored_readers;  // keys, of runs that only lie on the disk
   std::optional<RunInHand> run;
+  std::optional<DutyInHand> duty;  // of a run of phases; at most one of the two
   std::map<RunId, Epoch> released;  // runs that are over here: older assignments are stale; the newest few
   std::deque<RunId> released_order;
   Ready out;
@@ -217,6 +236,21 @@ struct Core::State {
   void meet_partner(Round round);
   void leave_pairs();
   void drive_merges();
+
+  // ---- duty_side.cpp: runs of phases
+  void on_duty(const Duty& message);
+  void on_task(const TaskProgressed& event);
+  void on_task(const TaskWrote& event);
+  void on_task(const TaskEnded& event);
+  void on_task(const ContentHeld& event);
+  void on_task(const ContentOpened& event);
+  void on_task(const ContentMissed& event);
+  void drive_duty();
+  void begin_task();
+  void end_task(const std::string& why);
+  void say_duty();
+  void close_duty(const std::string& why);
+  [[nodiscard]] IslandReport duty_report() const;
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "transport/run_rules.hpp"
+
 namespace atl {
 namespace fs = std::filesystem;
 namespace {
@@ -241,6 +243,18 @@ Result<std::vector<fs::path>> resolve_data(const DataSpec& spec, const DataPermi
     return std::vector<fs::path>{std::move(file)};
   }
   return resolve_files(spec.files, permissions);
+}
+
+Result<std::string> resolve_features(const std::string& features, const DataPermissions& permissions) {
+  const std::string file(features_file(features));
+  if (file.empty()) {
+    return features;
+  }
+  ATOLL_ASSIGN(const std::vector<fs::path> files, resolve_files({file}, permissions));
+  if (files.size() != 1) {
+    return Error{Code::invalid_argument, "diffusion.features: " + file + " stands for " + std::to_string(files.size()) + " files; name one"};
+  }
+  return features.substr(0, features.size() - file.size()) + files.front().string();
 }
 
 }  // namespace atl

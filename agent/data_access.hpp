@@ -40,6 +40,9 @@ inline constexpr std::size_t kMaxDataFiles = 1'000'000;
 Result<std::vector<std::filesystem::path>> resolve_data(const DataSpec& spec, const DataPermissions& permissions,
                                                         const Downloader& download);
 
+// [diffusion].features with its FILE, if it has one, as a path on this island. Errors: as above; invalid_argument if it stands for several files.
+Result<std::string> resolve_features(const std::string& features, const DataPermissions& permissions);
+
 // The regular files a path, folder or glob stands for, canonical, sorted, each once. Errors: not_found if none, io.
 Result<std::vector<std::filesystem::path>> expand_files(const std::string& pattern);
 

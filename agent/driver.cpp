@@ -16,11 +16,13 @@
 #include <vector>
 
 #include "agent/checkpoint.hpp"
+#include "agent/content_shelf.hpp"
 #include "agent/core.hpp"
 #include "agent/joining.hpp"
 #include "agent/leave_watch.hpp"
 #include "agent/membership_file.hpp"
 #include "agent/sync_engine.hpp"
+#include "agent/task_session.hpp"
 #include "agent/trainer_session.hpp"
 #include "agent/value_queue.hpp"
 #include "strategies/codec.hpp"
@@ -127,6 +129,11 @@ struct PreparedData {
   StartTrainer order;
   Result<std::vector<fs::path>> files;
 };
+struct PreparedTask {
+  StartTask order;
+  Result<std::vector<fs::path>> files;
+};
+using Prepared = std::variant<PreparedData, PreparedTask>;
 
 Result<fs::path> fetch_data(const std::string& url, const std::string& sha256, const fs::path& cache, bool loopback_http, const RunId& run) {
   FetchSettings settings;
@@ -152,6 +159,9 @@ std::vector<StoredRun> stored_runs(const fs::path& folder) {
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
     if (!fs::is_directory(entry.path() / "checkpoints", failure)) {
+      if (!stored_content(entry.path()).empty()) {
+        runs.push_back({RunId(entry.path().filename().string()), {}});  // of a run of phases
+      }
       continue;
     }
     Result<CheckpointStore> store = CheckpointStore::open(entry.path() / "checkpoints");
@@ -207,13 +217,14 @@ class Driver {
     while (std::optional<EngineAnswer> answer = engine_->take_answer()) {
       std::visit([&](auto& value) { take(value); }, *answer);
     }
-    while (std::optional<PreparedData> data = prepared_->pop()) {
-      take(*data, at);
+    while (std::optional<Prepared> data = prepared_->pop()) {
+      std::visit([&](auto& prepared) { take(prepared, at); }, *data);
     }
     pump_trainer(at);
+    pump_task(at);
     if (at >= next_gauge_) {
       next_gauge_ = at + kGaugeEvery;
-      pending_.push_back(Gauges{resident_bytes(), trainer_ ? trainer_->resident_bytes() : 0});
+      pending_.push_back(Gauges{resident_bytes(), trainer_ ? trainer_->resident_bytes() : task_ ? task_->resident_bytes() : 0});
       tell_spans();
     }
     bool busy = !pending_.empty();
@@ -241,6 +252,12 @@ class Driver {
         fds.push_back({fd, POLLIN, 0});
       }
       until = std::min(until, trainer_->next_check());
+    }
+    if (task_) {
+      for (const int fd : task_->watch_fds()) {
+        fds.push_back({fd, POLLIN, 0});
+      }
+      until = std::min(until, task_->next_check());
     }
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
     ::poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(ms, 0, 1000)));
@@ -290,6 +307,20 @@ class Driver {
     loading_.reset();
   }
 
+  void take(PreparedTask& data, TimePoint at) {
+    if (!starting_task_ || starting_task_->start != data.order.start) {
+      return;  // another start came, or a stop
+    }
+    starting_task_.reset();
+    Result<std::unique_ptr<TaskSession>> session =
+        data.files ? TaskSession::start(data.order, *data.files, session_, at) : Result<std::unique_ptr<TaskSession>>(data.files.error());
+    if (!session) {
+      pending_.push_back(TaskEnded{data.order.run, data.order.start, !worth_retrying(session.error().code), false, session.error()});
+      return;
+    }
+    task_ = *std::move(session);
+  }
+
   void take(PreparedData& data, TimePoint at) {
     if (!starting_ || starting_->incarnation != data.order.incarnation || starting_->run != data.order.run) {
       return;  // another start came, or a stop
@@ -319,6 +350,18 @@ class Driver {
     }
     if (trainer_->ended()) {
       trainer_.reset();
+    }
+  }
+
+  void pump_task(TimePoint at) {
+    if (!task_) {
+      return;
+    }
+    for (Event& event : task_->pump(at)) {
+      pending_.push_back(std::move(event));
+    }
+    if (task_->ended()) {
+      task_.reset();
     }
   }
 
@@ -357,6 +400,28 @@ class Driver {
       const Downloader download = [&](const std::string& url, const std::string& sha256) { return fetch_data(url, sha256, cache, http, order.run); };
       queue->push(PreparedData{order, resolve_data(order.spec.data, permissions, download)});
     }).detach();
+  }
+  void carry_out(const StartTask& order, TimePoint) {
+    task_.reset();
+    starting_task_ = order;
+    std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http, queue = prepared_] {
+      const Downloader download = [&](const std::string& url, const std::string& sha256) { return fetch_data(url, sha256, cache, http, order.run); };
+      PreparedTask prepared{order, resolve_data(order.spec.data, permissions, download)};
+      if (order.task == "features" && prepared.files) {
+        if (Result<std::string> features = resolve_features(order.spec.diffusion.features, permissions)) {
+          prepared.order.spec.diffusion.features = *std::move(features);
+        } else {
+          prepared.files = features.error();
+        }
+      }
+      queue->push(std::move(prepared));
+    }).detach();
+  }
+  void carry_out(const StopTask& order, TimePoint at) {
+    starting_task_.reset();
+    if (task_ && task_->run() == order.run) {
+      task_->stop(order.why, at);
+    }
   }
   void carry_out(const StopTrainer& order, TimePoint at) {
     starting_.reset();
@@ -421,6 +486,7 @@ class Driver {
 
   // Lets the trainer end by itself, within reason; the rest is the host's destructor.
   void end_trainer() {
+    task_.reset();  // what it saved is kept; the rest is done again
     if (!trainer_) {
       return;
     }
@@ -451,11 +517,13 @@ class Driver {
   std::unique_ptr<SyncEngine> engine_;
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
-  std::shared_ptr<ValueQueue<PreparedData>> prepared_ = std::make_shared<ValueQueue<PreparedData>>();
+  std::shared_ptr<ValueQueue<Prepared>> prepared_ = std::make_shared<ValueQueue<Prepared>>();
   std::deque<Event> pending_;
   std::optional<StartTrainer> starting_;  // its data are being prepared
   std::unique_ptr<TrainerSession> trainer_;
   std::optional<LoadTrainer> loading_;
+  std::optional<StartTask> starting_task_;  // its data are being prepared
+  std::unique_ptr<TaskSession> task_;
   TimePoint next_gauge_{};
   bool linked_ = false;
   bool asked_to_leave_ = false;
@@ -553,6 +621,7 @@ Status run_agent(const AgentOptions& given) {
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs_folder);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});
+    engine->post(OpenContent{run.run});
   }
 
   ATOLL_ASSIGN(const LinkFolder link_folder, LinkFolder::make(options.state));

@@ -239,6 +239,44 @@ struct CloseRun {
   RunId run;
 };
 
+// ---- runs of phases ------------------------------------------------------------------------------------------------------------
+
+// Serve what lies on disk of this run by its digest. → ContentHeld for each, then ContentOpened.
+struct OpenContent {
+  RunId run;
+};
+// Fetch this from its sources. → ContentHeld or ContentMissed. One that is under way or held already is not fetched again.
+struct FetchContent {
+  RunId run;
+  Content content;
+};
+// A file that the task of this start has written becomes content. → ContentHeld with start and step, or ContentMissed.
+struct AdoptContent {
+  RunId run;
+  std::uint64_t start = 0;
+  std::string path;
+  std::uint64_t step = 0;  // of a checkpoint; 0: the result
+};
+// No longer needed here. No answer.
+struct DropContent {
+  RunId run;
+  Digest digest;
+};
+// Start the trainer on a task whose inputs are held (ending one that still runs). → TaskProgressed, TaskWrote, TaskEnded.
+struct StartTask {
+  RunId run;
+  std::uint64_t start = 0;  // grows with every one
+  RunSpec spec;
+  std::string task;
+  std::vector<TaskInput> inputs;
+  Content resume;
+};
+// No answer: a stopped task is not reported as ended.
+struct StopTask {
+  RunId run;
+  std::string why;
+};
+
 // ---- the process -------------------------------------------------------------------------------------------------------------
 
 // The agent is done: end the process. `error` empty: as asked.
@@ -249,6 +287,7 @@ struct Exit {
 using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
                             FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair, FormMergeContribution, BeginExchange,
                             CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint,
-                            CatchUpFromPeers, KeepResults, CloseRun, Exit, FinishTrainer, SkipTrainer>;
+                            CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask, StopTask,
+                            Exit, FinishTrainer, SkipTrainer>;
 
 }  // namespace atl::agent

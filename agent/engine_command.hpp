@@ -30,7 +30,8 @@ struct ServeStored {
 
 using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair,
                                    FormMergeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
-                                   WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, PrepareArena, FillArena, ServeStored>;
+                                   WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent,
+                                   DropContent, PrepareArena, FillArena, ServeStored>;
 
 struct ArenaPrepared {
   RunId run;

@@ -98,6 +98,9 @@ void SyncEngine::State::pump_catch_up(TimePoint at) {
 }
 
 PieceReceiver* SyncEngine::State::reader_of(const BlobId& blob) {
+  if (const auto fetch = content_fetches.find(blob); fetch != content_fetches.end()) {
+    return fetch->second.fetch.get();
+  }
   OpenedRun* open = find(blob.run);
   if (open == nullptr) {
     return nullptr;
@@ -159,6 +162,9 @@ void SyncEngine::State::gone(TimePoint at, const IslandId& from, const Gone& gon
 }
 
 void SyncEngine::State::connected(TimePoint at, const IslandId& peer) {
+  for (auto& [blob, work] : content_fetches) {
+    work.fetch->connected(at, peer);
+  }
   for (auto& [id, open] : runs) {
     for (auto& [round, exchange] : open.exchanges) {
       exchange->attempt().connected(at, peer);

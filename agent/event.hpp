@@ -197,6 +197,54 @@ struct CatchUpBroke {
   Error error;
 };
 
+// ---- runs of phases. `start` is that of the StartTask which this answers to. ----------------------------------------------------
+
+struct TaskProgressed {
+  RunId run;
+  std::uint64_t start = 0;
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  double images_per_second = 0;
+  double compute_seconds = 0;  // since the task was started
+};
+// A file that the task can be continued from lies there; at the end (`done`) its result.
+struct TaskWrote {
+  RunId run;
+  std::uint64_t start = 0;
+  std::string path;
+  std::uint64_t step = 0;
+  bool done = false;
+  std::string facts;  // of the result
+};
+// The trainer is gone before the task was done.
+struct TaskEnded {
+  RunId run;
+  std::uint64_t start = 0;
+  bool refused = false;    // this island cannot: its owner does not allow the data, there is no trainer
+  bool permanent = false;  // the trainer said why: another try would end alike
+  Error error;
+};
+// This lies on the disk, complete, and is served.
+struct ContentHeld {
+  RunId run;
+  Content content;          // without sources
+  std::uint64_t start = 0;  // adopted from this task's start; 0: fetched, or found on the disk
+  std::uint64_t step = 0;
+  std::uint64_t bytes_sent = 0;  // bulk link, of this run so far
+  std::uint64_t bytes_received = 0;
+};
+// All that lay on the disk at OpenContent has been said.
+struct ContentOpened {
+  RunId run;
+};
+struct ContentMissed {
+  RunId run;
+  Digest digest;
+  std::uint64_t start = 0;  // of an adoption
+  Error error;
+};
+
 // ---- the operating system ----------------------------------------------------------------------------------------------------
 
 // Now and then, for the reports: resident memory.
@@ -211,7 +259,7 @@ struct LeaveAsked {
 
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated, TrainerProgress,
                            TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, ResultApplied,
-                           CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, Gauges,
-                           LeaveAsked>;
+                           CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
+                           TaskWrote, TaskEnded, ContentHeld, ContentOpened, ContentMissed, Gauges, LeaveAsked>;
 
 }  // namespace atl::agent

@@ -23,6 +23,8 @@ void Core::State::on_message(const Message& message) {
     on_assign(*assign);
   } else if (const auto* serve = std::get_if<Serve>(&message)) {
     on_serve(*serve);
+  } else if (const auto* ordered = std::get_if<Duty>(&message)) {
+    on_duty(*ordered);
   } else if (const auto* release = std::get_if<Release>(&message)) {
     on_release(*release);
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
@@ -97,6 +99,7 @@ void Core::State::on_refused(const Refused& message) {
     return;
   }
   close_run("the coordinator refused this island: " + message.error.why);
+  close_duty("the coordinator refused this island: " + message.error.why);
   exit(message.error);
 }
 
@@ -113,6 +116,7 @@ void Core::State::on_assign(const Assign& message) {
     return;
   }
   close_run("the coordinator assigned another run");
+  close_duty("the coordinator assigned another run");
   Result<RunSpec> spec = run_spec_from_json(message.spec);
   Result<Composition> composition = spec ? composition_of(*spec) : Result<Composition>(spec.error());
   if (!composition) {
@@ -512,25 +516,38 @@ void Core::State::drop_rounds() {
 }
 
 void Core::State::on_serve(const Serve& message) {
-  if (run && run->id == message.run && !message.allowed) {
-    std::erase(run->readers, message.reader_key);
-    allow_peers();
-  } else if (run && run->id == message.run) {
-    keep_for_reader(message.round, kReading);
-    std::vector<std::string>& readers = run->readers;
-    if (std::find(readers.begin(), readers.end(), message.reader_key) == readers.end()) {
+  const auto take_in = [&](std::vector<std::string>& readers) {
+    std::erase(readers, message.reader_key);
+    if (message.allowed) {
       readers.push_back(message.reader_key);
-      if (readers.size() > kReaders) {
-        readers.erase(readers.begin());
-      }
     }
+    if (readers.size() > kReaders) {
+      readers.erase(readers.begin());
+    }
+  };
+  if (run && run->id == message.run) {
+    if (message.allowed) {
+      keep_for_reader(message.round, kReading);
+    }
+    take_in(run->readers);
     allow_peers();
+  } else if (duty && duty->duty.run == message.run) {
+    take_in(duty->readers);
+    effect(AllowPeers{message.run, Epoch(0), duty->duty.members, duty->readers});
   } else if (stored.count(message.run) > 0) {
-    effect(AllowPeers{message.run, Epoch(0), {}, message.allowed ? std::vector<std::string>{message.reader_key} : std::vector<std::string>{}});
+    take_in(stored_readers[message.run]);
+    effect(AllowPeers{message.run, Epoch(0), {}, stored_readers[message.run]});
   }
 }
 
 void Core::State::on_release(const Release& message) {
+  if (duty && duty->duty.run == message.run) {
+    close_duty(message.why);
+    if (leaving) {
+      exit(std::nullopt);
+    }
+    return;
+  }
   if (!run || run->id != message.run) {
     return;
   }

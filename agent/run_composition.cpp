@@ -46,6 +46,28 @@ island_link::Model model_of(const ModelSpec& spec) {
   return model;
 }
 
+island_link::Training training_of(const TrainingSpec& training) {
+  island_link::Training message;
+  message.steps = training.steps;
+  message.batch = training.batch;
+  message.sequence_length = training.sequence_length;
+  message.accumulation = training.accumulation;
+  message.learning_rate = training.learning_rate;
+  message.warmup_steps = training.warmup_steps;
+  message.final_learning_rate = training.final_learning_rate;
+  message.weight_decay = training.weight_decay;
+  message.beta1 = training.beta1;
+  message.beta2 = training.beta2;
+  message.epsilon = training.epsilon;
+  message.clip_norm = training.clip_norm;
+  message.max_steps_per_second = training.max_steps_per_second;
+  message.device = training.device;
+  message.precision = training.precision;
+  message.threads = training.threads;
+  message.evaluate_batches = training.evaluate_batches;
+  return message;
+}
+
 Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan) {
   ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(island_link::model_manifest(model_of(model)), plan));
   std::vector<std::uint64_t> values;

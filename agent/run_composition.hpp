@@ -18,6 +18,8 @@ Result<Composition> composition_of(const RunSpec& spec);
 
 // [model] as the trainer takes it.
 island_link::Model model_of(const ModelSpec& spec);
+// [training] as the trainer takes it.
+island_link::Training training_of(const TrainingSpec& training);
 // The float32 values of each fragment of the built-in trainer's model, as agents will lay it out.
 // Errors: invalid_argument where the plan does not suit the model.
 Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan);

@@ -39,6 +39,7 @@ void SyncEngine::State::turn() {
   busy = pump_exchanges(now()) || busy;
   pump_pairs(now());
   pump_catch_up(now());
+  pump_content(now());
   std::array<pollfd, 2> fds = {{{commands.fd(), POLLIN, 0}, {link->pollable_fd(), POLLIN, 0}}};
   ::poll(fds.data(), fds.size(), timeout_ms(busy));
 }
@@ -60,6 +61,9 @@ int SyncEngine::State::timeout_ms(bool busy) const {
     if (open.catching_up && open.catching_up->fetch() != nullptr) {
       next = std::min(next, open.catching_up->fetch()->next_deadline().value_or(next));
     }
+  }
+  for (const auto& [blob, work] : content_fetches) {
+    next = std::min(next, work.fetch->next_deadline().value_or(next));
   }
   return static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(next - now()).count(), 0, 1000));
 }

@@ -1,6 +1,6 @@
 // The inside of the sync engine: what it has of each run, and the functions that change it.
 //
-// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp and engine_serving.cpp include this.
+// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and engine_content.cpp include this.
 // Threads: everything runs on the engine's thread, but for the two queues and what is said to be under idle_mutex.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "agent/round_exchange.hpp"
 #include "agent/sync_engine.hpp"
 #include "agent/value_queue.hpp"
+#include "transport/blob_fetch.hpp"
 
 namespace atl::agent {
 
@@ -59,6 +60,13 @@ struct OpenedRun {
   std::uint64_t told_served = 0;  // bytes that the core was told others read from here
 };
 
+// Content of a run of phases on its way here.
+struct ContentFetch {
+  RunId run;
+  Content content;
+  std::unique_ptr<BlobFetch> fetch;
+};
+
 // Whom a run's blobs are for.
 struct Audience {
   std::vector<Member> members;
@@ -93,6 +101,10 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const CatchUpFromPeers& order);
   void carry_out(const KeepResults& order);
   void carry_out(const CloseRun& order);
+  void carry_out(const OpenContent& order);
+  void carry_out(const FetchContent& order);
+  void carry_out(const AdoptContent& order);
+  void carry_out(const DropContent& order);
   void carry_out(const PrepareArena& order);
   void carry_out(const FillArena& order);
   void carry_out(const ServeStored& order);
@@ -121,6 +133,10 @@ struct SyncEngine::State final : PieceReceiver {
       }
     }
   }
+
+  // ---- runs of phases
+  void pump_content(TimePoint at);
+  void serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step);
 
   // ---- serving
   void set_peers();
@@ -158,6 +174,8 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<RunId, Error> unopened;
   std::map<RunId, Audience> audiences;
   std::map<RunId, std::set<Round>> served;  // checkpoints
+  std::map<BlobId, ContentFetch> content_fetches;
+  std::map<RunId, std::uint64_t> content_received;  // bytes
   std::atomic<bool> ending{false};
   std::mutex idle_mutex;
   std::condition_variable idle;

@@ -18,26 +18,26 @@ constexpr auto kStopPatience = std::chrono::seconds(3);
 
 double or_nan(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
 
-TrainerCommand command_of(const StartTrainer& order, const SessionSettings& settings, const std::string& link) {
+}  // namespace
+
+TrainerCommand trainer_command(const SessionSettings& settings, const RunId& run, std::uint32_t threads, const std::string& link) {
   TrainerCommand command;
   command.program = settings.program;
   command.arguments = {"trainer"};
-  const std::string threads = std::to_string(std::max(1U, order.spec.training.threads));
+  const std::string count = std::to_string(std::max(1U, threads));
   // Trainers that share cores starve each other when their threads spin while they wait.
   command.environment = {{island_link::kLinkVariable, link},
-                         {"OMP_NUM_THREADS", threads},
-                         {"OPENBLAS_NUM_THREADS", threads},
-                         {"MKL_NUM_THREADS", threads},
+                         {"OMP_NUM_THREADS", count},
+                         {"OPENBLAS_NUM_THREADS", count},
+                         {"MKL_NUM_THREADS", count},
                          {"OMP_WAIT_POLICY", "passive"}};
   command.folder = settings.link_folder;
   command.memory_limit_bytes = settings.memory_limit_bytes;
   command.hang_after = settings.hang_after;
-  const std::string prefix = "run " + order.run.text + ", island " + settings.island + ": trainer: ";
+  const std::string prefix = "run " + run.text + ", island " + settings.island + ": trainer: ";
   command.on_line = [prefix](const std::string& line) { log_info(prefix + line); };
   return command;
 }
-
-}  // namespace
 
 TrainerSession::TrainerSession(StartTrainer order, std::vector<std::string> files, SessionSettings settings, island_link::AgentEnd link, TrainerHost host)
     : order_(std::move(order)), files_(std::move(files)), settings_(std::move(settings)), link_(std::move(link)), host_(std::move(host)) {}
@@ -48,7 +48,7 @@ Result<std::unique_ptr<TrainerSession>> TrainerSession::start(const StartTrainer
   std::error_code ignored;
   fs::remove(path, ignored);
   ATOLL_ASSIGN(island_link::AgentEnd link, island_link::AgentEnd::bind(path));
-  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(command_of(order, settings, path), now));
+  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(trainer_command(settings, order.run, order.spec.training.threads, path), now));
   std::vector<std::string> names;
   for (const fs::path& file : files) {
     names.push_back(file.string());
@@ -277,24 +277,7 @@ island_link::Configure TrainerSession::configuration() const {
   message.seed = spec.seed;
   message.model = model_of(spec.model);
   message.data = {files_, spec.data.format, spec.data.validation_fraction, order_.part, order_.parts};
-  const TrainingSpec& training = spec.training;
-  message.training.steps = training.steps;
-  message.training.batch = training.batch;
-  message.training.sequence_length = training.sequence_length;
-  message.training.accumulation = training.accumulation;
-  message.training.learning_rate = training.learning_rate;
-  message.training.warmup_steps = training.warmup_steps;
-  message.training.final_learning_rate = training.final_learning_rate;
-  message.training.weight_decay = training.weight_decay;
-  message.training.beta1 = training.beta1;
-  message.training.beta2 = training.beta2;
-  message.training.epsilon = training.epsilon;
-  message.training.clip_norm = training.clip_norm;
-  message.training.max_steps_per_second = training.max_steps_per_second;
-  message.training.device = training.device;
-  message.training.precision = training.precision;
-  message.training.threads = training.threads;
-  message.training.evaluate_batches = training.evaluate_batches;
+  message.training = training_of(spec.training);
   const Result<Composition> composition = composition_of(spec);
   message.payload = composition && composition->payload == PayloadKind::gradient ? island_link::Payload::gradient : island_link::Payload::parameters;
   if (order_.checkpoint || order_.step.value > 0 || order_.position > 0) {

@@ -35,6 +35,9 @@ struct SessionSettings {
   std::shared_ptr<SpanLog> spans;      // where the trainer's time went; empty: not kept
 };
 
+// What runs a trainer, in a session or for a task.
+TrainerCommand trainer_command(const SessionSettings& settings, const RunId& run, std::uint32_t threads, const std::string& link);
+
 using SessionOutput = std::variant<Event, PrepareArena, FormInitialState>;
 
 class TrainerSession {

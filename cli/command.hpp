@@ -109,5 +109,6 @@ Command version_command();
 Command completion_command();
 Command trainer_command();
 Command generate_command();
+Command sample_command();
 
 }  // namespace atl

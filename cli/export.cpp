@@ -18,14 +18,14 @@ struct ExportOptions {
 };
 
 Exit export_run(const Invocation& invocation, const ExportOptions& options) {
-  const Status exported = export_model(invocation, options.run, options.path, options.island);
+  const Result<bool> exported = export_run(invocation, options.run, options.path, options.island);
   if (!exported) {
     return report_no_model(invocation, exported.error());
   }
   if (invocation.json) {
     invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
   } else {
-    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll generate --model " << printable(options.path, 1000) << "\n";
+    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (*exported ? "sample " : "generate --model ") << printable(options.path, 1000) << (*exported ? " -o samples.png" : "") << "\n";
   }
   return Exit::ok;
 }
@@ -36,9 +36,9 @@ Command export_command() {
   auto options = std::make_shared<ExportOptions>();
   Command command;
   command.name = "export";
-  command.summary = "writes a run's newest synchronised model as safetensors";
+  command.summary = "writes a run's newest synchronised model as safetensors, or its ensemble as a folder";
   command.options = {{"RUN", "the run", &options->run, true, {}, Completes::runs},
-                     {"-o,--output", "the file to write", &options->path, true, {}, Completes::files},
+                     {"-o,--output", "the file (of an ensemble: the folder) to write", &options->path, true, {}, Completes::files},
                      {"--island", "of this island; where islands have models of their own, its own", &options->island, false, {}, Completes::islands}};
   command.asks_coordinator = true;
   command.short_output = false;

@@ -9,6 +9,7 @@
 #include "agent/checkpoint.hpp"
 #include "agent/durable_file.hpp"
 #include "agent/safetensors.hpp"
+#include "cli/ensemble_folder.hpp"
 #include "cli/views/document.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/blob_fetch.hpp"
@@ -45,8 +46,9 @@ Status unless_interrupted(const Interrupt& interrupt) {
   return interrupt.came() ? Status(Error{Code::cancelled, "interrupted; no file was written"}) : Status();
 }
 
-// Moves wants and pieces until the blob is here or cannot come.
-Status fetch(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress) {
+}  // namespace
+
+Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress) {
   while (!blob.done() && !blob.failure()) {
     ATOLL_TRY(unless_interrupted(interrupt));
     for (const OutgoingWant& want : blob.take_wants(now())) {
@@ -65,6 +67,20 @@ Status fetch(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const 
   return blob.done() ? Status() : Status(*blob.failure());
 }
 
+Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources) {
+  ZmqBulkSettings settings;
+  settings.island = island_of(access.keys.public_key);
+  settings.public_key = access.keys.public_key;
+  settings.secret_key = access.keys.secret_key;
+  settings.bind = "";
+  settings.insecure = access.insecure;
+  ATOLL_ASSIGN(std::unique_ptr<ZmqBulkLink> link, ZmqBulkLink::open(settings, std::make_shared<BlobStore>()));
+  ATOLL_TRY(link->set_peers(sources));
+  return std::unique_ptr<BulkLink>(std::move(link));
+}
+
+namespace {
+
 Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const std::string& island, const fs::path& path,
                         const Interrupt& interrupt, const ExportProgress& progress) {
   const CoordinatorAccess& access = client.access();
@@ -74,16 +90,9 @@ Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const
   }
   ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", question));
   ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
-  ZmqBulkSettings settings;
-  settings.island = island_of(access.keys.public_key);
-  settings.public_key = access.keys.public_key;
-  settings.secret_key = access.keys.secret_key;
-  settings.bind = "";
-  settings.insecure = access.insecure;
-  ATOLL_ASSIGN(const std::unique_ptr<ZmqBulkLink> link, ZmqBulkLink::open(settings, std::make_shared<BlobStore>()));
-  ATOLL_TRY(link->set_peers(plan.sources));
+  ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(access, plan.sources));
   ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
-  return fetch(*link, *blob, interrupt, progress);
+  return fetch_blob(*link, *blob, interrupt, progress);
 }
 
 void remove_quietly(const fs::path& path) {
@@ -158,14 +167,60 @@ Status export_model(CoordinatorClient& client, const std::string& run, const fs:
   return done ? Status() : with_context(done.error(), "export of run " + run);
 }
 
-Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
+namespace {
+
+Result<bool> has_ensemble(CoordinatorClient& client, const std::string& run) {
+  ATOLL_ASSIGN(const nlohmann::json document, client.ask("status", {{"run", run}}));
+  const nlohmann::json& phases = list_at(document, "phases");
+  return std::any_of(phases.begin(), phases.end(), [](const nlohmann::json& phase) { return !list_at(phase, "tasks").empty(); });
+}
+
+// Runs `work(client, interrupt, progress)` for a command.
+template <typename Work>
+Status for_command(const Invocation& invocation, const Work& work) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
-  const Status exported = export_model(client, run, path, interrupt, progress_on(invocation.streams), island);
+  const Status exported = work(client, interrupt, progress_on(invocation.streams));
   if (invocation.streams.err_is_terminal) {
     invocation.streams.err << "\r\x1b[K" << std::flush;
   }
   return exported;
+}
+
+}  // namespace
+
+Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
+  return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
+    return export_model(client, run, path, interrupt, progress, island);
+  });
+}
+
+Status export_ensemble(const Invocation& invocation, const std::string& run, const fs::path& folder) {
+  return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
+    return fetch_ensemble(client, run, folder, interrupt, progress);
+  });
+}
+
+Result<bool> export_run(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt, const ExportProgress& progress,
+                        const std::string& island) {
+  const Result<bool> ensemble = has_ensemble(client, run);
+  if (!ensemble) {
+    return with_context(ensemble.error(), "export of run " + run);
+  }
+  if (*ensemble && !island.empty()) {
+    return Error{Code::invalid_argument, "--island has no effect on run " + run + ": its ensemble is one"};
+  }
+  ATOLL_TRY(*ensemble ? fetch_ensemble(client, run, path, interrupt, progress) : export_model(client, run, path, interrupt, progress, island));
+  return *ensemble;
+}
+
+Result<bool> export_run(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
+  bool ensemble = false;
+  ATOLL_TRY(for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) -> Status {
+    ATOLL_ASSIGN(ensemble, export_run(client, run, path, interrupt, progress, island));
+    return {};
+  }));
+  return ensemble;
 }
 
 Exit report_no_model(const Invocation& invocation, const Error& error) {

@@ -8,11 +8,15 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/coordinator_client.hpp"
 #include "cli/interrupt.hpp"
 #include "transport/base/result.hpp"
+#include "transport/blob_fetch.hpp"
+#include "transport/bulk_link.hpp"
 
 namespace atl {
 
@@ -24,7 +28,20 @@ using ExportProgress = std::function<void(std::uint64_t done, std::uint64_t tota
 Status export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const Interrupt& interrupt,
                     const ExportProgress& progress = {}, const std::string& island = "");
 
-// The same for a command: asks the coordinator of the invocation, shows how far it is if stderr is a terminal, and heeds Ctrl-C. Errors: also
+// The model of a run, or of a run of phases its ensemble: then `path` is a folder. True if it was an ensemble. Errors: as export_model
+// and fetch_ensemble; invalid_argument for an island of an ensemble.
+Result<bool> export_run(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const Interrupt& interrupt, const ExportProgress& progress = {},
+                        const std::string& island = "");
+// The same for a command.
+Result<bool> export_run(const Invocation& invocation, const std::string& run, const std::filesystem::path& path, const std::string& island = "");
+Status export_ensemble(const Invocation& invocation, const std::string& run, const std::filesystem::path& folder);
+
+// A bulk link that only reads, to these islands. Errors: those of the link.
+Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources);
+// Moves wants and pieces until the blob is here or cannot come. Errors: those of the fetch; cancelled when interrupted.
+Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress);
+
+// export_model for a command: asks the coordinator of the invocation, shows how far it is if stderr is a terminal, and heeds Ctrl-C. Errors: also
 // those of CoordinatorClient::open.
 Status export_model(const Invocation& invocation, const std::string& run, const std::filesystem::path& path, const std::string& island = "");
 

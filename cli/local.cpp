@@ -18,6 +18,7 @@
 #include "cli/views/run_state.hpp"
 #include "cli/uplink.hpp"
 #include "cli/views/views.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -51,6 +52,9 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   for (const std::string& file : spec.data.files) {
     add("--allow-data", base_of(file));
+  }
+  if (const std::string features(features_file(spec.diffusion.features)); !features.empty()) {
+    add("--allow-data", base_of(features));
   }
   for (const std::string& folder : options.allow_data) {
     add("--allow-data", fs::absolute(folder).string());
@@ -189,7 +193,7 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   show(invocation, document, render_summary);
   const std::string state = text_at(object_at(*document, "run"), "state");
   if (state == "completed" && !options.export_to.empty()) {
-    if (const Status exported = export_model(cluster.client(), run, options.export_to, interrupt); !exported) {
+    if (const Result<bool> exported = export_run(cluster.client(), run, options.export_to, interrupt); !exported) {
       return report_no_model(invocation, exported.error());
     }
   }
@@ -242,7 +246,7 @@ Command local_command() {
   command.options = {{"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
                      {"-n,--islands", "how many (else the run file's min)", &options->islands},
                      {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
-                     {"--export", "write the model here at the end", &options->export_to, false, {}, Completes::files},
+                     {"--export", "write the model (or the ensemble, as a folder) here at the end", &options->export_to, false, {}, Completes::files},
                      {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
                      {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
                      {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink}};

@@ -76,6 +76,10 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
     invocation.streams.err << problems_text(*file);
     return Exit::usage;
   }
+  if (file->spec.strategy.group == "expert") {
+    return report(invocation, Error{Code::invalid_argument, "plan reckons with rounds, and strategy \"" + file->spec.strategy.name +
+                                                                "\" has none: its experts send each other nothing; `atoll status` shows how far its tasks are"});
+  }
   const Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options);
   if (!islands) {
     return report(invocation, islands.error());

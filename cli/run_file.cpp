@@ -1,6 +1,7 @@
 #include "cli/run_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <set>
@@ -45,6 +46,7 @@ class Reading {
   void unknown_key(std::string_view section, const toml::key& name);
   void report_missing();
   void settle_strategy();
+  void settle_diffusion();
   void settle_warmup();
   void settle_rounds();
   void report(RunProblem problem);
@@ -71,6 +73,23 @@ Place Reading::nearest_place(std::string_view section, std::string_view key) con
   const auto found = sections_.find(section);
   return found == sections_.end() ? Place{} : found->second;
 }
+
+// Keys of language models and of rounds, which a run of experts has none of.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kWithoutEffectOnImages = {{{"run", "arena_limit"},
+                                                                                                   {"model", "vocabulary"},
+                                                                                                   {"model", "tied_embeddings"},
+                                                                                                   {"data", "parts"},
+                                                                                                   {"training", "sequence_length"},
+                                                                                                   {"training", "accumulation"},
+                                                                                                   {"training", "precision"},
+                                                                                                   {"training", "evaluate_every"},
+                                                                                                   {"checkpoint", "every_rounds"},
+                                                                                                   {"checkpoint", "keep"},
+                                                                                                   {"islands", "straggler_factor"},
+                                                                                                   {"islands", "overlap_steps"},
+                                                                                                   {"islands", "uplink"},
+                                                                                                   {"guards", "norm_factor"},
+                                                                                                   {"guards", "quarantine_after"}}};
 
 std::vector<std::string_view> names_of(std::string_view section) {
   std::vector<std::string_view> names;
@@ -251,6 +270,38 @@ void Reading::settle_strategy() {
   for (RunProblem& problem : apply_strategy_name(file_.spec.strategy, set)) {
     report(std::move(problem));
   }
+  settle_diffusion();
+}
+
+// Keys that do nothing for a run of this kind.
+void Reading::settle_diffusion() {
+  const auto refuse = [&](std::string_view section, std::string_view key) {
+    if (is_set(section, key)) {
+      report({section, key, std::string(key) + " has no effect with strategy.name = \"" + file_.spec.strategy.name + "\"; remove it", {"strategy.name"}});
+    }
+  };
+  if (file_.spec.strategy.group != "expert") {
+    for (const std::string_view key : names_of("diffusion")) {
+      refuse("diffusion", key);
+    }
+    return;
+  }
+  for (const auto& [section, key] : kWithoutEffectOnImages) {
+    refuse(section, key);
+  }
+  const DiffusionSpec& diffusion = file_.spec.diffusion;
+  const auto refuse_with = [&](std::string_view key, const std::string& with, std::string_view other) {
+    if (is_set("diffusion", key)) {
+      report({"diffusion", key, std::string(key) + " has no effect with " + with + "; remove it", {other}});
+    }
+  };
+  if (diffusion.clusters_by != "features") {
+    for (const std::string_view key : {"features", "feature_width", "fine_clusters", "balance"}) {
+      refuse_with(key, "clusters_by = \"" + diffusion.clusters_by + "\"", "diffusion.clusters_by");
+    }
+  } else if (diffusion.features != "pixels-pca") {
+    refuse_with("feature_width", "features of a file", "diffusion.features");
+  }
 }
 
 // A run shorter than the default warm-up would never reach its learning rate.
@@ -263,6 +314,10 @@ void Reading::settle_warmup() {
 
 void Reading::settle_rounds() {
   if (!file_.problems.empty()) {
+    return;
+  }
+  if (file_.spec.strategy.group == "expert") {
+    file_.spec.rounds = file_.spec.diffusion.experts + (file_.spec.diffusion.experts > 1 ? 1 : 0);  // tasks that train
     return;
   }
   const std::string_view cut = is_set("strategy", "fragments") ? "fragments" : "inner_steps";  // what a person would change
@@ -379,6 +434,10 @@ void resolve_files(RunSpec& spec, const std::filesystem::path& run_file) {
     if (std::filesystem::path(file).is_relative()) {
       file = (folder / file).lexically_normal().string();
     }
+  }
+  std::string& features = spec.diffusion.features;
+  if (const std::string file(features_file(features)); !file.empty() && std::filesystem::path(file).is_relative()) {
+    features.replace(features.size() - file.size(), file.size(), (folder / file).lexically_normal().string());
   }
 }
 

@@ -15,7 +15,7 @@ struct Essential {
   std::string_view name;
   std::string_view key;
 };
-constexpr std::array<Essential, 10> kEssential = {{{"diloco", "group"},
+constexpr std::array<Essential, 12> kEssential = {{{"diloco", "group"},
                                                   {"diloco", "payload"},
                                                   {"streaming-diloco", "group"},
                                                   {"streaming-diloco", "payload"},
@@ -24,7 +24,9 @@ constexpr std::array<Essential, 10> kEssential = {{{"diloco", "group"},
                                                   {"data-parallel", "payload"},
                                                   {"data-parallel", "inner_steps"},
                                                   {"local", "group"},
-                                                  {"local", "outer_optimizer"}}};
+                                                  {"local", "outer_optimizer"},
+                                                  {"decentralized-diffusion", "group"},
+                                                  {"decentralized-diffusion", "payload"}}};
 
 StrategySpec spec_of(const StrategySettings& settings, const std::string& name) {
   StrategySpec spec;
@@ -91,9 +93,14 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
     refuse("rounding", "codec = \"f32\"");
     refuse("error_feedback", "codec = \"f32\", which loses nothing");
   }
-  if (strategy.group == "nobody") {
+  if (strategy.group == "nobody" || strategy.group == "expert") {
     for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {
-      refuse(key, "group = \"nobody\"");
+      refuse(key, "group = \"" + strategy.group + "\"");
+    }
+  }
+  if (strategy.group == "expert") {
+    for (const std::string_view key : {"inner_steps", "pace", "min_inner_steps", "overlap_steps", "grouping", "merge_alpha"}) {
+      refuse(key, "group = \"expert\"");
     }
   }
 }

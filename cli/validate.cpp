@@ -18,12 +18,18 @@ struct ValidateOptions {
 
 std::string summary_of(const RunSpec& spec) {
   const StrategySpec& strategy = spec.strategy;
+  const std::string islands = (spec.islands.min == spec.islands.max ? "" : std::to_string(spec.islands.min) + " to ") + std::to_string(spec.islands.max) + " islands";
+  if (strategy.group == "expert") {
+    const std::uint32_t experts = spec.diffusion.experts;
+    return "valid: " + strategy.name + ", " + std::to_string(experts) + (experts == 1 ? " expert" : " experts") + " of " + std::to_string(spec.training.steps) + " steps" +
+           (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) + ", " + islands;
+  }
   const double bytes = model_parameter_bytes(spec.model);
   std::array<char, 32> millions{};
   std::snprintf(millions.data(), millions.size(), "%.1f M", bytes / 4e6);
   std::string text = "valid: " + strategy.name + ", " + std::to_string(spec.rounds) + (spec.rounds == 1 ? " round" : " rounds") + " of " +
                      std::to_string(strategy.inner_steps) + (strategy.inner_steps == 1 ? " inner step" : " inner steps") + ", " + millions.data() +
-                     " parameters, " + (spec.islands.min == spec.islands.max ? "" : std::to_string(spec.islands.min) + " to ") + std::to_string(spec.islands.max) + " islands";
+                     " parameters, " + islands;
   return text;
 }
 

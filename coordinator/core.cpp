@@ -108,6 +108,12 @@ void Core::State::recover(Recovered recovered) {
       round.tokens = std::move(value.tokens);
     }
   }
+  for (TaskRecord& value : recovered.tasks) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      const std::string name = value.task;
+      run->second.tasks[name].record = std::move(value);
+    }
+  }
   for (auto& [id, run] : runs) {
     if (run.record.restored && run.record.initialised) {
       // Of a backup: who takes part, and with what, is asked anew.
@@ -197,6 +203,8 @@ void Core::State::dispatch(Island& island, const Message& message) {
           about(m.run, with(&State::on_caught_up)(m));
         } else if constexpr (std::is_same_v<M, RunEnded>) {
           about(m.run, with(&State::on_run_ended)(m));
+        } else if constexpr (std::is_same_v<M, DutyReport>) {
+          about(m.run, with(&State::on_duty_report)(m));
         } else if constexpr (std::is_same_v<M, IslandEvent>) {
           if (m.run.empty() || runs.count(m.run) > 0) {
             const std::string level = m.level == "error" || m.level == "warning" ? m.level : "info";

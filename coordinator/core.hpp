@@ -69,6 +69,14 @@ struct ExportSource {
   std::uint64_t file_bytes = 0;
 };
 
+// Where an operator fetches the result of a task.
+struct TaskResult {
+  std::string task;
+  Digest digest;
+  std::uint64_t bytes = 0;
+  std::vector<Member> sources;
+};
+
 class Core {
  public:
   Core(Settings settings, Recovered recovered, TimePoint now);
@@ -109,6 +117,9 @@ class Core {
   // keep states of their own the checkpoint is its own model's, from before all were merged.
   // Errors: not_found; unavailable when no connected island has one.
   Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key, const std::optional<IslandId>& island = std::nullopt);
+  // The results of all tasks of a run of phases whose ensemble is put together, for this reader. Errors: not_found, invalid_argument for a run
+  // of rounds, unavailable before the end or while no connected island has one of them.
+  Result<std::vector<TaskResult>> serve_results(TimePoint now, const RunId& run, const std::string& reader_key);
 
   // ---- what must be done. Empties it: a driver that fails to make the records durable must keep the Ready and try again.
   Ready take_ready();

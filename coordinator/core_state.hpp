@@ -1,6 +1,6 @@
 // The inside of the coordinator's core: what it knows of islands, runs, seats and rounds, and the functions that change it.
 //
-// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 
 #include "coordinator/core.hpp"
 #include "coordinator/decide.hpp"
+#include "coordinator/phases.hpp"
 
 namespace atl::coordinator {
 
@@ -131,6 +132,25 @@ struct Committed {
   std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
 };
 
+// A task of a run of phases (phases.hpp).
+struct Task {
+  TaskRecord record;
+  TaskPlan plan;
+  IslandId copy_on;  // the second island that keeps its checkpoint and result
+  Content copied;    // the newest checkpoint that another island than the task's own was seen to have
+  std::uint64_t copied_step = 0;
+  std::optional<TimePoint> missing_since;  // no connected island has its result
+};
+
+// What an island of a run of phases was told, and what it says.
+struct IslandDuty {
+  Duty sent;
+  Resend resend;
+  std::optional<DutyReport> report;  // newest, without facts and what is held
+  std::map<Digest, std::uint64_t> held;
+  double speed = 0;  // images a second
+};
+
 struct Run {
   RunRecord record;
   RunSpec spec;
@@ -153,12 +173,16 @@ struct Run {
   Round spread_round;
   Wait wait;                            // of the present pass
   std::string told_reason;              // the newest that an event told
+  std::map<std::string, Task> tasks;    // of a run of phases
+  std::vector<std::string> task_order;  // in the order of the phases
+  std::map<IslandId, IslandDuty> duties;
 
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == "gradient"; }
   [[nodiscard]] bool pairs() const { return spec.strategy.group == "pairs"; }
   // Islands commit their rounds by themselves, but for those at the end that merge all of them.
   [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == "nobody"; }
   [[nodiscard]] bool own(Round round) const { return private_states() && round.value + spec.merge_rounds <= spec.rounds; }
+  [[nodiscard]] bool phased() const { return spec.strategy.group == "expert"; }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
 };
@@ -273,6 +297,22 @@ struct Core::State {
   bool restore_merged(Run& run);
   void advance_pairs(Run& run);
 
+  // ---- phases.cpp: tasks and who does them
+  void advance_phases(Run& run);
+  void ensure_tasks(Run& run);
+  void seat_islands(Run& run);
+  void on_duty_report(Run& run, Seat& seat, const DutyReport& message);
+  void take_back(Run& run, Task& task, const std::string& why);
+  void give_up_tasks(Run& run);
+  [[nodiscard]] bool input_at_hand(Run& run, Task& task);
+  void settle_checkpoint(Run& run, Task& task);
+  void place_tasks(Run& run);
+  [[nodiscard]] IslandId copy_place(Run& run, Task& task);
+  [[nodiscard]] Duty duty_of(Run& run, const IslandId& island);
+  void say_duties(Run& run);
+  void end_phases(Run& run);
+  [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
+
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);
   void advance_queued(Run& run);
@@ -286,6 +326,7 @@ struct Core::State {
   void tell_wait(Run& run);
   void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
   [[nodiscard]] RunView view_of(const Run& run) const;
+  [[nodiscard]] TaskView task_view(const Run& run, const Task& task) const;
 };
 
 // Text from an island, cut to a size that a ledger can bear.

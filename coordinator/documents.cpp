@@ -143,7 +143,7 @@ const Requests::Facts& Requests::facts(const RunView& run) {
   Facts facts;
   if (const auto spec = run_spec_from_json(run.spec)) {
     facts = {spec->strategy.name, spec->training.steps, spec->strategy.inner_steps,
-             static_cast<std::uint64_t>(model_parameter_bytes(spec->model) / sizeof(float))};
+             spec->strategy.group == "expert" ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(spec->model) / sizeof(float))};
   }
   return facts_.emplace(run.id, std::move(facts)).first->second;
 }
@@ -233,6 +233,48 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"ended_unix_ms", time(run.ended)}};
 }
 
+// The phases in order, each with its tasks; of a run of rounds the one phase that it has.
+json Requests::phases_document(const RunView& run) {
+  json phases = json::array();
+  for (const std::string& name : run.phases) {
+    json tasks = json::array();
+    std::size_t done = 0;
+    bool begun = false;
+    bool failed = false;
+    for (const TaskView& task : run.tasks) {
+      if (task.phase != name) {
+        continue;
+      }
+      done += task.state == TaskState::done ? 1U : 0U;
+      begun = begun || task.state != TaskState::waiting;
+      failed = failed || task.state == TaskState::failed;
+      json facts = json::parse(task.facts, nullptr, false);
+      tasks.push_back({{"task", task.task},
+                       {"state", to_string(task.state)},
+                       {"island", text_or_null(task.island)},
+                       {"step", task.step},
+                       {"steps", task.steps},
+                       {"loss", number(task.loss)},
+                       {"checkpoint_step", task.checkpoint_step},
+                       {"copies", task.copies},
+                       {"starts", task.starts},
+                       {"result_sha256", task.result.empty() ? json() : json(to_hex(task.result))},
+                       {"result_bytes", task.result_bytes},
+                       {"facts", facts.is_object() ? std::move(facts) : json::object()},
+                       {"started_unix_ms", time(task.started)},
+                       {"ended_unix_ms", time(task.ended)}});
+    }
+    const bool of_rounds = run.tasks.empty() && run.phases.size() == 1;
+    const std::string_view state = of_rounds           ? run.state == RunState::completed ? "done" : run.started ? "running" : "waiting"
+                                   : failed            ? "failed"
+                                   : !begun            ? "waiting"
+                                   : done < tasks.size() ? "running"
+                                                       : "done";
+    phases.push_back({{"name", name}, {"state", state}, {"done", done}, {"tasks", std::move(tasks)}});
+  }
+  return phases;
+}
+
 json Requests::absences_document(const RunView& run) {
   json absences = json::array();
   for (const SeatView& seat : run.seats) {
@@ -284,7 +326,7 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(json document, run_document(run, reports));
   json absences = absences_document(run);
   return json{
-      {"run", std::move(document)}, {"islands", std::move(islands)}, {"absences", std::move(absences)}, {"warnings", std::move(warnings)}};
+      {"run", std::move(document)}, {"phases", phases_document(run)}, {"islands", std::move(islands)}, {"absences", std::move(absences)}, {"warnings", std::move(warnings)}};
 }
 
 // ---------------------------------------------------------------------------------------------------------------- islands

@@ -30,7 +30,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed, CaughtUp, IslandEvent,
-                   Timeline, RunEnded, Leave>(message);
+                   Timeline, RunEnded, Leave, DutyReport>(message);
 }
 
 LogLevel level_of(const std::string& level) {

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kRunStates = {"queued", "starting", "running", "interrupted", "paused", "completed", "failed", "cancelled"};
 constexpr std::array<std::string_view, 6> kSeatStates = {"starting", "joining", "active", "absent", "refused", "ended"};
+constexpr std::array<std::string_view, 4> kTaskStates = {"waiting", "running", "done", "failed"};
 
 template <typename State, std::size_t N>
 Result<State> find_state(const std::array<std::string_view, N>& names, std::string_view name, std::string_view what) {
@@ -23,6 +24,8 @@ Result<State> find_state(const std::array<std::string_view, N>& names, std::stri
 std::string_view to_string(RunState state) { return kRunStates.at(static_cast<std::size_t>(state)); }
 std::string_view to_string(SeatState state) { return kSeatStates.at(static_cast<std::size_t>(state)); }
 Result<RunState> run_state_from_string(std::string_view name) { return find_state<RunState>(kRunStates, name, "run"); }
+std::string_view to_string(TaskState state) { return kTaskStates.at(static_cast<std::size_t>(state)); }
+Result<TaskState> task_state_from_string(std::string_view name) { return find_state<TaskState>(kTaskStates, name, "task"); }
 Result<SeatState> seat_state_from_string(std::string_view name) { return find_state<SeatState>(kSeatStates, name, "seat"); }
 
 }  // namespace atl::coordinator

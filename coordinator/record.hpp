@@ -132,6 +132,27 @@ struct RoundRecord {
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 
+// How a task of a run of phases stands. Key: (run, task).
+enum class TaskState : std::uint8_t { waiting, running, done, failed };
+std::string_view to_string(TaskState state);
+Result<TaskState> task_state_from_string(std::string_view name);
+struct TaskRecord {
+  RunId run;
+  std::string task;
+  TaskState state = TaskState::waiting;
+  IslandId island;  // that works on it, or has done it
+  std::uint32_t starts = 0;
+  Digest result;  // of a task that is done
+  std::uint64_t result_bytes = 0;
+  std::string facts;  // JSON object, of a task that is done
+  Digest checkpoint;  // newest that it can be continued from
+  std::uint64_t checkpoint_bytes = 0;
+  std::uint64_t checkpoint_step = 0;
+  std::optional<TimePoint> started;  // newest start
+  std::optional<TimePoint> ended;
+  friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
+};
+
 // One key of an event's JSON object.
 struct Field {
   std::string key;
@@ -169,7 +190,7 @@ struct MetricRecord {
   friend bool operator==(const MetricRecord&, const MetricRecord&) = default;
 };
 
-using Record = std::variant<RunRecord, SeatRecord, MembershipRecord, IslandRecord, RoundRecord, EventRecord, MetricRecord>;
+using Record = std::variant<RunRecord, SeatRecord, MembershipRecord, IslandRecord, RoundRecord, EventRecord, MetricRecord, TaskRecord>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {
@@ -178,6 +199,7 @@ struct Recovered {
   std::vector<MembershipRecord> memberships;  // the newest of each run; older ones are ignored
   std::vector<IslandRecord> islands;          // admitted ones
   std::vector<RoundRecord> rounds;            // of each run's present lineage; a core keeps what it needs
+  std::vector<TaskRecord> tasks;              // of runs of phases
 };
 
 }  // namespace atl::coordinator

@@ -63,6 +63,13 @@ ALTER TABLE reports ADD COLUMN carried_bytes_sent INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE reports ADD COLUMN carried_bytes_received INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// Version 4: runs of phases.
+const char* const kSchema4 = R"sql(
+CREATE TABLE tasks(run TEXT NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL, island TEXT NOT NULL, starts INTEGER NOT NULL, result BLOB NOT NULL,
+  result_bytes INTEGER NOT NULL, facts TEXT NOT NULL, checkpoint BLOB NOT NULL, checkpoint_bytes INTEGER NOT NULL, checkpoint_step INTEGER NOT NULL,
+  started_ms INTEGER, ended_ms INTEGER, PRIMARY KEY(run, task)) WITHOUT ROWID;
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -285,6 +292,39 @@ Result<IslandRecord> read_island(const Statement& row) {
   island.boot = row.number(7);
   island.last_hello = from_unix_ms(row.integer(8));
   return island;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- tasks
+
+Status write_row(Database& database, const TaskRecord& task) {
+  auto statement = database.prepare(std::string("INSERT OR REPLACE INTO tasks(") + kTaskColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  statement.bind(task.run.text).bind(task.task).bind(to_string(task.state)).bind(task.island.text).bind(task.starts);
+  statement.bind(task.result).bind(task.result_bytes).bind(task.facts).bind(task.checkpoint).bind(task.checkpoint_bytes).bind(task.checkpoint_step);
+  bind_time(statement, task.started);
+  bind_time(statement, task.ended);
+  return statement.run();
+}
+
+Result<TaskRecord> read_task(const Statement& row) {
+  TaskRecord task;
+  task.run = RunId(row.text(0));
+  task.task = row.text(1);
+  const Result<TaskState> state = task_state_from_string(row.text(2));
+  if (!state) {
+    return broken("tasks", "state");
+  }
+  task.state = *state;
+  task.island = IslandId(row.text(3));
+  task.starts = static_cast<std::uint32_t>(row.number(4));
+  task.result = row.digest(5);
+  task.result_bytes = row.number(6);
+  task.facts = row.text(7);
+  task.checkpoint = row.digest(8);
+  task.checkpoint_bytes = row.number(9);
+  task.checkpoint_step = row.number(10);
+  task.started = time_of(row, 11);
+  task.ended = time_of(row, 12);
+  return task;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- rounds

@@ -19,6 +19,7 @@ Status write_row(Database& database, const IslandRecord& island);
 Status write_row(Database& database, const RoundRecord& round);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
+Status write_row(Database& database, const TaskRecord& task);
 Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
@@ -43,9 +44,14 @@ inline constexpr const char* kReportColumns =
 std::pair<IslandId, IslandReport> read_report(const Statement& row);
 Counters read_carried(const Statement& row);
 
+inline constexpr const char* kTaskColumns =
+    "run, task, state, island, starts, result, result_bytes, facts, checkpoint, checkpoint_bytes, checkpoint_step, started_ms, ended_ms";
+Result<TaskRecord> read_task(const Statement& row);
+
 // The tables of schema version 1, and what each later version changed.
 extern const char* const kSchema;
 extern const char* const kSchema2;
 extern const char* const kSchema3;
+extern const char* const kSchema4;
 
 }  // namespace atl::coordinator

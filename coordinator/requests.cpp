@@ -80,7 +80,8 @@ Requests::Requests(Place place, Core& core, Ledger& ledger, Admission& admission
 Requests::~Requests() = default;
 
 bool Requests::changes(std::string_view verb) {
-  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "drain" || verb == "export" || verb == "token_create" || verb == "token_revoke";
+  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "drain" || verb == "export" || verb == "results" || verb == "token_create" ||
+         verb == "token_revoke";
 }
 
 Result<std::string> Requests::answer(TimePoint now, const Request& request) {
@@ -118,6 +119,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"pause", {"run"}, &Requests::pause, nullptr},
       {"drain", {"island"}, &Requests::drain, nullptr},
       {"export", {"run", "reader_key", "island"}, &Requests::serve, nullptr},
+      {"results", {"run", "reader_key"}, &Requests::results, nullptr},
       {"ping", {}, nullptr, nullptr},
   };
   for (const Verb& verb : kVerbs) {
@@ -286,6 +288,24 @@ Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
               {"file_bytes", source.file_bytes},
               {"file_sha256", to_hex(source.file)},
               {"sources", json::array({from})}};
+}
+
+Result<json> Requests::results(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string reader, arguments.text("reader_key"));
+  if (!is_key(reader)) {
+    return Error{Code::invalid_argument, "results: 'reader_key' is no public key (40 characters Z85)"};
+  }
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const std::vector<TaskResult> results, core_.serve_results(now, run.id, reader));
+  json list = json::array();
+  for (const TaskResult& result : results) {
+    json sources = json::array();
+    for (const Member& source : result.sources) {
+      sources.push_back({{"id", source.island.text}, {"name", source.name}, {"public_key", source.public_key}, {"bulk_address", source.bulk_address}});
+    }
+    list.push_back({{"task", result.task}, {"sha256", to_hex(result.digest)}, {"bytes", result.bytes}, {"sources", std::move(sources)}});
+  }
+  return json{{"run", run.id.text}, {"name", run.name}, {"results", std::move(list)}};
 }
 
 // ----------------------------------------------------------------------------------------------------------------- tokens

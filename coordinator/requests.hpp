@@ -70,6 +70,7 @@ class Requests {
   Result<nlohmann::json> pause(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> drain(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> serve(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> results(TimePoint now, const Arguments& arguments);
 
   Result<nlohmann::json> dispatch(TimePoint now, const Request& request);
   // A run by id, prefix or name; `or_newest`: "" is the newest run that has not ended, else the newest.
@@ -83,6 +84,7 @@ class Requests {
 
   Result<nlohmann::json> run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports);
   static nlohmann::json absences_document(const RunView& run);
+  static nlohmann::json phases_document(const RunView& run);
 
   Place place_;
   Core& core_;

@@ -91,7 +91,7 @@ Status Core::pause(TimePoint now, const RunId& id) {
   if (run.record.state == RunState::paused || run.record.pause_after) {
     return {};
   }
-  if (!run.record.initialised || run.members.empty()) {
+  if (!run.record.initialised || run.members.empty() || run.phased()) {
     state.pause_now(run);
   } else {
     run.record.pause_after = run.record.committed.next();
@@ -147,7 +147,9 @@ void Core::State::pause_now(Run& run) {
   }
   run.members.clear();
   give_up_rounds(run);
-  set_state(run, RunState::paused, "paused after round " + std::to_string(run.record.committed.value) + "; `atoll resume " + run.record.name + "` lets it go on");
+  give_up_tasks(run);
+  const std::string when = run.phased() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.record.committed.value);
+  set_state(run, RunState::paused, when + "; `atoll resume " + run.record.name + "` lets it go on");
   new_epoch(run, "paused");
   event(run.record.id, {}, "info", "run_paused", "run " + run.record.name + " is " + run.record.reason.text,
         {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}, Field{"digest", to_hex(run.record.chain)}});
@@ -173,6 +175,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
     return Error{Code::conflict, "run " + run.record.name + " is " + std::string(to_string(run.record.state)) + " already"};
   }
   run.first_error.reset();
+  state.give_up_tasks(run);
   for (auto& [island, seat] : run.seats) {
     if (ended || seat.record.state == SeatState::refused) {
       seat.record.state = SeatState::absent;
@@ -192,6 +195,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
     run.record.error.reset();
     run.record.ended.reset();
     run.members.clear();
+    run.duties.clear();
     give_up_rounds(run);
     run.last_commit = now;
     run.nobody_since = now;
@@ -211,6 +215,9 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     return Error{Code::not_found, "there is no run " + id.text};
   }
   const Run& run = found->second;
+  if (run.phased()) {
+    return Error{Code::invalid_argument, "run " + run.record.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
+  }
   const Island* best = nullptr;
   HeldCheckpoint newest;
   for (const auto& [island_id, seat] : run.seats) {
@@ -300,7 +307,9 @@ void Core::State::advance(Run& run) {
       advance_queued(run);
     } else {
       advance_leaving(run);
-      if (run.pairs()) {
+      if (run.phased()) {
+        advance_phases(run);
+      } else if (run.pairs()) {
         advance_pairs(run);
       } else if (run.private_states()) {
         advance_alone(run);

@@ -72,12 +72,12 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   run.members.clear();
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
-    take_seat(run, id, run.private_states() ? SeatState::active : SeatState::starting, StartFrom::scratch);
+    take_seat(run, id, run.private_states() || run.phased() ? SeatState::active : SeatState::starting, StartFrom::scratch);
     run.members.push_back(id);
     names.push_back(name_of(id));
   }
-  run.record.initialised = run.private_states();
-  set_state(run, run.private_states() ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  run.record.initialised = run.private_states() || run.phased();
+  set_state(run, run.record.initialised ? RunState::running : RunState::starting, "starting on " + list_of(names));
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
     send_assign(run, run.seats.at(id));
@@ -117,6 +117,9 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
 }
 
 void Core::State::send_assign(Run& run, Seat& seat) {
+  if (run.phased()) {
+    return;  // its Duty says all
+  }
   Assign assign;
   assign.run = run.record.id;
   assign.spec = run.record.spec;
@@ -169,7 +172,11 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
       send_assign(run, seat);
       break;
     case SeatState::active:
-      if (run.private_states()) {
+      if (run.phased()) {
+        if (new_boot) {
+          seat_lost(run, seat, "its agent was restarted");
+        }
+      } else if (run.private_states()) {
         if (new_boot || held == nullptr || !held->live) {
           seat_lost(run, seat, "its agent was restarted");
         }
@@ -218,6 +225,7 @@ void Core::State::vacate(Run& run, Seat& seat, SeatState state, const std::strin
   seat.offering = false;
   seat.offered.reset();
   seat.memory_offered = false;
+  run.duties.erase(seat.record.island);
   save(seat);
   changed = true;
 }
@@ -339,8 +347,9 @@ void Core::State::advance_leaving(Run& run) {
         seat.leaves_after = flight.contributions.count(id) > 0 ? number : *seat.leaves_after;
       }
     }
-    const bool in_hand = !run.private_states() && *seat.leaves_after > run.record.committed && run.members.size() >= run.spec.islands.min;
-    const bool coming = !run.private_states() && island->second.contributes && run.members.size() >= run.spec.islands.min;
+    const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
+    const bool in_hand = in_rounds && *seat.leaves_after > run.record.committed;
+    const bool coming = in_rounds && island->second.contributes;
     if (seat.record.state == SeatState::active && (in_hand || coming)) {
       continue;
     }

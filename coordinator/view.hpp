@@ -36,6 +36,25 @@ struct SeatView {
   std::vector<WaitView> waits;  // longest first; since the coordinator was started
 };
 
+// A task of a run of phases.
+struct TaskView {
+  std::string task;
+  std::string phase;
+  TaskState state = TaskState::waiting;
+  std::string island;  // name; empty: none yet
+  std::uint64_t step = 0;  // of the trainer, while it runs
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  std::uint64_t checkpoint_step = 0;
+  std::uint32_t copies = 0;  // connected islands that hold its result, or while it runs its checkpoint
+  Digest result;
+  std::uint64_t result_bytes = 0;
+  std::string facts;  // JSON
+  std::uint32_t starts = 0;
+  std::optional<TimePoint> started;
+  std::optional<TimePoint> ended;
+};
+
 struct RunView {
   RunId id;
   std::string name;
@@ -60,6 +79,8 @@ struct RunView {
   double spread = 0;               // in pairs: root mean squared distance of the islands to their mean, estimated
   Round spread_round;              // when all had done this round; 0: not known yet
   std::vector<SeatView> seats;     // by part
+  std::vector<std::string> phases;  // in order
+  std::vector<TaskView> tasks;      // of a run of phases, in order
 };
 
 struct IslandView {

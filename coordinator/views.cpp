@@ -1,5 +1,6 @@
 // What is asked of a core, answered with values.
 #include <algorithm>
+#include <limits>
 
 #include "coordinator/core_state.hpp"
 
@@ -91,6 +92,27 @@ RunView Core::State::view_of(const Run& run) const {
     view.seats.push_back(std::move(item));
   }
   std::stable_sort(view.seats.begin(), view.seats.end(), [](const SeatView& a, const SeatView& b) { return a.part < b.part; });
+  view.phases = phases_of(run.spec);
+  for (const std::string& name : run.task_order) {
+    view.tasks.push_back(task_view(run, run.tasks.at(name)));
+  }
+  return view;
+}
+
+TaskView Core::State::task_view(const Run& run, const Task& task) const {
+  const TaskRecord& value = task.record;
+  TaskView view{value.task, task.plan.phase, value.state, {}, 0, 0, std::numeric_limits<double>::quiet_NaN(), value.checkpoint_step, 0, value.result, value.result_bytes,
+                value.facts, value.starts, value.started, value.ended};
+  if (!value.island.empty()) {
+    view.island = name_of(value.island);
+  }
+  view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
+  const auto duty = run.duties.find(value.island);
+  if (value.state == TaskState::running && duty != run.duties.end() && duty->second.report && duty->second.report->task == value.task) {
+    view.step = duty->second.report->step;
+    view.steps = duty->second.report->steps;
+    view.loss = duty->second.report->loss;
+  }
   return view;
 }
 

@@ -16,8 +16,8 @@ struct Named {
 };
 
 // The named strategies; diloco.hpp, streaming_diloco.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<Named, 5>& named_strategies() {
-  static const std::array<Named, 5> kNamed = [] {
+const std::array<Named, 6>& named_strategies() {
+  static const std::array<Named, 6> kNamed = [] {
     StrategySettings streaming;
     streaming.grouping = "strided";
     streaming.overlap_steps = 1;
@@ -42,11 +42,14 @@ const std::array<Named, 5>& named_strategies() {
     local.group = "nobody";
     local.payload = "parameters";
     local.outer_optimizer = "adopt";
-    return std::array<Named, 5>{{{"diloco", StrategySettings{}},
+    StrategySettings diffusion = local;
+    diffusion.group = "expert";
+    return std::array<Named, 6>{{{"diloco", StrategySettings{}},
                                  {"streaming-diloco", streaming},
                                  {"noloco", noloco},
                                  {"data-parallel", data_parallel},
-                                 {"local", local}}};
+                                 {"local", local},
+                                 {"decentralized-diffusion", diffusion}}};
   }();
   return kNamed;
 }
@@ -58,7 +61,8 @@ constexpr std::pair<std::string_view, FragmentKind> kGroupings[] = {{"whole", Fr
                                                                      {"sequential", FragmentKind::sequential},
                                                                      {"strided", FragmentKind::strided},
                                                                      {"balanced", FragmentKind::balanced}};
-constexpr std::pair<std::string_view, Group> kGroups[] = {{"all", Group::all}, {"pairs", Group::pairs}, {"nobody", Group::nobody}};
+constexpr std::pair<std::string_view, Group> kGroups[] = {
+    {"all", Group::all}, {"pairs", Group::pairs}, {"nobody", Group::nobody}, {"expert", Group::expert}};
 constexpr std::pair<std::string_view, bool> kPaces[] = {{"fixed", false}, {"adaptive", true}};
 constexpr std::pair<std::string_view, PayloadKind> kPayloads[] = {
     {"outer-gradient", PayloadKind::outer_gradient}, {"gradient", PayloadKind::gradient}, {"parameters", PayloadKind::parameters}};
@@ -185,12 +189,16 @@ class Composer {
   void check_combinations() {
     check_pairs();
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
+    if (composition_.group == Group::expert && (composition_.payload != PayloadKind::parameters || composition_.fragments.kind != FragmentKind::whole)) {
+      problem("payload", "must be 'parameters' of the 'whole' model with group 'expert': an expert is trained by one island and sent when it is done");
+    }
     if (composition_.group == Group::nobody && composition_.payload == PayloadKind::gradient) {
       problem("payload", "'gradient' needs a group to average with; with group 'nobody' use 'parameters' or 'outer-gradient'");
     }
-    if (composition_.group == Group::nobody &&
+    const bool by_itself = composition_.group == Group::nobody || composition_.group == Group::expert;
+    if (by_itself &&
         (composition_.codec.kind != CodecKind::f32 || composition_.reduce_codec.kind != CodecKind::f32)) {
-      problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group 'nobody', which sends nothing");
+      problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group '" + settings_.group + "', which sends no contributions");
     }
     if (composition_.error_feedback && composition_.codec.kind == CodecKind::f32) {
       problem("error_feedback", "needs a codec that rounds; 'f32' loses nothing");
@@ -209,7 +217,7 @@ class Composer {
       problem("outer_optimizer", "must be 'adopt' with payload '" + settings_.payload + "'; '" + settings_.outer_optimizer +
                                      "' needs payload 'outer-gradient'");
     }
-    if (settings_.merge_alpha > 0.0 && (composition_.payload == PayloadKind::gradient || composition_.group == Group::nobody) && adopts) {
+    if (settings_.merge_alpha > 0.0 && (composition_.payload == PayloadKind::gradient || by_itself) && adopts) {
       problem("merge_alpha", "must be 0 where the outer parameters are the trainer's own: there is nothing to merge");
     }
   }

@@ -26,6 +26,7 @@ enum class Group : std::uint8_t {
   all,     // every active member of the epoch
   nobody,  // the island alone: nothing is sent
   pairs,   // one other member, drawn anew in every round (pairing.hpp); every island has an outer state of its own
+  expert,  // the island alone, on an expert of its own: a run of phases, not of rounds
 };
 
 enum class PayloadKind : std::uint8_t {
@@ -41,7 +42,7 @@ struct StrategySettings {
   std::uint32_t layers_per_fragment = 3;     // of sequential and strided
   std::uint64_t inner_steps = 100;           // H
   std::uint64_t overlap_steps = 0;           // τ
-  std::string group = "all";                 // all | pairs | nobody
+  std::string group = "all";                 // all | pairs | nobody | expert
   std::string payload = "outer-gradient";    // outer-gradient | gradient | parameters
   std::string codec = "f32";                 // f32 | bf16 | int8 | fp4; of contributions
   std::string reduce_codec = "f32";          // of reduced shards, where three or more members exchange
@@ -88,7 +89,7 @@ struct Composition {
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySettings> named_strategy(std::string_view name);
-// "diloco", "streaming-diloco", "noloco", "data-parallel", "local".
+// "diloco", "streaming-diloco", "noloco", "data-parallel", "local", "decentralized-diffusion".
 std::span<const std::string_view> strategy_names();
 
 // What is wrong with a setting, by the name of its field.

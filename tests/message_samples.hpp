@@ -46,7 +46,10 @@ class MessageSampler {
             Request{kProtocolVersion, number(), word(), json()},
             Reply{number(), maybe_error(), json()},
             PairQuery{run(), epoch(), round(), island(), island()},
-            PairAnswer{run(), epoch(), round(), island(), rng_.chance(0.5)}};
+            PairAnswer{run(), epoch(), round(), island(), rng_.chance(0.5)},
+            Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}},
+            DutyReport{run(), number(), word(), word(), number(), number(), real(), real(), real(), content(), json(), content(), number(), {content()},
+                       maybe_error(), number(), number()}};
   }
 
  private:
@@ -79,6 +82,7 @@ class MessageSampler {
     }
     return digest;
   }
+  Content content() { return Content{digest(), number(), {island(), island()}}; }
   Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
   std::vector<Member> members() {
     std::vector<Member> members(rng_.below(4));

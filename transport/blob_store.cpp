@@ -78,7 +78,7 @@ bool comes_later(BlobKind kind) {
   return belongs_to_exchange(kind) || kind == BlobKind::promise || kind == BlobKind::verdict || kind == BlobKind::standing;
 }
 bool open_to_visitors(BlobKind kind) {
-  return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result;
+  return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result || kind == BlobKind::content;
 }
 
 struct Run {

@@ -59,7 +59,7 @@ class BlobStore {
   BlobStore(const BlobStore&) = delete;
   BlobStore& operator=(const BlobStore&) = delete;
 
-  // Who may read this run's blobs: everything (members), or only checkpoint_file, trainer_file and result (visitors: an operator's
+  // Who may read this run's blobs: everything (members), or only checkpoint_file, trainer_file, result and content (visitors: an operator's
   // export, a newcomer that is not a member yet). Replaces what was said before; an empty list closes the run.
   void set_readers(const RunId& run, std::vector<IslandId> members, std::vector<IslandId> visitors = {});
 

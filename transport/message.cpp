@@ -7,11 +7,11 @@ namespace atl {
 namespace {
 
 // In the order of the variant.
-constexpr std::array<std::string_view, 32> kKinds = {
+constexpr std::array<std::string_view, 34> kKinds = {
     "hello",   "heartbeat", "ready",   "exchanged", "exchange_failed", "withdrawn", "merged", "checkpointed", "caught_up",
     "island_event", "timeline", "run_ended", "leave", "welcome", "refused", "assign", "membership", "exchange", "commit",
     "abort",   "offer",     "catch_up", "serve",    "release",         "enrol",     "enrolled", "request",    "reply", "drain", "cut",
-    "pair_query",   "pair_answer"};
+    "pair_query",   "pair_answer", "duty", "duty_report"};
 static_assert(kKinds.size() == std::variant_size_v<Message>);
 
 }  // namespace

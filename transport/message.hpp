@@ -328,6 +328,56 @@ struct CatchUp {
   friend bool operator==(const CatchUp&, const CatchUp&) = default;
 };
 
+// A byte string of a run of phases: the result of a task, or what a task can be continued from.
+struct Content {
+  Digest digest;  // SHA-256 of it; empty: there is none
+  std::uint64_t bytes = 0;
+  std::vector<IslandId> sources;  // islands that have it
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+// The result of a task that another task needs.
+struct TaskInput {
+  std::string task;
+  Content content;
+  friend bool operator==(const TaskInput&, const TaskInput&) = default;
+};
+
+// What the island has to do in a run of phases: all of it, each time; a duty with a higher number replaces the one before.
+struct Duty {
+  RunId run;
+  std::uint64_t number = 0;
+  std::string spec;  // JSON of the run file, complete
+  std::vector<Member> members;
+  std::string task;  // "experts/2"; empty: none at the moment
+  std::vector<TaskInput> inputs;
+  Content resume;             // what to continue the task from; empty: from the beginning
+  std::vector<Content> keep;  // to have and to serve besides
+  friend bool operator==(const Duty&, const Duty&) = default;
+};
+
+// How the island's part in a run of phases stands: all of it, each time.
+struct DutyReport {
+  RunId run;
+  std::uint64_t number = 0;  // of the newest duty
+  std::string task;
+  std::string state;  // idle | fetching | running | done | failed
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  double images_per_second = 0;
+  double compute_seconds = 0;  // of this island in this run
+  Content result;              // of a task that is done
+  std::string facts;           // JSON, of a task that is done
+  Content checkpoint;          // what the task can be continued from
+  std::uint64_t checkpoint_step = 0;
+  std::vector<Content> held;   // complete, on its disk
+  std::optional<Error> error;  // of a task that failed
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  friend bool operator==(const DutyReport&, const DutyReport&) = default;
+};
+
 // Let this reader (an operator's `export`, a newcomer) fetch your checkpoint of this round, and keep it while it may be reading; or no longer.
 struct Serve {
   RunId run;
@@ -416,7 +466,7 @@ struct Reply {
 
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
                              RunEnded, Leave, Welcome, Refused, Assign, Membership, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release,
-                             Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer>;
+                             Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Duty, DutyReport>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -88,6 +88,7 @@ class Decoder {
       case Body::IslandEvent: return get(*e.body_as_IslandEvent());
       case Body::Timeline: return get(*e.body_as_Timeline());
       case Body::RunEnded: return get(*e.body_as_RunEnded());
+      case Body::DutyReport: return get(*e.body_as_DutyReport());
       case Body::Leave: return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       case Body::PairQuery: return get(*e.body_as_PairQuery());  // these two travel both ways
       case Body::PairAnswer: return get(*e.body_as_PairAnswer());
@@ -105,6 +106,7 @@ class Decoder {
       case Body::Offer: return Offer{run(e.body_as_Offer()->run()), e.body_as_Offer()->offering()};
       case Body::CatchUp: return get(*e.body_as_CatchUp());
       case Body::Serve: return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round()), e.body_as_Serve()->allowed()};
+      case Body::Duty: return get(*e.body_as_Duty());
       case Body::Release: return get(*e.body_as_Release());
       case Body::Cut: return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
       case Body::Drain: return Drain{text(e.body_as_Drain()->why())};
@@ -284,6 +286,22 @@ class Decoder {
   CatchUp get(const wire::CatchUp& m) {
     return CatchUp{run(m.run()),         Epoch(m.epoch()),     Round(m.checkpoint_round()), digest(m.checkpoint_file()), m.checkpoint_bytes(),
                    Round(m.committed()), digest(m.chain()), members(m.sources())};
+  }
+  Content get(const wire::Content* c) {
+    return c == nullptr ? Content{} : Content{digest(c->digest()), c->bytes(), list(c->sources(), [this](const flatbuffers::String* source) { return island(source); })};
+  }
+  std::vector<Content> contents(const flatbuffers::Vector<flatbuffers::Offset<wire::Content>>* items) {
+    return list(items, [this](const wire::Content* content) { return get(content); });
+  }
+  Duty get(const wire::Duty& m) {
+    return Duty{run(m.run()),   m.number(), json(m.spec()), members(m.members()), name(m.task()),
+                list(m.inputs(), [this](const wire::TaskInput* input) { return TaskInput{name(input->task()), get(input->content())}; }),
+                get(m.resume()), contents(m.keep())};
+  }
+  DutyReport get(const wire::DutyReport& m) {
+    return DutyReport{run(m.run()),           m.number(),      name(m.task()),     name(m.state()),     m.step(),           m.steps(),
+                      m.loss(),               m.images_per_second(), m.compute_seconds(), get(m.result()),    json(m.facts()),    get(m.checkpoint()),
+                      m.checkpoint_step(),    contents(m.held()),    maybe(m.error()),    m.bytes_sent(),     m.bytes_received()};
   }
   Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why())}; }
 

@@ -220,6 +220,25 @@ class Encoder {
   Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed); }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
   Offset<wire::Drain> put(const Drain& m) { return wire::CreateDrain(builder_, text(m.why)); }
+  Offset<wire::Content> put(const Content& c) {
+    const auto sources = list(c.sources, "the list of sources", [this](const IslandId& island) { return name(island); });
+    return wire::CreateContent(builder_, DigestField(c.digest).get(), c.bytes, sources);
+  }
+  ListOffset<Offset<wire::Content>> contents(const std::vector<Content>& items, const char* field) {
+    return list(items, field, [this](const Content& content) { return put(content); });
+  }
+  Offset<wire::Duty> put(const Duty& m) {
+    const auto inputs = list(m.inputs, "the list of inputs", [this](const TaskInput& input) {
+      return wire::CreateTaskInput(builder_, name(input.task, "a task's name"), put(input.content));
+    });
+    return wire::CreateDuty(builder_, name(m.run), m.number, json(m.spec, "the run's specification"), members(m.members, "the list of members"),
+                            name(m.task, "a task's name"), inputs, put(m.resume), contents(m.keep, "the list of what to keep"));
+  }
+  Offset<wire::DutyReport> put(const DutyReport& m) {
+    return wire::CreateDutyReport(builder_, name(m.run), m.number, name(m.task, "a task's name"), name(m.state, "a task's state"), m.step, m.steps, m.loss,
+                                  m.images_per_second, m.compute_seconds, put(m.result), json(m.facts, "a task's facts"), put(m.checkpoint), m.checkpoint_step,
+                                  contents(m.held, "the list of what is held"), put(m.error), m.bytes_sent, m.bytes_received);
+  }
   Offset<wire::Release> put(const Release& m) {
     return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why));
   }

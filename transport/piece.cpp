@@ -63,7 +63,7 @@ Result<Common> read_common(ByteReader& reader) {
   Common common;
   ATOLL_ASSIGN(common.type, reader.read<std::uint8_t>());
   ATOLL_ASSIGN(const auto kind, reader.read<std::uint8_t>());
-  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::standing)) {
+  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::content)) {
     return corrupt("an unknown kind of blob");
   }
   common.blob.kind = static_cast<BlobKind>(kind);
@@ -143,6 +143,8 @@ std::string_view to_string(BlobKind kind) {
       return "verdict";
     case BlobKind::standing:
       return "standing";
+    case BlobKind::content:
+      return "content";
   }
   return "blob";
 }

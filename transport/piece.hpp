@@ -47,6 +47,7 @@ enum class BlobKind : std::uint8_t {
   promise = 6,          // "I have all of yours and will do what you decide", or that this will not come
   verdict = 7,          // the decision, by the one of the two who decides; kept as long as the run is open
   standing = 8,         // the round that the owner works on, u64; epoch, round and attempt 0; replaced with every round
+  content = 9,          // of a run of phases, named by the first 24 bytes of its SHA-256: epoch, round, attempt and part, little-endian
 };
 
 // "contribution", "reduced", …: for messages and logs.

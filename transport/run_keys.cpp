@@ -23,16 +23,18 @@ RunKeyField of(RunSpec& spec) {
 }
 
 using Choices = std::span<const std::string_view>;
-constexpr std::array<std::string_view, 3> kFormats = {"bytes", "uint16", "uint32"};
+constexpr std::array<std::string_view, 8> kFormats = {"bytes", "uint16", "uint32", "idx", "cifar10", "images", "npy", "safetensors"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "float32", "bf16"};
-constexpr std::array<std::string_view, 5> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "local"};
+constexpr std::array<std::string_view, 6> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "local", "decentralized-diffusion"};
 constexpr std::array<std::string_view, 4> kGroupings = {"whole", "sequential", "strided", "balanced"};
-constexpr std::array<std::string_view, 3> kGroups = {"all", "pairs", "nobody"};
+constexpr std::array<std::string_view, 4> kGroups = {"all", "pairs", "nobody", "expert"};
 constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
 constexpr std::array<std::string_view, 4> kCodecs = {"f32", "bf16", "int8", "fp4"};
 constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
 constexpr std::array<std::string_view, 2> kPaces = {"fixed", "adaptive"};
 constexpr std::array<std::string_view, 4> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt"};
+constexpr std::array<std::string_view, 3> kClusterings = {"features", "labels", "random"};
+constexpr std::array<std::string_view, 2> kTimes = {"uniform", "logit-normal"};
 constexpr std::array<std::string_view, 2> kWeightings = {"tokens", "uniform"};
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -59,6 +61,7 @@ bool is_https(std::string_view text) {
 bool is_path(std::string_view text) {
   return !text.empty() && text.size() <= 4096 && std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
 }
+bool is_features(std::string_view text) { return text == "pixels-pca" || is_path(features_file(text)); }
 bool is_device(std::string_view text) {
   if (text == "auto" || text == "cpu") {
     return true;
@@ -77,7 +80,7 @@ constexpr double kExact = 9007199254740991.0;  // 2^53 − 1
 constexpr std::string_view kNameForm = "letters, digits, '-', '_' and '.', beginning with a letter or digit";
 using enum RunKeyType;
 
-constexpr std::array<std::string_view, 8> kSections = {"run", "model", "data", "training", "strategy", "islands", "checkpoint", "guards"};
+constexpr std::array<std::string_view, 9> kSections = {"run", "model", "data", "training", "strategy", "diffusion", "islands", "checkpoint", "guards"};
 
 // One row a key; the README's table is printed from this.
 const std::array kKeys = {
@@ -112,9 +115,9 @@ const std::array kKeys = {
     RunKey{.section = "data", .name = "sha256", .type = text, .field = of<&RunSpec::data, &DataSpec::sha256>, .most = 64,
            .form = "64 lower-case hexadecimal digits", .rule = is_sha256, .doc = "of what url gives; anything else is refused"},
     RunKey{.section = "data", .name = "format", .type = text, .field = of<&RunSpec::data, &DataSpec::format>, .choices = kFormats,
-           .doc = "each byte is a token, or shards of tokens as nanoGPT and llm.c write them"},
+           .doc = "each byte is a token, or shards of tokens as nanoGPT and llm.c write them; of images: MNIST's idx (.gz too), CIFAR-10's binary version, PNG and JPEG files, NumPy arrays, safetensors shards"},
     RunKey{.section = "data", .name = "validation_fraction", .type = number, .field = of<&RunSpec::data, &DataSpec::validation_fraction>,
-           .least = 0, .most = 0.5, .above_least = true, .doc = "this last part of the tokens is held out"},
+           .least = 0, .most = 0.5, .above_least = true, .doc = "this last part of the tokens is held out, or this part of the images, drawn from the seed"},
     RunKey{.section = "data", .name = "parts", .type = integer, .field = of<&RunSpec::data, &DataSpec::parts>, .most = 100000,
            .doc = "disjoint parts that the islands get; 0: islands.max"},
 
@@ -176,7 +179,7 @@ const std::array kKeys = {
     RunKey{.section = "strategy", .name = "min_inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::min_inner_steps>, .least = 1,
            .most = 1e12, .doc = "with adaptive pace the least that an island does for a round, however slow it is"},
     RunKey{.section = "strategy", .name = "group", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::group>, .choices = kGroups,
-           .doc = "with whom an island synchronises; random pairs with noloco, nobody with local"},
+           .doc = "with whom an island synchronises; random pairs with noloco, nobody with local; expert with decentralized-diffusion: nobody either, an island trains an expert by itself"},
     RunKey{.section = "strategy", .name = "payload", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::payload>,
            .choices = kPayloads, .doc = "what is sent; gradient with data-parallel, parameters with local"},
     RunKey{.section = "strategy", .name = "codec", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::codec>, .choices = kCodecs,
@@ -217,6 +220,44 @@ const std::array kKeys = {
            .most = 1e9, .doc = "in pairs: a partner that is more rounds behind is not waited for"},
     RunKey{.section = "strategy", .name = "final_merge", .type = boolean, .field = of<&RunSpec::strategy, &StrategySpec::final_merge>,
            .doc = "in pairs: the run ends with the mean of all islands' outer parameters, weighted by the tokens behind them"},
+
+    RunKey{.section = "diffusion", .name = "experts", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::experts>, .least = 1, .most = 1000,
+           .doc = "of the ensemble, one for each cluster of the images; 1: one model of all images, and no router"},
+    RunKey{.section = "diffusion", .name = "clusters_by", .type = text, .field = of<&RunSpec::diffusion, &DiffusionSpec::clusters_by>, .choices = kClusterings,
+           .doc = "two stages of k-means over features, the labels in their order, or by chance"},
+    RunKey{.section = "diffusion", .name = "features", .type = text, .field = of<&RunSpec::diffusion, &DiffusionSpec::features>, .most = 4200,
+           .form = "pixels-pca, npy:FILE or torchscript:FILE", .rule = is_features,
+           .doc = "what is clustered: principal components of the pixels, a NumPy array [images, width], or what a TorchScript model makes of a batch of images; FILE is on the island, which its owner must have allowed, with `local` in the run file's folder"},
+    RunKey{.section = "diffusion", .name = "feature_width", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::feature_width>, .least = 1, .most = 4096,
+           .doc = "principal components of the pixels; at most the values of an image"},
+    RunKey{.section = "diffusion", .name = "fine_clusters", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::fine_clusters>, .least = 1, .most = 65536,
+           .doc = "of the first stage of k-means; at least experts"},
+    RunKey{.section = "diffusion", .name = "balance", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::balance>, .most = 1000,
+           .doc = "a cluster weighs at most so many times the mean, from 1; 0: no limit"},
+    RunKey{.section = "diffusion", .name = "patch", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::patch>, .least = 1, .most = 64,
+           .doc = "pixels of a token's side; divides the height and width of the images"},
+    RunKey{.section = "diffusion", .name = "conditional", .type = boolean, .field = of<&RunSpec::diffusion, &DiffusionSpec::conditional>,
+           .doc = "experts are told the class of an image, where the set has labels"},
+    RunKey{.section = "diffusion", .name = "class_dropout", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::class_dropout>, .most = 1, .below_most = true,
+           .doc = "of the training images the class is hidden, so that samples can be guided"},
+    RunKey{.section = "diffusion", .name = "times", .type = text, .field = of<&RunSpec::diffusion, &DiffusionSpec::times>, .choices = kTimes,
+           .doc = "how the noise levels of training are drawn"},
+    RunKey{.section = "diffusion", .name = "ema", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::ema>, .most = 1, .below_most = true,
+           .doc = "decay of the average of an expert's parameters, which is what is exported"},
+    RunKey{.section = "diffusion", .name = "router_layers", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_layers>, .least = 1, .most = 1000,
+           .doc = "of the router, a smaller transformer"},
+    RunKey{.section = "diffusion", .name = "router_width", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_width>, .least = 4, .most = 65536,
+           .doc = "a multiple of 4 and of router_heads"},
+    RunKey{.section = "diffusion", .name = "router_heads", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_heads>, .least = 1, .most = 1024,
+           .doc = "attention heads"},
+    RunKey{.section = "diffusion", .name = "router_steps", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_steps>, .least = 1, .most = 1e12,
+           .doc = "steps that the router is trained"},
+    RunKey{.section = "diffusion", .name = "router_batch", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_batch>, .least = 1, .most = 65536,
+           .doc = "images of a step"},
+    RunKey{.section = "diffusion", .name = "router_learning_rate", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_learning_rate>, .least = 0, .most = 10, .above_least = true,
+           .doc = "AdamW's, after the warm-up"},
+    RunKey{.section = "diffusion", .name = "save_every", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::save_every>, .most = 1e12,
+           .doc = "steps between copies of what a task can be continued from to another island; 0: none"},
 
     RunKey{.section = "islands", .name = "min", .type = integer, .field = of<&RunSpec::islands, &IslandsSpec::min>, .least = 1,
            .most = 1000, .doc = "with fewer the run waits"},

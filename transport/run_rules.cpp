@@ -13,8 +13,16 @@ using Problems = std::vector<RunProblem>;
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
+bool of_images(const RunSpec& spec) { return spec.strategy.group == "expert"; }
+
 void check_model(const RunSpec& spec, Problems& problems) {
   const ModelSpec& model = spec.model;
+  if (of_images(spec)) {
+    if (model.width % model.heads != 0 || model.width % 4 != 0) {
+      problems.push_back({"model", "width", "width " + number(model.width) + " must be a multiple of heads (" + number(model.heads) + ") and of 4", {"model.heads"}});
+    }
+    return;
+  }
   if (model.width % model.heads != 0) {
     problems.push_back({"model", "heads", "heads " + number(model.heads) + " does not divide width " + number(model.width), {"model.width"}});
   } else if (model.width / model.heads % 2 != 0) {
@@ -29,6 +37,32 @@ void check_model(const RunSpec& spec, Problems& problems) {
   }
   if (spec.data.format == "bytes" && model.vocabulary < 256) {
     problems.push_back({"model", "vocabulary", "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens", {"data.format"}});
+  }
+}
+
+void check_diffusion(const RunSpec& spec, Problems& problems) {
+  const DiffusionSpec& diffusion = spec.diffusion;
+  const bool images = spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32";
+  if (!of_images(spec)) {
+    if (images) {
+      problems.push_back({"data", "format", "format = \"" + spec.data.format + "\" holds images, which strategy.name = \"" + spec.strategy.name +
+                                                "\" does not train on; use \"decentralized-diffusion\" (with diffusion.experts = 1 for one model)", {"strategy.name"}});
+    }
+    return;
+  }
+  if (!images) {
+    problems.push_back({"data", "format", "format = \"" + spec.data.format + "\" holds tokens, and strategy.name = \"decentralized-diffusion\" trains on images; formats of images are "
+                                              "idx, cifar10, images, npy, safetensors", {"strategy.name"}});
+  }
+  if (diffusion.fine_clusters < diffusion.experts) {
+    problems.push_back({"diffusion", "fine_clusters", "fine_clusters " + number(diffusion.fine_clusters) + " is less than experts " + number(diffusion.experts), {"diffusion.experts"}});
+  }
+  if (diffusion.balance != 0 && diffusion.balance < 1) {
+    problems.push_back({"diffusion", "balance", "a balance below 1 is impossible: some cluster has at least the mean size; use 0 for no limit"});
+  }
+  if (diffusion.router_width % diffusion.router_heads != 0 || diffusion.router_width % 4 != 0) {
+    problems.push_back({"diffusion", "router_width", "router_width " + number(diffusion.router_width) + " must be a multiple of router_heads (" + number(diffusion.router_heads) + ") and of 4",
+                        {"diffusion.router_heads"}});
   }
 }
 
@@ -88,7 +122,7 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
     problems.push_back({"strategy", "min_inner_steps",
                         "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps), {"strategy.inner_steps"}});
   }
-  if (strategy.inner_steps > spec.training.steps) {
+  if (strategy.inner_steps > spec.training.steps && !of_images(spec)) {
     problems.push_back({"strategy", "inner_steps",
                         "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
                             ": not one round would happen", {"training.steps", "strategy.name"}});
@@ -150,6 +184,15 @@ std::optional<OwnOverlap> parse_own_overlap(std::string_view entry) {
   return failure == std::errc() && end == digits.data() + digits.size() && own.steps <= 1'000'000'000 ? std::optional(own) : std::nullopt;
 }
 
+std::string_view features_file(std::string_view features) {
+  for (const std::string_view kind : {"npy:", "torchscript:"}) {
+    if (features.starts_with(kind)) {
+      return features.substr(kind.size());
+    }
+  }
+  return {};
+}
+
 std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
   for (const std::string& entry : spec.islands.overlap_steps) {
     if (const std::optional<OwnOverlap> own = parse_own_overlap(entry); own && own->island == island) {
@@ -168,6 +211,7 @@ std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   Problems problems;
   check_model(spec, problems);
   check_data(spec, problems);
+  check_diffusion(spec, problems);
   check_training(spec, problems);
   check_strategy(spec, problems);
   check_islands(spec, problems);

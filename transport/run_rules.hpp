@@ -49,4 +49,7 @@ double model_parameter_bytes(const ModelSpec& model);
 // The hidden width of the feed-forward layer, with 0 resolved.
 std::uint32_t feed_forward_width(const ModelSpec& model);
 
+// The FILE of "npy:FILE" or "torchscript:FILE" of diffusion.features; empty for any other text.
+std::string_view features_file(std::string_view features);
+
 }  // namespace atl

@@ -34,7 +34,7 @@ struct DataSpec {
   std::vector<std::string> files;  // paths or globs on the island; the agent's owner must have allowed them
   std::string url;                 // https; cached; `sha256` required
   std::string sha256;
-  std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none)
+  std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none), or images: idx | cifar10 | images | npy | safetensors
   double validation_fraction = 0.05;  // the last part of the tokens is held out
   std::uint32_t parts = 0;            // disjoint parts the rest is split into; 0: [islands].max
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
@@ -65,14 +65,14 @@ struct TrainingSpec {
 
 // [strategy]: a name for a set of parts, and the parts that the run file overrides (design: a strategy is a composition).
 struct StrategySpec {
-  std::string name = "diloco";         // diloco | streaming-diloco | noloco | data-parallel | local
+  std::string name = "diloco";         // diloco | streaming-diloco | noloco | data-parallel | local | decentralized-diffusion
   std::string grouping = "whole";      // whole | sequential | strided | balanced
   std::uint32_t fragments = 0;         // of layers or, balanced, of all parameters; 0: by layers_per_fragment
   std::uint32_t layers_per_fragment = 3;
   std::uint64_t inner_steps = 100;     // H, inner steps between two synchronisations of a fragment
   std::string pace = "fixed";          // fixed | adaptive: slower islands do fewer than H, so that all reach the synchronisation together
   std::uint64_t min_inner_steps = 1;   // that a slow island does at least, with pace adaptive
-  std::string group = "all";           // all | pairs | nobody
+  std::string group = "all";           // all | pairs | nobody | expert
   std::string payload = "outer-gradient";  // outer-gradient | gradient | parameters
   std::string codec = "f32";           // f32 | bf16 | int8 | fp4
   std::string reduce_codec = "f32";    // of the second half of an exchange of three or more members
@@ -91,6 +91,29 @@ struct StrategySpec {
   std::uint64_t max_skew = 2;        // rounds that a partner may be behind and still be waited for; of group pairs
   bool final_merge = false;          // group pairs: the run ends with the mean of all islands' outer parameters
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
+};
+
+// [diffusion]: of strategy decentralized-diffusion: how the images are clustered, what an expert is, and the router.
+struct DiffusionSpec {
+  std::uint32_t experts = 8;              // 1: one model of all images
+  std::string clusters_by = "features";   // features | labels | random
+  std::string features = "pixels-pca";    // what is clustered: pixels-pca | npy:FILE | torchscript:FILE
+  std::uint32_t feature_width = 32;       // principal components of the pixels
+  std::uint32_t fine_clusters = 1024;
+  double balance = 1.5;                   // a cluster weighs at most so many times the mean; 0: no limit
+  std::uint32_t patch = 2;                // pixels of a token's side
+  bool conditional = false;               // on the class
+  double class_dropout = 0.1;             // images whose class is hidden in training, for guidance
+  std::string times = "uniform";          // uniform | logit-normal
+  double ema = 0.999;                     // of the exported parameters
+  std::uint32_t router_layers = 4;
+  std::uint32_t router_width = 64;
+  std::uint32_t router_heads = 4;
+  std::uint64_t router_steps = 1000;
+  std::uint32_t router_batch = 32;
+  double router_learning_rate = 1e-3;
+  std::uint64_t save_every = 500;         // steps between checkpoints of an expert, copied to another island
+  friend bool operator==(const DiffusionSpec&, const DiffusionSpec&) = default;
 };
 
 // [islands]: who takes part.
@@ -127,10 +150,11 @@ struct RunSpec {
   DataSpec data;
   TrainingSpec training;
   StrategySpec strategy;
+  DiffusionSpec diffusion;
   IslandsSpec islands;
   CheckpointSpec checkpoint;
   GuardsSpec guards;
-  std::uint64_t rounds = 0;  // of the whole run; computed from the schedule by the command line, not a key
+  std::uint64_t rounds = 0;  // of the whole run, or of a run of phases the tasks that train; computed from the schedule by the command line, not a key
   std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };

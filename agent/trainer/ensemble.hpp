@@ -1,7 +1,7 @@
 // An ensemble on disk: ensemble.json, experts/K.safetensors and router.safetensors, as a run of phases leaves them.
 //
 // ensemble.json: {"format": "atoll-ensemble", "version": 1, "run": id, "experts": [{"file", "sha256", "bytes"}…], "router": {…} (none with one expert),
-// "training_flops": {…}, "validation": {…}}. Whoever opens a folder checks the digests first.
+// "training_flops": {…}, "validation": {…}}. Whoever opens a folder has checked the digests (cli/ensemble_folder.hpp).
 // Threads: one.
 #pragma once
 

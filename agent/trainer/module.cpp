@@ -14,6 +14,7 @@
 #include "agent/trainer/bench.hpp"
 #include "agent/trainer/conversation.hpp"
 #include "agent/trainer/generate.hpp"
+#include "agent/trainer/sample.hpp"
 
 namespace atl {
 
@@ -95,6 +96,10 @@ int atoll_trainer_main(int argc, const char* const* argv) {
 
 int atoll_generate_main(int argc, const char* const* argv) {
   return atl::guarded([&] { return atl::generate(atl::arguments_of(argc, argv)); });
+}
+
+int atoll_sample_main(int argc, const char* const* argv) {
+  return atl::guarded([&] { return atl::sample(atl::arguments_of(argc, argv)); });
 }
 
 int atoll_trainer_bench_main(int argc, const char* const* argv) {

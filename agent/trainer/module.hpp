@@ -1,6 +1,6 @@
 // What the module `atoll_trainer.so` offers to the executable that loads it.
 //
-// The executable links no LibTorch: `atoll trainer` and `atoll generate` load this module and call one of these. All take
+// The executable links no LibTorch: `atoll trainer`, `atoll generate` and `atoll sample` load this module and call one of these. All take
 // arguments as a program does (argv[0] is the command's name), print to stdout and stderr, and return the exit code. No
 // exception leaves them. LibTorch and its BLAS read OMP_NUM_THREADS, OPENBLAS_NUM_THREADS and OMP_WAIT_POLICY once, when the
 // module is loaded; thread counts are set again by call, but OMP_WAIT_POLICY=passive has to be there before.
@@ -22,6 +22,13 @@ int atoll_trainer_main(int argc, const char* const* argv);
 // uint16 or uint32, `atoll.data_format` in a checkpoint; without it a vocabulary of at most 256 means bytes; otherwise prompt and text are token numbers with spaces between them) and
 // `atoll.sequence_length`, the context it was trained with (128 without it). Further tensors are ignored.
 int atoll_generate_main(int argc, const char* const* argv);
+
+// Writes images of an ensemble as one PNG:
+//   sample --folder DIR --output FILE.png --count N --router CHOICE --steps N --solver euler|heun --seed S --class C --guidance G --columns N --threads N
+//          --device D [--allow-missing] [--json]
+// Every option with a value is given; --class may be empty. The digests of the files have been checked. Exit codes: 0 ok, 1 a file that is broken or cannot be
+// written, 2 a bad option, 4 no such file, 8 files of different runs, 70 LibTorch failed.
+int atoll_sample_main(int argc, const char* const* argv);
 
 // Tokens/s of the trainer's loop and of the same model in a bare LibTorch loop, in turn, and the median ratio, on stdout:
 //   bench_trainer [--repeats N] [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]

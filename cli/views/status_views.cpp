@@ -151,6 +151,65 @@ std::string waits_text(const json& document, const Terminal& terminal) {
   return text.empty() ? text : styled("waits", Style::bold, terminal) + "\n" + text;
 }
 
+// The tasks of a run of phases are its rows; a run of rounds has none.
+bool has_tasks(const json& document) {
+  const json& phases = list_at(document, "phases");
+  return std::any_of(phases.begin(), phases.end(), [](const json& phase) { return !list_at(phase, "tasks").empty(); });
+}
+
+std::string phases_line(const json& document) {
+  std::string line;
+  for (const json& phase : list_at(document, "phases")) {
+    const std::size_t tasks = list_at(phase, "tasks").size();
+    line += (line.empty() ? "" : " → ") + printable(text_at(phase, "name"), 60) + " " + printable(text_at(phase, "state"), 20);
+    if (tasks > 1) {
+      line += " (" + count_text(number_at(phase, "done")) + " of " + std::to_string(tasks) + ")";
+    }
+  }
+  return line;
+}
+
+std::string tasks_table(const json& document, const Terminal& terminal) {
+  const auto now = number_at(document, "now_unix_ms");
+  Table table({{"TASK", false, true}, {"STATE"}, {"ISLAND", false, true}, {"STEP", true}, {"LOSS", true}, {"SAVED", true}, {"COPIES", true}, {"RESULT", true}, {"TIME", true}});
+  for (const json& phase : list_at(document, "phases")) {
+    for (const json& task : list_at(phase, "tasks")) {
+      const std::string state = text_at(task, "state");
+      const Style style = state == "failed" ? Style::bad : state == "running" ? Style::good : Style::plain;
+      const double steps = number_at(task, "steps").value_or(0);
+      const auto ended = number_at(task, "ended_unix_ms");
+      table.add({{text_at(task, "task")},
+                 {state, style},
+                 {text_at(task, "island")},
+                 {steps > 0 ? count_text(number_at(task, "step")) + "/" + count_text(steps) : "-"},
+                 {loss_text(number_at(task, "loss"))},
+                 {number_at(task, "checkpoint_step").value_or(0) > 0 && state != "done" ? count_text(number_at(task, "checkpoint_step")) : "-"},
+                 {number_at(task, "copies").value_or(0) > 0 ? count_text(number_at(task, "copies")) : "-"},
+                 {state == "done" ? bytes_text(number_at(task, "result_bytes")) : "-"},
+                 {number_at(task, "started_unix_ms") ? age_text(ended ? ended : now, number_at(task, "started_unix_ms")) : "-"}});
+    }
+  }
+  return table.empty() ? std::string() : "\n" + table.text(terminal);
+}
+
+// What the last task measured on the images that are held out.
+std::string validation_line(const json& document) {
+  const json& phases = list_at(document, "phases");
+  if (phases.empty() || list_at(phases.back(), "tasks").empty()) {
+    return "-";
+  }
+  const json& facts = object_at(list_at(phases.back(), "tasks")[0], "facts");
+  if (!number_at(facts, "top_1")) {
+    return "-";
+  }
+  std::string line = "top-1 " + loss_text(number_at(facts, "top_1")) + ", full " + loss_text(number_at(facts, "full")) + ", expert of the image's cluster " +
+                     loss_text(number_at(facts, "expert_of_cluster"));
+  if (const auto accuracy = number_at(facts, "router_accuracy")) {
+    line += "; router right " + std::to_string(static_cast<int>(*accuracy * 100 + 0.5)) + " %";
+  }
+  return line;
+}
+
 std::string absences_text(const json& document, const Terminal& terminal) {
   std::string text;
   for (const json& absence : list_at(document, "absences")) {
@@ -211,15 +270,22 @@ std::string render_status(const json& document, const Terminal& terminal) {
   std::string text = field("run", styled(printable(text_at(run, "id")), Style::bold, terminal) + "  " + printable(text_at(run, "name")) + "  (" +
                                       printable(text_at(run, "strategy")) + ")", terminal);
   text += field("state", state_line(document, run, terminal), terminal);
-  text += field("round", round_line(run), terminal);
+  const bool tasks = has_tasks(document);
+  text += tasks ? field("phases", phases_line(document), terminal) : field("round", round_line(run), terminal);
   text += field("islands", count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
                                count_text(number_at(run, "max")) + ")", terminal);
-  text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
-  text += field("loss", loss_line(run), terminal);
-  text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
+  if (tasks) {
+    text += field("images", count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
+    text += field("loss", validation_line(document), terminal);
+  } else {
+    text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
+    text += field("loss", loss_line(run), terminal);
+    text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
+  }
   text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
   text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
                                  seconds_text(number_at(run, "wait_seconds")) + " waiting", terminal);
+  text += tasks_table(document, terminal);
   text += islands_table(document, terminal);
   const std::string waits = waits_text(document, terminal);
   text += waits.empty() ? "" : "\n" + waits;
@@ -233,6 +299,12 @@ std::string render_summary(const json& document, const Terminal& terminal) {
   const auto started = number_at(run, "started_unix_ms");
   const auto ended = number_at(run, "ended_unix_ms");
   std::string text = field("run", printable(text_at(run, "id")) + "  " + printable(text_at(run, "name")) + "  " + state_line(document, run, terminal), terminal);
+  if (has_tasks(document)) {
+    text += field("loss", validation_line(document) + ", on held-out images", terminal);
+    text += field("phases", phases_line(document) + " in " + age_text(ended ? ended : number_at(document, "now_unix_ms"), started), terminal);
+    text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
+    return text + tasks_table(document, terminal) + absences_text(document, terminal);
+  }
   text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, nats per token on held-out data  " + loss_curve(run, 24),
                 terminal);
   text += field("rounds", count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
@@ -247,6 +319,10 @@ std::string render_summary(const json& document, const Terminal& terminal) {
 std::string render_progress(const json& document, const Terminal& terminal) {
   const json& run = object_at(document, "run");
   const std::string state = text_at(run, "state");
+  if (has_tasks(document)) {
+    const std::string line = state + "  " + count_text(number_at(run, "tokens_per_second")) + " images/s  " + printable(text_at(run, "reason"), 300);
+    return std::string(first_columns(line, terminal.columns > 1 ? terminal.columns - 1 : 1));
+  }
   std::string line = state + "  round " + count_text(number_at(run, "round")) + "/" + count_text(number_at(run, "rounds")) + "  loss " +
                      loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) +
                      " tokens/s  " + count_text(number_at(run, "members")) + " islands";

@@ -390,3 +390,33 @@ TEST_CASE("spelling finds slips and refuses guesses") {
   CHECK(nearest("learnig_rat", known) == "learning_rate");
   CHECK(nearest("zebra", known).empty());
 }
+
+TEST_CASE("a run of experts takes images and its own keys, and says which others do nothing") {
+  const auto images = [](const std::string& more, const std::string& data = "format = \"idx\"\n", const std::string& tail = "") {
+    return "[run]\nname = \"a\"\n[data]\nset = \"digits\"\n" + data + "[training]\nsteps = 50\n[strategy]\nname = \"decentralized-diffusion\"\n[diffusion]\n" + more + tail;
+  };
+  const RunFile file = parse_run_file(images("experts = 4\nfine_clusters = 64\nfeatures = \"npy:features.npy\"\n"), "run.toml");
+  INFO(problems_text(file));
+  REQUIRE(file.valid());
+  CHECK(file.spec.strategy.group == "expert");
+  CHECK(file.spec.rounds == 5);  // four experts and the router
+  CHECK(run_spec_from_json(to_json(file.spec)).value() == file.spec);
+  RunSpec spec = file.spec;
+  resolve_files(spec, "/runs/run.toml");
+  CHECK(spec.diffusion.features == "npy:/runs/features.npy");
+  CHECK(parse_run_file(images("experts = 1\n"), "run.toml").spec.rounds == 1);
+
+  require_problem(images("", ""), "3:", "trains on images; formats of images are");
+  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "5:", "holds images, which strategy.name = \"diloco\" does not train on");
+  require_problem(with("[diffusion]\nexperts = 2\n"), "8:1", "experts has no effect with strategy.name = \"diloco\"");
+  require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");
+  require_problem(images("balance = 0.5\n"), "11:", "a balance below 1 is impossible");
+  require_problem(images("router_width = 30\n"), "11:", "must be a multiple of router_heads");
+  require_problem(images("clusters_by = \"labels\"\nbalance = 2.0\n"), "12:1", "balance has no effect with clusters_by = \"labels\"");
+  require_problem(images("features = \"torchscript:dino.pt\"\nfeature_width = 8\n"), "12:1", "feature_width has no effect with features of a file");
+  require_problem(images("features = \"jpeg:dino\"\n"), "11:", "pixels-pca, npy:FILE or torchscript:FILE");
+  require_problem(images("", "format = \"idx\"\n", "[guards]\nnorm_factor = 2\n"), "12:1", "norm_factor has no effect with strategy.name = \"decentralized-diffusion\"");
+  require_problem(images("", "format = \"idx\"\n", "[islands]\nstraggler_factor = 2\n"), "12:1", "straggler_factor has no effect");
+  CHECK(features_file("npy:a b") == "a b");
+  CHECK(features_file("pixels-pca").empty());
+}

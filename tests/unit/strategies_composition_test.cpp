@@ -13,7 +13,7 @@
 using namespace atl;
 
 TEST_CASE("composition: every named strategy composes", "[strategies]") {
-  REQUIRE(strategy_names().size() == 5);
+  REQUIRE(strategy_names().size() == 6);
   for (const std::string_view name : strategy_names()) {
     INFO(name);
     REQUIRE(strategy_problems(named_strategy(name).value()).empty());
@@ -21,7 +21,7 @@ TEST_CASE("composition: every named strategy composes", "[strategies]") {
   }
   const auto unknown = named_strategy("dilocco");
   REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().why.find("diloco, streaming-diloco, noloco, data-parallel, local") != std::string::npos);
+  CHECK(unknown.error().why.find("diloco, streaming-diloco, noloco, data-parallel, local, decentralized-diffusion") != std::string::npos);
 }
 
 TEST_CASE("composition: diloco is the paper's", "[strategies]") {

@@ -1,0 +1,86 @@
+#include "agent/trainer/sample.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "agent/trainer/data/image_file.hpp"
+#include "agent/trainer/ensemble.hpp"
+#include "agent/trainer/flow_matching.hpp"
+#include "agent/trainer/options.hpp"
+#include "agent/trainer/torch_runtime.hpp"
+#include "transport/base/rng.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::uint64_t kAtOnce = 64;  // images that are solved together
+
+Status write_samples(const Options& options) {
+  ATOLL_ASSIGN(const std::uint64_t count, options.integer("--count", 1, 100'000));
+  ATOLL_ASSIGN(const std::uint64_t steps, options.integer("--steps", 1, 10'000));
+  ATOLL_ASSIGN(const std::uint64_t seed, options.integer("--seed", 0, ~0ULL));
+  ATOLL_ASSIGN(const std::uint64_t columns, options.integer("--columns", 0, 10'000));
+  ATOLL_ASSIGN(const std::uint64_t threads, options.integer("--threads", 1, 1024));
+  ATOLL_ASSIGN(const double guidance, options.number("--guidance", 0.0, 100.0));
+  ATOLL_ASSIGN(const ExpertChoice choice, expert_choice_named(options.text("--router")));
+  ATOLL_ASSIGN(const Solver solver, solver_named(options.text("--solver")));
+  ATOLL_ASSIGN(const at::Device device, device_named(options.text("--device")));
+  set_arithmetic_threads(static_cast<std::uint32_t>(threads));
+  ATOLL_ASSIGN(const Ensemble ensemble, Ensemble::open(options.text("--folder"), options.flag("--allow-missing"), device));
+  const DitSizes& sizes = ensemble.expert_sizes();
+  std::optional<std::uint32_t> image_class;
+  if (!options.text("--class").empty()) {
+    if (sizes.classes == 0) {
+      return Error{Code::invalid_argument, "--class: the experts were trained without classes (diffusion.conditional = false)"};
+    }
+    ATOLL_ASSIGN(const std::uint64_t chosen, options.integer("--class", 0, sizes.classes - 1));
+    image_class = static_cast<std::uint32_t>(chosen);
+  }
+  EnsembleFlow flow = ensemble.flow(choice, image_class, guidance);
+  const Flow whole = [&flow](const at::Tensor& x, const at::Tensor& t) { return flow_of(flow, x, t); };
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<float> images;
+  for (std::uint64_t from = 0; from < count; from += kAtOnce) {
+    const auto some = static_cast<std::int64_t>(std::min(kAtOnce, count - from));
+    const at::Tensor noise = normal_values({some, sizes.image.channels, sizes.image.height, sizes.image.width}, seed, stream_of("samples", from));
+    const at::Tensor made = follow(whole, noise.to(device), static_cast<std::uint32_t>(steps), solver).cpu().contiguous();
+    images.insert(images.end(), made.data_ptr<float>(), made.data_ptr<float>() + made.numel());
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  const std::uint64_t square = static_cast<std::uint64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  ATOLL_TRY(write_png_grid(options.text("--output"), sizes.image, images, columns == 0 ? square : columns));
+  if (options.flag("--json")) {
+    std::puts(nlohmann::json{{"schema", 1}, {"file", options.text("--output")}, {"images", count}, {"seconds", spent.count()}, {"experts", ensemble.experts.size()}}.dump().c_str());
+  } else {
+    std::fprintf(stderr, "wrote %llu images to %s in %.1f s (%.0f ms each)\n", static_cast<unsigned long long>(count), options.text("--output").c_str(), spent.count(),
+                 1000.0 * spent.count() / static_cast<double>(count));
+  }
+  return {};
+}
+
+int exit_status(Code code) { return code == Code::invalid_argument ? 2 : code == Code::not_found ? 4 : code == Code::conflict ? 8 : 70; }
+
+}  // namespace
+
+int sample(const std::vector<std::string>& arguments) {
+  const auto run = [&]() -> Status {
+    ATOLL_ASSIGN(const Options options, Options::parse(arguments,
+                                                       {{"--folder", ""}, {"--count", "64"}, {"--router", "top-1"}, {"--steps", "50"}, {"--seed", "1"}, {"--solver", "euler"},
+                                                        {"--class", ""}, {"--guidance", "1"}, {"--columns", "0"}, {"--threads", "1"}, {"--device", "cpu"}, {"--output", ""}},
+                                                       {"--json", "--allow-missing"}));
+    return catching([&]() -> Status { return write_samples(options); });
+  };
+  if (const Status status = run(); !status) {
+    std::fprintf(stderr, "sample: %s\n", status.error().why.c_str());
+    return exit_status(status.error().code);
+  }
+  return 0;
+}
+
+}  // namespace atl

@@ -1,0 +1,117 @@
+#include "cli/ensemble_folder.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "agent/content_shelf.hpp"
+#include "agent/durable_file.hpp"
+#include "cli/views/document.hpp"
+#include "transport/sha256.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kDocument = "ensemble.json";
+constexpr std::size_t kLargestDocument = std::size_t{16} << 20;
+
+// Where the result of a task lies in the folder; empty for those that are no part of the ensemble.
+std::string file_of(const std::string& task) {
+  return task == "assemble" ? kDocument : task == "router" ? "router.safetensors" : task.starts_with("experts/") ? task + ".safetensors" : "";
+}
+
+struct WantedFile {
+  fs::path path;
+  BlobFetchPlan fetch;
+};
+
+Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, const fs::path& folder, std::vector<Member>& sources) {
+  std::vector<WantedFile> files;
+  for (const nlohmann::json& result : list_at(document, "results")) {
+    const std::string name = file_of(text_at(result, "task"));
+    if (name.empty() || name.find("..") != std::string::npos) {
+      continue;
+    }
+    WantedFile file;
+    file.path = folder / name;
+    ATOLL_ASSIGN(file.fetch.digest, digest_from_hex(text_at(result, "sha256")));
+    file.fetch.blob = content_blob(RunId(text_at(document, "run")), *file.fetch.digest);
+    file.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(result, "bytes").value_or(0), 0.0, 1e15));
+    file.fetch.path = file.path.string();
+    for (const nlohmann::json& source : list_at(result, "sources")) {
+      const Member member{IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")};
+      file.fetch.sources.push_back(member.island);
+      if (std::ranges::find(sources, member.island, &Member::island) == sources.end()) {
+        sources.push_back(member);
+      }
+    }
+    files.push_back(std::move(file));
+  }
+  // The description last: a folder that has it is whole.
+  std::ranges::stable_sort(files, [](const WantedFile& a, const WantedFile& b) { return (a.path.filename() == kDocument) < (b.path.filename() == kDocument); });
+  return files;
+}
+
+Status check_file(const fs::path& path, const nlohmann::json& entry) {
+  const Result<FileFacts> facts = facts_of(path);
+  if (!facts) {
+    return facts.error();
+  }
+  const Result<Digest> digest = digest_from_hex(text_at(entry, "sha256"));
+  if (!digest || facts->sha256 != *digest) {
+    return Error{Code::corrupt, path.string() + ": altered: it is not the file that ensemble.json names (SHA-256 " + text_at(entry, "sha256") + "); export the ensemble again"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const fs::path& folder, const Interrupt& interrupt, const ExportProgress& progress) {
+  ATOLL_ASSIGN(const nlohmann::json document, client.ask("results", {{"run", run}, {"reader_key", client.access().keys.public_key}}));
+  std::vector<Member> sources;
+  ATOLL_ASSIGN(std::vector<WantedFile> files, wanted_files(document, folder, sources));
+  ATOLL_TRY(make_folders(folder / "experts"));
+  ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(client.access(), sources));
+  for (WantedFile& file : files) {
+    if (const Result<FileFacts> there = facts_of(file.path); there && there->sha256 == *file.fetch.digest) {
+      continue;
+    }
+    ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(file.fetch), now()));
+    const Status fetched = fetch_blob(*link, *blob, interrupt, progress);
+    if (!fetched) {
+      return with_context(fetched.error(), "ensemble of run " + run + ", " + file.path.filename().string());
+    }
+  }
+  return {};
+}
+
+Status check_ensemble(const fs::path& folder, bool allow_missing) {
+  const fs::path path = folder / kDocument;
+  Result<Bytes> bytes = read_file(path, kLargestDocument);
+  if (!bytes) {
+    return bytes.error().code == Code::not_found ? Error{Code::not_found, path.string() + ": there is no such file; `atoll export RUN -o FOLDER` writes an ensemble"} : bytes.error();
+  }
+  const nlohmann::json document = nlohmann::json::parse(reinterpret_cast<const char*>(bytes->data()), reinterpret_cast<const char*>(bytes->data() + bytes->size()), nullptr, false);
+  if (!document.is_object() || list_at(document, "experts").empty()) {
+    return Error{Code::corrupt, path.string() + ": not the description of an ensemble"};
+  }
+  for (const nlohmann::json& entry : list_at(document, "experts")) {
+    const fs::path file = folder / text_at(entry, "file");
+    const Status good = check_file(file, entry);
+    if (!good && good.error().code == Code::not_found) {
+      if (!allow_missing) {
+        return Error{Code::not_found, file.string() + ": this expert is missing; export the ensemble again, or sample without it with --allow-missing"};
+      }
+      continue;
+    }
+    ATOLL_TRY(good);
+  }
+  if (document.contains("router")) {
+    ATOLL_TRY(check_file(folder / text_at(document["router"], "file"), document["router"]));
+  }
+  return {};
+}
+
+}  // namespace atl

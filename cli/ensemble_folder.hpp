@@ -1,0 +1,28 @@
+// A run's ensemble as a folder: fetched from islands, every file named by its digest; and the check of such a folder.
+//
+//   FOLDER/ensemble.json            what it is (agent/trainer/ensemble.hpp)
+//   FOLDER/experts/K.safetensors    the experts
+//   FOLDER/router.safetensors       unless there is one expert
+// Threads: one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cli/coordinator_client.hpp"
+#include "cli/export_model.hpp"
+#include "cli/interrupt.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// Fetches what is missing into the folder (files that are there and whole are not fetched again); ensemble.json comes last.
+// Errors: those of the coordinator (invalid_argument for a run of rounds); unavailable if no island that has it can be reached; corrupt; io; cancelled.
+Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const std::filesystem::path& folder, const Interrupt& interrupt,
+                      const ExportProgress& progress = {});
+
+// Compares every file with the size and SHA-256 that ensemble.json names. With `allow_missing` experts may be absent, but not altered.
+// Errors: not_found, corrupt, each naming the file and what to do.
+Status check_ensemble(const std::filesystem::path& folder, bool allow_missing);
+
+}  // namespace atl

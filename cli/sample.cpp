@@ -1,0 +1,153 @@
+// `atoll sample`: images from an ensemble: a folder that `atoll export` wrote, or a run's.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+#include <system_error>
+#include <utility>
+
+#include "cli/command.hpp"
+#include "cli/ensemble_folder.hpp"
+#include "cli/trainer_module.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SampleOptions {
+  std::string source;
+  std::uint64_t count = 64;
+  std::string router = "top-1";
+  std::uint64_t steps = 50;
+  std::uint64_t seed = 1;
+  std::string solver = "euler";
+  std::string image_class;
+  double guidance = 1;
+  std::uint64_t columns = 0;
+  std::uint64_t threads = 1;
+  std::string device = "auto";
+  std::string output;
+  bool allow_missing = false;
+};
+
+Status check(const SampleOptions& options) {
+  if (options.count == 0 || options.count > 100'000) {
+    return Error{Code::invalid_argument, "--count is from 1 to 100000"};
+  }
+  if (options.steps == 0 || options.steps > 10'000) {
+    return Error{Code::invalid_argument, "--steps is from 1 to 10000"};
+  }
+  if (!std::isfinite(options.guidance) || options.guidance < 0 || options.guidance > 100) {
+    return Error{Code::invalid_argument, "--guidance is from 0 to 100; 1 is none"};
+  }
+  if (options.guidance != 1 && options.image_class.empty()) {
+    return Error{Code::invalid_argument, "--guidance has no effect without --class"};
+  }
+  return {};
+}
+
+Exit write_images(const Invocation& invocation, const SampleOptions& options, const fs::path& folder) {
+  if (const Status good = check_ensemble(folder, options.allow_missing); !good) {
+    return report(invocation, good.error());
+  }
+  invocation.streams.out.flush();
+  std::vector<std::string> arguments = {"--folder",   folder.string(),
+                                        "--count",    std::to_string(options.count),
+                                        "--router",   options.router,
+                                        "--steps",    std::to_string(options.steps),
+                                        "--seed",     std::to_string(options.seed),
+                                        "--solver",   options.solver,
+                                        "--class",    options.image_class,
+                                        "--guidance", std::to_string(options.guidance),
+                                        "--columns",  std::to_string(options.columns),
+                                        "--threads",  std::to_string(options.threads),
+                                        "--device",   options.device,
+                                        "--output",   options.output};
+  if (options.allow_missing) {
+    arguments.emplace_back("--allow-missing");
+  }
+  if (invocation.json) {
+    arguments.emplace_back("--json");
+  }
+  const Result<int> code = call_trainer_module(invocation.environment, "atoll_sample_main", "sample", arguments);
+  return code ? static_cast<Exit>(*code) : report(invocation, code.error());
+}
+
+// A folder of our own for a run's ensemble, removed at the end.
+class FetchedFolder {
+ public:
+  static Result<FetchedFolder> make() {
+    std::error_code error;
+    std::string folder = (fs::temp_directory_path(error) / "atoll-sample-XXXXXX").string();
+    if (error || ::mkdtemp(folder.data()) == nullptr) {
+      return Error{Code::io, folder + ": no folder for the run's ensemble can be made; set TMPDIR to one with space for it"};
+    }
+    return FetchedFolder(folder);
+  }
+  FetchedFolder(FetchedFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  FetchedFolder& operator=(FetchedFolder&&) = delete;
+  FetchedFolder(const FetchedFolder&) = delete;
+  FetchedFolder& operator=(const FetchedFolder&) = delete;
+  ~FetchedFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      fs::remove_all(path_, ignored);
+    }
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  explicit FetchedFolder(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+Exit sample(const Invocation& invocation, const SampleOptions& options) {
+  if (const Status checked = check(options); !checked) {
+    return report(invocation, checked.error());
+  }
+  std::error_code error;
+  if (fs::is_directory(options.source, error)) {
+    return write_images(invocation, options, options.source);
+  }
+  Result<FetchedFolder> folder = FetchedFolder::make();
+  if (!folder) {
+    return report(invocation, folder.error());
+  }
+  if (const Status fetched = export_ensemble(invocation, options.source, folder->path()); !fetched) {
+    return report_no_model(invocation, fetched.error());
+  }
+  return write_images(invocation, options, folder->path());
+}
+
+}  // namespace
+
+Command sample_command() {
+  auto options = std::make_shared<SampleOptions>();
+  Command command;
+  command.name = "sample";
+  command.summary = "draws images from an ensemble into one PNG";
+  command.details =
+      "SOURCE is a folder that `atoll export` wrote, or a run: its ensemble is fetched into $TMPDIR and removed again.\n"
+      "--router says which experts are run: full, top-K, threshold:P or nucleus:P.";
+  command.options = {{"SOURCE", "a folder with an ensemble, or a run", &options->source, true, {}, Completes::runs},
+                     {"-o,--output", "the PNG to write", &options->output, true, {}, Completes::files},
+                     {"--count", "how many images", &options->count},
+                     {"--router", "the choice of experts", &options->router},
+                     {"--steps", "of the solver", &options->steps},
+                     {"--solver", "euler or heun", &options->solver},
+                     {"--seed", "of the noise that the images begin as", &options->seed},
+                     {"--class", "of the images, where the experts know classes", &options->image_class},
+                     {"--guidance", "how strongly the class is followed; 1: as trained", &options->guidance},
+                     {"--columns", "of the grid; 0: a square", &options->columns},
+                     {"--threads", "of the arithmetic", &options->threads},
+                     {"--device", "auto, cpu or cuda:N", &options->device},
+                     {"--allow-missing", "go on without experts whose files are gone", &options->allow_missing}};
+  command.asks_coordinator = true;
+  command.short_output = false;
+  command.run = [options](Invocation& invocation) { return sample(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

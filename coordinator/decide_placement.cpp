@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "coordinator/phases.hpp"
+
+namespace atl::coordinator {
+
+std::vector<TaskPlan> tasks_of(const RunSpec& spec) {
+  std::vector<TaskPlan> tasks;
+  if (spec.strategy.group != "expert") {
+    return tasks;
+  }
+  const bool several = spec.diffusion.experts > 1;
+  const bool features = several && spec.diffusion.clusters_by == "features";
+  if (features) {
+    tasks.push_back({"features", "features", {}});
+  }
+  tasks.push_back({"clustering", "clustering", features ? std::vector<std::string>{"features"} : std::vector<std::string>{}});
+  TaskPlan last{"assemble", "assemble", {"clustering"}};
+  for (std::uint32_t k = 0; k < spec.diffusion.experts; ++k) {
+    tasks.push_back({"experts/" + std::to_string(k), "experts", {"clustering"}});
+    last.needs.push_back(tasks.back().task);
+  }
+  if (several) {
+    tasks.push_back({"router", "router", {"clustering"}});
+    last.needs.emplace_back("router");
+  }
+  tasks.push_back(std::move(last));
+  return tasks;
+}
+
+std::vector<std::string> phases_of(const RunSpec& spec) {
+  std::vector<std::string> phases;
+  for (const TaskPlan& task : tasks_of(spec)) {
+    if (phases.empty() || phases.back() != task.phase) {
+      phases.push_back(task.phase);
+    }
+  }
+  return phases.empty() ? std::vector<std::string>{"train"} : phases;
+}
+
+std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, const std::vector<FreeIsland>& islands) {
+  std::vector<std::size_t> order(tasks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return tasks[a].size > tasks[b].size; });
+  std::vector<FreeIsland> free = islands;
+  std::ranges::stable_sort(free, [](const FreeIsland& a, const FreeIsland& b) { return a.speed > b.speed; });
+  std::vector<Placement> placements;
+  for (const std::size_t i : order) {
+    if (free.empty()) {
+      break;
+    }
+    const auto ready = std::ranges::find_if(free, [&](const FreeIsland& island) {
+      return std::ranges::find(tasks[i].has_state, island.island) != tasks[i].has_state.end();
+    });
+    const auto chosen = ready == free.end() ? free.begin() : ready;
+    placements.push_back({tasks[i].task, chosen->island});
+    free.erase(chosen);
+  }
+  return placements;
+}
+
+std::vector<std::uint64_t> cluster_sizes(const std::string& facts) {
+  const nlohmann::json object = nlohmann::json::parse(facts, nullptr, false);
+  std::vector<std::uint64_t> sizes;
+  if (const auto found = object.is_object() ? object.find("sizes") : object.end(); object.is_object() && found != object.end() && found->is_array()) {
+    for (const nlohmann::json& size : *found) {
+      sizes.push_back(size.is_number_unsigned() ? size.get<std::uint64_t>() : 0);
+    }
+  }
+  return sizes;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,407 @@
+// Runs of phases: tasks are placed on islands, their results remembered, and what they can be continued from is copied.
+#include "coordinator/phases.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "coordinator/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::size_t kMaxFacts = std::size_t{1} << 16;
+
+// The place of a task in the order of the run, for spreading copies.
+std::size_t place_of(const Run& run, const std::string& task) {
+  return static_cast<std::size_t>(std::find(run.task_order.begin(), run.task_order.end(), task) - run.task_order.begin());
+}
+
+std::string progress_text(const Run& run, const std::string& name, const Task& task) {
+  const auto duty = run.duties.find(task.record.island);
+  std::string text = task.record.task + " on " + name;
+  if (duty != run.duties.end() && duty->second.report && duty->second.report->task == task.record.task) {
+    const DutyReport& report = *duty->second.report;
+    text += report.state == "fetching" ? " (fetches its inputs)"
+            : report.steps > 0         ? " (" + std::to_string(report.step) + " of " + std::to_string(report.steps) + ")"
+                                       : "";
+  }
+  return text;
+}
+
+}  // namespace
+
+void Core::State::ensure_tasks(Run& run) {
+  for (TaskPlan& plan : tasks_of(run.spec)) {
+    Task& task = run.tasks[plan.task];
+    if (task.record.task.empty()) {
+      task.record.run = run.record.id;
+      task.record.task = plan.task;
+      record(task.record);
+    }
+    if (task.plan.task.empty()) {
+      run.task_order.push_back(plan.task);
+      task.plan = std::move(plan);
+    }
+  }
+}
+
+// Who is connected, takes part, and has this.
+std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& digest) const {
+  std::vector<IslandId> holders;
+  for (const auto& [id, duty] : run.duties) {
+    if (run.is_member(id) && alive(id) && duty.held.contains(digest)) {
+      holders.push_back(id);
+    }
+  }
+  return holders;
+}
+
+void Core::State::seat_islands(Run& run) {
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+      activate(run, seat);
+      changed = true;
+    }
+  }
+  for (const auto& [id, island] : islands) {
+    if (run.members.size() < run.spec.islands.max && run.seats.count(id) == 0 && island.greeted && admits_name(run, island) && obstacle_of(run, island).empty()) {
+      take_seat(run, id, SeatState::absent, StartFrom::scratch);
+      activate(run, run.seats.at(id));
+    }
+  }
+}
+
+void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message) {
+  const IslandId island = seat.record.island;
+  if (seat.record.state != SeatState::active || !run.phased()) {
+    return;
+  }
+  IslandDuty& duty = run.duties[island];
+  duty.report = message;
+  duty.report->facts.clear();
+  duty.report->held.clear();
+  duty.held.clear();
+  for (const Content& content : message.held) {
+    duty.held[content.digest] = content.bytes;
+  }
+  if (message.images_per_second > 0) {
+    duty.speed = message.images_per_second;
+  }
+  changed = true;
+  for (auto& [name, task] : run.tasks) {
+    if (task.record.state == TaskState::running && task.record.island != island && duty.held.contains(task.record.checkpoint)) {
+      task.copied = Content{task.record.checkpoint, task.record.checkpoint_bytes, {}};
+      task.copied_step = task.record.checkpoint_step;
+    }
+  }
+  const auto found = run.tasks.find(message.task);
+  if (found == run.tasks.end() || found->second.record.state != TaskState::running || found->second.record.island != island) {
+    return;
+  }
+  TaskRecord& task = found->second.record;
+  if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step) {
+    task.checkpoint = message.checkpoint.digest;
+    task.checkpoint_bytes = message.checkpoint.bytes;
+    task.checkpoint_step = message.checkpoint_step;
+    record(task);
+  }
+  if (message.state == "done" && !message.result.digest.empty()) {
+    task.state = TaskState::done;
+    task.result = message.result.digest;
+    task.result_bytes = message.result.bytes;
+    task.facts = message.facts.size() <= kMaxFacts ? message.facts : "{}";
+    task.checkpoint = Digest{};
+    task.ended = now;
+    record(task);
+    event(run.record.id, island, "info", "task_done", "task " + task.task + " is done on " + name_of(island), {Field{"task", task.task}});
+    run.record.committed = Round(0);
+    for (const auto& [name, other] : run.tasks) {
+      const bool trains = other.plan.phase == "experts" || other.plan.phase == "router";
+      run.record.committed = trains && other.record.state == TaskState::done ? run.record.committed.next() : run.record.committed;
+    }
+    record(run.record);
+  } else if (message.state == "failed") {
+    const Error error{message.error ? message.error->code : Code::internal, bounded(message.error ? message.error->why : "no reason was given")};
+    task.state = TaskState::failed;
+    record(task);
+    run.first_error = Error{error.code, "task " + task.task + " failed on island " + name_of(island) + ": " + error.why};
+  }
+}
+
+// Back to those that wait, to be continued from the newest copy.
+void Core::State::take_back(Run& run, Task& task, const std::string& why) {
+  event(run.record.id, task.record.island, "warning", "task_interrupted",
+        "task " + task.record.task + " has lost its island " + name_of(task.record.island) + " (" + why + "); it goes on elsewhere" +
+            (task.record.checkpoint_step > 0 ? " from step " + std::to_string(task.record.checkpoint_step) + " or an older copy" : " from its beginning"));
+  task.record.state = TaskState::waiting;
+  task.record.island = IslandId();
+  record(task.record);
+  changed = true;
+}
+
+// Those that are not done wait again, for any island.
+void Core::State::give_up_tasks(Run& run) {
+  for (auto& [name, task] : run.tasks) {
+    if (task.record.state == TaskState::failed || task.record.state == TaskState::running) {
+      task.record.state = TaskState::waiting;
+      task.record.island = IslandId();
+      record(task.record);
+    }
+  }
+}
+
+// A result that no connected island has: its island may come back; after the deadline it is made again.
+bool Core::State::input_at_hand(Run& run, Task& task) {
+  if (!holders_of(run, task.record.result).empty()) {
+    task.missing_since.reset();
+    return true;
+  }
+  task.missing_since = task.missing_since ? task.missing_since : std::optional<TimePoint>(now);
+  const TimePoint until = *task.missing_since + run.spec.islands.deadline;
+  if (now < until) {
+    run.wait = Wait{"waits for an island that has the result of task " + task.record.task + " (made by " + name_of(task.record.island) + "); else it is made again", until};
+    wake_at(until);
+    return false;
+  }
+  event(run.record.id, {}, "warning", "task_again", "the result of task " + task.record.task + " is lost with every island that had it: it is made again");
+  task.missing_since.reset();
+  task.record.state = TaskState::waiting;
+  task.record.result = Digest{};
+  record(task.record);
+  changed = true;
+  return false;
+}
+
+// What a waiting task goes on from: the newest checkpoint, if somebody has it, or the one that was copied before, or nothing.
+void Core::State::settle_checkpoint(Run& run, Task& task) {
+  if (task.record.checkpoint.empty() || !holders_of(run, task.record.checkpoint).empty()) {
+    return;
+  }
+  const bool older = !task.copied.digest.empty() && !holders_of(run, task.copied.digest).empty();
+  task.record.checkpoint = older ? task.copied.digest : Digest{};
+  task.record.checkpoint_bytes = older ? task.copied.bytes : 0;
+  task.record.checkpoint_step = older ? task.copied_step : 0;
+}
+
+void Core::State::place_tasks(Run& run) {
+  // What can be continued may lie with an island that has not said yet what it has.
+  for (const IslandId& id : run.members) {
+    if (alive(id) && !islands.at(id).leaving && !run.duties[id].report) {
+      run.wait.text = "waits to hear what island " + name_of(id) + " holds of the run";
+      return;
+    }
+  }
+  std::vector<WaitingTask> waiting;
+  const std::vector<std::uint64_t> sizes = cluster_sizes(run.tasks.at("clustering").record.facts);
+  for (const std::string& name : run.task_order) {
+    Task& task = run.tasks.at(name);
+    if (task.record.state != TaskState::waiting) {
+      continue;
+    }
+    bool ready = true;
+    for (const std::string& need : task.plan.needs) {
+      Task& other = run.tasks.at(need);
+      ready = ready && other.record.state == TaskState::done && input_at_hand(run, other);
+    }
+    if (ready) {
+      const bool expert = task.plan.phase == "experts";
+      const std::size_t index = expert ? static_cast<std::size_t>(std::strtoul(name.c_str() + name.find('/') + 1, nullptr, 10)) : sizes.size();
+      settle_checkpoint(run, task);
+      waiting.push_back({name, index < sizes.size() ? sizes[index] : 0, holders_of(run, task.record.checkpoint)});
+    }
+  }
+  std::set<IslandId> busy;
+  for (const auto& [name, task] : run.tasks) {
+    if (task.record.state == TaskState::running) {
+      busy.insert(task.record.island);
+    }
+  }
+  std::vector<FreeIsland> free;
+  for (const IslandId& id : run.members) {
+    if (alive(id) && !islands.at(id).leaving && !busy.contains(id)) {
+      free.push_back({id, run.duties[id].speed});
+    }
+  }
+  if (run.members.size() < run.spec.islands.min) {
+    return;
+  }
+  for (const Placement& placement : decide_placement(waiting, free)) {
+    TaskRecord& task = run.tasks.at(placement.task).record;
+    task.state = TaskState::running;
+    task.island = placement.island;
+    task.started = now;
+    ++task.starts;
+    record(task);
+    event(run.record.id, placement.island, "info", "task_started", "task " + task.task + " starts on " + name_of(placement.island) +
+          (task.checkpoint_step > 0 ? " from step " + std::to_string(task.checkpoint_step) : ""), {Field{"task", task.task}});
+    changed = true;
+  }
+}
+
+// The second island that keeps something of a task: it stays the same while it is there.
+IslandId Core::State::copy_place(Run& run, Task& task) {
+  const IslandId& owner = task.record.island;
+  if (!task.copy_on.empty() && task.copy_on != owner && run.is_member(task.copy_on) && alive(task.copy_on)) {
+    return task.copy_on;
+  }
+  std::vector<IslandId> others;
+  for (const IslandId& id : run.members) {
+    if (id != owner && alive(id) && !islands.at(id).leaving) {
+      others.push_back(id);
+    }
+  }
+  task.copy_on = others.empty() ? IslandId() : others[place_of(run, task.record.task) % others.size()];
+  return task.copy_on;
+}
+
+Duty Core::State::duty_of(Run& run, const IslandId& island) {
+  Duty duty;
+  duty.run = run.record.id;
+  duty.spec = run.record.spec;
+  duty.members = members_of(run);
+  const auto content = [&](const Digest& digest, std::uint64_t bytes) { return Content{digest, bytes, holders_of(run, digest)}; };
+  for (const std::string& name : run.task_order) {
+    Task& task = run.tasks.at(name);
+    const TaskRecord& value = task.record;
+    const bool own = value.island == island;
+    if (value.state == TaskState::running && own) {
+      duty.task = name;
+      for (const std::string& need : task.plan.needs) {
+        const TaskRecord& other = run.tasks.at(need).record;
+        duty.inputs.push_back({need, content(other.result, other.result_bytes)});
+      }
+      if (!value.checkpoint.empty()) {
+        duty.resume = content(value.checkpoint, value.checkpoint_bytes);
+      }
+    }
+    const bool copies = copy_place(run, task) == island;
+    const std::map<Digest, std::uint64_t>& held = run.duties[island].held;
+    const bool waits = value.state == TaskState::waiting;
+    if (!value.checkpoint.empty() && ((value.state == TaskState::running && copies) || (waits && held.contains(value.checkpoint)))) {
+      duty.keep.push_back(content(value.checkpoint, value.checkpoint_bytes));
+    }
+    // Until the newest is here, the copy before it stays.
+    if (value.state != TaskState::done && task.copied.digest != value.checkpoint && !held.contains(value.checkpoint) && held.contains(task.copied.digest)) {
+      duty.keep.push_back(content(task.copied.digest, task.copied.bytes));
+    }
+    if (value.state == TaskState::done && (own || copies)) {
+      duty.keep.push_back(content(value.result, value.result_bytes));
+    }
+  }
+  return duty;
+}
+
+void Core::State::say_duties(Run& run) {
+  for (const IslandId& id : run.members) {
+    if (!alive(id)) {
+      continue;
+    }
+    IslandDuty& known = run.duties[id];
+    Duty duty = duty_of(run, id);
+    duty.number = known.sent.number;
+    // An island that has a newer duty heard it from this coordinator before its restart.
+    const std::uint64_t heard = known.report ? known.report->number : 0;
+    if (duty != known.sent || known.sent.number == 0 || heard > known.sent.number) {
+      // The first is above all that a coordinator before a restart said: numbers are not in the ledger.
+      const std::uint64_t before = known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now), 0)) : known.sent.number;
+      duty.number = std::max(heard, before) + 1;
+      known.sent = std::move(duty);
+      restart(known.resend);
+      send(id, known.sent);
+    } else if (!known.report || known.report->number < known.sent.number) {
+      if (due(known.resend)) {
+        send(id, known.sent);
+      }
+      wake_at(known.resend.next);
+    }
+  }
+}
+
+void Core::State::advance_phases(Run& run) {
+  ensure_tasks(run);
+  seat_islands(run);
+  for (auto& [name, task] : run.tasks) {
+    if (task.record.state == TaskState::running && !run.is_member(task.record.island)) {
+      const auto seat = run.seats.find(task.record.island);
+      take_back(run, task, seat == run.seats.end() ? "gone" : seat->second.record.cause);
+    }
+    if (task.record.state == TaskState::failed) {
+      const Error error = run.first_error.value_or(Error{Code::internal, "task " + name + " failed"});
+      end_run(run, RunState::failed, error.why, error);
+      return;
+    }
+  }
+  place_tasks(run);
+  std::vector<std::string> working;
+  std::size_t done = 0;
+  for (const std::string& name : run.task_order) {
+    const Task& task = run.tasks.at(name);
+    done += task.record.state == TaskState::done ? 1U : 0U;
+    if (task.record.state == TaskState::running) {
+      working.push_back(progress_text(run, name_of(task.record.island), task));
+    }
+  }
+  if (done == run.tasks.size()) {
+    end_phases(run);
+    return;
+  }
+  say_duties(run);
+  if (!working.empty()) {
+    run.wait = Wait{std::to_string(done) + " of " + std::to_string(run.tasks.size()) + " tasks are done; " + list_of(working), std::nullopt};
+  } else if (run.wait.text.empty()) {
+    run.wait.text = "waits for islands: " + std::to_string(run.members.size()) + " of at least " + std::to_string(run.spec.islands.min);
+  }
+}
+
+void Core::State::end_phases(Run& run) {
+  std::size_t took_part = 0;
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::active) {
+      seat.record.state = SeatState::ended;
+      save(seat);
+      ++took_part;
+    }
+  }
+  end_run(run, RunState::completed, "all " + std::to_string(run.tasks.size()) + " tasks are done; completed with " + std::to_string(took_part) + " of " +
+          std::to_string(run.seats.size()) + " islands", std::nullopt);
+}
+
+Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& id, const std::string& reader_key) {
+  State& state = *state_;
+  state.now = std::max(now, state.now);
+  const auto found = state.runs.find(id);
+  if (found == state.runs.end()) {
+    return Error{Code::not_found, "there is no run " + id.text};
+  }
+  Run& run = found->second;
+  const auto last = run.tasks.find("assemble");
+  if (last == run.tasks.end()) {
+    return Error{Code::invalid_argument, "run " + run.record.name + " has no ensemble; `atoll export` writes its model"};
+  }
+  if (last->second.record.state != TaskState::done) {
+    return Error{Code::unavailable, "run " + run.record.name + " has no ensemble yet: " + run.record.reason.text};
+  }
+  // The island that put it together holds all of it; what others made they hold, too.
+  std::vector<TaskResult> results;
+  std::set<IslandId> asked;
+  for (const auto& [name, task] : run.tasks) {
+    TaskResult result{name, task.record.result, task.record.result_bytes, {}};
+    for (const IslandId& source : {last->second.record.island, task.record.island}) {
+      const bool there = std::any_of(result.sources.begin(), result.sources.end(), [&](const Member& member) { return member.island == source; });
+      if (state.alive(source) && !there) {
+        result.sources.push_back(state.member_of(source));
+        asked.insert(source);
+      }
+    }
+    if (result.sources.empty()) {
+      return Error{Code::unavailable, "no connected island has the result of task " + name + " of run " + run.record.name + "; connect " + state.name_of(last->second.record.island)};
+    }
+    results.push_back(std::move(result));
+  }
+  for (const IslandId& island : asked) {
+    state.send(island, Serve{id, reader_key, Round(0), true});
+  }
+  return results;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,58 @@
+// Phases: what a run does one after the other, as tasks.
+//
+// A task turns the results of other tasks into one result, on one island. Results are named by the SHA-256 of their bytes, so that a task whose result
+// lies anywhere is not done again; what a task can be continued from is copied to a second island, so that losing one costs time only. Phases are names
+// of groups of tasks for people; what decides is which tasks need which. A run of rounds (the other strategies) has one phase, `train`, and no tasks.
+//
+//   decentralized-diffusion   features → clustering → experts ∥ router → assemble
+//   (with one expert: clustering → experts → assemble)
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/ids.hpp"
+#include "transport/run_spec.hpp"
+
+namespace atl::coordinator {
+
+struct TaskPlan {
+  std::string task;   // unique in the run: "clustering", "experts/2"
+  std::string phase;  // "experts"
+  std::vector<std::string> needs;  // tasks whose results are its inputs
+  friend bool operator==(const TaskPlan&, const TaskPlan&) = default;
+};
+
+// The tasks of a run in the order of its phases; none for a run of rounds. Every task comes after those it needs.
+std::vector<TaskPlan> tasks_of(const RunSpec& spec);
+// The phases in order; at least one.
+std::vector<std::string> phases_of(const RunSpec& spec);
+
+// ---- which island does what ---------------------------------------------------------------------------------------------------------
+
+struct WaitingTask {
+  std::string task;
+  std::uint64_t size = 0;             // how much work it is, as far as is known (images of the cluster)
+  std::vector<IslandId> has_state;    // islands that hold what it can be continued from
+};
+struct FreeIsland {
+  IslandId island;
+  double speed = 0;  // images a second, as last measured; 0: not yet
+};
+struct Placement {
+  std::string task;
+  IslandId island;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+// The largest task first, each to the fastest island that is free; to one that can continue it without a copy, if such a one is free. Of equals the
+// earlier task and island. Tasks that find no island wait.
+std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, const std::vector<FreeIsland>& islands);
+
+// The images of each cluster, from the facts of the task `clustering` ("sizes"); empty if it does not say.
+std::vector<std::uint64_t> cluster_sizes(const std::string& facts);
+
+}  // namespace atl::coordinator

@@ -1,0 +1,218 @@
+// Decentralized diffusion with real processes and the built-in trainer: data to ensemble to images, and an island that is killed for good.
+#ifdef ATOLL_TORCH_TRAINER
+
+#include <algorithm>
+#include <fstream>
+
+#include "tests/process/cluster.hpp"
+#include "transport/base/rng.hpp"
+
+using atl_test::Cluster;
+using atl_test::CommandResult;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Images of two kinds that differ much, 8 × 8, in idx format.
+std::string idx_images(std::size_t count) {
+  atl::Rng rng(11);
+  std::string bytes = {0, 0, 8, 3, 0, 0, static_cast<char>(count >> 8), static_cast<char>(count & 255), 0, 0, 0, 8, 0, 0, 0, 8};
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool dark = i % 2 == 0;
+    const std::uint64_t place = rng.below(5);
+    for (std::uint64_t y = 0; y < 8; ++y) {
+      for (std::uint64_t x = 0; x < 8; ++x) {
+        const bool on = dark ? x >= place && x < place + 3 && y >= 2 && y < 5 : y >= place && y < place + 2;
+        bytes.push_back(static_cast<char>(on ? 255 : dark ? 0 : 90));
+      }
+    }
+  }
+  return bytes;
+}
+
+std::string run_file(const std::string& more, const std::string& speed = "") {
+  return "[run]\nname = \"shapes\"\n[model]\nlayers = 1\nwidth = 16\nheads = 2\n[data]\nset = \"shapes\"\nformat = \"idx\"\nvalidation_fraction = 0.1\n"
+         "[training]\nsteps = 60\nbatch = 8\nlearning_rate = 3e-3\ndevice = \"cpu\"\nevaluate_batches = 2\n" + speed +
+         "[strategy]\nname = \"decentralized-diffusion\"\n[diffusion]\nfine_clusters = 32\nfeature_width = 8\nrouter_layers = 1\nrouter_width = 16\nrouter_heads = 2\n"
+         "router_steps = 40\nrouter_batch = 8\nema = 0.9\n" + more + "[islands]\nmin = 1\nmax = 3\ndeadline = \"5m\"\n";
+}
+
+void start_island(Cluster& cluster, const std::string& name) {
+  const fs::path data = cluster.folder() / "shapes.idx";
+  if (!fs::exists(data)) {
+    std::ofstream(data, std::ios::binary) << idx_images(240);
+  }
+  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "shapes=" + data.string()});
+}
+
+const json* task_of(const json& status, const std::string& name) {
+  if (!status.is_object() || !status.contains("phases")) {
+    return nullptr;
+  }
+  for (const json& phase : status["phases"]) {
+    for (const json& task : phase["tasks"]) {
+      if (task["task"] == name) {
+        return &task;
+      }
+    }
+  }
+  return nullptr;
+}
+
+bool is_png(const fs::path& path) { return atl_test::text_of(path).substr(1, 3) == "PNG"; }
+
+// More experts than islands; everything that a run of phases leaves, and the images.
+TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sampled by run and by folder") {
+  Cluster cluster;
+  start_island(cluster, "a");
+  start_island(cluster, "b");
+  // Slow enough for the islands to report what they received before the run is over: what they say afterwards nobody takes.
+  const std::string run = cluster.submit(run_file("experts = 3\nsave_every = 0\n", "max_steps_per_second = 20\n"));
+  const auto received = [&] {
+    std::uint64_t bytes = 0;
+    const json status = cluster.status(run);
+    for (const json& island : status.is_object() && status.contains("islands") ? status["islands"] : json::array()) {
+      bytes += island["bytes_received"].is_number() ? island["bytes_received"].get<std::uint64_t>() : 0;
+    }
+    return bytes;
+  };
+  CHECK(Cluster::eventually([&] { return received() > 0; }, std::chrono::seconds(100)));
+  const CommandResult waited = cluster.run({"wait", run, "--timeout", "100s"});
+  INFO(waited.err);
+  INFO(cluster.logs());
+  REQUIRE(waited.exit == 0);
+  const json status = cluster.status(run);
+  std::vector<std::string> phases;
+  for (const json& phase : status["phases"]) {
+    phases.push_back(phase["name"]);
+    CHECK(phase["state"] == "done");
+  }
+  CHECK(phases == std::vector<std::string>{"features", "clustering", "experts", "router", "assemble"});
+  std::uint64_t result_bytes = 0;
+  for (const char* name : {"features", "clustering", "experts/0", "experts/1", "experts/2", "router", "assemble"}) {
+    const json* task = task_of(status, name);
+    REQUIRE(task != nullptr);
+    result_bytes += (*task)["result_bytes"].get<std::uint64_t>();
+    CHECK((*task)["starts"] == 1);
+    CHECK((*task)["result_sha256"].get<std::string>().size() == 64);
+  }
+  // Between two islands every result goes over at most once, and nothing else does: no parameter, no gradient while experts are trained.
+  CHECK(received() <= result_bytes);
+  const json facts = (*task_of(status, "assemble"))["facts"];
+  CHECK(facts["router_accuracy"].get<double>() > 0.4);
+  CHECK(facts["experts"].size() == 3);
+
+  const fs::path png = cluster.folder() / "run.png";
+  const CommandResult by_run = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
+  INFO(by_run.err);
+  REQUIRE(by_run.exit == 0);
+  CHECK(is_png(png));
+
+  const fs::path folder = cluster.folder() / "ensemble";
+  REQUIRE(cluster.run({"export", run, "-o", folder.string()}).exit == 0);
+  const auto sample = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"sample", folder.string(), "--count", "4", "--steps", "3", "-o", (cluster.folder() / "folder.png").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return cluster.run(arguments);
+  };
+  REQUIRE(sample({}).exit == 0);
+  // The same seed gives the same images, wherever the ensemble lies.
+  CHECK(atl_test::text_of(png) == atl_test::text_of(cluster.folder() / "folder.png"));
+  for (const char* rule : {"full", "top-2", "threshold:0.3", "nucleus:0.9"}) {
+    CHECK(sample({"--router", rule, "--solver", "heun"}).exit == 0);
+  }
+  CHECK(sample({"--router", "best"}).exit == 2);
+  CHECK(sample({"--class", "1"}).exit == 2);
+
+  // A missing expert is named; without it only if that is said; an altered one never.
+  fs::remove(folder / "experts" / "1.safetensors");
+  const CommandResult missing = sample({});
+  CHECK(missing.exit == 4);
+  CHECK(missing.err.find("experts/1.safetensors: this expert is missing") != std::string::npos);
+  CHECK(sample({"--allow-missing"}).exit == 0);
+  {
+    std::fstream file(folder / "experts" / "2.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+  const CommandResult altered = sample({"--allow-missing"});
+  CHECK(altered.exit == 70);
+  CHECK(altered.err.find("experts/2.safetensors: altered") != std::string::npos);
+}
+
+// Figure 5: kill -9 of an expert's island in the middle, for good.
+TEST_CASE("diffusion: an island that is killed for good costs at most the steps since the last copy") {
+  Cluster cluster;
+  start_island(cluster, "a");
+  start_island(cluster, "b");
+  const std::string run = cluster.submit(run_file("experts = 2\nsave_every = 10\n", "max_steps_per_second = 6\n"));
+  // An expert whose copy is on the other island.
+  std::string victim;
+  std::string expert;
+  std::uint64_t copied = 0;
+  INFO(cluster.logs());
+  REQUIRE(Cluster::eventually([&] {
+    const json status = cluster.status(run);
+    for (const char* name : {"experts/0", "experts/1"}) {
+      const json* task = task_of(status, name);
+      if (task != nullptr && (*task)["state"] == "running" && (*task)["checkpoint_step"].get<std::uint64_t>() >= 10 && (*task)["copies"] == 2) {
+        victim = (*task)["island"];
+        expert = name;
+        copied = (*task)["checkpoint_step"];
+        return true;
+      }
+    }
+    return false;
+  }, std::chrono::seconds(100)));
+  cluster.islands.at(victim).signal(SIGKILL);
+  cluster.islands.at(victim).wait();
+  const CommandResult waited = cluster.run({"wait", run, "--timeout", "110s"});
+  INFO(waited.err);
+  REQUIRE(waited.exit == 0);
+  const json status = cluster.status(run);
+  const json* task = task_of(status, expert);
+  REQUIRE(task != nullptr);
+  CHECK((*task)["starts"] == 2);
+  CHECK((*task)["island"] != victim);
+  bool continued = false;
+  for (const json& event : cluster.events(run)) {
+    const std::string text = event["text"];
+    const std::string begin = "task " + expert + " starts on ";
+    if (event["kind"] == "task_started" && text.starts_with(begin) && text.find(" from step ") != std::string::npos) {
+      continued = std::stoull(text.substr(text.rfind(' ') + 1)) >= copied;
+    }
+  }
+  CHECK(continued);
+  for (const char* name : {"experts/0", "experts/1"}) {
+    CHECK((*task_of(status, name))["state"] == "done");
+  }
+}
+
+TEST_CASE("diffusion: a restarted coordinator goes on with the tasks, and data that do not fit end the run with the reason") {
+  Cluster cluster;
+  start_island(cluster, "a");
+  const std::string run = cluster.submit(run_file("experts = 1\n", "max_steps_per_second = 20\n"));
+  INFO(cluster.logs());
+  REQUIRE(Cluster::eventually([&] {
+    const json status = cluster.status(run);
+    const json* task = task_of(status, "experts/0");
+    return task != nullptr && (*task)["state"] == "running" && (*task)["step"].get<std::uint64_t>() > 0;
+  }, std::chrono::seconds(100)));
+  cluster.coordinator.signal(SIGKILL);
+  cluster.coordinator.wait();
+  cluster.start_coordinator();
+  REQUIRE(Cluster::eventually([&] { return cluster.run({"wait", run, "--timeout", "100s"}).exit == 0; }, std::chrono::seconds(100)));
+  CHECK((*task_of(cluster.status(run), "experts/0"))["starts"] == 1);
+  CHECK((*task_of(cluster.status(run), "clustering"))["starts"] == 1);
+
+  const std::string bad = cluster.submit(run_file("experts = 32\n"));
+  CHECK(cluster.run({"wait", bad, "--timeout", "100s"}).exit == 1);
+  const std::string reason = cluster.status(bad)["run"]["reason"];
+  CHECK(reason.find("task clustering failed on island a: cluster ") != std::string::npos);
+  CHECK(reason.find("choose fewer experts") != std::string::npos);
+}
+
+}  // namespace
+
+#endif  // ATOLL_TORCH_TRAINER

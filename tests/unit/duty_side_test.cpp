@@ -1,0 +1,199 @@
+// The agent's core in a run of phases: a duty is carried out, and how it stands is said.
+#include <algorithm>
+
+#include "agent/core.hpp"
+#include "tests/catch.hpp"
+#include "transport/run_spec.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::agent;
+using namespace std::chrono_literals;
+
+Content content(std::uint8_t number, std::vector<IslandId> sources = {}) {
+  Content value;
+  value.digest.bytes[0] = std::byte{number};
+  value.bytes = 10U * number;
+  value.sources = std::move(sources);
+  return value;
+}
+
+Duty duty(std::uint64_t number, const std::string& task) {
+  RunSpec spec;
+  spec.name = "images";
+  spec.data.set = "digits";
+  spec.data.format = "idx";
+  spec.strategy.name = "decentralized-diffusion";
+  spec.strategy.group = "expert";
+  spec.strategy.payload = "parameters";
+  spec.strategy.outer_optimizer = "adopt";
+  spec.training.steps = 100;
+  spec.rounds = 2;
+  Duty message;
+  message.run = RunId("r-1");
+  message.number = number;
+  message.spec = to_json(spec);
+  message.task = task;
+  return message;
+}
+
+struct Bench {
+  TimePoint now = from_unix_ms(1'700'000'000'000);
+  agent::Core core{agent::Identity{IslandId("i-a"), "a", "test", 1, "tcp://h:1", "", {}}, agent::Settings{}, {}, now};
+  std::vector<Effect> effects;  // of the newest event
+  std::vector<DutyReport> reports;
+  std::vector<Message> messages;
+
+  Bench() {
+    feed(agent::LinkUp{});
+    say(Welcome{});
+  }
+  void feed(const Event& event) {
+    core.step(now, event);
+    take();
+  }
+  void say(const Message& message) { feed(FromCoordinator{message}); }
+  void wait(Duration time) {
+    now += time;
+    core.tick(now);
+    take();
+  }
+  void take() {
+    agent::Ready ready = core.take_ready();
+    effects = std::move(ready.effects);
+    messages = std::move(ready.messages);
+    for (const Message& message : messages) {
+      if (const auto* report = std::get_if<DutyReport>(&message)) {
+        reports.push_back(*report);
+      }
+    }
+  }
+  template <typename E>
+  [[nodiscard]] std::vector<E> all() const {
+    std::vector<E> found;
+    for (const Effect& effect : effects) {
+      if (const auto* one = std::get_if<E>(&effect)) {
+        found.push_back(*one);
+      }
+    }
+    return found;
+  }
+  void hold(const Content& its, std::uint64_t start = 0, std::uint64_t step = 0) {
+    feed(ContentHeld{RunId("r-1"), its, start, step, 0, 0});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a duty is carried out: inputs are fetched, the task runs, is continued after a crash, and its result is said") {
+  Bench bench;
+  Duty order = duty(7, "experts/0");
+  order.inputs = {{"clustering", content(1, {IslandId("i-b")})}};
+  order.resume = content(2, {IslandId("i-b")});
+  bench.say(order);
+  CHECK(bench.all<OpenContent>().size() == 1);
+  CHECK(bench.all<FetchContent>().empty());
+  CHECK(bench.reports.empty());  // the coordinator would take what is not said for what is not there
+
+  bench.feed(ContentOpened{RunId("r-1")});
+  CHECK(bench.all<FetchContent>().size() == 2);
+  REQUIRE_FALSE(bench.reports.empty());
+  CHECK(bench.reports.back().number == 7);
+  CHECK(bench.reports.back().state == "fetching");
+  bench.hold(content(1));
+  CHECK(bench.all<StartTask>().empty());
+  bench.feed(ContentMissed{RunId("r-1"), content(2).digest, 0, Error{Code::unavailable, "gone"}});
+  bench.wait(3s);  // it is tried again
+  REQUIRE(bench.all<FetchContent>().size() == 1);
+  CHECK(bench.all<FetchContent>()[0].content.digest == content(2).digest);
+  bench.hold(content(2));
+  REQUIRE(bench.all<StartTask>().size() == 1);
+  StartTask started = bench.all<StartTask>()[0];
+  CHECK(started.task == "experts/0");
+  CHECK(started.inputs == order.inputs);
+  CHECK(started.resume.digest == content(2).digest);
+
+  // A checkpoint becomes content; after a crash the task goes on from it.
+  bench.feed(TaskWrote{RunId("r-1"), started.start, "/work/checkpoint.20", 20, false, {}});
+  REQUIRE(bench.all<AdoptContent>().size() == 1);
+  CHECK(bench.all<AdoptContent>()[0].step == 20);
+  bench.hold(content(3), started.start, 20);
+  CHECK(bench.reports.back().checkpoint.digest == content(3).digest);
+  CHECK(bench.reports.back().checkpoint_step == 20);
+  bench.feed(TaskEnded{RunId("r-1"), started.start, false, false, Error{Code::unavailable, "the trainer was killed"}});
+  CHECK(bench.reports.back().state == "running");
+  bench.wait(60s);
+  REQUIRE(bench.all<StartTask>().size() == 1);
+  CHECK(bench.all<StartTask>()[0].start > started.start);
+  CHECK(bench.all<StartTask>()[0].resume.digest == content(3).digest);
+  // What the trainer that is gone says comes too late.
+  bench.feed(TaskWrote{RunId("r-1"), started.start, "/work/checkpoint.40", 40, false, {}});
+  CHECK(bench.effects.empty());
+  started = bench.all<StartTask>().empty() ? started : bench.all<StartTask>()[0];
+
+  bench.feed(TaskWrote{RunId("r-1"), started.start + 1, "/work/result", 0, true, "{\"loss\": 1}"});
+  CHECK(bench.all<StopTask>().size() == 1);
+  REQUIRE(bench.all<AdoptContent>().size() == 1);
+  CHECK(bench.reports.back().state == "running");  // until it lies where it can be served
+  bench.hold(content(4), started.start + 1, 0);
+  CHECK(bench.reports.back().state == "done");
+  CHECK(bench.reports.back().result.digest == content(4).digest);
+  CHECK(bench.reports.back().facts == "{\"loss\": 1}");
+
+  // An older duty changes nothing; a newer one says what may go.
+  bench.say(duty(6, "router"));
+  CHECK(bench.effects.empty());
+  Duty next = duty(8, "");
+  next.keep = {content(4)};
+  bench.say(next);
+  const std::vector<DropContent> dropped = bench.all<DropContent>();
+  CHECK(std::any_of(dropped.begin(), dropped.end(), [](const DropContent& drop) { return drop.digest == content(1).digest; }));
+  CHECK(std::none_of(dropped.begin(), dropped.end(), [](const DropContent& drop) { return drop.digest == content(4).digest; }));
+  CHECK(bench.reports.back().state == "idle");
+}
+
+TEST_CASE("a task whose trainer says why it cannot is not tried again; one that the owner does not allow ends this island's part") {
+  Bench bench;
+  bench.say(duty(1, "features"));
+  bench.feed(ContentOpened{RunId("r-1")});
+  REQUIRE(bench.all<StartTask>().size() == 1);
+  bench.feed(TaskEnded{RunId("r-1"), bench.all<StartTask>()[0].start, false, true, Error{Code::unavailable, "images of mixed sizes"}});
+  CHECK(bench.reports.back().state == "failed");
+  REQUIRE(bench.reports.back().error);
+  CHECK(bench.reports.back().error->why == "images of mixed sizes");
+  bench.wait(60s);
+  CHECK(bench.all<StartTask>().empty());
+
+  Bench other;
+  other.say(duty(1, "features"));
+  other.feed(ContentOpened{RunId("r-1")});
+  REQUIRE(other.all<StartTask>().size() == 1);
+  other.feed(TaskEnded{RunId("r-1"), other.all<StartTask>()[0].start, true, false, Error{Code::unauthorized, "its owner does not allow the data"}});
+  CHECK(std::any_of(other.messages.begin(), other.messages.end(), [](const Message& m) { return std::holds_alternative<RunEnded>(m); }));
+}
+
+TEST_CASE("an island with a duty that is asked to leave says so and goes when it is released; readers come and go") {
+  Bench bench;
+  bench.say(duty(1, "features"));
+  bench.feed(ContentOpened{RunId("r-1")});
+  bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), true});
+  bench.say(Serve{RunId("r-1"), "key-of-c", Round(0), true});
+  REQUIRE(bench.all<AllowPeers>().size() == 1);
+  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<std::string>{"key-of-b", "key-of-c"});
+  bench.say(duty(2, "features"));
+  REQUIRE(bench.all<AllowPeers>().size() == 1);
+  CHECK(bench.all<AllowPeers>()[0].readers.size() == 2);
+  bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), false});
+  REQUIRE(bench.all<AllowPeers>().size() == 1);
+  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<std::string>{"key-of-c"});
+
+  bench.feed(LeaveAsked{"asked to stop"});
+  CHECK(bench.all<agent::Exit>().empty());
+  CHECK(std::any_of(bench.messages.begin(), bench.messages.end(), [](const Message& m) { return std::holds_alternative<Leave>(m); }));
+  Release release;
+  release.run = RunId("r-1");
+  bench.say(release);
+  CHECK(bench.all<StopTask>().size() == 1);
+  CHECK(bench.all<agent::Exit>().size() == 1);
+}

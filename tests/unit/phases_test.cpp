@@ -1,0 +1,368 @@
+// Runs of phases: which tasks there are, where they are placed, and the coordinator's core with islands that a test plays.
+#include "coordinator/phases.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "coordinator/core.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::coordinator;
+using namespace std::chrono_literals;
+
+RunSpec spec_of(std::uint32_t experts, std::uint32_t max = 4) {
+  RunSpec spec;
+  spec.name = "images";
+  spec.data.set = "digits";
+  spec.data.format = "idx";
+  spec.training.steps = 100;
+  spec.strategy.name = "decentralized-diffusion";
+  spec.strategy.group = "expert";
+  spec.strategy.payload = "parameters";
+  spec.strategy.outer_optimizer = "adopt";
+  spec.diffusion.experts = experts;
+  spec.islands.max = max;
+  spec.islands.deadline = 60s;
+  spec.rounds = experts;
+  return spec;
+}
+
+Digest digest(std::uint64_t value) {
+  Digest d;
+  std::memcpy(d.bytes.data(), &value, sizeof value);
+  return d;
+}
+
+// Islands that do what their duty says when the test tells them to.
+struct Play {
+  TimePoint now = from_unix_ms(1'700'000'000'000);
+  Core core{Settings{}, Recovered{}, now};
+  RunId run{"r-1"};
+  std::map<std::string, Duty> duties;
+  std::map<std::string, std::map<Digest, std::uint64_t>> held;
+  std::vector<std::string> connected;
+  std::vector<coordinator::Record> records;
+  std::set<std::string> released;
+  std::uint64_t next_digest = 1;
+
+  void join(const std::string& name, std::uint64_t boot = 1) {
+    core.admit(now, IslandId(name), name, "key-" + name);
+    Hello hello;
+    hello.name = name;
+    hello.boot = boot;
+    hello.data_sets = {"digits"};
+    core.step(now, IslandId(name), boot, hello);
+    connected.push_back(name);
+    take();
+  }
+  void submit(const RunSpec& spec) {
+    REQUIRE(core.submit(now, run, spec, "", ""));
+    wait(3s);
+  }
+  void lose(const std::string& name) {
+    std::erase(connected, name);
+    wait(6s);
+    duties.erase(name);  // what it was sent before it counted as lost it never got
+  }
+  // Time passes, with heartbeats of those that are connected.
+  void wait(Duration time) {
+    for (const TimePoint until = now + time; now < until;) {
+      now += 500ms;
+      for (const std::string& name : connected) {
+        core.step(now, IslandId(name), 1, Heartbeat{1, {}});
+      }
+      core.tick(now);
+      take();
+    }
+  }
+  void take() {
+    coordinator::Ready ready = core.take_ready();
+    std::vector<std::string> idle;
+    records.insert(records.end(), ready.records.begin(), ready.records.end());
+    for (const Outgoing& out : ready.messages) {
+      if (const auto* duty = std::get_if<Duty>(&out.message); duty != nullptr && duty->number > duties[out.island.text].number) {
+        duties[out.island.text] = *duty;
+        if (duty->task.empty()) {
+          idle.push_back(out.island.text);
+        }
+      } else if (std::holds_alternative<Release>(out.message)) {
+        released.insert(out.island.text);
+      }
+    }
+    for (const std::string& name : idle) {
+      say(name, report(name, "idle"));
+    }
+  }
+  DutyReport report(const std::string& name, const std::string& state) {
+    const Duty& duty = duties[name];
+    DutyReport message;
+    message.run = run;
+    message.number = duty.number;
+    message.task = duty.task;
+    message.state = state;
+    for (const auto& [its, bytes] : held[name]) {
+      message.held.push_back(Content{its, bytes, {}});
+    }
+    return message;
+  }
+  void say(const std::string& name, DutyReport message) {
+    core.step(now, IslandId(name), 1, message);
+    take();
+  }
+  // Fetches all that the duty names.
+  void fetch(const std::string& name) {
+    std::vector<Content> wanted = duties[name].keep;
+    for (const TaskInput& input : duties[name].inputs) {
+      wanted.push_back(input.content);
+    }
+    for (const Content& content : wanted) {
+      CHECK_FALSE(content.digest.empty());
+      held[name][content.digest] = content.bytes;
+    }
+    say(name, report(name, duties[name].task.empty() ? "idle" : "running"));
+  }
+  Digest finish(const std::string& name, const std::string& facts = "{}") {
+    fetch(name);
+    DutyReport message = report(name, "done");
+    message.result = Content{digest(next_digest++), 100, {}};
+    message.facts = facts;
+    held[name][message.result.digest] = 100;
+    message.held.push_back(message.result);
+    say(name, message);
+    return message.result.digest;
+  }
+  Digest save(const std::string& name, std::uint64_t step) {
+    DutyReport message = report(name, "running");
+    message.checkpoint = Content{digest(next_digest++), 50, {}};
+    message.checkpoint_step = step;
+    held[name][message.checkpoint.digest] = 50;
+    message.held.push_back(message.checkpoint);
+    say(name, message);
+    return message.checkpoint.digest;
+  }
+  [[nodiscard]] std::string who(const std::string& task) const {
+    for (const auto& [name, duty] : duties) {
+      if (duty.task == task) {
+        return name;
+      }
+    }
+    return "";
+  }
+  [[nodiscard]] TaskView view(const std::string& task) const {
+    const std::optional<RunView> whole = core.run(now, run);
+    for (const TaskView& view : whole->tasks) {
+      if (view.task == task) {
+        return view;
+      }
+    }
+    FAIL("no task " << task);
+    return {};
+  }
+};
+
+bool keeps(const Duty& duty, const Digest& its) {
+  return std::any_of(duty.keep.begin(), duty.keep.end(), [&](const Content& content) { return content.digest == its; });
+}
+
+}  // namespace
+
+TEST_CASE("the tasks of a run come after those they need; a run of rounds has one phase") {
+  const auto tasks = tasks_of(spec_of(3));
+  std::vector<std::string> names;
+  for (const TaskPlan& task : tasks) {
+    for (const std::string& need : task.needs) {
+      CHECK(std::find(names.begin(), names.end(), need) != names.end());
+    }
+    names.push_back(task.task);
+  }
+  CHECK(names == std::vector<std::string>{"features", "clustering", "experts/0", "experts/1", "experts/2", "router", "assemble"});
+  CHECK(tasks.back().needs == std::vector<std::string>{"clustering", "experts/0", "experts/1", "experts/2", "router"});
+  CHECK(phases_of(spec_of(3)) == std::vector<std::string>{"features", "clustering", "experts", "router", "assemble"});
+  CHECK(phases_of(spec_of(1)) == std::vector<std::string>{"clustering", "experts", "assemble"});
+  RunSpec random = spec_of(2);
+  random.diffusion.clusters_by = "random";
+  CHECK(tasks_of(random).front().task == "clustering");
+  CHECK(phases_of(RunSpec{}) == std::vector<std::string>{"train"});
+  CHECK(tasks_of(RunSpec{}).empty());
+}
+
+TEST_CASE("the largest task goes to the fastest island, and to one that can continue it") {
+  const IslandId a("a"), b("b"), c("c");
+  const std::vector<WaitingTask> tasks = {{"t0", 10, {}}, {"t1", 30, {}}, {"t2", 20, {a}}};
+  CHECK(decide_placement(tasks, {{a, 5}, {b, 9}, {c, 7}}) == std::vector<Placement>{{"t1", b}, {"t2", a}, {"t0", c}});
+  CHECK(decide_placement(tasks, {{c, 7}}) == std::vector<Placement>{{"t1", c}});
+  CHECK(decide_placement({}, {{a, 1}}).empty());
+  CHECK(decide_placement(tasks, {}).empty());
+  CHECK(cluster_sizes(R"({"sizes": [3, 1]})") == std::vector<std::uint64_t>{3, 1});
+  CHECK(cluster_sizes("no JSON").empty());
+}
+
+TEST_CASE("experts queue over islands, results are copied, and the run ends with all of them") {
+  Play play;
+  play.join("a");
+  play.join("b");
+  play.submit(spec_of(3));
+  const std::string first = play.who("features");
+  REQUIRE_FALSE(first.empty());
+  const Digest features = play.finish(first);
+  // The other island keeps a copy of it.
+  const std::string other = first == "a" ? "b" : "a";
+  CHECK(keeps(play.duties[other], features));
+  const std::string second = play.who("clustering");
+  REQUIRE_FALSE(second.empty());
+  CHECK(play.duties[second].inputs.at(0).task == "features");
+  CHECK(play.duties[second].inputs.at(0).content.digest == features);
+  play.finish(second, R"({"sizes": [10, 30, 20]})");
+  // The two largest first.
+  CHECK_FALSE(play.who("experts/1").empty());
+  CHECK_FALSE(play.who("experts/2").empty());
+  CHECK(play.who("experts/0").empty());
+  play.finish(play.who("experts/1"));
+  CHECK_FALSE(play.who("experts/0").empty());
+  CHECK(play.core.run(play.now, play.run)->reason.text.find("3 of 7 tasks are done") != std::string::npos);
+  while (play.core.run(play.now, play.run)->state == RunState::running) {
+    for (const std::string& name : std::vector<std::string>{"a", "b"}) {
+      if (!play.duties[name].task.empty() && play.view(play.duties[name].task).state == TaskState::running) {
+        play.finish(name);
+      }
+    }
+  }
+  CHECK(play.core.run(play.now, play.run)->state == RunState::completed);
+  const auto results = play.core.serve_results(play.now, play.run, "reader");
+  REQUIRE(results);
+  CHECK(results->size() == 7);
+}
+
+TEST_CASE("a lost island's task goes on elsewhere from its copy, and its result is made again only if nobody has it") {
+  Play play;
+  for (const char* name : {"a", "b", "c"}) {
+    play.join(name);
+  }
+  play.submit(spec_of(2, 3));
+  play.finish(play.who("features"));
+  play.finish(play.who("clustering"));
+  const std::string owner = play.who("experts/0");
+  REQUIRE_FALSE(owner.empty());
+  const Digest saved = play.save(owner, 25);
+  std::string keeper;
+  for (const char* name : {"a", "b", "c"}) {
+    if (name != owner && keeps(play.duties[name], saved)) {
+      keeper = name;
+    }
+  }
+  REQUIRE_FALSE(keeper.empty());
+  play.fetch(keeper);
+  CHECK(play.view("experts/0").copies == 2);
+  play.lose(owner);
+  CHECK(play.view("experts/0").starts >= 1);
+  // The others finish what they have; then one of them goes on with the lost one.
+  for (int round = 0; round < 6 && play.who("experts/0").empty(); ++round) {
+    for (const std::string& name : std::vector<std::string>(play.connected)) {
+      if (!play.duties[name].task.empty() && play.duties[name].task != "experts/0") {
+        play.finish(name);
+      }
+    }
+  }
+  const std::string heir = play.who("experts/0");
+  REQUIRE_FALSE(heir.empty());
+  CHECK(heir != owner);
+  CHECK(play.duties[heir].resume.digest == saved);
+  CHECK(play.view("experts/0").starts == 2);
+  CHECK(play.view("experts/0").checkpoint_step == 25);
+}
+
+TEST_CASE("a paused run of phases has no running task, and resumed goes on from what was saved") {
+  Play play;
+  play.join("a");
+  play.join("b");
+  play.submit(spec_of(1));
+  play.finish(play.who("clustering"));
+  const std::string owner = play.who("experts/0");
+  REQUIRE_FALSE(owner.empty());
+  const Digest saved = play.save(owner, 40);
+  const std::uint64_t before = play.duties[owner].number;
+  REQUIRE(play.core.pause(play.now, play.run));
+  play.take();
+  CHECK(play.core.run(play.now, play.run)->state == RunState::paused);
+  CHECK(play.core.run(play.now, play.run)->reason.text.find("go on from what they saved") != std::string::npos);
+  CHECK(play.view("experts/0").state == TaskState::waiting);
+  CHECK(play.released == std::set<std::string>{"a", "b"});
+  play.wait(3s);
+  CHECK(play.view("experts/0").starts == 1);
+  play.duties.clear();  // an island that is released forgets its duty
+  REQUIRE(play.core.resume(play.now, play.run));
+  play.take();
+  // Nothing is placed before both have said what lies on their disks: the second may have what can be continued.
+  const std::string heir = play.who("experts/0");
+  REQUIRE_FALSE(heir.empty());
+  CHECK(play.duties[heir].number > before);
+  CHECK(play.view("experts/0").starts == 2);
+  CHECK(play.duties[heir].resume.digest == saved);
+  CHECK(play.view("clustering").starts == 1);
+}
+
+TEST_CASE("a task that fails ends the run with its reason, and resume tries it again") {
+  Play play;
+  play.join("a");
+  play.submit(spec_of(2));
+  DutyReport failed = play.report("a", "failed");
+  failed.error = Error{Code::invalid_argument, "images of mixed sizes"};
+  play.say("a", failed);
+  const auto view = play.core.run(play.now, play.run);
+  CHECK(view->state == RunState::failed);
+  CHECK(view->reason.text == "task features failed on island a: images of mixed sizes");
+  REQUIRE(play.core.resume(play.now, play.run));
+  play.take();
+  CHECK(play.core.run(play.now, play.run)->state == RunState::running);
+  CHECK(play.who("features") == "a");
+  CHECK(play.view("features").starts == 2);
+}
+
+TEST_CASE("a core that is built from its records goes on: nothing that is done is done again") {
+  Play play;
+  play.join("a");
+  play.submit(spec_of(2));
+  const Digest features = play.finish("a");
+  Recovered recovered;
+  std::map<std::string, TaskRecord> tasks;
+  std::map<std::string, SeatRecord> seats;
+  for (const coordinator::Record& record : play.records) {
+    if (const auto* run = std::get_if<RunRecord>(&record)) {
+      recovered.runs = {*run};
+    } else if (const auto* task = std::get_if<TaskRecord>(&record)) {
+      tasks[task->task] = *task;
+    } else if (const auto* seat = std::get_if<SeatRecord>(&record)) {
+      seats[seat->island.text] = *seat;
+    } else if (const auto* membership = std::get_if<MembershipRecord>(&record)) {
+      recovered.memberships = {*membership};
+    } else if (const auto* island = std::get_if<IslandRecord>(&record)) {
+      recovered.islands = {*island};
+    }
+  }
+  for (const auto& [name, task] : tasks) {
+    recovered.tasks.push_back(task);
+  }
+  for (const auto& [name, seat] : seats) {
+    recovered.seats.push_back(seat);
+  }
+  const Duty before = play.duties["a"];
+  play.core = Core(Settings{}, recovered, play.now);
+  play.connected.clear();
+  play.join("a");
+  CHECK(play.view("features").state == TaskState::done);
+  CHECK(play.view("clustering").state == TaskState::running);
+  CHECK(play.view("clustering").starts == 1);
+  // The island reports the duty it knows; the new coordinator's has a higher number.
+  DutyReport known = play.report("a", "running");
+  known.number = before.number;
+  known.task = before.task;
+  play.say("a", known);
+  CHECK(play.duties["a"].number > before.number);
+  CHECK(play.duties["a"].task == "clustering");
+  CHECK(keeps(play.duties["a"], features));
+}
