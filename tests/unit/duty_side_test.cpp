@@ -153,7 +153,7 @@ TEST_CASE("a duty is carried out: inputs are fetched, the task runs, is continue
   CHECK(bench.reports.back().state == "idle");
 }
 
-TEST_CASE("a task whose trainer says why it cannot is not tried again; one that the owner does not allow ends this island's part") {
+TEST_CASE("a task whose trainer says why it cannot is not tried again, one that the owner does not allow ends this island's part") {
   Bench bench;
   bench.say(duty(1, "features"));
   bench.feed(ContentOpened{RunId("r-1")});
@@ -173,7 +173,7 @@ TEST_CASE("a task whose trainer says why it cannot is not tried again; one that 
   CHECK(std::any_of(other.messages.begin(), other.messages.end(), [](const Message& m) { return std::holds_alternative<RunEnded>(m); }));
 }
 
-TEST_CASE("an island with a duty that is asked to leave says so and goes when it is released; readers come and go") {
+TEST_CASE("an island with a duty that is asked to leave says so and goes when it is released, readers come and go") {
   Bench bench;
   bench.say(duty(1, "features"));
   bench.feed(ContentOpened{RunId("r-1")});

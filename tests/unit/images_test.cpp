@@ -178,7 +178,7 @@ TEST_CASE("safetensors shards hold latents and labels") {
   CHECK(image(*set, 1) == std::vector<float>{3, 4});
 }
 
-TEST_CASE("PNG files are written and read back; folders are labels") {
+TEST_CASE("PNG files are written and read back, folders are labels") {
   const TemporaryFolder folder;
   const ImageShape shape{1, 2, 3};
   const std::vector<float> values = {-1, 0, 1, 1, 2, -5, 0.5F, 0.5F, 0.5F, 0, 0, 0};

@@ -171,7 +171,7 @@ bool keeps(const Duty& duty, const Digest& its) {
 
 }  // namespace
 
-TEST_CASE("the tasks of a run come after those they need; a run of rounds has one phase") {
+TEST_CASE("the tasks of a run come after those they need, a run of rounds has one phase") {
   const auto tasks = tasks_of(spec_of(3));
   std::vector<std::string> names;
   for (const TaskPlan& task : tasks) {
