@@ -30,8 +30,7 @@ void Core::State::start_trainer() {
     start.checkpoint = saved->round;
     start.step = saved->step;
     start.position = saved->position;
-    run->position = std::max(run->position, saved->position);
-    if (run->has_state && saved->round == run->committed && saved->chain == run->chain) {
+    if (run->has_state && saved->round == run->committed && saved->chain == run->chain && saved->part == run->part) {
       run->trainer_round = saved->round;
       run->position = saved->position;
     }
@@ -81,6 +80,7 @@ void Core::State::drive_trainer() {
     return;
   }
   run->step = step_of(run->committed);
+  run->position = run->counted;  // what was trained on and not committed comes again
   run->trainer = TrainerPhase::loading;
   effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
 }
@@ -172,6 +172,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
   }
   run->schedule = *own;
   run->finishes = event.finishes;
+  run->sequences = event.sequences;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
 }
@@ -206,12 +207,14 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (run->cut && event.round >= *run->cut) {
     run->cut.reset();
   }
+  const DataRange data{run->part, published(), event.position};
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.fragment = event.fragment;
   round.ready.run = run->id;
   round.ready.round = event.round;
-  const PublishFacts facts{event.tokens, event.steps, event.training_loss};
+  round.ready.sequences = run->sequences;
+  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   say_of(round.ready, facts);
   if (!std::isnan(event.local_loss)) {
     run->local_losses[event.round] = event.local_loss;

@@ -71,6 +71,11 @@ void Core::State::recover(Recovered recovered) {
       seat.record = std::move(value);
     }
   }
+  for (PartRecord& value : recovered.parts) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.parts[value.part] = std::move(value);
+    }
+  }
   std::map<RunId, Epoch> newest;
   for (MembershipRecord& value : recovered.memberships) {
     const auto run = runs.find(value.run);
@@ -87,7 +92,7 @@ void Core::State::recover(Recovered recovered) {
     }
     Run& run = found->second;
     if (value.committed && value.round <= run.record.committed) {
-      remember(run, Committed{value.round, value.attempt, value.chain, value.checkpoint, value.members});
+      remember(run, Committed{value.round, value.attempt, value.chain, value.checkpoint, value.members, {}, value.parts});
     } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
       RoundInFlight& round = run.rounds[value.round];
       round.attempt = value.attempt;
@@ -100,13 +105,15 @@ void Core::State::recover(Recovered recovered) {
       restart(round.resend);
       // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
       for (std::size_t i = 0; round.exchanging && i < value.members.size() && i < value.tokens.size(); ++i) {
-        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0};
+        const DataRange data = i < value.data.size() ? value.data[i] : DataRange{};
+        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0, data, 0};
       }
       round.members = std::move(value.members);
       round.tokens = std::move(value.tokens);
     }
   }
   for (auto& [id, run] : runs) {
+    undo_data(run, recovered.rounds);
     if (run.record.restored && run.record.initialised) {
       // Of a backup: who takes part, and with what, is asked anew.
       run.members.clear();
@@ -131,6 +138,7 @@ void Core::State::recover(Recovered recovered) {
 void Core::State::remember(Run& run, Committed committed) {
   const Round round = committed.round;
   run.chains[round] = committed.chain;
+  run.parts_at[round] = std::move(committed.parts);
   if (committed.checkpoint) {
     run.checkpoint_rounds.insert(round);
   }
@@ -145,11 +153,13 @@ void Core::State::remember(Run& run, Committed committed) {
     const Round old(round.value - kPlainChains);
     if (run.checkpoint_rounds.count(old) == 0) {
       run.chains.erase(old);
+      run.parts_at.erase(old);
     }
   }
   if (!run.checkpoint_rounds.empty() && run.checkpoint_rounds.size() == kCheckpointChains) {
     const Round oldest = *run.checkpoint_rounds.begin();
     run.chains.erase(run.chains.begin(), run.chains.lower_bound(std::min(oldest, round)));
+    run.parts_at.erase(run.parts_at.begin(), run.parts_at.lower_bound(std::min(oldest, round)));
   }
 }
 
