@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "agent/core_state.hpp"
+#include "transport/base/planted.hpp"
 #include "transport/run_rules.hpp"
 
 namespace atl::agent {
@@ -80,7 +81,9 @@ void Core::State::drive_trainer() {
     return;
   }
   run->step = step_of(run->committed);
-  run->position = run->counted;  // what was trained on and not committed comes again
+  if (!ATOLL_PLANTED(samples_left_out)) {
+    run->position = run->counted;  // what was trained on and not committed comes again
+  }
   run->trainer = TrainerPhase::loading;
   effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -239,7 +240,7 @@ void Core::State::event(const RunId& run, const IslandId& island, std::string le
 }
 
 bool Core::State::due(Resend& resend) const {
-  if (now < resend.next) {
+  if (now < resend.next || ATOLL_PLANTED(no_resend)) {
     return false;
   }
   resend.interval = std::min(resend.interval * 2, settings.resend * 4);

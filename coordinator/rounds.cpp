@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -54,7 +55,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (!run.record.initialised) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.record.committed && !ATOLL_PLANTED(committed_again)) {
     answer_committed(run, seat, message.round, Digest{});
     return;
   }
@@ -143,29 +144,20 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
     answer_committed(run, seat, message.round, message.chain);
     return;
   }
-#ifndef ATOLL_PLANTED_BUG
-  if (!current(run, seat, message.epoch)) {
+  if (!ATOLL_PLANTED(stale_attempt) && !current(run, seat, message.epoch)) {
     return;
   }
-#endif
   const auto found = run.rounds.find(message.round);
   if (found == run.rounds.end()) {
     return;
   }
   RoundInFlight& flight = found->second;
-#ifndef ATOLL_PLANTED_BUG
-  if (!flight.exchanging || message.attempt != flight.attempt) {
+  if (!flight.exchanging || (message.attempt != flight.attempt && !ATOLL_PLANTED(stale_attempt))) {
     if (!flight.exchanging || message.attempt < flight.attempt) {
       send(seat.record.island, Abort{run.record.id, run.record.epoch, message.round, message.attempt, "the attempt was given up"});
     }
     return;
   }
-#else
-  // Epoch and attempt are left out on purpose, for the test that proves the simulator finds it.
-  if (!flight.exchanging) {
-    return;
-  }
-#endif
   if (flight.exchanged.count(seat.record.island) == 0) {
     flight.last_exchanged = seat.record.island;
     flight.slowest = message.slowest;
@@ -564,7 +556,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, why, true);
     }
-  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.record.committed.next()) {
+  } else if (decision.kind == AttemptDecision::Kind::commit && (number == run.record.committed.next() || ATOLL_PLANTED(committed_again))) {
     commit(run, number, decision.chain);
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, decision.why, true);
