@@ -41,7 +41,7 @@ void DataAudit::take(const RoundRecord& round) {
     }
     return;
   }
-  ++rounds_;
+  rounds_ += round.round > Round(0) ? 1U : 0U;
   for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
     const DataRange& range = round.data[i];
     if (range.sequences() == 0) {

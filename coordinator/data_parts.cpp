@@ -103,7 +103,9 @@ std::string Core::State::stale_data(const Run& run, const Seat& seat, const Data
 std::vector<DataRange> Core::State::snapshot(const Run& run) const {
   std::vector<DataRange> parts;
   for (const auto& [number, part] : run.parts) {
-    parts.push_back(DataRange{number, 0, part.position});
+    if (part.position > 0) {
+      parts.push_back(DataRange{number, 0, part.position});
+    }
   }
   return parts;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "coordinator/core_state.hpp"
-#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 
@@ -114,7 +113,7 @@ bool Core::State::verified(const Run& run, const IslandId& island, const HeldRun
     return false;
   }
   if (held.committed == run.record.committed) {
-    return held.chain == run.record.chain || ATOLL_PLANTED(unverified_state);
+    return held.chain == run.record.chain;
   }
   const auto before = run.chains.find(held.committed);
   return held.committed.next() == run.record.committed && before != run.chains.end() && before->second == held.chain && !run.recent.empty() &&

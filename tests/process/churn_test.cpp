@@ -211,7 +211,8 @@ TEST_CASE("process: what a killed island had taken is issued again to whoever ha
   }
   const std::string run = cluster.submit(run_file("counted", 100, 1, 2));
   const auto step_of = [&](const std::string& name) -> std::uint64_t {
-    for (const json& island : cluster.status(run)["islands"]) {
+    const json status = cluster.status(run);
+    for (const json& island : status["islands"]) {
       if (island["name"] == name && island["step"].is_number()) {
         return island["step"];
       }

@@ -9,8 +9,6 @@ namespace atl::planted {
 enum class Bug {
   none,
   stale_attempt,     // the coordinator counts what was said of an earlier epoch or attempt
-  committed_again,   // it takes contributions to rounds that are committed, and commits them once more
-  unverified_state,  // it lets an island in whose state is of rounds that were lost
   samples_left_out,  // an agent trains on from where its trainer was, not from where the ledger is
   silent_wait,       // the coordinator waits for contributions without saying so
   no_resend,         // it says everything once
