@@ -417,6 +417,62 @@ Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {
   return json{{"run", run.id.text}, {"next", next}, {"spans", std::move(list)}};
 }
 
+Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(run.spec));
+  ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
+  ATOLL_ASSIGN(const DataAudit audit, ledger_.audit_data(run.id));
+  const bool alone = spec.strategy.group != "all";
+  json list = json::array();
+  std::uint64_t positions = 0;
+  std::uint64_t committed = 0;
+  std::uint64_t accounted = 0;
+  std::string fault;
+  for (const PartRecord& part : parts) {
+    const auto found = audit.parts().find(part.part);
+    const PartAudit sum = found == audit.parts().end() ? PartAudit{} : found->second;
+    json islands = json::object();
+    for (const auto& [island, sequences] : sum.islands) {
+      islands[name_of(island)] = sequences;
+    }
+    const bool here = std::ranges::any_of(run.seats, [&](const SeatView& seat) {
+      return seat.island == part.owner && (seat.state == SeatState::active || seat.state == SeatState::starting || seat.state == SeatState::joining);
+    });
+    list.push_back({{"part", part.part},
+                    {"owner", name_of(part.owner)},
+                    {"in_use", here && !has_ended(run.state)},
+                    {"position", part.position},
+                    {"epoch_sequences", part.sequences == 0 ? json() : json(part.sequences)},
+                    {"epochs", part.sequences == 0 ? json() : json(static_cast<double>(part.position) / static_cast<double>(part.sequences))},
+                    {"committed", alone ? json() : json(sum.committed)},
+                    {"passed_over", sum.passed_over},
+                    {"taken_over", sum.taken_over},
+                    {"islands", std::move(islands)},
+                    {"fault", text_or_null(sum.fault)}});
+    positions += part.position;
+    committed += sum.committed;
+    accounted += sum.committed + sum.passed_over + sum.taken_over;
+    const std::string where = "part " + std::to_string(part.part) + ": ";
+    if (fault.empty() && !sum.fault.empty()) {
+      fault = where + sum.fault;
+    } else if (fault.empty() && sum.position != part.position) {
+      fault = where + "its position is " + std::to_string(part.position) + ", the rounds come to " + std::to_string(sum.position);
+    }
+  }
+  json proof;  // where everybody counts for himself there is none
+  if (!alone) {
+    fault = fault.empty() && accounted != positions ? "the rounds account for " + std::to_string(accounted) + " sequences, the parts for " + std::to_string(positions) : fault;
+    proof = {{"holds", fault.empty()}, {"fault", text_or_null(fault)}, {"rounds", audit.rounds()}, {"positions", positions}, {"committed", committed},
+             {"committed_tokens", committed * spec.training.sequence_length}};
+  }
+  return json{{"run", run.id.text},
+              {"name", run.name},
+              {"state", to_string(run.state)},
+              {"parts_of_data", std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max)},
+              {"parts", std::move(list)},
+              {"proof", std::move(proof)}};
+}
+
 Result<json> Requests::tokens(TimePoint now) {
   ATOLL_ASSIGN(const std::vector<Token> tokens, admission_.tokens());
   json list = json::array();

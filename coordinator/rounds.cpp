@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -44,6 +45,7 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
 void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (run.own(message.round)) {
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    count_data(run, Contribution{false, message.tokens, message.fragment, message.norm, message.data, message.sequences});
     if (run.pairs()) {
       seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
     }
@@ -71,8 +73,13 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     leave_epoch(run, seat.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
     return;
   }
+  if (const std::string why = stale_data(run, seat, message.data); !why.empty()) {
+    leave_epoch(run, seat.record.island, why, true);
+    return;
+  }
   seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-  contribute(run, seat, message.round, Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm});
+  contribute(run, seat, message.round,
+             Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences});
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
@@ -86,6 +93,10 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
   if (!current(run, seat, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
     return;
   }
+  if (const std::string why = stale_data(run, seat, message.data); !why.empty()) {
+    leave_epoch(run, seat.record.island, why, true);
+    return;
+  }
   const auto flight = run.rounds.find(message.round);
   const bool known = flight != run.rounds.end() && flight->second.contributions.count(seat.record.island) > 0 &&
                      flight->second.contributions.at(seat.record.island).withdrawn;
@@ -94,7 +105,7 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
           std::to_string(message.round.value) + " does not count: " + bounded(message.error.why),
           {Field{"round", static_cast<std::int64_t>(message.round.value)}});
   }
-  contribute(run, seat, message.round, Contribution{true, 0, 0, 0});
+  contribute(run, seat, message.round, Contribution{true, 0, 0, 0, message.data, 0});
   if (!known && message.error.code == Code::corrupt) {
     offend(run, seat.record.island, bounded(message.error.why, 512));
   }
@@ -136,29 +147,20 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
     answer_committed(run, seat, message.round, message.chain);
     return;
   }
-#ifndef ATOLL_PLANTED_BUG
-  if (!current(run, seat, message.epoch)) {
+  if (!ATOLL_PLANTED(stale_attempt) && !current(run, seat, message.epoch)) {
     return;
   }
-#endif
   const auto found = run.rounds.find(message.round);
   if (found == run.rounds.end()) {
     return;
   }
   RoundInFlight& flight = found->second;
-#ifndef ATOLL_PLANTED_BUG
-  if (!flight.exchanging || message.attempt != flight.attempt) {
+  if (!flight.exchanging || (message.attempt != flight.attempt && !ATOLL_PLANTED(stale_attempt))) {
     if (!flight.exchanging || message.attempt < flight.attempt) {
       send(seat.record.island, Abort{run.record.id, run.record.epoch, message.round, message.attempt, "the attempt was given up"});
     }
     return;
   }
-#else
-  // Epoch and attempt are left out on purpose, for the test that proves the simulator finds it.
-  if (!flight.exchanging) {
-    return;
-  }
-#endif
   if (flight.exchanged.count(seat.record.island) == 0) {
     flight.last_exchanged = seat.record.island;
     flight.slowest = message.slowest;
@@ -438,7 +440,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
   for (const auto& [id, why] : decision.rejected) {
     Contribution& contribution = flight.contributions.at(id);
     const double norm = contribution.norm;
-    contribution = Contribution{true, 0, contribution.fragment, 0};
+    contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
     event(run.record.id, id, "warning", "contribution_rejected", "the contribution of island " + name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
           {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
     offend(run, id, why);
@@ -494,6 +496,9 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   value.attempt = flight.attempt;
   value.members = flight.members;
   value.tokens = flight.tokens;
+  for (const IslandId& id : participants) {
+    value.data.push_back(flight.contributions.at(id).data);
+  }
   value.planned = now;
   record(std::move(value));
   event(run.record.id, {}, "debug", "round_planned", "round " + std::to_string(number.value) + " of run " + run.record.name + ", attempt " +
@@ -610,6 +615,18 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   for (const std::uint64_t count : flight.tokens) {
     tokens += count;
   }
+  std::vector<std::string> samples;
+  for (const IslandId& id : flight.members) {
+    const auto found = flight.contributions.find(id);
+    const Contribution contribution = found == flight.contributions.end() ? Contribution{} : found->second;
+    value.data.push_back(contribution.data);
+    samples.push_back(std::to_string(contribution.data.part) + ":" + std::to_string(contribution.data.from) + "-" + std::to_string(contribution.data.to));
+    count_data(run, contribution);
+  }
+  const std::vector<DataRange> parts = snapshot(run);
+  if (value.checkpoint) {
+    value.parts = parts;
+  }
   run.record.tokens += tokens;
   if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
     run.hold_since.reset();  // it has had its time; the next hold is another one
@@ -617,7 +634,7 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   run.last_round = now - run.last_commit;
   run.last_commit = now;
   remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members,
-                          RoundTimes{flight.planned, flight.all_exchanged, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
+                          RoundTimes{flight.planned, flight.all_exchanged, now, flight.last_ready, flight.last_exchanged, flight.slowest}, parts});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint, pause};
   record(std::move(value));
   record(run.record);
@@ -626,7 +643,8 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
          Field{"islands", static_cast<std::int64_t>(flight.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
          Field{"seconds", seconds(run.last_round)}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"digest", to_hex(chain)},
+         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"data", samples},
+         Field{"digest", to_hex(chain)},
          Field{"checkpoint", std::int64_t{message.checkpoint ? 1 : 0}}});
   note_accepted(run, flight);
   for (std::size_t i = 0; i < flight.members.size(); ++i) {

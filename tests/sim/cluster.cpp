@@ -98,6 +98,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             islands[r.id] = r;
           } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
             rounds[{r.run, r.lineage, r.round}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
+            parts[{r.run, r.part}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
           }
@@ -119,6 +121,9 @@ coordinator::Recovered Ledger::recovered() const {
   }
   for (const auto& [key, value] : islands) {
     recovered.islands.push_back(value);
+  }
+  for (const auto& [key, value] : parts) {
+    recovered.parts.push_back(value);
   }
   for (const auto& [key, value] : rounds) {
     if (value.lineage == runs.at(value.run).lineage) {

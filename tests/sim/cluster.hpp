@@ -27,6 +27,7 @@ struct Ledger {
   std::map<RunId, coordinator::MembershipRecord> memberships;
   std::map<IslandId, coordinator::IslandRecord> islands;
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
+  std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
   std::map<std::string, std::size_t> events;  // by kind
 
   void apply(const std::vector<coordinator::Record>& records);
@@ -72,6 +73,8 @@ class Cluster {
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   [[nodiscard]] bool troubled() const { return troubled_; }
   [[nodiscard]] bool reachable(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) == 0; }
+  // Numbers the loads of all trainers.
+  std::uint64_t next_load() { return ++loads_; }
   [[nodiscard]] IslandHost* find(const IslandId& island);
   // Something travels from one host to another; it may be lost, late, doubled, or come again much later.
   void carry(const std::string& from, const std::string& to, std::function<void()> deliver);
@@ -101,6 +104,7 @@ class Cluster {
   std::map<std::pair<std::string, std::string>, std::vector<std::function<void()>>> history_;
   RunId run_id_{"r-1"};
   bool troubled_ = false;
+  std::uint64_t loads_ = 0;
 };
 
 }  // namespace atl::sim

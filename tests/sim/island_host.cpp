@@ -15,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr std::size_t kSize = 12;  // parameters; fragments are equal parts
+constexpr std::uint64_t kEpoch = 1000;  // sequences of a part
 constexpr Duration kStall = std::chrono::seconds(4);
 
 Vector initial_parameters(std::uint64_t seed, bool other) {
@@ -283,11 +284,13 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     trainer.up = true;
     trainer.state.parameters = initial_parameters(effect.spec.seed, other_initial_);
     trainer.state.published_at.assign(fragments(), 0);
+    trainer.state.trained = Trained{trainer.part, 0, 0, cluster_.next_load(), {}};
     if (effect.checkpoint) {
       bool found = false;
       for (const DiskCheckpoint& checkpoint : disk_[effect.run]) {
         if (checkpoint.meta.round == *effect.checkpoint && checkpoint.trainer) {
           trainer.state = *checkpoint.trainer;
+          trainer.state.trained.resumed = checkpoint.meta.round;
           found = true;
         }
       }
@@ -302,7 +305,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     if (process_->engine && process_->engine->arena.empty()) {
       process_->engine->arena.assign(kSize, 0.0F);
     }
-    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments(), true});
+    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments(), true, kEpoch});
   });
 }
 
@@ -312,7 +315,8 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
     return;
   }
   process_->engine->arena = process_->engine->parameters;
-  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position)};
+  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position),
+                               Trained{trainer.part, effect.position, effect.position, cluster_.next_load(), {}}};
   trainer.until = effect.step;
   trainer.stood_at = effect.step;
   trainer.gradient.clear();
@@ -416,6 +420,8 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   event.steps = event.position - before;
   event.tokens = event.steps * (100 + index_) + 1;
   before = event.position;
+  Trained& held = process_->published[order.round] = trainer.state.trained;
+  held.from = gradients() ? trainer.state.position : held.from;  // a gradient holds nothing of earlier steps
   if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
     spoil_ = false;
     event.nonfinite = true;
@@ -459,6 +465,7 @@ void IslandHost::begin_step() {
       return;
     }
     TrainerState& state = process_->trainer.state;
+    state.trained.to = state.position + 1;
     Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
     Vector& gradient = process_->trainer.gradient;
     for (const float value : state.parameters) {
@@ -508,8 +515,9 @@ void IslandHost::form(const agent::FormContribution& effect) {
     values[i] = engine.composition.payload == PayloadKind::outer_gradient ? outer[i] - local[i] : local[i];
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens);
-  const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values)};
+  const Trained trained = process_->published[effect.round];
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
+  const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values), trained};
   for (auto& [round, checkpoint] : engine.begun) {
     checkpoint.pending.push_back(formed);
   }
@@ -716,7 +724,7 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   if (effect.trainer_state) {
     checkpoint.trainer = process_->saved.at(effect.round);
   }
-  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100};
+  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100, effect.part};
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
   std::erase_if(held, [&](const DiskCheckpoint& old) { return old.meta.round == effect.round; });
   held.push_back(checkpoint);
@@ -725,7 +733,7 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
     held.erase(std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); }));
   }
   process_->saved.erase(effect.round);
-  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position});
+  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position, effect.part});
 }
 
 void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
@@ -744,7 +752,7 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
   agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
   for (const FormedContribution& formed : found->pending) {
     engine.contributions[formed.facts.round] = formed;
-    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens);
+    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens, formed.trained);
     loaded.pending.push_back(formed.facts);
   }
   if (engine.composition.group == Group::all) {

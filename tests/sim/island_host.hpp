@@ -25,12 +25,14 @@ struct TrainerState {
   Step step;
   std::uint64_t position = 0;
   std::vector<std::uint64_t> published_at;  // by fragment: position of the last publish
+  Trained trained;                          // since it was loaded
 };
 
 // A contribution as it is retained.
 struct FormedContribution {
   PendingRound facts;
   Vector values;
+  Trained trained;  // what it holds, as the trainer knows it
 };
 
 struct DiskCheckpoint {
@@ -116,6 +118,7 @@ struct Process {
   TimePoint engine_free;
   TimePoint trainer_free;
   std::map<Round, TrainerState> saved;
+  std::map<Round, Trained> published;  // what the trainer's contributions hold
   std::optional<TimePoint> timer;
 };
 

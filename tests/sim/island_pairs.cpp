@@ -101,7 +101,7 @@ void IslandHost::form_merge(const agent::FormMergeContribution& effect) {
   Engine& engine = *process_->engine;
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   const Vector values(parameters.begin(), parameters.end());
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, 0);
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, 0, {});
   engine.contributions[effect.round] = FormedContribution{{effect.round, effect.fragment, 0, {}}, values};
   feed(agent::ContributionFormed{effect.run, effect.round, 0});
 }
