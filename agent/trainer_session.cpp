@@ -15,6 +15,8 @@ namespace {
 
 // From the `stop` message to SIGTERM.
 constexpr auto kStopPatience = std::chrono::seconds(3);
+// From a message that it did not take to SIGKILL: one that dies says of what within this time.
+constexpr auto kDeafPatience = std::chrono::seconds(1);
 
 double or_nan(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
 
@@ -76,6 +78,12 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     host_.stop(now);
   }
   update_expectation(now);
+  if (!deaf_.empty()) {
+    deaf_until_ = deaf_until_.value_or(now + kDeafPatience);
+    if (now >= *deaf_until_) {
+      host_.kill("does not take the agent's messages: " + deaf_);
+    }
+  }
   if (const std::optional<TrainerExit> exit = host_.pump(now)) {
     read_link(now, out);  // what it said last
     take_exit(*exit, out);
@@ -123,8 +131,8 @@ void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutpu
 }
 
 void TrainerSession::send(const island_link::AgentMessage& message) {
-  if (const Status sent = link_.send(message); !sent && !ended_) {
-    host_.kill("does not take the agent's messages: " + sent.error().why);
+  if (const Status sent = link_.send(message); !sent && !ended_ && deaf_.empty()) {
+    deaf_ = sent.error().why;  // it may be dying: pump hears of what
   }
 }
 

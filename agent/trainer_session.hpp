@@ -114,6 +114,8 @@ class TrainerSession {
   std::optional<TimePoint> stopping_;
   bool ended_ = false;
   bool permanent_ = false;
+  std::string deaf_;  // why a message could not be sent
+  std::optional<TimePoint> deaf_until_;
   std::optional<std::string> failure_;  // what it said, or we found, before it ended
 };
 
