@@ -1,5 +1,8 @@
 // Example run files as a user would submit them, made short: the built-in trainer and real agents.
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "agent/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
@@ -17,6 +20,28 @@ std::string with(std::string text, const std::string& line, const std::string& i
   return text.replace(at, line.size(), instead);
 }
 
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+// Trains an example's run file, shortened and changed, on two islands with the built-in trainer; returns the run.
+std::string train(Cluster& cluster, const std::string& example, const fs::path& module, const Changes& changes) {
+  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/" + example);
+  const Changes shorter = {{"set = \"text\"", "set = \"corpus\""}, {"width = 128", "width = 32"}, {"steps = 2000", "steps = 60"},
+                           {"batch = 16", "batch = 2"}, {"sequence_length = 128", "sequence_length = 32"}, {"inner_steps = 30", "inner_steps = 12"}};
+  for (const Changes& list : {shorter, changes}) {
+    for (const auto& [line, instead] : list) {
+      file = with(file, line, instead);
+    }
+  }
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", module.string()}});
+  }
+  const std::string run = cluster.submit(file);
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  return run;
+}
+
 }  // namespace
 
 TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two islands to the same digests") {
@@ -25,23 +50,9 @@ TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two i
     WARN("skipped: built without LibTorch, so there is no " << module);
     return;
   }
-  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/streaming-diloco-text.toml");
-  file = with(file, "set = \"text\"", "set = \"corpus\"");
-  file = with(file, "width = 128", "width = 32");
-  file = with(file, "steps = 2000", "steps = 60");
-  file = with(file, "batch = 16", "batch = 2");
-  file = with(file, "sequence_length = 128", "sequence_length = 32");
-  file = with(file, "inner_steps = 30", "inner_steps = 12");
-  file = with(file, "max = 4", "max = 2");
-  file = with(file, "every_rounds = 30", "every_rounds = 5");
   Cluster cluster;
-  for (const char* name : {"a", "b"}) {
-    cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", module.string()}});
-  }
-  const std::string run = cluster.submit(file);
-  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
-  INFO(waited.out << waited.err << cluster.logs());
-  REQUIRE(waited.exit == 0);
+  const std::string run = train(cluster, "streaming-diloco-text.toml", module, {{"max = 4", "max = 2"}, {"every_rounds = 30", "every_rounds = 5"}});
+  INFO(cluster.logs());
   const json document = cluster.status(run)["run"];
   // Regular rounds start at 12, 16, 20, … before step 58, and three end the run.
   CHECK(document.value("round", 0) == 15);
@@ -66,22 +77,9 @@ TEST_CASE("process: examples/noloco-text.toml, shortened, ends with one model of
     WARN("skipped: built without LibTorch, so there is no " << module);
     return;
   }
-  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/noloco-text.toml");
-  file = with(file, "set = \"text\"", "set = \"corpus\"");
-  file = with(file, "width = 128", "width = 32");
-  file = with(file, "steps = 2000", "steps = 60");
-  file = with(file, "batch = 16", "batch = 2");
-  file = with(file, "sequence_length = 128", "sequence_length = 32");
-  file = with(file, "inner_steps = 30", "inner_steps = 12");
-  file = with(file, "max = 8", "max = 2");
   Cluster cluster;
-  for (const char* name : {"a", "b"}) {
-    cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", module.string()}});
-  }
-  const std::string run = cluster.submit(file);
-  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
-  INFO(waited.out << waited.err << cluster.logs());
-  REQUIRE(waited.exit == 0);
+  const std::string run = train(cluster, "noloco-text.toml", module, {{"max = 8", "max = 2"}});
+  INFO(cluster.logs());
   const json document = cluster.status(run)["run"];
   CHECK(document.value("round", 0) == 6);  // five in pairs, and the merge
   CHECK(document.value("outer_loss", 99.0) < document.value("initial_loss", 0.0));
