@@ -255,6 +255,7 @@ struct Core::State {
   void advance_restore(Run& run);
   bool finish_restore(Run& run);
   bool adopt_newer(Run& run);
+  void record_lineage(const Run& run);
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
   [[nodiscard]] Duration hold_limit(const Run& run) const;

@@ -352,6 +352,21 @@ bool Core::State::finish_restore(Run& run) {
   return true;
 }
 
+// A new lineage begins with the round it starts from, so that the ledger can say what that was.
+void Core::State::record_lineage(const Run& run) {
+  RoundRecord base;
+  base.run = run.record.id;
+  base.lineage = run.record.lineage;
+  base.round = run.record.committed;
+  base.epoch = run.record.epoch;
+  base.committed = true;
+  base.checkpoint = true;
+  base.chain = run.record.chain;
+  base.planned = now;
+  base.committed_at = now;
+  record(std::move(base));
+}
+
 void Core::State::roll_back(Run& run, Round round) {
   const Round lost = run.record.committed;
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
@@ -370,18 +385,7 @@ void Core::State::roll_back(Run& run, Round round) {
   for (auto& [id, seat] : run.seats) {
     seat.merged = std::min(seat.merged, round);
   }
-  // The new lineage begins with the round it starts from, so that the ledger can say what that was.
-  RoundRecord base;
-  base.run = run.record.id;
-  base.lineage = run.record.lineage;
-  base.round = round;
-  base.epoch = run.record.epoch;
-  base.committed = true;
-  base.checkpoint = true;
-  base.chain = run.record.chain;
-  base.planned = now;
-  base.committed_at = now;
-  record(std::move(base));
+  record_lineage(run);
   event(run.record.id, {}, "warning", "rolled_back", range + " of run " + run.record.name + " lost with every copy in memory; the run goes on from the newest checkpoint, of round " +
         std::to_string(round.value), {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)},
         Field{"digest", to_hex(run.record.chain)}});
@@ -450,17 +454,7 @@ bool Core::State::adopt_newer(Run& run) {
     run.record.chain = decision.round.chain;
   }
   run.rounds.clear();
-  RoundRecord base;
-  base.run = run.record.id;
-  base.lineage = run.record.lineage;
-  base.round = run.record.committed;
-  base.epoch = run.record.epoch;
-  base.committed = true;
-  base.checkpoint = true;
-  base.chain = run.record.chain;
-  base.planned = now;
-  base.committed_at = now;
-  record(std::move(base));
+  record_lineage(run);
   remember(run, Committed{run.record.committed, Attempt(0), run.record.chain, true, {}});
   event(run.record.id, {}, "warning", "ledger_restored", "run " + run.record.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +
         (run.record.committed > before ? "; the rounds up to round " + std::to_string(run.record.committed.value) + " were taken over from its islands" : ""),
