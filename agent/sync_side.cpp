@@ -333,7 +333,6 @@ void Core::State::finish_if_done() {
     write_checkpoint();
     return;
   }
-  beat();  // the last report: what the run brought here in all
   run->ended = RunEnded{run->id, run->committed, run->chain, std::nullopt};
   beat();  // the run's last figures, before its end
   say_all();

@@ -268,6 +268,9 @@ void Driver::hold(ConnectionId connection, const IslandId& island, Message messa
 void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island, Message message) {
   const std::uint64_t boot = boot_of(connection, island, message);
   if (auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+    if (stops_reporting(island, *heartbeat)) {
+      write_reports(now);  // from now on views find its last figures in the ledger alone
+    }
     const std::size_t count = std::min(heartbeat->reports.size(), kMaxReports);
     for (std::size_t i = 0; i < count; ++i) {
       IslandReport& report = heartbeat->reports[i];
@@ -296,6 +299,19 @@ void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island
       }
     }
   }
+}
+
+// Remembers on which runs an island reports; true if there is one that it reported on before and does not now.
+bool Driver::stops_reporting(const IslandId& island, const Heartbeat& heartbeat) {
+  std::vector<RunId>& before = reporting_[island];
+  const bool stops = std::ranges::any_of(before, [&](const RunId& run) { return std::ranges::find(heartbeat.reports, run, &IslandReport::run) == heartbeat.reports.end(); });
+  before.clear();
+  for (const IslandReport& report : heartbeat.reports) {
+    if (before.size() < kMaxReports) {
+      before.push_back(report.run);
+    }
+  }
+  return stops;
 }
 
 bool Driver::seated(TimePoint now, const RunId& id, const IslandId& island) const {

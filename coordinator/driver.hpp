@@ -73,6 +73,7 @@ class Driver {
   void hold(ConnectionId connection, const IslandId& island, Message message);
   void refuse(ConnectionId connection, Error error);
   [[nodiscard]] bool seated(TimePoint now, const RunId& id, const IslandId& island) const;
+  bool stops_reporting(const IslandId& island, const Heartbeat& heartbeat);
   std::uint64_t boot_of(ConnectionId connection, const IslandId& island, const Message& message);
 
   // Takes what the core has ready and does it. False: the ledger cannot be written, everything is kept.
@@ -99,6 +100,7 @@ class Driver {
   TimePoint retry_at_;
   RunningTotals totals_;
   std::map<std::pair<RunId, IslandId>, IslandReport> fresh_reports_;  // not yet in the ledger
+  std::map<IslandId, std::vector<RunId>> reporting_;                  // on which runs each island reported last
   std::vector<std::pair<IslandId, Timeline>> fresh_spans_;            // likewise
   std::optional<TimePoint> reports_due_;
   LogLimit log_limit_;

@@ -359,6 +359,16 @@ TEST_CASE("two islands are given the run that waits for them") {
   CHECK(status["islands"][0]["tokens"] == 4096);
   CHECK(status["islands"][1]["tokens"].is_null());
   CHECK(commander.request("islands")->at("islands")[0]["run_name"] == "text");
+
+  // What an island said last of a run is not lost when it stops to report on it.
+  report.tokens = 8192;
+  report.bytes_sent = 2000;
+  a.tell(Heartbeat{7, {report}});
+  a.tell(Heartbeat{7, {}});
+  a.ask<Welcome>(hello_of("cloud-a"));
+  status = commander.request("status").value();
+  CHECK(status["islands"][0]["tokens"] == 8192);
+  CHECK(status["run"]["bytes_sent"] == 2000);
   CHECK(commander.request("export", {{"run", "text"}, {"reader_key", commander.key()}}).error().code == Code::unavailable);
 }
 
