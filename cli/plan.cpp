@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kRunsAsked = 10;
 constexpr std::string_view kNolocoLatency = "noloco-latency";
+constexpr std::string_view kGoodput = "decoupled-diloco-goodput";
 
 struct PlanOptions {
   std::string file;
@@ -60,6 +61,9 @@ Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const R
 }
 
 Exit plan(const Invocation& invocation, const PlanOptions& options) {
+  if (options.paper == kGoodput) {
+    return show(invocation, goodput_document(), render_goodput);
+  }
   if (!options.paper.empty()) {
     return options.paper == kNolocoLatency ? show(invocation, gossip_timing_document(), render_gossip_timing)
                                            : show(invocation, table_4_document(), render_plan_table_4);
@@ -103,7 +107,7 @@ Command plan_command() {
       {"--round-trip", "of islands for which none is given (nobody measures it)", &options->round_trip},
       {"--utilisation", "the share of time computing that is wanted", &options->utilisation},
       {"--sweep", "a table over inner_steps, fragments, overlap_steps and codec, the cheapest that reaches --utilisation marked", &options->sweep},
-      {"--paper", "our reconstruction of a paper's table beside the printed one", &options->paper, false, {"streaming-diloco-table-4", std::string(kNolocoLatency)}}};
+      {"--paper", "our reconstruction of a paper's table beside the printed one (of decoupled-diloco-goodput: as it was told elsewhere)", &options->paper, false, {"streaming-diloco-table-4", std::string(kNolocoLatency), std::string(kGoodput)}}};
   command.asks_coordinator = true;
   command.run = [options](Invocation& invocation) { return plan(invocation, *options); };
   return command;

@@ -11,6 +11,7 @@
 #include "agent/run_composition.hpp"
 #include "cli/views/document.hpp"
 #include "strategies/diloco.hpp"
+#include "strategies/goodput.hpp"
 #include "strategies/gossip_timing.hpp"
 #include "strategies/streaming_table_4.hpp"
 #include "transport/run_rules.hpp"
@@ -319,6 +320,20 @@ Result<json> gossip_timing_document() {
                     {"all_by_alone", row.blocking_alone}});
   }
   return json{{"schema", 1}, {"kind", "noloco-latency"}, {"rows", std::move(rows)}};
+}
+
+Result<json> goodput_document() {
+  json cells = json::array();
+  for (const GoodputCell& cell : goodput_table()) {
+    cells.push_back({{"method", std::string(kGoodputMethods[cell.method].name)},
+                     {"islands", kGoodputMethods[cell.method].islands},
+                     {"chips", kGoodputChips[cell.chips]},
+                     {"printed", cell.printed},
+                     {"ours", cell.ours},
+                     {"rule", cell.rule},
+                     {"waiting_for_all", cell.waiting}});
+  }
+  return json{{"schema", 1}, {"kind", "decoupled-diloco-goodput"}, {"cells", std::move(cells)}};
 }
 
 }  // namespace atl

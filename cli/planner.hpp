@@ -50,5 +50,7 @@ Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<Pla
 Result<nlohmann::json> table_4_document();
 // `plan --paper noloco-latency`: what gossip saves in time, by the number of islands.
 Result<nlohmann::json> gossip_timing_document();
+// `plan --paper decoupled-diloco-goodput`: what interruptions leave of all chips' time, by method and number of chips.
+Result<nlohmann::json> goodput_document();
 
 }  // namespace atl

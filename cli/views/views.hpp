@@ -20,7 +20,7 @@ std::string render_events(const nlohmann::json& document, const Terminal& termin
 std::string render_diff(const nlohmann::json& document, const Terminal& terminal);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
 // What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
-// data-parallel would have, time computing, absences.
+// data-parallel would have, time computing, absences; of a rehearsal (`atoll local --faults`) each fault and what followed.
 std::string render_summary(const nlohmann::json& document, const Terminal& terminal);
 // One line that replaces itself while a run goes on, from its status document; no line end.
 std::string render_progress(const nlohmann::json& document, const Terminal& terminal);
@@ -30,5 +30,6 @@ std::string render_plan(const nlohmann::json& document, const Terminal& terminal
 std::string render_plan_sweep(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_table_4(const nlohmann::json& document, const Terminal& terminal);
 std::string render_gossip_timing(const nlohmann::json& document, const Terminal& terminal);
+std::string render_goodput(const nlohmann::json& document, const Terminal& terminal);
 
 }  // namespace atl

@@ -193,6 +193,19 @@ TEST_CASE("what gossip saves in time is printed as a table to plot") {
   CHECK(view.find("ALL/PAIRS") != std::string::npos);
 }
 
+TEST_CASE("what interruptions leave of the time is printed beside the figures told elsewhere") {
+  const Called text = call({"plan", "--paper", "decoupled-diloco-goodput"});
+  REQUIRE(text.exit == 0);
+  CHECK(text.out.find("WAITING FOR ALL") != std::string::npos);
+  const json cells = json::parse(call({"plan", "--paper", "decoupled-diloco-goodput", "-o", "json"}).out)["cells"];
+  REQUIRE(cells.size() == 30);
+  CHECK(cells[5]["method"] == "data-parallel, elastic");
+  CHECK(cells[5]["chips"] == 150e3);
+  CHECK(cells[5]["printed"] == 0.88);
+  CHECK(cells[29]["islands"] == 16);
+  CHECK(cells[29]["ours"].get<double>() == Approx(cells[29]["rule"].get<double>()).margin(0.04));
+}
+
 TEST_CASE("islands that cannot be are refused, naming the figure") {
   const auto refused = [](const std::vector<std::string>& islands, const std::string& part) {
     const Called called = plan({kDiLoCo}, islands);
