@@ -47,6 +47,7 @@ class CatchUpWork {
   agent::CatchUpFromPeers order_;
   std::filesystem::path folder_;
   bool from_checkpoint_ = false;
+  bool checkpoint_verified_ = false;  // as it was fetched, by this order
   std::deque<BlobFetchPlan> to_fetch_;
   std::vector<Round> results_;  // to apply, in order
   std::unique_ptr<BlobFetch> fetch_;

@@ -181,7 +181,7 @@ struct BlobFetch::State {
       }
     }
     if (file) {
-      if (const Status status = file->finish(); !status) {
+      if (const Status status = file->finish(plan.durable); !status) {
         return fail(status.error());
       }
     }

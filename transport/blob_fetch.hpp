@@ -31,6 +31,7 @@ struct BlobFetchPlan {
   std::vector<Digest> piece_digests;  // SHA-256 of each piece, or none
   std::vector<IslandId> sources;
   std::string path;                        // empty: to memory
+  bool durable = true;                     // the file is on the disk once it is done; false where it is used at once and a crash fetches it anew
   std::uint64_t max_bytes = 1ULL << 40;    // a larger blob is refused
 };
 

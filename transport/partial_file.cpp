@@ -153,14 +153,17 @@ Status PartialFile::begin_anew() {
   return {};
 }
 
-Status PartialFile::finish() {
-  if (::fsync(bytes_) != 0) {
+Status PartialFile::finish(bool durable) {
+  if (durable && ::fsync(bytes_) != 0) {
     return failed("syncing");
   }
   if (::rename((path_ + ".part").c_str(), path_.c_str()) != 0) {
     return failed("renaming");
   }
   ::unlink((path_ + ".have").c_str());
+  if (!durable) {
+    return {};
+  }
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool synced = fd >= 0 && ::fsync(fd) == 0;

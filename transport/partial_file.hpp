@@ -32,8 +32,8 @@ class PartialFile {
   [[nodiscard]] Result<Digest> digest() const;
   // Forgets all pieces. Errors: io.
   Status begin_anew();
-  // Makes it durable under its final name. Errors: io.
-  Status finish();
+  // Gives it its final name; `durable`: once it is on the disk. Errors: io.
+  Status finish(bool durable);
 
  private:
   PartialFile() = default;
