@@ -21,6 +21,7 @@
 #include "agent/joining.hpp"
 #include "agent/leave_watch.hpp"
 #include "agent/membership_file.hpp"
+#include "agent/rehearsed_links.hpp"
 #include "agent/sync_engine.hpp"
 #include "agent/task_session.hpp"
 #include "agent/trainer_session.hpp"
@@ -617,7 +618,10 @@ Status run_agent(const AgentOptions& given) {
   engine_settings.self = island;
   engine_settings.spans = spans;
   engine_settings.runs_folder = options.state / "runs";
-  ATOLL_ASSIGN(std::unique_ptr<SyncEngine> engine, SyncEngine::start(engine_settings, std::move(link)));
+  const std::shared_ptr<Rehearsal> rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
+  engine_settings.rehearsal = rehearsal;
+  std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
+  ATOLL_ASSIGN(std::unique_ptr<SyncEngine> engine, SyncEngine::start(engine_settings, std::move(bulk_link)));
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs_folder);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});
@@ -647,7 +651,8 @@ Status run_agent(const AgentOptions& given) {
   for (const auto& [set, path] : options.data.sets) {
     identity.data_sets.push_back(set);
   }
-  ATOLL_ASSIGN(std::unique_ptr<ZmqControlClient> control, ZmqControlClient::open(control_settings));
+  ATOLL_ASSIGN(std::unique_ptr<ControlClient> control, ZmqControlClient::open(control_settings));
+  control = rehearsal ? rehearsed(std::move(control), rehearsal) : std::move(control);
   Settings core_settings;
   core_settings.leave_limit = options.leave_within;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);

@@ -16,8 +16,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/data_access.hpp"
+#include "agent/rehearsal.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -41,6 +43,7 @@ struct AgentOptions {
   std::string leave_command;         // leave when it exits with status 0; empty: none
   Duration leave_within = std::chrono::seconds(60);  // then the agent goes, whatever is in hand
   bool allow_loopback_http = false;  // data sets by http:// from this machine (for trying things out)
+  std::vector<Fault> faults;         // to rehearse (agent/rehearsal.hpp); empty: none
 };
 
 // Runs until told to go. Success: it left as asked.

@@ -18,6 +18,7 @@ bool SyncEngine::State::pump_exchanges(TimePoint at) {
         RoundMeter& meter = open.meters[round];
         meter.reduce_start = meter.reduce_start.value_or(start);
         meter.reduce_end = now();
+        reach(RoundPhase::reducing, round);
       }
       send_wants(exchange->attempt(), at);
       settle(open, *exchange, at);
@@ -42,6 +43,9 @@ void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoi
 void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   const BeginExchange& order = exchange.order();
   const RoundResult& result = exchange.result();
+  if (result.terms.size() > 1) {
+    reach(RoundPhase::reducing, order.round);  // the sum of two is taken now, not piece by piece
+  }
   const TimePoint start = now();
   RoundMeter& meter = open.meters[order.round];
   meter.exchange = seconds(start - exchange.started()) * 1000.0;
@@ -60,6 +64,7 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   }
   const Digest chain = exchange.chain(open.run->chain_before(order.round));
   meter.digest = ms_since(start);
+  reach(RoundPhase::before_commit, order.round);
   exchange.reported = true;
   // Others may still be reading; what they have not read yet is counted now, and not again with the next round.
   const std::uint64_t read_so_far = link->store().bytes_served(order.run);
@@ -68,6 +73,25 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   open.told_served = std::max(open.told_served, served_in_all);
   say(ExchangeDone{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0,
                    exchange.attempt().progress().slowest});
+}
+
+void SyncEngine::State::look_for_readers() {
+  if (!settings.rehearsal->awaits(RoundPhase::sending)) {
+    return;
+  }
+  for (const auto& [id, open] : runs) {
+    const auto look = [&, &run = id](Round round) {
+      if (link->store().read_of_round(run, round)) {
+        reach(RoundPhase::sending, round);
+      }
+    };
+    for (const auto& [round, exchange] : open.exchanges) {
+      look(round);
+    }
+    for (const auto& [round, pair] : open.pairs) {
+      look(round);
+    }
+  }
 }
 
 void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& accused, Error error) {

@@ -76,6 +76,7 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
     say(ContributionFailed{order.run, order.round, contribution.error()});
     return;
   }
+  reach(RoundPhase::before_send, order.round);
   say(ContributionFormed{order.run, order.round, contribution->norm});
 }
 
@@ -91,6 +92,9 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   if (!exchange) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
     return;
+  }
+  if (settings.rehearsal) {
+    settings.rehearsal->exchange_begins(order.members.size());
   }
   open->exchanges[order.round] = *std::move(exchange);
 }
@@ -201,12 +205,16 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     fail(cause ? cause.mapped() : Error{Code::conflict, "the outer state is no longer that of " + round_text(order.round)});
     return;
   }
+  reach(RoundPhase::checkpointing, order.round);
   const TimePoint start = now();
   Result<CheckpointMeta> meta = begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed)
                                       : run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed);
   if (!meta) {
     fail(meta.error());
     return;
+  }
+  if (settings.rehearsal) {
+    settings.rehearsal->checkpoint_written(run.checkpoints().folder_of(order.round) / kOuterFile);
   }
   note(order.run, SpanKind::checkpoint, order.round, 0, start, meta->outer()->bytes);
   log_info("run " + order.run.text + ": checkpoint of " + round_text(order.round) + ", " + human_bytes(meta->outer()->bytes) + " in " +

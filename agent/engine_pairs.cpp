@@ -101,6 +101,7 @@ void SyncEngine::State::carry_out(const FormMergeContribution& order) {
   if (const Result<Contribution> contribution = open->run->form_merge_contribution(order.round, order.fragment); !contribution) {
     say(ContributionFailed{order.run, order.round, contribution.error()});
   } else {
+    reach(RoundPhase::before_send, order.round);
     say(ContributionFormed{order.run, order.round, 0});
   }
 }
@@ -140,6 +141,9 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, {Code::conflict, "the contribution to " + round_text(order.round) + " is gone"}});
     return;
   }
+  if (pair.met()) {
+    reach(RoundPhase::reducing, order.round);
+  }
   pair.result.round = order.round;
   pair.result.fragment = order.fragment;
   pair.result.values = open.run->layout()->fragments()[order.fragment].count;
@@ -152,6 +156,7 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
     pair.result.terms = {{own->encoded.bytes, 1.0F}};
   }
   pair.chain = chain_after(open.run->chain(), pair.result);
+  reach(RoundPhase::before_commit, order.round);
   const std::uint64_t read_so_far = link->store().bytes_served(order.run);
   const std::uint64_t in_all = pair.met() ? std::max(read_so_far, pair.served_before + pair.exchange->bytes_to_serve()) : read_so_far;
   const std::uint64_t sent = in_all - std::min(open.told_served, in_all);

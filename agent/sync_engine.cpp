@@ -11,6 +11,8 @@ namespace atl::agent {
 namespace {
 
 constexpr int kFramesPerTurn = 64;
+constexpr auto kLookEvery = std::chrono::milliseconds(2);        // while a rehearsed fault waits for the phase `sending`
+constexpr auto kRehearsedPause = std::chrono::milliseconds(50);  // within which a rehearsed cut ends
 
 }  // namespace
 
@@ -21,6 +23,9 @@ void SyncEngine::State::loop() {
 }
 
 void SyncEngine::State::turn() {
+  if (settings.rehearsal) {
+    look_for_readers();
+  }
   while (std::optional<EngineCommand> command = commands.pop()) {
     std::visit([this](const auto& order) { carry_out(order); }, *command);
     {
@@ -49,6 +54,9 @@ int SyncEngine::State::timeout_ms(bool busy) const {
     return 0;
   }
   TimePoint next = now() + std::chrono::seconds(1);
+  if (settings.rehearsal) {
+    next = now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause);
+  }
   for (const auto& [id, open] : runs) {
     for (const auto& [round, exchange] : open.exchanges) {
       if (!exchange->reported) {

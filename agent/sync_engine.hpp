@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "agent/engine_command.hpp"
+#include "agent/rehearsal.hpp"
 #include "agent/span_log.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -27,6 +28,7 @@ struct EngineSettings {
   std::filesystem::path runs_folder;                     // STATE/runs
   Duration stall_after = std::chrono::seconds(20);       // an exchange in which a peer delivers nothing for so long has failed
   std::shared_ptr<SpanLog> spans;                        // where its time went; empty: not kept
+  std::shared_ptr<Rehearsal> rehearsal;                  // of faults; empty: none, the rule
   std::uint64_t kept_results_bytes = 16ULL << 30;        // on disk, for newcomers; the oldest go first
 };
 

@@ -164,6 +164,14 @@ struct SyncEngine::State final : PieceReceiver {
       settings.spans->add(run, std::move(span));
     }
   }
+  // A round has come to this phase here.
+  void reach(RoundPhase phase, Round round) {
+    if (settings.rehearsal) {
+      settings.rehearsal->reached(phase, round);
+    }
+  }
+  // What only a look shows: whether others read here.
+  void look_for_readers();
   void say(Event event) { answers.push(EngineAnswer(std::move(event))); }
 
   EngineSettings settings;

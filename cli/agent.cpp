@@ -46,6 +46,9 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.leave_file = given.leave_file;
   options.leave_command = given.leave_command;
   options.leave_within = given.leave_within;
+  if (const std::optional<std::string> faults = invocation.environment(agent::kRehearsalVariable)) {
+    ATOLL_ASSIGN(options.faults, agent::parse_faults(*faults));
+  }
   if (!given.uplink.empty()) {
     ATOLL_ASSIGN(options.uplink_bits_per_second, parse_uplink(given.uplink));
   }

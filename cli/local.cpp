@@ -8,6 +8,8 @@
 
 #include "cli/command.hpp"
 #include "cli/export_model.hpp"
+#include "cli/fault_file.hpp"
+#include "cli/fault_script.hpp"
 #include "cli/follow.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/local_cluster.hpp"
@@ -33,6 +35,8 @@ struct LocalOptions {
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
   std::string uplink;
+  std::string faults;
+  std::string network = "lan";
 };
 
 // The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
@@ -104,18 +108,27 @@ std::vector<std::string> island_names(const RunSpec& spec, std::uint64_t count) 
   return names;
 }
 
+// Lets the cluster live until it is time for the next question; true if somebody interrupts.
+Result<bool> live_on(LocalCluster& cluster, const Interrupt& interrupt, bool rehearsing) {
+  constexpr Duration kBetweenQuestions = std::chrono::milliseconds(400);
+  const Duration step = rehearsing ? std::chrono::milliseconds(40) : kBetweenQuestions;  // kills and pauses end in time
+  for (Duration passed{}; passed < kBetweenQuestions; passed += step) {
+    if (interrupt.came(step)) {
+      return true;
+    }
+    ATOLL_TRY(cluster.pump());
+  }
+  return false;
+}
+
 // Watches the run until it has ended or somebody interrupts. The value is its last status document.
-Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run) {
+Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run, bool rehearsing) {
   Progress progress(invocation.streams, invocation.terminal);
   bool told = false;
   while (true) {
-    if (interrupt.came(std::chrono::milliseconds(400))) {
+    if (const Result<bool> interrupted = live_on(cluster, interrupt, rehearsing); !interrupted || *interrupted) {
       progress.finish();
-      return Error{Code::cancelled, "interrupted"};
-    }
-    if (const Status alive = cluster.pump(); !alive) {
-      progress.finish();
-      return alive.error();
+      return interrupted ? Error{Code::cancelled, "interrupted"} : interrupted.error();
     }
     Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
     if (!document && document.error().code == Code::unavailable) {
@@ -168,7 +181,22 @@ Status resume_paused(LocalCluster& cluster, const std::string& run) {
   return resumed ? Status() : Status(resumed.error());
 }
 
-Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec, const LocalOptions& options) {
+// All that was told of a run, in order.
+Result<nlohmann::json> events_of(LocalCluster& cluster, const std::string& run) {
+  nlohmann::json all = nlohmann::json::array();
+  for (std::uint64_t after = 0;;) {
+    ATOLL_ASSIGN(const nlohmann::json page, cluster.client().ask("events", {{"run", run}, {"after", after}, {"limit", 1000}}));
+    const nlohmann::json& events = list_at(page, "events");
+    if (events.empty()) {
+      return all;
+    }
+    all.insert(all.end(), events.begin(), events.end());
+    after = static_cast<std::uint64_t>(number_at(page, "next").value_or(0));
+  }
+}
+
+Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec, const LocalOptions& options,
+           const FaultScript* faults) {
   if (const Status started = cluster.start_agents(); !started) {
     return report(invocation, started.error());
   }
@@ -181,7 +209,7 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   if (const Status resumed = resume_paused(cluster, run); !resumed) {
     return report(invocation, resumed.error());
   }
-  const Result<nlohmann::json> document = watch(invocation, cluster, interrupt, run);
+  Result<nlohmann::json> document = watch(invocation, cluster, interrupt, run, faults != nullptr);
   if (!document) {
     const Exit exit = report(invocation, document.error());
     if (document.error().code != Code::cancelled) {
@@ -189,6 +217,13 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
     }
     pause_run(invocation, cluster, run);
     return Exit::interrupted;
+  }
+  if (faults != nullptr) {
+    const Result<nlohmann::json> events = events_of(cluster, run);
+    if (!events) {
+      return report(invocation, with_context(events.error(), "what the faults led to"));
+    }
+    (*document)["faults"] = faults->report(*events, number_at(object_at(*document, "run"), "started_unix_ms"));
   }
   show(invocation, document, render_summary);
   const std::string state = text_at(object_at(*document, "run"), "state");
@@ -210,6 +245,15 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   if (!spec) {
     return report(invocation, spec.error());
   }
+  std::shared_ptr<FaultScript> faults;
+  if (!options.faults.empty()) {
+    Result<FaultFile> script = read_fault_file(options.faults, {island_names(*spec, options.islands), spec->strategy.group == "expert" ? 0 : spec->rounds});
+    if (!script || !script->valid()) {
+      invocation.streams.err << (script ? problems_text(script->source, script->problems) : "atoll: " + script.error().why + "\n");
+      return Exit::usage;
+    }
+    faults = std::make_shared<FaultScript>(std::move(script->faults));
+  }
   const Result<fs::path> folder = cluster_folder(invocation, *spec, options);
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -220,11 +264,12 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   invocation.streams.err << (options.islands == 1 ? "1 island" : std::to_string(options.islands) + " islands") << " in " << printable(folder->string())
                          << "; Ctrl-C stops all; elsewhere: atoll status --watch --state " << printable((*folder / "coordinator").string()) << "\n"
                          << std::flush;
-  Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options)});
+  Result<LocalCluster> cluster = LocalCluster::start(
+      {program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options), options.network, faults});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
-  const Exit exit = train(invocation, *cluster, *interrupt, *spec, options);
+  const Exit exit = train(invocation, *cluster, *interrupt, *spec, options, faults.get());
   cluster->stop();
   if (exit == Exit::interrupted) {
     invocation.streams.err << "stopped; go on with: atoll local " << printable(options.file) << " --islands " << options.islands << " --state "
@@ -242,14 +287,17 @@ Command local_command() {
   command.summary = "trains on this machine: a coordinator and N islands on loopback";
   command.details =
       "The islands may read what the run file names. Everything lies in one folder (--state, else a new one below the state\n"
-      "directory); with the same --state an interrupted run goes on.";
+      "directory); with the same --state an interrupted run goes on. With --faults the summary says which faults struck,\n"
+      "when, and what followed.";
   command.options = {{"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
                      {"-n,--islands", "how many (else the run file's min)", &options->islands},
                      {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
                      {"--export", "write the model (or the ensemble, as a folder) here at the end", &options->export_to, false, {}, Completes::files},
                      {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
                      {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
-                     {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink}};
+                     {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
+                     {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
+                     {"--faults", "a file of faults to rehearse: kills, pauses, slow and cut links, corrupted bytes, at a phase of a round", &options->faults, false, {}, Completes::files}};
   command.run = [options](Invocation& invocation) { return local(invocation, *options); };
   return command;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <csignal>
 #include <fstream>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
+const std::string kCoordinator = "coordinator";
 
 // A port that nobody uses at the moment.
 Result<std::uint16_t> free_port() {
@@ -69,24 +71,50 @@ Result<LocalCluster> LocalCluster::start(LocalClusterSettings settings, Duration
   if (!is_there(state / "coordinator.toml")) {
     ATOLL_ASSIGN(const std::uint16_t port, free_port());
     const std::string address = "tcp://127.0.0.1:" + std::to_string(port);
-    ATOLL_TRY(coordinator::init_coordinator(state, {"local", address, address}));
+    ATOLL_TRY(coordinator::init_coordinator(state, {"local", address, address, settings.network}));
   }
   LocalCluster cluster(std::move(settings));
-  ATOLL_TRY(cluster.launch("coordinator", {"coordinator", "--state", state.string()}));
+  ATOLL_TRY(cluster.launch(kCoordinator, {"coordinator", "--state", state.string()}));
   ATOLL_TRY(cluster.connect(patience));
   return cluster;
 }
 
-Status LocalCluster::launch(const std::string& name, std::vector<std::string> arguments) {
+Result<TrainerHost> LocalCluster::start_process(const std::string& name, const std::vector<std::string>& arguments) const {
   TrainerCommand command;
   command.program = settings_.program;
-  command.arguments = std::move(arguments);
+  command.arguments = arguments;
   command.folder = settings_.folder;
-  command.on_line = [log = std::make_shared<std::ofstream>(settings_.folder / (name + ".log"), std::ios::app)](const std::string& line) {
-    *log << line << "\n" << std::flush;
+  if (settings_.faults && name != kCoordinator) {
+    command.environment = settings_.faults->environment_of(name);
+  }
+  command.on_line = [faults = settings_.faults, log = std::make_shared<std::ofstream>(settings_.folder / (name + ".log"), std::ios::app)](const std::string& line) {
+    if (!faults || !faults->take_line(line, now())) {
+      *log << line << "\n" << std::flush;
+    }
   };
-  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now()));
-  processes_.push_back({name, std::move(host)});
+  return TrainerHost::start(std::move(command), now());
+}
+
+Status LocalCluster::launch(const std::string& name, std::vector<std::string> arguments) {
+  ATOLL_ASSIGN(TrainerHost host, start_process(name, arguments));
+  processes_.push_back({name, std::move(arguments), std::move(host)});
+  return {};
+}
+
+// What the faults owe this process now.
+Status LocalCluster::carry_on(Process& process) {
+  if (process.ended && settings_.faults->starts_now(process.name, now())) {
+    std::vector<std::string> arguments = process.arguments;
+    if (const auto join = std::ranges::find(arguments, "--join"); join != arguments.end()) {
+      arguments.erase(join, join + 2);  // it has joined, and its token is used
+    }
+    ATOLL_ASSIGN(TrainerHost host, start_process(process.name, arguments));
+    process.host.emplace(std::move(host));
+    process.ended = false;
+  }
+  if (!process.ended && settings_.faults->goes_on_now(process.name, now())) {
+    ::kill(process.host->pid(), SIGCONT);
+  }
   return {};
 }
 
@@ -129,11 +157,17 @@ Status LocalCluster::start_agents() {
 
 Status LocalCluster::pump() {
   for (Process& process : processes_) {
+    if (settings_.faults) {
+      ATOLL_TRY(carry_on(process));
+    }
     if (process.ended) {
       continue;
     }
-    if (const std::optional<TrainerExit> exit = process.host.pump(now())) {
+    if (const std::optional<TrainerExit> exit = process.host->pump(now())) {
       process.ended = true;
+      if (settings_.faults && settings_.faults->killed(process.name)) {
+        continue;
+      }
       return Error{Code::internal, "the process of " + process.name + " " + exit->why + "; see " + (settings_.folder / (process.name + ".log")).string()};
     }
   }
@@ -142,18 +176,21 @@ Status LocalCluster::pump() {
 
 void LocalCluster::stop_some(bool agents, Duration patience) {
   const TimePoint deadline = now() + patience;
-  const auto ours = [&](const Process& process) { return !process.ended && (process.name != "coordinator") == agents; };
+  const auto ours = [&](const Process& process) { return !process.ended && (process.name != kCoordinator) == agents; };
   for (Process& process : processes_) {
     if (ours(process)) {
-      process.host.stop(now());
+      if (settings_.faults && settings_.faults->paused(process.name)) {
+        ::kill(process.host->pid(), SIGCONT);
+      }
+      process.host->stop(now());
     }
   }
   while (std::ranges::any_of(processes_, ours)) {
     for (Process& process : processes_) {
       if (ours(process)) {
-        process.ended = process.host.pump(now()).has_value();
+        process.ended = process.host->pump(now()).has_value();
         if (!process.ended && now() >= deadline) {
-          process.host.kill("did not end in time");
+          process.host->kill("did not end in time");
         }
       }
     }

@@ -15,6 +15,7 @@
 
 #include "agent/trainer_host.hpp"
 #include "cli/coordinator_client.hpp"
+#include "cli/fault_script.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -28,6 +29,8 @@ struct LocalClusterSettings {
   std::filesystem::path folder;
   std::vector<std::string> islands;          // their names
   std::vector<std::string> agent_arguments;  // for each agent
+  std::string network = "lan";               // a new coordinator's preset of times
+  std::shared_ptr<FaultScript> faults;       // to rehearse; empty: none
 };
 
 class LocalCluster {
@@ -39,7 +42,7 @@ class LocalCluster {
   Status start_agents();
 
   [[nodiscard]] CoordinatorClient& client() { return *client_; }
-  // Reads what the processes print into their logs. The error tells which one ended that should not have, and why.
+  // Reads what the processes print into their logs, and ends the kills and pauses of the faults whose time has come. The error tells which one ended that should not have, and why.
   Status pump();
   // Asks all to end, agents first, and waits; what is not gone within `patience` is killed.
   void stop(Duration patience = std::chrono::seconds(20));
@@ -47,11 +50,14 @@ class LocalCluster {
  private:
   struct Process {
     std::string name;
-    TrainerHost host;
+    std::vector<std::string> arguments;
+    std::optional<TrainerHost> host;  // always there
     bool ended = false;
   };
   explicit LocalCluster(LocalClusterSettings settings) : settings_(std::move(settings)) {}
   Status launch(const std::string& name, std::vector<std::string> arguments);
+  Result<TrainerHost> start_process(const std::string& name, const std::vector<std::string>& arguments) const;
+  Status carry_on(Process& process);
   Status connect(Duration patience);
   void stop_some(bool agents, Duration patience);
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <set>
-#include <system_error>
 #include <toml++/toml.h>
 
 #include "agent/run_composition.hpp"
@@ -19,8 +17,6 @@
 
 namespace atl {
 namespace {
-
-constexpr std::size_t kLimitBytes = std::size_t{1} << 20;
 
 struct Place {
   std::uint32_t line = 1;
@@ -380,7 +376,7 @@ RunFile parse_run_file(std::string_view text, std::string source) {
   RunFile file;
   file.source = std::move(source);
   const auto refuse = [&](Place place, std::string why) { file.problems.push_back({place.line, place.column, "", "", std::move(why)}); };
-  if (text.size() > kLimitBytes) {
+  if (text.size() > kLargestTomlFile) {
     refuse({}, "the file is " + human_bytes(text.size()) + "; a run file has at most 1 MiB");
     return file;
   }
@@ -401,32 +397,11 @@ RunFile parse_run_file(std::string_view text, std::string source) {
 }
 
 Result<RunFile> read_run_file(const std::filesystem::path& path) {
-  const std::string name = printable(path.string(), 300);
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    return Error{Code::not_found, name + ": there is no such file"};
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    return Error{Code::invalid_argument, name + ": not a file that can be read" + (error ? " (" + error.message() + ")" : "")};
-  }
-  std::ifstream stream(path, std::ios::binary);
-  std::string text(kLimitBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad() || (!stream.eof() && stream.fail())) {
-    return Error{Code::io, name + ": cannot be read; check its permissions"};
-  }
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_run_file(text, name);
+  ATOLL_ASSIGN(const std::string text, read_toml_file(path));
+  return parse_run_file(text, printable(path.string(), 300));
 }
 
-std::string problems_text(const RunFile& file) {
-  std::string text;
-  for (const RunFileProblem& problem : file.problems) {
-    text += file.source + ":" + std::to_string(problem.line) + ":" + std::to_string(problem.column) + ": " + problem.why + "\n";
-  }
-  return text;
-}
+std::string problems_text(const RunFile& file) { return problems_text(file.source, file.problems); }
 
 void resolve_files(RunSpec& spec, const std::filesystem::path& run_file) {
   const std::filesystem::path folder = std::filesystem::absolute(run_file).parent_path();

@@ -6,31 +6,21 @@
 // Threads: pure; `read_run_file` reads the file system.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/toml_file.hpp"
 #include "transport/base/result.hpp"
 #include "transport/run_spec.hpp"
 
 namespace atl {
 
-// One mistake, where it is (both from 1).
-struct RunFileProblem {
-  std::uint32_t line = 1;
-  std::uint32_t column = 1;
-  std::string section;  // empty: none
-  std::string key;      // empty: the section or file as a whole
-  std::string why;
-  friend auto operator<=>(const RunFileProblem&, const RunFileProblem&) = default;
-};
-
 struct RunFile {
   std::string source;  // the path as it was given
   RunSpec spec;        // complete if there is no problem; otherwise what could be read
-  std::vector<RunFileProblem> problems;  // by line and column
+  std::vector<TomlProblem> problems;  // by line and column
   [[nodiscard]] bool valid() const { return problems.empty(); }
 };
 

@@ -35,7 +35,7 @@ std::string summary_of(const RunSpec& spec) {
 
 nlohmann::json document_of(const RunFile& file) {
   nlohmann::json problems = nlohmann::json::array();
-  for (const RunFileProblem& problem : file.problems) {
+  for (const TomlProblem& problem : file.problems) {
     problems.push_back({{"line", problem.line}, {"column", problem.column}, {"section", problem.section}, {"key", problem.key}, {"why", problem.why}});
   }
   return {{"file", file.source},

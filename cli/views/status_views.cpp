@@ -230,6 +230,45 @@ std::string warnings_text(const json& document, const Terminal& terminal) {
   return text.empty() ? text : styled("warnings", Style::attention, terminal) + "\n" + text;
 }
 
+std::string ms_text(std::optional<double> ms) { return seconds_text(ms ? std::optional(*ms / 1000) : ms); }
+
+// One rehearsed fault: when it struck and what followed.
+std::string fault_line(const json& fault) {
+  std::string line = printable(text_at(fault, "do")) + " of " + printable(text_at(fault, "island"), 60) + " at " + printable(text_at(fault, "phase")) + " of round ";
+  if (!flag_at(fault, "struck")) {
+    return line + count_text(number_at(fault, "round")) + ": did not strike; the island did not come to this phase in that round or later";
+  }
+  line += count_text(number_at(fault, "struck_round"));
+  const auto after = number_at(fault, "struck_after_ms");
+  line += after ? ", " + ms_text(after) + " after the start: " : ": ";
+  const auto next = number_at(fault, "next_commit_round");
+  if (!next) {
+    return line + "no round was committed after it";
+  }
+  line += "round " + count_text(next) + " committed " + ms_text(number_at(fault, "next_commit_ms")) + " later";
+  line += flag_at(fault, "next_commit_with_island") ? "" : " by the others";
+  if (const auto attempt = number_at(fault, "next_commit_attempt"); attempt && *attempt > 1) {
+    line += ", attempt " + count_text(attempt);
+  }
+  if (const auto without = number_at(fault, "rounds_without_island"); without && *without > 0 && flag_at(fault, "next_commit_with_island")) {
+    line += "; then left out";
+  }
+  if (const auto back = number_at(fault, "back_round")) {
+    line += "; counted again in round " + count_text(back) + ", " + ms_text(number_at(fault, "back_ms")) + " after it";
+  } else if (number_at(fault, "rounds_without_island").value_or(0) > 0) {
+    line += "; it was not counted again";
+  }
+  return line;
+}
+
+std::string faults_text(const json& document, const Terminal& terminal) {
+  std::string text;
+  for (const json& fault : list_at(document, "faults")) {
+    text += "  " + fault_line(fault) + "\n";
+  }
+  return text.empty() ? text : styled("faults", Style::attention, terminal) + "\n" + text;
+}
+
 double largest_step(const json& document) {
   double most = 0;
   for (const json& island : list_at(document, "islands")) {
@@ -313,7 +352,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
   text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
                                  seconds_text(number_at(run, "compute_seconds")) + " computing, " + seconds_text(number_at(run, "wait_seconds")) +
                                  " waiting)", terminal);
-  return text + absences_text(document, terminal);
+  return text + absences_text(document, terminal) + faults_text(document, terminal);
 }
 
 std::string render_progress(const json& document, const Terminal& terminal) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/command.hpp"
+#include "cli/fault_file.hpp"
 #include "cli/run_file.hpp"
 #include "tests/catch.hpp"
 
@@ -278,7 +279,7 @@ TEST_CASE("every run file that a page shows is valid, and so is every example") 
     if (path == "build" || path == ".git") {
       entry.disable_recursion_pending();
     }
-    if (!path.ends_with(".md") && !(path.starts_with("examples/") && path.ends_with(".toml"))) {
+    if (!path.ends_with(".md") && !(path.starts_with("examples/") && !path.starts_with("examples/faults/") && path.ends_with(".toml"))) {
       continue;
     }
     const std::string text = file_text(entry->path());
@@ -291,6 +292,22 @@ TEST_CASE("every run file that a page shows is valid, and so is every example") 
   }
   CHECK(shown > 4);
 }
+
+TEST_CASE("every example of faults is valid for the islands and the run that it names") {
+  Commands commands;
+  std::size_t shown = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(ATOLL_SOURCE_DIR "/examples/faults")) {
+    const std::string text = file_text(entry.path());
+    CHECK(check_lines(commands, text) == 1);
+    const FaultFile file = parse_fault_file(text, entry.path().string(), {{"island-1", "island-2", "island-3"}, 20});
+    INFO(problems_text(file.source, file.problems));
+    CHECK(file.valid());
+    ++shown;
+  }
+  CHECK(shown > 0);
+}
+
+TEST_CASE("the README's table of the keys of a fault is the program's") { CHECK(file_text(kReadme).find(fault_keys_markdown()) != std::string::npos); }
 
 TEST_CASE("the README's exit codes are the program's") {
   std::string table;

@@ -29,7 +29,7 @@ std::string with(const std::string& more) { return std::string(kSmallest) + more
 // "line:column why" of each problem. A place "3:" below is any column of line 3: toml++'s versions differ in it.
 std::vector<std::string> problems(const std::string& text) {
   std::vector<std::string> lines;
-  for (const RunFileProblem& problem : parse_run_file(text, "run.toml").problems) {
+  for (const TomlProblem& problem : parse_run_file(text, "run.toml").problems) {
     lines.push_back(std::to_string(problem.line) + ":" + std::to_string(problem.column) + " " + problem.why);
   }
   return lines;

@@ -1,13 +1,14 @@
 // A trainer for tests: it speaks the island link as agent/island_link/README.md says, and its "training" is arithmetic that a test can
 // repeat. Step s (from 1) of part p takes from element i of each of its parameters:
 //     drift(p, s, i) = ((p + 1) · s mod 7 + i mod 5) / 1024
-// so the outer parameters after any number of rounds follow from who contributed how many steps. It is loaded by `atoll trainer`
-// ($ATOLL_TRAINER_MODULE), so the processes around it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes, $ATOLL_TEST_HEAD
-// another size of its last parameter; with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is
-// there, so that a test decides what happens before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory
-// (once: the file $ATOLL_TEST_ONCE remembers it).
+// so the outer parameters after any number of rounds follow from who contributed how many steps. (Elements from the 4,096th
+// on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around it are
+// the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, $ATOLL_TEST_HEAD another size of its last parameter;
+// with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, so that a test decides what happens before what;
+// $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE remembers it).
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -30,6 +31,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kSequencesAStep = 4;
+constexpr std::size_t kMovingElements = 4096;
 
 class ArithmeticTrainer {
  public:
@@ -150,7 +152,7 @@ class ArithmeticTrainer {
 
   void one_step() {
     const char* pause = ::getenv("ATOLL_TEST_STEP_MS");
-    std::this_thread::sleep_for(std::chrono::milliseconds(pause != nullptr ? std::atoi(pause) : 1));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(pause != nullptr ? std::atoi(pause) : 1);
     const std::uint64_t step = ++step_;
     position_ += kSequencesAStep;
     for (std::uint64_t& steps : since_) {
@@ -158,10 +160,11 @@ class ArithmeticTrainer {
     }
     misbehave(step);
     for (std::vector<float>& tensor : values_) {
-      for (std::size_t i = 0; i < tensor.size(); ++i) {
+      for (std::size_t i = 0; i < std::min(tensor.size(), kMovingElements); ++i) {
         tensor[i] -= static_cast<float>((configure_.data.part + 1) * step % 7 + i % 5) / 1024.0F;
       }
     }
+    std::this_thread::sleep_until(end);
     compute_seconds_ += 0.001;
     send(Progress{step_, position_, loss(), false, 1000.0, compute_seconds_, wait_seconds_});
   }
