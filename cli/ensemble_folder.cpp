@@ -19,7 +19,7 @@ constexpr std::size_t kLargestDocument = std::size_t{16} << 20;
 
 // Where the result of a task lies in the folder; empty for those that are no part of the ensemble.
 std::string file_of(const std::string& task) {
-  return task == "assemble" ? kDocument : task == "router" ? "router.safetensors" : task.starts_with("experts/") ? task + ".safetensors" : "";
+  return task == "assemble" ? kDocument : task == "router" ? "router.safetensors" : task == "distill" ? "dense.safetensors" : task.starts_with("experts/") ? task + ".safetensors" : "";
 }
 
 struct WantedFile {
@@ -87,7 +87,7 @@ Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const f
   return {};
 }
 
-Status check_ensemble(const fs::path& folder, bool allow_missing) {
+Status check_ensemble(const fs::path& folder, bool allow_missing, bool dense) {
   const fs::path path = folder / kDocument;
   Result<Bytes> bytes = read_file(path, kLargestDocument);
   if (!bytes) {
@@ -96,6 +96,12 @@ Status check_ensemble(const fs::path& folder, bool allow_missing) {
   const nlohmann::json document = nlohmann::json::parse(reinterpret_cast<const char*>(bytes->data()), reinterpret_cast<const char*>(bytes->data() + bytes->size()), nullptr, false);
   if (!document.is_object() || list_at(document, "experts").empty()) {
     return Error{Code::corrupt, path.string() + ": not the description of an ensemble"};
+  }
+  if (dense) {
+    if (!document.contains("dense")) {
+      return Error{Code::not_found, folder.string() + ": no dense model was distilled from this ensemble; set diffusion.distill_steps in the run file for one"};
+    }
+    return check_file(folder / text_at(document["dense"], "file"), document["dense"]);
   }
   for (const nlohmann::json& entry : list_at(document, "experts")) {
     const fs::path file = folder / text_at(entry, "file");

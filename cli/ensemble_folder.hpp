@@ -22,7 +22,8 @@ Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const s
                       const ExportProgress& progress = {});
 
 // Compares every file with the size and SHA-256 that ensemble.json names. With `allow_missing` experts may be absent, but not altered.
+// With `dense` only the model that was distilled from the ensemble is looked at.
 // Errors: not_found, corrupt, each naming the file and what to do.
-Status check_ensemble(const std::filesystem::path& folder, bool allow_missing);
+Status check_ensemble(const std::filesystem::path& folder, bool allow_missing, bool dense);
 
 }  // namespace atl

@@ -30,6 +30,7 @@ struct SampleOptions {
   std::string device = "auto";
   std::string output;
   bool allow_missing = false;
+  bool dense = false;
 };
 
 Status check(const SampleOptions& options) {
@@ -45,11 +46,14 @@ Status check(const SampleOptions& options) {
   if (options.guidance != 1 && options.image_class.empty()) {
     return Error{Code::invalid_argument, "--guidance has no effect without --class"};
   }
+  if (options.dense && (options.router != SampleOptions{}.router || options.allow_missing)) {
+    return Error{Code::invalid_argument, "--dense draws from one model: --router and --allow-missing have no effect with it"};
+  }
   return {};
 }
 
 Exit write_images(const Invocation& invocation, const SampleOptions& options, const fs::path& folder) {
-  if (const Status good = check_ensemble(folder, options.allow_missing); !good) {
+  if (const Status good = check_ensemble(folder, options.allow_missing, options.dense); !good) {
     return report(invocation, good.error());
   }
   invocation.streams.out.flush();
@@ -67,6 +71,9 @@ Exit write_images(const Invocation& invocation, const SampleOptions& options, co
                                         "--output",   options.output};
   if (options.allow_missing) {
     arguments.emplace_back("--allow-missing");
+  }
+  if (options.dense) {
+    arguments.emplace_back("--dense");
   }
   if (invocation.json) {
     arguments.emplace_back("--json");
@@ -143,6 +150,7 @@ Command sample_command() {
                      {"--columns", "of the grid; 0: a square", &options->columns},
                      {"--threads", "of the arithmetic", &options->threads},
                      {"--device", "auto, cpu or cuda:N", &options->device},
+                     {"--dense", "of the model that was distilled from the ensemble, if one was", &options->dense},
                      {"--allow-missing", "go on without experts whose files are gone", &options->allow_missing}};
   command.asks_coordinator = true;
   command.short_output = false;

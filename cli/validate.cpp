@@ -22,7 +22,8 @@ std::string summary_of(const RunSpec& spec) {
   if (strategy.group == "expert") {
     const std::uint32_t experts = spec.diffusion.experts;
     return "valid: " + strategy.name + ", " + std::to_string(experts) + (experts == 1 ? " expert" : " experts") + " of " + std::to_string(spec.training.steps) + " steps" +
-           (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) + ", " + islands;
+           (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) +
+           (spec.diffusion.distill_steps == 0 ? "" : ", a dense model of " + std::to_string(spec.diffusion.distill_steps)) + ", " + islands;
   }
   const double bytes = model_parameter_bytes(spec.model);
   std::array<char, 32> millions{};

@@ -18,13 +18,19 @@ std::vector<TaskPlan> tasks_of(const RunSpec& spec) {
   }
   tasks.push_back({"clustering", "clustering", features ? std::vector<std::string>{"features"} : std::vector<std::string>{}});
   TaskPlan last{"assemble", "assemble", {"clustering"}};
+  TaskPlan dense{"distill", "distillation", {"clustering"}};
   for (std::uint32_t k = 0; k < spec.diffusion.experts; ++k) {
     tasks.push_back({"experts/" + std::to_string(k), "experts", {"clustering"}});
     last.needs.push_back(tasks.back().task);
+    dense.needs.push_back(tasks.back().task);
   }
   if (several) {
     tasks.push_back({"router", "router", {"clustering"}});
     last.needs.emplace_back("router");
+  }
+  if (several && spec.diffusion.distill_steps > 0) {
+    last.needs.push_back(dense.task);
+    tasks.push_back(std::move(dense));
   }
   tasks.push_back(std::move(last));
   return tasks;

@@ -4,7 +4,7 @@
 // lies anywhere is not done again; what a task can be continued from is copied to a second island, so that losing one costs time only. Phases are names
 // of groups of tasks for people; what decides is which tasks need which. A run of rounds (the other strategies) has one phase, `train`, and no tasks.
 //
-//   decentralized-diffusion   features → clustering → experts ∥ router → assemble
+//   decentralized-diffusion   features → clustering → experts ∥ router → (distillation, where distill_steps is set) → assemble
 //   (with one expert: clustering → experts → assemble)
 // Threads: pure functions.
 #pragma once

@@ -256,6 +256,10 @@ const std::array kKeys = {
            .doc = "images of a step"},
     RunKey{.section = "diffusion", .name = "router_learning_rate", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_learning_rate>, .least = 0, .most = 10, .above_least = true,
            .doc = "AdamW's, after the warm-up"},
+    RunKey{.section = "diffusion", .name = "distill_steps", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::distill_steps>, .most = 1e12,
+           .doc = "steps that one dense model of an expert's size is trained to give the flow that each image's own expert gives; 0: no such model"},
+    RunKey{.section = "diffusion", .name = "distill_batch", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::distill_batch>, .least = 1, .most = 65536,
+           .doc = "images of a step of the dense model"},
     RunKey{.section = "diffusion", .name = "save_every", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::save_every>, .most = 1e12,
            .doc = "steps between copies of what a task can be continued from to another island; 0: none"},
 

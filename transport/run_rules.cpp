@@ -57,6 +57,9 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   if (diffusion.fine_clusters < diffusion.experts) {
     problems.push_back({"diffusion", "fine_clusters", "fine_clusters " + number(diffusion.fine_clusters) + " is less than experts " + number(diffusion.experts), {"diffusion.experts"}});
   }
+  if (diffusion.distill_steps > 0 && diffusion.experts == 1) {
+    problems.push_back({"diffusion", "distill_steps", "with one expert there is nothing to distil: it is one dense model already", {"diffusion.experts"}});
+  }
   if (diffusion.balance != 0 && diffusion.balance < 1) {
     problems.push_back({"diffusion", "balance", "a balance below 1 is impossible: some cluster has at least the mean size; use 0 for no limit"});
   }

@@ -112,6 +112,8 @@ struct DiffusionSpec {
   std::uint64_t router_steps = 1000;
   std::uint32_t router_batch = 32;
   double router_learning_rate = 1e-3;
+  std::uint64_t distill_steps = 0;        // of one dense model that learns what the experts know; 0: none
+  std::uint32_t distill_batch = 32;
   std::uint64_t save_every = 500;         // steps between checkpoints of an expert, copied to another island
   friend bool operator==(const DiffusionSpec&, const DiffusionSpec&) = default;
 };

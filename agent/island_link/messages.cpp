@@ -48,7 +48,7 @@ void describe(Visitor& v, Of<Visitor, Diffusion>& m) {
   v("balance", m.balance), v("patch", m.patch), v("conditional", m.conditional), v("class_dropout", m.class_dropout);
   v("times", m.times), v("ema", m.ema), v("router_layers", m.router_layers), v("router_width", m.router_width);
   v("router_heads", m.router_heads), v("router_steps", m.router_steps), v("router_batch", m.router_batch);
-  v("router_learning_rate", m.router_learning_rate), v("save_every", m.save_every);
+  v("router_learning_rate", m.router_learning_rate), v("distill_steps", m.distill_steps), v("distill_batch", m.distill_batch), v("save_every", m.save_every);
 }
 
 template <typename Visitor>

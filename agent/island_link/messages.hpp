@@ -90,6 +90,8 @@ struct Diffusion {
   std::uint64_t router_steps = 0;
   std::uint32_t router_batch = 0;
   double router_learning_rate = 0.0;
+  std::uint64_t distill_steps = 0;
+  std::uint32_t distill_batch = 0;
   std::uint64_t save_every = 0;
   friend bool operator==(const Diffusion&, const Diffusion&) = default;
 };

@@ -31,6 +31,8 @@ using island_link::Task;
 using island_link::TaskInput;
 using nlohmann::json;
 
+std::string expert_name(std::uint32_t k) { return "experts/" + std::to_string(k); }
+
 constexpr Duration kTellEvery = std::chrono::milliseconds(500);
 
 Result<const TaskInput*> input_of(const Task& task, std::string_view name) {
@@ -319,6 +321,14 @@ island_link::Training router_training(const Task& task) {
   return training;
 }
 
+island_link::Training dense_training(const Task& task) {
+  island_link::Training training = task.training;
+  training.steps = task.diffusion.distill_steps;
+  training.batch = task.diffusion.distill_batch;
+  training.warmup_steps = std::min(training.warmup_steps, training.steps / 10);
+  return training;
+}
+
 double training_flops(const DitSizes& sizes, std::uint64_t steps, std::uint32_t batch) {
   return 3.0 * Dit::forward_flops(sizes) * static_cast<double>(steps) * batch;
 }
@@ -329,6 +339,27 @@ std::vector<std::size_t> evaluated_images(const Task& task, const std::vector<st
   std::vector<std::size_t> chosen(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                                    held.size(), std::uint64_t{task.training.evaluate_batches} * task.training.batch)));
   return chosen;
+}
+
+// What experts are told of the images of a step: their classes, a part of them hidden. Without a condition one zero each, which nobody looks at.
+at::Tensor classes_of(const Task& task, const ImageSet& images, const DitSizes& sizes, const std::vector<std::size_t>& chosen, std::uint64_t seed, std::uint64_t step) {
+  std::vector<std::int64_t> labels(chosen.size(), 0);
+  Rng rng(seed, stream_of("class dropout", step));
+  for (std::size_t i = 0; i < chosen.size() && sizes.classes > 0; ++i) {
+    labels[i] = rng.chance(task.diffusion.class_dropout) ? sizes.classes : images.labels()[chosen[i]];
+  }
+  return at::tensor(labels, at::kLong);
+}
+
+Result<std::vector<Dit>> experts_of(const Task& task, const at::Device& device) {
+  std::vector<Dit> experts;
+  for (std::uint32_t k = 0; k < task.diffusion.experts; ++k) {
+    ATOLL_ASSIGN(const TaskInput* const input, input_of(task, expert_name(k)));
+    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
+    ATOLL_ASSIGN(Dit expert, load_dit(file, device));
+    experts.push_back(std::move(expert));
+  }
+  return experts;
 }
 
 Result<std::string> train_expert(const Task& task, const TaskListener& listener, std::uint32_t cluster) {
@@ -343,15 +374,7 @@ Result<std::string> train_expert(const Task& task, const TaskListener& listener,
   ATOLL_TRY(train(task, listener, material, task.training, learner, [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
     const at::Tensor clean = material.batch(chosen);
     const NoisedBatch noised = noised_batch(clean, task.diffusion.times, own_seed, step);
-    at::Tensor classes;
-    if (sizes.classes > 0) {
-      std::vector<std::int64_t> labels;
-      Rng rng(own_seed, stream_of("class dropout", step));
-      for (const std::size_t i : chosen) {
-        labels.push_back(rng.chance(task.diffusion.class_dropout) ? sizes.classes : material.images.labels()[i]);
-      }
-      classes = at::tensor(labels, at::kLong).to(device);
-    }
+    const at::Tensor classes = classes_of(task, material.images, sizes, chosen, own_seed, step).to(device);
     return at::mse_loss(model.forward(noised.x.to(device), noised.t.to(device), classes), noised.velocity.to(device));
   }));
   ATOLL_TRY(learner.export_average(task.output, model_facts(task)));
@@ -377,6 +400,45 @@ Result<std::string> train_router(const Task& task, const TaskListener& listener)
   return json{{"steps", training.steps}, {"training_flops", training_flops(sizes, training.steps, training.batch)}}.dump();
 }
 
+// The dense model's teacher for an image is the expert of its cluster ("Distillation"): no router, and one expert's work for an image.
+Result<std::string> distill(const Task& task, const TaskListener& listener) {
+  ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
+  const DitSizes sizes = expert_sizes(task, material.images);
+  const std::uint64_t own_seed = stream_of(task.task, task.seed);
+  const island_link::Training training = dense_training(task);
+  ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));
+  const at::Device device = learner.device();
+  ATOLL_ASSIGN(const std::vector<Dit> experts, experts_of(task, device));
+  for (const Dit& expert : experts) {
+    if (expert.sizes() != sizes) {
+      return Error{Code::invalid_argument, "the experts are not of the sizes that this run trains"};
+    }
+  }
+  ATOLL_TRY(train(task, listener, material, training, learner, [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
+    const NoisedBatch noised = noised_batch(material.batch(chosen), task.diffusion.times, own_seed, step);
+    const at::Tensor x = noised.x.to(device);
+    const at::Tensor t = noised.t.to(device);
+    const at::Tensor classes = classes_of(task, material.images, sizes, chosen, own_seed, step).to(device);
+    const at::Tensor taught = at::empty_like(x);
+    for (std::size_t k = 0; k < experts.size(); ++k) {
+      std::vector<std::int64_t> its;
+      for (std::size_t i = 0; i < chosen.size(); ++i) {
+        if (material.assignment[chosen[i]] == k) {
+          its.push_back(static_cast<std::int64_t>(i));
+        }
+      }
+      if (!its.empty()) {
+        const at::NoGradGuard no_gradient;
+        const at::Tensor rows = at::tensor(its, at::kLong).to(device);
+        taught.index_copy_(0, rows, experts[k].forward(x.index_select(0, rows), t.index_select(0, rows), sizes.classes > 0 ? classes.index_select(0, rows) : at::Tensor()));
+      }
+    }
+    return at::mse_loss(model.forward(x, t, sizes.classes > 0 ? classes : at::Tensor()), taught);
+  }));
+  ATOLL_TRY(learner.export_average(task.output, model_facts(task)));
+  return json{{"steps", training.steps}, {"training_flops", training_flops(sizes, training.steps, training.batch)}}.dump();
+}
+
 // ---- the ensemble
 
 json file_entry(const TaskInput& input, const std::string& name) { return {{"file", name}, {"sha256", input.sha256}, {"bytes", input.bytes}}; }
@@ -384,11 +446,12 @@ json file_entry(const TaskInput& input, const std::string& name) { return {{"fil
 // Sums over images at one noise level.
 struct LevelSums {
   double own = 0, top = 0, full = 0;  // squared errors of the flow: expert of the image's cluster, ensemble by top-1, by full
+  double dense = 0;                   // of the dense model
   double right = 0, surprise = 0;     // of the router: hits; −log probability of the right cluster
   double confidence = 0;              // of the router's likeliest cluster
 };
 
-Result<json> measure(const Task& task, const TaskListener& listener, const std::vector<Dit>& experts, const std::optional<Dit>& router) {
+Result<json> measure(const Task& task, const TaskListener& listener, const std::vector<Dit>& experts, const std::optional<Dit>& router, const std::optional<Dit>& dense) {
   ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
   const std::vector<std::size_t> chosen = evaluated_images(task, material.held);
   const at::NoGradGuard no_gradient;
@@ -439,6 +502,9 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
       };
       sums.top += error_by({ExpertChoice::Kind::top, 1, 0});
       sums.full += error_by({ExpertChoice::Kind::full, 0, 0});
+      if (dense) {
+        sums.dense += (dense->forward(noised.x, noised.t, {}) - noised.velocity).square().flatten(1).mean(1).to(at::kDouble).sum().item<double>();
+      }
       if (router) {
         const at::Tensor truth = at::tensor(clusters, at::kLong);
         const at::Tensor logs = at::log_softmax(logits.to(at::kDouble), 1);
@@ -460,8 +526,11 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
       entry["router_confidence"] = sums.confidence / count;
       entry["router_cross_entropy"] = sums.surprise / count;
     }
+    if (dense) {
+      entry["dense"] = sums.dense / count;
+    }
     by_level.push_back(std::move(entry));
-    all.own += sums.own, all.top += sums.top, all.full += sums.full, all.right += sums.right;
+    all.own += sums.own, all.top += sums.top, all.full += sums.full, all.right += sums.right, all.dense += sums.dense;
   }
   json of_experts = json::array();
   for (std::size_t k = 0; k < experts.size(); ++k) {
@@ -473,21 +542,22 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
   if (router) {
     result["router_accuracy"] = all.right / total;
   }
+  if (dense) {
+    result["dense"] = all.dense / total;
+  }
   return result;
 }
 
 Result<std::string> assemble(const Task& task, const TaskListener& listener) {
-  std::vector<Dit> experts;
+  ATOLL_ASSIGN(const std::vector<Dit> experts, experts_of(task, at::kCPU));
   std::optional<Dit> router;
+  std::optional<Dit> dense;
   json files = json::array();
   double expert_flops = 0;
   for (std::uint32_t k = 0; k < task.diffusion.experts; ++k) {
-    ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "experts/" + std::to_string(k)));
-    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
-    ATOLL_ASSIGN(Dit expert, load_dit(file, at::kCPU));
-    expert_flops += training_flops(expert.sizes(), task.training.steps, task.training.batch);
-    experts.push_back(std::move(expert));
-    files.push_back(file_entry(*input, "experts/" + std::to_string(k) + ".safetensors"));
+    ATOLL_ASSIGN(const TaskInput* const input, input_of(task, expert_name(k)));
+    expert_flops += training_flops(experts[k].sizes(), task.training.steps, task.training.batch);
+    files.push_back(file_entry(*input, expert_name(k) + ".safetensors"));
   }
   json document = {{"format", "atoll-ensemble"}, {"version", 1}, {"run", task.run}, {"experts", std::move(files)}, {"training_flops", {{"experts", expert_flops}}}};
   if (task.diffusion.experts > 1) {
@@ -499,8 +569,17 @@ Result<std::string> assemble(const Task& task, const TaskListener& listener) {
     const island_link::Training training = router_training(task);
     document["training_flops"]["router"] = training_flops(router->sizes(), training.steps, training.batch);
   }
+  if (task.diffusion.distill_steps > 0) {
+    ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "distill"));
+    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
+    ATOLL_ASSIGN(Dit loaded, load_dit(file, at::kCPU));
+    dense.emplace(std::move(loaded));
+    document["dense"] = file_entry(*input, "dense.safetensors");
+    const island_link::Training training = dense_training(task);
+    document["training_flops"]["dense"] = training_flops(dense->sizes(), training.steps, training.batch);
+  }
   set_arithmetic_threads(task.training.threads);
-  ATOLL_ASSIGN(document["validation"], measure(task, listener, experts, router));
+  ATOLL_ASSIGN(document["validation"], measure(task, listener, experts, router, dense));
   const std::string text = document.dump(1);
   NewFile file(task.output + ".new");
   ATOLL_TRY(file.opened());
@@ -523,6 +602,9 @@ Result<std::string> perform(const Task& task, const TaskListener& listener) {
     }
     if (task.task == "router") {
       return train_router(task, listener);
+    }
+    if (task.task == "distill") {
+      return distill(task, listener);
     }
     if (task.task == "assemble") {
       return assemble(task, listener);

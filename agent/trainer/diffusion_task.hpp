@@ -4,7 +4,8 @@
 //   clustering   features → `assignment` [N] (cluster of every image) and `centroids`; two stages of k-means, or by label, or at random
 //   experts/K    clustering → an expert: a flow trained on the images of cluster K alone
 //   router       clustering → a router: which cluster does a noised image come from?
-//   assemble     all of them → ensemble.json: what the files are, and the validation losses of experts, ensemble and router
+//   distill      clustering, experts → one dense model of an expert's size that gives, for an image of cluster K, the flow of expert K ("Distillation")
+//   assemble     all of them → ensemble.json: what the files are, and the validation losses of experts, ensemble, router and dense model
 // Everything but the arithmetic of LibTorch is a function of the run's settings and the seed, so a task may be done again anywhere. A task of training
 // saves what it can be continued from every [diffusion].save_every steps.
 // Threads: one.

@@ -90,6 +90,19 @@ Result<Ensemble> Ensemble::open(const std::string& folder, bool allow_missing, c
   return ensemble;
 }
 
+Result<Ensemble> Ensemble::open_dense(const std::string& folder, const at::Device& device) {
+  ATOLL_ASSIGN(const nlohmann::json document, read_document(folder));
+  if (!document.contains("dense")) {
+    return Error{Code::not_found, folder + ": no dense model was distilled from this ensemble"};
+  }
+  Ensemble ensemble;
+  ensemble.run = document["run"].get<std::string>();
+  ATOLL_ASSIGN(const std::string path, file_of(folder, document["dense"]));
+  ATOLL_ASSIGN(Dit model, read_model(path, ensemble.run, device));
+  ensemble.experts.emplace_back(std::move(model));
+  return ensemble;
+}
+
 const DitSizes& Ensemble::expert_sizes() const {
   return std::ranges::find_if(experts, [](const auto& expert) { return expert.has_value(); })->value().sizes();
 }

@@ -207,6 +207,9 @@ std::string validation_line(const json& document) {
   if (const auto accuracy = number_at(facts, "router_accuracy")) {
     line += "; router right " + std::to_string(static_cast<int>(*accuracy * 100 + 0.5)) + " %";
   }
+  if (const auto dense = number_at(facts, "dense")) {
+    line += "; dense model " + loss_text(dense);
+  }
   return line;
 }
 

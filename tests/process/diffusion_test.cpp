@@ -68,7 +68,7 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   start_island(cluster, "a");
   start_island(cluster, "b");
   // Slow enough for the islands to report what they received before the run is over: what they say afterwards nobody takes.
-  const std::string run = cluster.submit(run_file("experts = 3\nsave_every = 0\n", "max_steps_per_second = 20\n"));
+  const std::string run = cluster.submit(run_file("experts = 3\nsave_every = 0\ndistill_steps = 20\ndistill_batch = 8\n", "max_steps_per_second = 20\n"));
   const auto received = [&] {
     std::uint64_t bytes = 0;
     const json status = cluster.status(run);
@@ -88,9 +88,9 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
     phases.push_back(phase["name"]);
     CHECK(phase["state"] == "done");
   }
-  CHECK(phases == std::vector<std::string>{"features", "clustering", "experts", "router", "assemble"});
+  CHECK(phases == std::vector<std::string>{"features", "clustering", "experts", "router", "distillation", "assemble"});
   std::uint64_t result_bytes = 0;
-  for (const char* name : {"features", "clustering", "experts/0", "experts/1", "experts/2", "router", "assemble"}) {
+  for (const char* name : {"features", "clustering", "experts/0", "experts/1", "experts/2", "router", "distill", "assemble"}) {
     const json* task = task_of(status, name);
     REQUIRE(task != nullptr);
     result_bytes += (*task)["result_bytes"].get<std::uint64_t>();
@@ -102,6 +102,7 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   const json facts = (*task_of(status, "assemble"))["facts"];
   CHECK(facts["router_accuracy"].get<double>() > 0.4);
   CHECK(facts["experts"].size() == 3);
+  CHECK(facts["dense"].get<double>() > 0);
 
   const fs::path png = cluster.folder() / "run.png";
   const CommandResult by_run = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
@@ -124,6 +125,8 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   }
   CHECK(sample({"--router", "best"}).exit == 2);
   CHECK(sample({"--class", "1"}).exit == 2);
+  CHECK(sample({"--dense"}).exit == 0);
+  CHECK(sample({"--dense", "--router", "full"}).exit == 2);
 
   // A missing expert is named; without it only if that is said; an altered one never.
   fs::remove(folder / "experts" / "1.safetensors");

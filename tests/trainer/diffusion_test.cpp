@@ -328,6 +328,22 @@ TEST_CASE("the tasks of a run make an ensemble that knows its clusters") {
   REQUIRE(whole);
   CHECK(whole->experts.size() == 2);
 
+  // One dense model learns what the experts know: better than a model of as many steps that knows nothing of them would be by chance.
+  island_link::Task with_dense = task;
+  with_dense.diffusion.distill_steps = task.training.steps;
+  with_dense.diffusion.distill_batch = task.training.batch;
+  CHECK(Ensemble::open_dense(ensemble, at::kCPU).error().code == Code::not_found);
+  done(folder, with_dense, "distill", {"clustering", "experts/0", "experts/1"});
+  const nlohmann::json with = done(folder, with_dense, "assemble", {"clustering", "experts/0", "experts/1", "router", "distill"});
+  CHECK(with["dense"].get<double>() < 1.2);
+  CHECK(with["top_1"] == measured["top_1"]);
+  std::filesystem::copy_file(folder.path() / "assemble", folder.path() / "ensemble" / "ensemble.json", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(folder.path() / "distill", folder.path() / "ensemble" / "dense.safetensors");
+  const Result<Ensemble> dense = Ensemble::open_dense(ensemble, at::kCPU);
+  REQUIRE(dense);
+  CHECK(dense->experts.size() == 1);
+  CHECK(dense->expert_sizes() == whole->expert_sizes());
+
   // Experts of another run do not belong.
   island_link::Task other = task;
   other.run = "r-other";

@@ -183,6 +183,12 @@ TEST_CASE("the tasks of a run come after those they need, a run of rounds has on
   CHECK(names == std::vector<std::string>{"features", "clustering", "experts/0", "experts/1", "experts/2", "router", "assemble"});
   CHECK(tasks.back().needs == std::vector<std::string>{"clustering", "experts/0", "experts/1", "experts/2", "router"});
   CHECK(phases_of(spec_of(3)) == std::vector<std::string>{"features", "clustering", "experts", "router", "assemble"});
+  RunSpec dense = spec_of(3);
+  dense.diffusion.distill_steps = 10;
+  CHECK(phases_of(dense) == std::vector<std::string>{"features", "clustering", "experts", "router", "distillation", "assemble"});
+  const auto distilled = tasks_of(dense);
+  CHECK(distilled[distilled.size() - 2].needs == std::vector<std::string>{"clustering", "experts/0", "experts/1", "experts/2"});
+  CHECK(distilled.back().needs.back() == "distill");
   CHECK(phases_of(spec_of(1)) == std::vector<std::string>{"clustering", "experts", "assemble"});
   RunSpec random = spec_of(2);
   random.diffusion.clusters_by = "random";

@@ -410,6 +410,7 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "5:", "holds images, which strategy.name = \"diloco\" does not train on");
   require_problem(with("[diffusion]\nexperts = 2\n"), "8:1", "experts has no effect with strategy.name = \"diloco\"");
   require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");
+  require_problem(images("experts = 1\ndistill_steps = 10\n"), "12:", "with one expert there is nothing to distil");
   require_problem(images("balance = 0.5\n"), "11:", "a balance below 1 is impossible");
   require_problem(images("router_width = 30\n"), "11:", "must be a multiple of router_heads");
   require_problem(images("clusters_by = \"labels\"\nbalance = 2.0\n"), "12:1", "balance has no effect with clusters_by = \"labels\"");
