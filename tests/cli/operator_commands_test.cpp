@@ -165,7 +165,9 @@ TEST_CASE("submit refuses a bad run file before it asks anybody") {
 
 TEST_CASE("pause and drain ask the coordinator and say what happens next") {
   ScriptedCoordinator coordinator([](const std::string& verb, const json&) { return document_reply(documented(verb == "pause" ? "cancel" : verb)); });
-  CHECK(coordinator.call({"pause", "r-7f"}).exit == 0);
+  const Called paused = coordinator.call({"pause", "r-7f"});
+  CHECK(paused.exit == 0);
+  CHECK(paused.out == "run r-7f3a9c12 (text) pauses after the round in hand; `atoll status r-7f3a9c12` shows when it has\n");
   CHECK(coordinator.asked("pause").back()["run"] == "r-7f");
   const Called drained = coordinator.call({"drain", "cloud-a"});
   CHECK(drained.exit == 0);
@@ -283,7 +285,9 @@ TEST_CASE("submit --follow ends with the run and its exit code") {
 TEST_CASE("cancel and resume say what the run is now") {
   ScriptedCoordinator coordinator(documented_reply);
   CHECK(coordinator.call({"cancel", "text"}).out == "run r-7f3a9c12 (text) is cancelled\n");
-  CHECK(coordinator.call({"resume", "text"}).exit == 0);
+  const Called resumed = coordinator.call({"resume", "text"});
+  CHECK(resumed.exit == 0);
+  CHECK(resumed.out.starts_with("run r-7f3a9c12 (text) goes on (now cancelled); "));
   CHECK(coordinator.asked("resume").back() == json{{"run", "text"}});
   CHECK(coordinator.call({"cancel"}).exit == 2);
 }
