@@ -184,6 +184,7 @@ void Core::State::say_hello() {
   hello.platform = identity.platform;
   hello.data_sets = identity.data_sets;
   hello.codec_version = identity.codec_version;
+  hello.uplink_bits_per_second = identity.uplink_bits_per_second;
   const auto checkpoints_of = [](const StoredRun& stored_run) {
     std::vector<HeldCheckpoint> held;
     for (const StoredCheckpoint& checkpoint : stored_run.checkpoints) {

@@ -52,6 +52,7 @@ struct Identity {
   std::string platform;
   std::vector<std::string> data_sets;
   std::uint32_t codec_version = 0;
+  double uplink_bits_per_second = 0;  // its owner's budget; 0: none
 };
 
 struct Settings {

@@ -648,6 +648,7 @@ Status run_agent(const AgentOptions& given) {
   identity.bulk_address = address;
   identity.platform = platform_text();
   identity.codec_version = kCodecVersion;
+  identity.uplink_bits_per_second = options.uplink_bits_per_second;
   for (const auto& [set, path] : options.data.sets) {
     identity.data_sets.push_back(set);
   }

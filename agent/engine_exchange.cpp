@@ -71,8 +71,12 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   const std::uint64_t served_in_all = std::max(read_so_far, exchange.served_before() + exchange.bytes_to_serve());
   const std::uint64_t sent = served_in_all - std::min(open.told_served, served_in_all);
   open.told_served = std::max(open.told_served, served_in_all);
-  say(ExchangeDone{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0,
-                   exchange.attempt().progress().slowest});
+  ExchangeDone done{order.run, order.round, order.attempt, chain, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0};
+  done.slowest = exchange.attempt().progress().slowest;
+  if (const auto last = meter.arrivals.find(done.slowest); last != meter.arrivals.end()) {
+    done.arrived_seconds = seconds(last->second.last - exchange.started());
+  }
+  say(std::move(done));
 }
 
 void SyncEngine::State::look_for_readers() {

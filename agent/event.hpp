@@ -128,6 +128,7 @@ struct ExchangeDone {
   std::uint64_t bytes_received = 0;
   double seconds = 0;
   IslandId slowest = {};  // whose pieces came last; empty: nobody's were needed
+  double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
   IslandId partner = {};  // in pairs: whom it met; empty: alone
   std::string why = {};   // in pairs: why alone, though there was a partner
 };

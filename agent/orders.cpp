@@ -330,7 +330,7 @@ void Core::State::become_active() {
 void Core::State::on_exchange(const Exchange& message) {
   if (message.round <= run->committed) {
     if (message.round == run->committed) {
-      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->chain, 0, 0, 0, {}});
+      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->chain, 0, 0, 0, {}, 0});
     }
     return;
   }

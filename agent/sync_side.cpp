@@ -91,7 +91,8 @@ void Core::State::on_engine(const ExchangeDone& event) {
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::exchanged;
-  round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds, event.slowest};
+  round.exchanged = Exchanged{run->id, run->epoch, event.round, event.attempt, event.chain, event.bytes_sent, event.bytes_received, event.seconds, event.slowest,
+                              event.arrived_seconds};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
   if (run->own(event.round)) {

@@ -329,6 +329,9 @@ void TrainerSession::load(Step step, std::uint64_t position) {
 }
 
 void TrainerSession::plan(const PlanTrainer& order) {
+  if (span_start_ == TimePoint()) {
+    span_start_ = now();  // its first steps
+  }
   island_link::Plan plan;
   plan.until_step = order.until.value;
   for (const PublishOrder& publish : order.publish) {

@@ -1,4 +1,5 @@
 // The islands of a plan: given by hand, or as a coordinator has measured them.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -96,7 +97,8 @@ Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std:
       continue;
     }
     const std::string name = text_at(island, "name");
-    const double up = number_at(island, "uplink_bits_per_second").value_or(0);
+    const double measured = number_at(island, "uplink_bits_per_second").value_or(0);
+    const double up = std::min(measured, number_at(island, "uplink_budget_bits_per_second").value_or(measured));
     const double down = number_at(island, "downlink_bits_per_second").value_or(0);
     const auto speed = speeds.find(name);
     if (!(up > 0) || !(down > 0)) {

@@ -32,6 +32,7 @@ json island_documents(const std::vector<PlanIsland>& islands, const ForecastQues
                          {"uplink_bits_per_second", given.uplink_bits_per_second},
                          {"downlink_bits_per_second", given.downlink_bits_per_second},
                          {"round_trip_seconds", given.round_trip_seconds},
+                         {"overlap_steps", given.overlap_steps.value_or(question.composition.overlap_steps)},
                          {"bytes_sent", found.bytes_sent},
                          {"bytes_received", found.bytes_received},
                          {"bytes_sent_per_step", found.bytes_sent_per_step},
@@ -109,6 +110,7 @@ Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<Plan
   const double budget = run_uplink(spec);
   for (const PlanIsland& island : islands) {
     question.islands.push_back(island.figures);
+    question.islands.back().overlap_steps = own_overlap(spec, island.figures.name);
     if (double& uplink = question.islands.back().uplink_bits_per_second; budget > 0 && uplink > budget) {
       uplink = budget;
     }

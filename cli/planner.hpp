@@ -30,19 +30,19 @@ struct PlanIsland {
 // uplink; a round trip left out is `round_trip_seconds`. Errors: invalid_argument saying what is wrong and what is meant.
 Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_seconds);
 
-// The connected islands of a coordinator's `islands` document, with the links that their last exchange measured and the time
+// The connected islands of a coordinator's `islands` document, with the links that their last exchange measured (within the owners' budgets) and the time
 // per inner step that runs of the same model took (`statuses`: newest first), scaled by tokens to this run's batch.
 // Errors: not_found without a connected island; unavailable naming the islands and the figure that nobody has measured, and
 // how to give it.
 Result<std::vector<PlanIsland>> measured_islands(const nlohmann::json& islands, const std::vector<nlohmann::json>& statuses, const RunSpec& spec,
                                                  double round_trip_seconds);
 
-// The run as its file says it. `utilisation`, in (0, 1], is what the sustained bounds are for.
+// The run as its file says it, each island with its own τ where [islands].overlap_steps gives it one. `utilisation`, in (0, 1], is what the sustained bounds are for.
 // Errors: invalid_argument naming what is impossible.
 Result<nlohmann::json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation);
 
 // The same run with other inner_steps, fragments, overlap_steps and codecs, and the cheapest setting (fewest bytes sent by all,
-// then the lowest peak) that reaches `utilisation`, for each inner_steps and of all.
+// then the lowest peak) that reaches `utilisation`, for each inner_steps and of all. An island's own τ stays what the file says.
 // Errors: invalid_argument where the strategy does not send outer gradients.
 Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation);
 

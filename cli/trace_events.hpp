@@ -1,13 +1,14 @@
 // Spans as Chrome's trace events ("JSON Object Format"), which Perfetto reads: an island is a process, and on it trainer, synchronisation
-// and each direction of the link are threads.
+// and each direction of the link are threads. Viewers want the events of a thread one after the other: where rounds in flight make some
+// overlap, the thread has further ones beside it ("sends", "sends 2").
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace atl {
 
@@ -20,9 +21,14 @@ class TraceEvents {
   [[nodiscard]] std::string text() const;
 
  private:
-  std::map<std::string, std::uint64_t> islands_;                   // name → process
-  std::set<std::pair<std::uint64_t, std::string>> tracks_;         // (process, track) in use
-  nlohmann::json events_ = nlohmann::json::array();                // with absolute nanoseconds until text()
+  struct Event {
+    std::int64_t start_ns = 0;
+    std::int64_t length_ns = 0;
+    nlohmann::json json;  // without times and thread
+  };
+  using Track = std::pair<int, std::string>;  // its place from top to bottom, its name
+
+  std::map<std::string, std::map<Track, std::vector<Event>>> islands_;
   std::size_t count_ = 0;
 };
 

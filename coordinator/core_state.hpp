@@ -39,6 +39,7 @@ struct Island {
   std::optional<std::string> draining;   // asked to leave; it has not said yet that it does
   std::optional<Probe> probe;
   std::map<RunId, HeldRun> held;  // of its hello; checkpoints are kept up to date
+  double uplink_budget = 0;       // of its hello, in bits a second; 0: none
   std::optional<IslandReport> report;
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run
 };
@@ -59,6 +60,12 @@ struct WaitKey {
   IslandId island;
   IslandId from;
   friend auto operator<=>(const WaitKey&, const WaitKey&) = default;
+};
+
+// What a wait of an island's trainer was for, while the spans that tell of it may still come.
+struct AccountedWait {
+  Round round;
+  std::vector<WaitShare> shares;
 };
 
 struct Seat {
@@ -89,6 +96,7 @@ struct Seat {
   bool settled = false;              // in pairs: it has said something since it has this seat
   LastContribution last;
   std::map<WaitKey, double> waits;   // seconds
+  std::deque<AccountedWait> accounted;  // the newest, oldest first
   double share = 0;                  // of the committed tokens, smoothed over rounds
   std::optional<Error> refusal;
 };
@@ -111,9 +119,10 @@ struct RoundInFlight {
   TimePoint planned;
   std::map<IslandId, Digest> exchanged;
   IslandId last_ready;      // who contributed last
-  IslandId last_exchanged;  // who had the result last, from whom, and when
+  IslandId last_exchanged;  // to whom pieces came last, from whom, and how long after the exchange began there
   IslandId slowest;
-  TimePoint all_exchanged;
+  double arrived_seconds = -1;
+  TimePoint all_exchanged;  // when everybody had said so; nobody does before the round before is committed
   std::map<IslandId, IslandId> failed;  // accuser → accused
   std::string failure;                  // the first one's error
   std::optional<TimePoint> first_failure;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -198,16 +199,16 @@ RestoreDecision decide_restore(const RestoreInput& input);
 // When a round was at which point, on the coordinator's clock, and who came last.
 struct RoundTimes {
   TimePoint planned;    // all contributions were there
-  TimePoint exchanged;  // all results were
+  TimePoint exchanged;  // all pieces of it were
   TimePoint committed;
   IslandId last_ready;      // whose contribution came last
-  IslandId last_exchanged;  // whose result came last,
-  IslandId slowest;         // and who sent it the last pieces; empty: not known
+  IslandId last_exchanged;  // to whom the last pieces came,
+  IslandId slowest;         // and who sent them; empty: not known
 };
 enum class WaitFor : std::uint8_t {
   ready,   // island: for its contribution
   link,    // from → island: for the exchange, by its slowest link
-  commit,  // for the rounds before it and for the coordinator, once every island had the result
+  commit,  // for the coordinator, once every island had the result and the round before was committed
 };
 struct WaitShare {
   WaitFor what = WaitFor::ready;
@@ -215,9 +216,11 @@ struct WaitShare {
   IslandId from;
   double seconds = 0;
 };
-// Puts the seconds that a trainer waited for a round's result down to what was under way then. The wait is taken to have ended with the
-// commit, so on the way back from it: first the commit, then the exchange, then the last contribution. The shares sum to the wait.
-std::vector<WaitShare> decide_wait_shares(const RoundTimes& times, double wait_seconds);
+// Puts the seconds that a trainer waited for a round's result down to what held it up then. The wait is taken to have ended with the
+// commit, so on the way back from it: first the commit, then the exchange, then the last contribution. Rounds are committed in their order:
+// where the round before was committed after this one's exchange, the way goes on there. `rounds`: the one waited for, then those
+// before it, newest first; at least one. The shares are in this order, the last before the wait's end first, and sum to the wait.
+std::vector<WaitShare> decide_wait_shares(std::span<const RoundTimes> rounds, double wait_seconds);
 
 // ---- a ledger that is older than what islands know (it is a backup) -----------------------------------------------------------------
 

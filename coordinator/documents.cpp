@@ -379,6 +379,7 @@ Result<json> Requests::islands(TimePoint now) {
                                       {"connected", connected},
                                       {"last_seen_unix_ms", time(view.last_seen)},
                                       {"enrolled_unix_ms", unix_ms(key.enrolled)},
+                                      {"uplink_budget_bits_per_second", view.uplink_budget_bits_per_second > 0 ? number(view.uplink_budget_bits_per_second) : json()},
                                       {"uplink_bits_per_second", rated ? number(rate->second.up_bits_per_second) : json()},
                                       {"downlink_bits_per_second", rated ? number(rate->second.down_bits_per_second) : json()}});
   }
@@ -446,14 +447,16 @@ Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const std::vector<Ledger::StoredSpan> stored, ledger_.spans(run.id, static_cast<std::uint64_t>(after), static_cast<std::size_t>(limit)));
   json list = json::array();
   for (const Ledger::StoredSpan& item : stored) {
-    list.push_back({{"island", name_of(item.island)},
-                    {"activity", to_string(item.span.kind)},
-                    {"round", item.span.round.value},
-                    {"fragment", item.span.fragment},
-                    {"peer", item.span.peer.empty() ? json() : json(name_of(item.span.peer))},
-                    {"start_unix_ns", item.span.start.time_since_epoch().count()},
-                    {"length_ns", item.span.length.count()},
-                    {"amount", item.span.amount}});
+    const Span& span = item.span.span;
+    list.push_back({{"island", name_of(item.span.island)},
+                    {"activity", to_string(span.kind)},
+                    {"round", span.round.value},
+                    {"fragment", span.fragment},
+                    {"peer", span.peer.empty() ? json() : json(name_of(span.peer))},
+                    {"cause", text_or_null(item.span.cause)},
+                    {"start_unix_ns", span.start.time_since_epoch().count()},
+                    {"length_ns", span.length.count()},
+                    {"amount", span.amount}});
   }
   const std::uint64_t next = stored.empty() ? static_cast<std::uint64_t>(after) : stored.back().id;
   return json{{"run", run.id.text}, {"next", next}, {"spans", std::move(list)}};

@@ -16,7 +16,7 @@ constexpr Duration kLedgerRetry = std::chrono::seconds(1);
 constexpr Duration kReportsEvery = std::chrono::seconds(10);
 constexpr std::size_t kMaxInstances = 4;  // of one identity at a time; the core tells them apart
 constexpr std::size_t kMaxHeld = 4'000;   // messages; islands repeat what is lost
-constexpr std::size_t kMaxTimelines = 4096;  // held between two writes
+constexpr std::size_t kMaxFreshSpans = 65'536;  // held between two writes
 constexpr std::size_t kMaxReports = 16;   // runs that one island can report on at a time
 constexpr std::size_t kBatch = 256;       // messages
 constexpr std::size_t kMaxAnswered = 16;
@@ -285,8 +285,14 @@ void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island
                                   static_cast<double>(exchanged->bytes_received) * 8 / exchanged->seconds});
   }
   if (const auto* timeline = std::get_if<Timeline>(&message)) {
-    if (fresh_spans_.size() < kMaxTimelines && seated(now, timeline->run, island)) {
-      fresh_spans_.emplace_back(island, *timeline);
+    if (fresh_spans_.size() < kMaxFreshSpans && seated(now, timeline->run, island)) {
+      for (const Span& span : timeline->spans) {
+        const IslandSpan item{timeline->run, island, span, {}};
+        const std::vector<WaitCause> causes = span.kind == SpanKind::wait ? core_->wait_causes(item.run, island, span.round) : std::vector<WaitCause>();
+        for (IslandSpan& part : parts_of_wait(item, causes)) {
+          fresh_spans_.push_back(std::move(part));
+        }
+      }
       reports_due_ = reports_due_.value_or(now + kReportsEvery);
     }
     return;

@@ -100,8 +100,8 @@ class Driver {
   TimePoint retry_at_;
   RunningTotals totals_;
   std::map<std::pair<RunId, IslandId>, IslandReport> fresh_reports_;  // not yet in the ledger
+  std::vector<IslandSpan> fresh_spans_;                               // likewise
   std::map<IslandId, std::vector<RunId>> reporting_;                  // on which runs each island reported last
-  std::vector<std::pair<IslandId, Timeline>> fresh_spans_;            // likewise
   std::optional<TimePoint> reports_due_;
   LogLimit log_limit_;
 };

@@ -163,6 +163,7 @@ void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello)
       island.held[run.run] = run;
     }
   }
+  island.uplink_budget = hello.uplink_bits_per_second;
   IslandRecord& value = island.record;
   value.bulk_address = bounded(hello.bulk_address, 256);
   value.version = bounded(hello.version, 64);

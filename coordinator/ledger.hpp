@@ -19,6 +19,7 @@
 #include "coordinator/database.hpp"
 #include "coordinator/record.hpp"
 #include "coordinator/running_totals.hpp"
+#include "coordinator/spans.hpp"
 #include "coordinator/state_lock.hpp"
 #include "transport/base/result.hpp"
 #include "transport/message.hpp"
@@ -91,11 +92,10 @@ class Ledger {
   Result<std::optional<Round>> checkpoint_round(const RunId& run);
 
   // What islands spent their time on. A span told twice is kept once; of a run the newest kSpansKept are kept. Cost: one fsync.
-  Status write_spans(std::span<const std::pair<IslandId, Timeline>> timelines);
+  Status write_spans(std::span<const IslandSpan> spans);
   struct StoredSpan {
     std::uint64_t id = 0;  // grows
-    IslandId island;
-    Span span;
+    IslandSpan span;
   };
   // With an id above `after`, in order of it.
   Result<std::vector<StoredSpan>> spans(const RunId& run, std::uint64_t after, std::size_t limit);

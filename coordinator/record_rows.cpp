@@ -70,6 +70,11 @@ CREATE TABLE tasks(run TEXT NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL, i
   started_ms INTEGER, ended_ms INTEGER, PRIMARY KEY(run, task)) WITHOUT ROWID;
 )sql";
 
+// Version 5: what a wait was for.
+const char* const kSchema5 = R"sql(
+ALTER TABLE spans ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }

@@ -53,5 +53,6 @@ extern const char* const kSchema;
 extern const char* const kSchema2;
 extern const char* const kSchema3;
 extern const char* const kSchema4;
+extern const char* const kSchema5;
 
 }  // namespace atl::coordinator

@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
 constexpr double kToldWait = 1.0;           // seconds that a trainer waited for a result, and
 constexpr double kToldShare = 0.1;          // the share of a round: less is not worth an event
+constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
 
 }  // namespace
 
@@ -160,8 +161,12 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
   }
 #endif
   if (flight.exchanged.count(seat.record.island) == 0) {
-    flight.last_exchanged = seat.record.island;
-    flight.slowest = message.slowest;
+    // Not who says so last: where the round before held them up, all say it at once.
+    if (message.arrived_seconds > flight.arrived_seconds) {
+      flight.last_exchanged = seat.record.island;
+      flight.slowest = message.slowest;
+      flight.arrived_seconds = message.arrived_seconds;
+    }
     flight.all_exchanged = now;
   }
   flight.exchanged[seat.record.island] = message.chain;
@@ -230,19 +235,28 @@ std::string Core::State::text_of(const WaitKey& key) const {
     case WaitFor::ready: return name_of(key.island) + " to be ready";
     case WaitFor::link:
       return key.from.empty() ? "the exchange of " + name_of(key.island) : "the link " + name_of(key.from) + " → " + name_of(key.island);
-    case WaitFor::commit: return "earlier rounds and the coordinator";
+    case WaitFor::commit: return "the coordinator to commit";
   }
   return "";
 }
 
 // Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
 void Core::State::account_wait(Run& run, Seat& seat, Round round, double wait_seconds) {
-  const auto committed = std::find_if(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.round == round; });
-  if (!(wait_seconds > 0) || run.own(round) || committed == run.recent.end() || !committed->times) {
+  std::vector<RoundTimes> times;  // of this round and those before it
+  for (auto past = run.recent.rbegin(); past != run.recent.rend(); ++past) {
+    if (past->times && past->round.value + times.size() == round.value) {
+      times.push_back(*past->times);
+    }
+  }
+  if (!(wait_seconds > 0) || run.own(round) || times.empty()) {
     return;
   }
   std::string causes;
-  for (const WaitShare& share : decide_wait_shares(*committed->times, wait_seconds)) {
+  seat.accounted.push_back({round, decide_wait_shares(times, wait_seconds)});
+  if (seat.accounted.size() > kAccountedWaits) {
+    seat.accounted.pop_front();
+  }
+  for (const WaitShare& share : seat.accounted.back().shares) {
     const WaitKey key{share.what, share.island, share.from};
     seat.waits[key] += share.seconds;
     causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + text_of(key);
@@ -479,6 +493,9 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   flight.members = participants;
   flight.tokens.clear();
   flight.exchanged.clear();
+  flight.last_exchanged = {};
+  flight.slowest = {};
+  flight.arrived_seconds = -1;
   flight.failed.clear();
   flight.first_failure.reset();
   flight.planned = now;
@@ -616,8 +633,10 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   }
   run.last_round = now - run.last_commit;
   run.last_commit = now;
+  // When the last pieces came; the news of it took longer, where the round before held it up.
+  const Duration arrived = flight.arrived_seconds > 0 ? from_seconds(std::min(flight.arrived_seconds, seconds(flight.all_exchanged - flight.planned))) : Duration(0);
   remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members,
-                          RoundTimes{flight.planned, flight.all_exchanged, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
+                          RoundTimes{flight.planned, flight.planned + arrived, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint, pause};
   record(std::move(value));
   record(run.record);

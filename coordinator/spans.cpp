@@ -14,13 +14,14 @@ constexpr std::array<std::string_view, 9> kActivities = {"steps",  "wait",      
                                                          "reduce", "outer_step", "checkpoint", "catch_up"};
 constexpr std::uint64_t kThinEvery = 4096;  // ids between two looks at how many there are
 
-Status write_span(Database& database, const RunId& run, const IslandId& island, const Span& span) {
+Status write_span(Database& database, const IslandSpan& item) {
+  const Span& span = item.span;
   return database
       .prepare(
-          "INSERT OR IGNORE INTO spans(run, island, activity, round, fragment, peer, start_ns, length_ns, amount) "
-          "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(run.text)
-      .bind(island.text)
+          "INSERT OR IGNORE INTO spans(run, island, activity, round, fragment, peer, start_ns, length_ns, amount, cause) "
+          "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(item.run.text)
+      .bind(item.island.text)
       .bind(to_string(span.kind))
       .bind(span.round.value)
       .bind(span.fragment)
@@ -28,6 +29,7 @@ Status write_span(Database& database, const RunId& run, const IslandId& island, 
       .bind(std::int64_t{span.start.time_since_epoch().count()})
       .bind(std::int64_t{span.length.count()})
       .bind(span.amount)
+      .bind(item.cause)
       .run();
 }
 
@@ -35,18 +37,37 @@ Status write_span(Database& database, const RunId& run, const IslandId& island, 
 
 std::string_view to_string(SpanKind kind) { return kActivities.at(static_cast<std::size_t>(kind)); }
 
-Status Ledger::write_spans(std::span<const std::pair<IslandId, Timeline>> timelines) {
-  if (timelines.empty()) {
+std::vector<IslandSpan> parts_of_wait(const IslandSpan& wait, std::span<const WaitCause> causes) {
+  const Duration length = wait.span.length;
+  if (causes.empty() || length <= Duration(0) || wait.span.start > TimePoint::max() - length) {  // an island says what it likes
+    return {wait};
+  }
+  std::vector<IslandSpan> parts;
+  const TimePoint end = wait.span.start + length;
+  TimePoint start = wait.span.start;
+  for (std::size_t i = 0; i < causes.size() && start < end; ++i) {
+    IslandSpan part = wait;
+    const Duration left = end - start;
+    part.span.start = start;
+    part.span.length = i + 1 == causes.size() ? left : std::min(left, from_seconds(causes[i].seconds));
+    part.span.peer = causes[i].peer;
+    part.cause = causes[i].text;
+    start += part.span.length;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+Status Ledger::write_spans(std::span<const IslandSpan> spans) {
+  if (spans.empty()) {
     return {};
   }
   return database_->transaction([&]() -> Status {
     std::set<RunId> grown;
-    for (const auto& [island, timeline] : timelines) {
-      for (const Span& span : timeline.spans) {
-        ATOLL_TRY(write_span(*database_, timeline.run, island, span));
-        if (++spans_written_ % kThinEvery == 0) {
-          grown.insert(timeline.run);
-        }
+    for (const IslandSpan& item : spans) {
+      ATOLL_TRY(write_span(*database_, item));
+      if (++spans_written_ % kThinEvery == 0) {
+        grown.insert(item.run);
       }
     }
     for (const RunId& run : grown) {
@@ -62,7 +83,7 @@ Status Ledger::write_spans(std::span<const std::pair<IslandId, Timeline>> timeli
 
 Result<std::vector<Ledger::StoredSpan>> Ledger::spans(const RunId& run, std::uint64_t after, std::size_t limit) {
   auto rows = database_->prepare(
-      "SELECT id, island, activity, round, fragment, peer, start_ns, length_ns, amount FROM spans WHERE run=? AND id>? ORDER BY id LIMIT ?");
+      "SELECT id, island, activity, round, fragment, peer, start_ns, length_ns, amount, cause FROM spans WHERE run=? AND id>? ORDER BY id LIMIT ?");
   rows.bind(run.text).bind(after).bind(limit);
   std::vector<StoredSpan> found;
   for (;;) {
@@ -77,7 +98,7 @@ Result<std::vector<Ledger::StoredSpan>> Ledger::spans(const RunId& run, std::uin
     }
     Span span{static_cast<SpanKind>(known - kActivities.begin()), Round(rows.number(3)), static_cast<std::uint32_t>(rows.number(4)), IslandId(rows.text(5)),
               TimePoint(Duration(rows.integer(6))), Duration(rows.integer(7)), rows.number(8)};
-    found.push_back(StoredSpan{rows.number(0), IslandId(rows.text(1)), std::move(span)});
+    found.push_back(StoredSpan{rows.number(0), IslandSpan{run, IslandId(rows.text(1)), std::move(span), rows.text(9)}});
   }
 }
 

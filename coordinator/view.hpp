@@ -21,6 +21,13 @@ struct WaitView {
   double seconds = 0;
 };
 
+// What one wait of an island's trainer was for, in part.
+struct WaitCause {
+  IslandId peer;     // whom it waited for: the one to be ready, or a link's sender; empty: nobody of the islands
+  std::string text;  // for people, as in WaitView
+  double seconds = 0;
+};
+
 // An island's place in a run, with what it last reported.
 struct SeatView {
   IslandId island;
@@ -94,6 +101,7 @@ struct IslandView {
   std::string bulk_address;
   std::vector<std::string> data_sets;
   std::optional<TimePoint> last_seen;
+  double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart
 };
 
 }  // namespace atl::coordinator

@@ -130,6 +130,22 @@ std::optional<RunView> Core::run(TimePoint, const RunId& id) const {
   return run == state_->runs.end() ? std::nullopt : std::optional<RunView>(state_->view_of(run->second));
 }
 
+std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island, Round round) const {
+  std::vector<WaitCause> causes;
+  const auto run = state_->runs.find(id);
+  if (run == state_->runs.end() || run->second.seats.count(island) == 0) {
+    return causes;
+  }
+  const std::deque<AccountedWait>& accounted = run->second.seats.at(island).accounted;
+  const auto wait = std::find_if(accounted.rbegin(), accounted.rend(), [&](const AccountedWait& one) { return one.round == round; });
+  if (wait != accounted.rend()) {
+    for (auto share = wait->shares.rbegin(); share != wait->shares.rend(); ++share) {
+      causes.push_back({share->from.empty() ? share->island : share->from, state_->text_of({share->what, share->island, share->from}), share->seconds});
+    }
+  }
+  return causes;
+}
+
 std::vector<IslandView> Core::islands(TimePoint) const {
   std::vector<IslandView> views;
   for (const auto& [id, island] : state_->islands) {
@@ -140,6 +156,7 @@ std::vector<IslandView> Core::islands(TimePoint) const {
     view.state = island.probe ? "probing" : island.greeted ? "connected" : "away";
     view.version = value.version;
     view.platform = value.platform;
+    view.uplink_budget_bits_per_second = island.uplink_budget;
     view.bulk_address = value.bulk_address;
     view.data_sets = value.data_sets;
     if (value.boot != 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "strategies/diloco.hpp"
 #include "strategies/noloco.hpp"
@@ -11,6 +12,10 @@ namespace atl {
 namespace {
 
 Error refuse(std::string why) { return Error{Code::invalid_argument, std::move(why)}; }
+
+std::uint64_t overlap_of(const ForecastQuestion& question, const ForecastIsland& island) {
+  return island.overlap_steps.value_or(question.composition.overlap_steps);
+}
 
 Status check(const ForecastQuestion& question) {
   if (question.islands.empty()) {
@@ -26,6 +31,10 @@ Status check(const ForecastQuestion& question) {
     }
     if (!(island.round_trip_seconds >= 0) || !std::isfinite(island.round_trip_seconds)) {
       return refuse("island " + island.name + ": the round-trip time must not be negative");
+    }
+    if (const std::uint64_t own = overlap_of(question, island); own > 0 && own >= question.composition.inner_steps) {
+      return refuse("island " + island.name + ": its overlap of " + std::to_string(own) + " steps must be less than inner_steps " +
+                    std::to_string(question.composition.inner_steps));
     }
   }
   return {};
@@ -65,6 +74,13 @@ Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_
   return bytes;
 }
 
+// A result that is on its way to an island, and the step after which it is merged there.
+struct PendingMerge {
+  std::uint64_t start_step = 0;
+  std::uint64_t apply_step = 0;
+  double arrival = 0;
+};
+
 // One island's clock.
 struct Track {
   const ForecastIsland* island = nullptr;
@@ -75,12 +91,8 @@ struct Track {
   double downlink_free = 0;
   double sent = 0;
   double received = 0;
-  double last_round = 0;  // in pairs: when the outer parameters of the next round can begin to travel
-};
-
-struct PendingMerge {
-  std::uint64_t apply_step = 0;
-  std::vector<double> arrival;  // per island
+  double last_round = 0;  // when the newest round is applied here; in pairs: when the outer parameters of the next can begin to travel
+  std::deque<PendingMerge> pending = {};  // in the order of rounds, which is that of steps
 };
 
 class TrackGroup {
@@ -91,18 +103,17 @@ class TrackGroup {
       names_.emplace_back(std::string(10 - std::min<std::size_t>(number.size(), 10), '0') + number);  // in the order of numbers
     }
     for (const ForecastIsland& island : question.islands) {
-      tracks_.push_back(Track{&island, 0, 0, 0, 0, 0, 0, 0, 0});
+      tracks_.push_back(Track{&island});
     }
   }
 
-  void round(const RoundPlan& plan, const RoundBytes& bytes, double values) {
-    advance(plan.start.value);
-    PendingMerge merge{plan.apply.value, std::vector<double>(tracks_.size())};
+  // A round that starts after this step and is merged by each island after its own.
+  void round(const RoundPlan& plan, const std::vector<std::uint64_t>& apply_steps, const RoundBytes& bytes, double values) {
+    advance(plan.start.value, plan.start.value);
     const double form = values * question_.costs.form_seconds_per_value;
     const double apply = values * question_.costs.apply_seconds_per_value;
     if (question_.composition.group == Group::pairs && tracks_.size() > 1) {
-      pair_round(plan, bytes, form, apply, merge);
-      pending_.push_back(std::move(merge));
+      pair_round(plan, apply_steps, bytes, form, apply);
       return;
     }
     const bool alone = bytes.hops == 0;
@@ -124,31 +135,26 @@ class TrackGroup {
       track.downlink_free = begin + bytes.received * 8 / track.island->downlink_bits_per_second;
       track.received += bytes.received;
       const double done = std::max(track.downlink_free, slowest_uplink) + bytes.hops * track.island->round_trip_seconds;
-      told = std::max(told, done + track.island->round_trip_seconds / 2);
+      told = std::max(told, std::max(done, track.last_round) + track.island->round_trip_seconds / 2);
     }
     for (std::size_t i = 0; i < tracks_.size(); ++i) {
-      merge.arrival[i] = alone ? tracks_[i].now + form + apply
-                               : told + tracks_[i].island->round_trip_seconds / 2 + question_.costs.round_overhead_seconds + apply;
+      const double arrival = alone ? tracks_[i].now + form + apply
+                                   : told + tracks_[i].island->round_trip_seconds / 2 + question_.costs.round_overhead_seconds + apply;
+      tracks_[i].pending.push_back({plan.start.value, apply_steps[i], arrival});
+      tracks_[i].last_round = arrival;
     }
-    pending_.push_back(std::move(merge));
   }
 
-  void advance(std::uint64_t step) {
-    for (std::size_t i = 0; i < tracks_.size(); ++i) {
-      Track& track = tracks_[i];
-      for (const PendingMerge& merge : pending_) {
-        if (merge.apply_step > step) {
-          break;
-        }
-        step_to(track, merge.apply_step);
-        track.waiting += std::max(0.0, merge.arrival[i] - track.now);
-        track.now = std::max(track.now, merge.arrival[i]);
-      }
-    }
-    while (!pending_.empty() && pending_.front().apply_step <= step) {
-      pending_.erase(pending_.begin());
-    }
+  // To this step, with the merges up to it, but for those of rounds that start at `starting`: all that start together do so first.
+  void advance(std::uint64_t step, std::uint64_t starting) {
     for (Track& track : tracks_) {
+      while (!track.pending.empty() && track.pending.front().apply_step <= step && track.pending.front().start_step < starting) {
+        const PendingMerge merge = track.pending.front();
+        track.pending.pop_front();
+        step_to(track, merge.apply_step);
+        track.waiting += std::max(0.0, merge.arrival - track.now);
+        track.now = std::max(track.now, merge.arrival);
+      }
       step_to(track, step);
     }
   }
@@ -157,7 +163,7 @@ class TrackGroup {
 
  private:
   // Nobody waits but for its partner of the round; the outer parameters have been on their way since the round before.
-  void pair_round(const RoundPlan& plan, const RoundBytes& bytes, double form, double apply, PendingMerge& merge) {
+  void pair_round(const RoundPlan& plan, const std::vector<std::uint64_t>& apply_steps, const RoundBytes& bytes, double form, double apply) {
     for (const std::vector<IslandId>& group : pairing(1, plan.round, names_)) {
       double done = 0;
       for (const IslandId& member : group) {
@@ -179,8 +185,8 @@ class TrackGroup {
         const double trip = group.size() == 1 ? 0.0 : 2 * track.island->round_trip_seconds;  // the gradient, and the decision
         const double passed = group.size() == 1 ? 0.0 : std::max(track.downlink_free, track.now) + (bytes.received - bytes.early) * 8 / track.island->downlink_bits_per_second;
         track.downlink_free = std::max(track.downlink_free, passed);
-        merge.arrival[index_of(member)] = std::max(done, passed) + trip + apply;
-        track.last_round = merge.arrival[index_of(member)];
+        track.last_round = std::max(done, passed) + trip + apply;
+        track.pending.push_back({plan.start.value, apply_steps[index_of(member)], track.last_round});
       }
     }
   }
@@ -199,7 +205,6 @@ class TrackGroup {
   const ForecastQuestion& question_;
   std::vector<Track> tracks_;
   std::vector<IslandId> names_;
-  std::vector<PendingMerge> pending_;  // in order of apply_step
 };
 
 // What a run comes to for one island.
@@ -212,12 +217,22 @@ struct Outcome {
 
 Result<std::vector<Outcome>> simulate(const ForecastQuestion& question, const std::vector<RoundBytes>& bytes, std::uint64_t total_steps) {
   ATOLL_ASSIGN(const Schedule schedule, schedule_of(question.composition, total_steps, static_cast<std::uint32_t>(bytes.size())));
+  std::vector<Schedule> own;
+  for (const ForecastIsland& island : question.islands) {
+    ATOLL_ASSIGN(const Schedule merged, schedule.merged_after(overlap_of(question, island)));
+    own.push_back(merged);
+  }
   TrackGroup group(question);
+  std::vector<std::uint64_t> apply_steps(own.size());
   for (std::uint64_t r = 1; r <= schedule.rounds(); ++r) {
     ATOLL_ASSIGN(const RoundPlan plan, schedule.round_at(Round(r)));
-    group.round(plan, bytes[plan.fragment], static_cast<double>(question.fragment_values[plan.fragment]));
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      ATOLL_ASSIGN(const RoundPlan merged, own[i].round_at(Round(r)));
+      apply_steps[i] = merged.apply.value;
+    }
+    group.round(plan, apply_steps, bytes[plan.fragment], static_cast<double>(question.fragment_values[plan.fragment]));
   }
-  group.advance(total_steps);
+  group.advance(total_steps, total_steps + 1);
   std::vector<Outcome> outcomes;
   for (const Track& track : group.tracks()) {
     outcomes.push_back({track.now, track.waiting, track.sent, track.received});
@@ -305,7 +320,7 @@ Result<Forecast> forecast(const ForecastQuestion& question, double bound_utilisa
       largest = std::max(largest, round.sent[i]);
     }
     result.bytes_per_round = std::max(result.bytes_per_round, static_cast<std::uint64_t>(largest));
-    const double overlap_seconds = static_cast<double>(question.composition.overlap_steps) * step_seconds;
+    const double overlap_seconds = static_cast<double>(overlap_of(question, question.islands[i])) * step_seconds;
     island.peak_bits_per_second = largest == 0 ? 0 : overlap_seconds > 0 ? largest * 8 / overlap_seconds : question.islands[i].uplink_bits_per_second;
     island.waiting_seconds = track.waiting;
     island.utilisation = compute / track.now;

@@ -10,13 +10,13 @@
 //             across rounds in flight: the round's bytes leave island i not before those of earlier rounds have. A member
 //             holds the result when its own downlink and the uplinks it reads from have passed their bytes, and one
 //             round trip per hop.
-//   commit    the coordinator hears the last member and tells everyone: max_i (done_i + r_i/2), then + r_i/2, and the time of
-//             the outer step.
+//   commit    a member tells of a result once it has applied the round before (digests are chained); the coordinator hears the last
+//             one and tells everyone: max_i (max(done_i, applied_i) + r_i/2), then + r_i/2, and the time of the outer step.
 //   pairs     in place of the three above, where the group is pairs: partners as strategies/pairing.hpp draws them; the outer
 //             parameters leave when the round before is applied, the gradient when the round is ready; both have the result when the later
 //             one's bytes have passed, and two round trips (the gradient, the decision). Nobody else is waited for. The merge of all at the
 //             end is not in it.
-//   merge     island i goes on stepping until the round's apply step and waits there if the result has not come.
+//   merge     island i goes on stepping until the round's apply step, by its own τ, and waits there if the result has not come.
 // Utilisation is steps·s_i / (time at the end). The sustained bound is the bandwidth below which no schedule can reach a
 // given utilisation: the bytes of all rounds have to pass in the time that the run then lasts.
 // A long run repeats itself period by period once it has got going: above kSimulatedRounds rounds two shorter runs with the same
@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,7 @@ struct ForecastIsland {
   double uplink_bits_per_second = 0;
   double downlink_bits_per_second = 0;
   double round_trip_seconds = 0;
+  std::optional<std::uint64_t> overlap_steps = {};  // a τ of its own (Schedule::merged_after); without: the composition's
 };
 
 // How fast an agent's arithmetic is, per float32 value and core; measured by the benches.
@@ -66,7 +68,7 @@ struct IslandForecast {
   double bytes_sent_per_step = 0;
   double bytes_sent_per_day = 0;
   double mean_bits_per_second = 0;   // sent, over the whole run
-  double peak_bits_per_second = 0;   // what its uplink would need so that no merge waits: the largest round's bytes / (τ steps), or its whole uplink where τ = 0
+  double peak_bits_per_second = 0;   // what its uplink would need so that no merge waits: the largest round's bytes / (τ of its own steps), or its whole uplink where τ = 0
   double waiting_seconds = 0;
   double utilisation = 0;
   double sustained_bound_bits_per_second = 0;  // for the utilisation asked for

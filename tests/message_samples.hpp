@@ -20,7 +20,7 @@ class MessageSampler {
     return {hello(),
             Heartbeat{number(), {report(), report()}},
             Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100))},
-            Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word())},
+            Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
             Withdrawn{run(), epoch(), round(), error()},
             Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}},
@@ -100,7 +100,7 @@ class MessageSampler {
   }
   Hello hello() {
     HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}};
-    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}, static_cast<std::uint32_t>(rng_.below(1000))};
+    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}, static_cast<std::uint32_t>(rng_.below(1000)), real()};
   }
 
   Rng rng_;

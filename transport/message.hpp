@@ -105,6 +105,7 @@ struct Hello {
   std::vector<std::string> data_sets;  // names its owner mapped
   std::vector<HeldRun> runs;
   std::uint32_t codec_version = 0;  // of the codecs' byte layouts (strategies/codec.hpp): all members of a run need the same
+  double uplink_bits_per_second = 0;  // what its owner lets it send to the others (`agent --uplink`); 0: as much as the line bears
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -139,6 +140,7 @@ struct Exchanged {
   std::uint64_t bytes_received = 0;
   double seconds = 0;
   IslandId slowest = {};  // whose pieces came last: the link that this island waited for; empty: it needed nobody's
+  double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
   friend bool operator==(const Exchanged&, const Exchanged&) = default;
 };
 

@@ -227,7 +227,7 @@ class Decoder {
   Hello get(const wire::Hello& m) {
     return Hello{protocol_, name(m.version()), name(m.name()), m.boot(), name(m.bulk_address()), name(m.platform()),
                  list(m.data_sets(), [this](const flatbuffers::String* set) { return name(set); }),
-                 list(m.runs(), [this](const wire::HeldRun* held) { return get(*held); }), m.codec_version()};
+                 list(m.runs(), [this](const wire::HeldRun* held) { return get(*held); }), m.codec_version(), m.uplink_bits_per_second()};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
@@ -237,7 +237,7 @@ class Decoder {
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),      Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.chain()),
-                     m.bytes_sent(), m.bytes_received(), m.seconds(),     island(m.slowest())};
+                     m.bytes_sent(), m.bytes_received(), m.seconds(),     island(m.slowest()), m.arrived_seconds()};
   }
   ExchangeFailed get(const wire::ExchangeFailed& m) {
     return ExchangeFailed{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), island(m.accused()), get(m.error())};

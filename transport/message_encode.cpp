@@ -141,7 +141,7 @@ class Encoder {
     const auto data_sets = list(m.data_sets, "the list of data sets", [this](const std::string& set) { return name(set, "a data set's name"); });
     const auto runs = list(m.runs, "the list of runs", [this](const HeldRun& held) { return put(held); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
-                             name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version);
+                             name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version, m.uplink_bits_per_second);
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot, list(m.reports, "the list of reports", [this](const IslandReport& r) { return put(r); }));
@@ -152,7 +152,7 @@ class Encoder {
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.chain).get(), m.bytes_sent,
-                                 m.bytes_received, m.seconds, name(m.slowest));
+                                 m.bytes_received, m.seconds, name(m.slowest), m.arrived_seconds);
   }
   Offset<wire::ExchangeFailed> put(const ExchangeFailed& m) {
     return wire::CreateExchangeFailed(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, name(m.accused), put(m.error));

@@ -44,7 +44,7 @@ std::string render_runs(const json& document, const Terminal& terminal) {
 
 std::string render_islands(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
-  Table table({{"NAME", false, true}, {"ID", false, true}, {"STATE"}, {"RUN", false, true}, {"ADDRESS", false, true}, {"LINK"}, {"SEEN", true}, {"UP", true}, {"DOWN", true}});
+  Table table({{"NAME", false, true}, {"ID", false, true}, {"STATE"}, {"RUN", false, true}, {"ADDRESS", false, true}, {"LINK"}, {"SEEN", true}, {"BUDGET", true}, {"UP", true}, {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {
     const std::string link = text_at(island, "link");
     const std::string state = text_at(island, "state");
@@ -55,6 +55,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {or_dash(text_at(island, "address"))},
                {link, link == "up" ? Style::good : link == "revoked" ? Style::dim : Style::bad},
                {age_text(now, number_at(island, "last_seen_unix_ms"))},
+               {bits_text(number_at(island, "uplink_budget_bits_per_second"))},
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))}});
   }

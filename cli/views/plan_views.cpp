@@ -38,13 +38,14 @@ std::string contents_of(const json& fragment) {
 }
 
 std::string given_table(const json& document, const Terminal& terminal) {
-  Table table({{"ISLAND", false, true}, {"STEP", true}, {"UP", true}, {"DOWN", true}, {"ROUND TRIP", true}, {"FIGURES"}});
+  Table table({{"ISLAND", false, true}, {"STEP", true}, {"UP", true}, {"DOWN", true}, {"ROUND TRIP", true}, {"OVERLAP", true}, {"FIGURES"}});
   for (const json& island : list_at(document, "islands")) {
     table.add({{text_at(island, "name")},
                {seconds_text(number_at(island, "step_seconds"))},
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))},
                {seconds_text(number_at(island, "round_trip_seconds"))},
+               {whole(number_at(island, "overlap_steps"))},
                {text_at(island, "source")}});
   }
   return table.text(terminal);

@@ -3,6 +3,7 @@
 # throttled trainers came to: the share of time that islands were not waiting, and the bytes that each sent.
 #   tests/bench/plan.sh ATOLL TEXT [STEPS [OVERLAP_STEPS…]]
 # for example: tests/bench/plan.sh build/release/atoll input.txt
+# From the environment: ISLANDS ("2 3"), UPLINKS ("5mbit 20mbit 100mbit").
 # Figures of 246,000 parameters, 20 steps a second and island; the machine has to bear three such trainers with time to spare.
 set -eu
 atoll=$(realpath "$1")
@@ -19,8 +20,8 @@ number() { # number FILE KEY: the first value of this key
 }
 
 printf '%-8s %-8s %-24s %12s %12s %8s %14s %14s %8s\n' islands uplink strategy 'planned util' 'measured' points 'planned bytes' 'measured' percent
-for islands in 2 3; do
-  for uplink in 5mbit 20mbit 100mbit; do
+for islands in ${ISLANDS:-2 3}; do
+  for uplink in ${UPLINKS:-5mbit 20mbit 100mbit}; do
     for overlap in 0 $overlaps; do
       strategy=streaming-diloco
       [ "$overlap" != 0 ] || strategy=diloco

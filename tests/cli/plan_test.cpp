@@ -78,6 +78,21 @@ TEST_CASE("a run's own uplink is the plan's where the island's is faster") {
   CHECK(document["seconds"].get<double>() == Approx(200.0 + 67 * round));
 }
 
+TEST_CASE("an island's own overlap in the run file is its overlap in the plan") {
+  const atl_test::TemporaryFolder folder;
+  std::stringstream text;
+  text << std::ifstream(kStreaming).rdbuf();
+  const std::string with = folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\noverlap_steps = [\"b=5\"]")).string();
+  const std::vector<std::string> thin = {"--island", "a=100ms,1mbit,1mbit,20ms", "--island", "b=100ms,1mbit,1mbit,20ms"};
+  const json run = json::parse(plan({kStreaming, "--json"}, thin).out);
+  const json own = json::parse(plan({with, "--json"}, thin).out);
+  CHECK(own["islands"][0]["overlap_steps"] == 2);
+  CHECK(own["islands"][1]["overlap_steps"] == 5);
+  CHECK(own["rounds"] == run["rounds"]);
+  CHECK(own["islands"][1]["peak_bits_per_second"].get<double>() == Approx(run["islands"][1]["peak_bits_per_second"].get<double>() * 2 / 5));
+  CHECK(own["islands"][1]["bytes_sent"] == run["islands"][1]["bytes_sent"]);
+}
+
 TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what agents will do") {
   const json document = planned({kStreaming});
   const RunSpec spec = spec_of(kStreaming);
@@ -235,7 +250,7 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
   json islands = documented("islands");
   json status = documented("status");
   json runs = documented("runs");
-  islands["islands"] = json::array({{{"name", "x"}, {"connected", true}, {"uplink_bits_per_second", 8e6}, {"downlink_bits_per_second", 9e6}},
+  islands["islands"] = json::array({{{"name", "x"}, {"connected", true}, {"uplink_budget_bits_per_second", 6e6}, {"uplink_bits_per_second", 8e6}, {"downlink_bits_per_second", 9e6}},
                                     {{"name", "y"}, {"connected", true}, {"uplink_bits_per_second", 4e6}, {"downlink_bits_per_second", 5e6}},
                                     {{"name", "gone"}, {"connected", false}, {"uplink_bits_per_second", nullptr}, {"downlink_bits_per_second", nullptr}}});
   status["run"]["parameters"] = 869'504;
@@ -250,6 +265,8 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
   CHECK(document["islands"][0]["step_seconds"].get<double>() == Approx(0.1));
   CHECK(document["islands"][1]["step_seconds"].get<double>() == Approx(0.2));
   CHECK(document["islands"][0]["source"] == "measured");
+  CHECK(document["islands"][0]["uplink_bits_per_second"] == 6e6);
+  CHECK(document["islands"][1]["uplink_bits_per_second"] == 4e6);
   CHECK(document["islands"][1]["downlink_bits_per_second"] == 5e6);
   CHECK(document["islands"][1]["round_trip_seconds"].get<double>() == Approx(0.03));
 

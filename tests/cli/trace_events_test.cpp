@@ -1,5 +1,8 @@
 // What `atoll trace` writes: events that a trace viewer reads, one process for each island.
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/trace_events.hpp"
 #include "tests/catch.hpp"
@@ -15,6 +18,7 @@ json span(const char* island, const char* activity, std::int64_t start_us, std::
           {"round", 7},
           {"fragment", 2},
           {"peer", peer == nullptr ? json() : json(peer)},
+          {"cause", std::string(activity) == "wait" ? json("the link shoal → reef") : json()},
           {"start_unix_ns", 1'767'225'600'000'000'000 + start_us * 1000},
           {"length_ns", length_us * 1000},
           {"amount", 30}};
@@ -45,7 +49,7 @@ TEST_CASE("trace: spans become complete events in microseconds since the first, 
   CHECK(steps["dur"] == 2000.0);
   CHECK(steps["args"]["steps"] == 30);
   CHECK(steps["args"]["fragment"] == 2);
-  const json wait = named(file, "wait for shoal, round 7");
+  const json wait = named(file, "wait for the link shoal → reef, round 7");
   CHECK(wait["ts"] == 2500.0);
   CHECK(wait["pid"] == steps["pid"]);
   CHECK(wait["tid"] == steps["tid"]);  // the trainer does one or the other
@@ -66,6 +70,41 @@ TEST_CASE("trace: spans become complete events in microseconds since the first, 
   CHECK(names == tracks.size());
 }
 
+TEST_CASE("trace: rounds in flight together are beside each other, and no event begins before the one before it on its thread has ended") {
+  TraceEvents events;
+  // Three sends: two overlap, the third comes after both; and so do two receives from each of two peers.
+  for (const char* activity : {"send", "receive"}) {
+    for (const char* peer : {"atoll", "shoal"}) {
+      events.add(span("reef", activity, 0, 1'000, peer));
+      events.add(span("reef", activity, 600, 1'000, peer));
+      events.add(span("reef", activity, 1'600, 100, peer));
+    }
+  }
+  const json file = json::parse(events.text());
+  std::map<std::pair<json, json>, std::vector<std::pair<double, double>>> threads;
+  std::map<json, std::string> names;
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] == "X") {
+      threads[{event["pid"], event["tid"]}].emplace_back(event["ts"].get<double>(), event["ts"].get<double>() + event["dur"].get<double>());
+    } else if (event["name"] == "thread_name") {
+      CHECK(names.emplace(event["tid"], event["args"]["name"].get<std::string>()).second);
+    }
+  }
+  for (auto& [thread, times] : threads) {
+    CHECK(names.count(thread.second) == 1);
+    std::sort(times.begin(), times.end());
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      CHECK(times[i].first >= times[i - 1].second);
+    }
+  }
+  std::set<std::string> said;
+  for (const auto& [thread, name] : names) {
+    said.insert(name);
+  }
+  CHECK(said == std::set<std::string>{"sends", "sends 2", "sends 3", "sends 4", "receives from atoll", "receives from atoll 2", "receives from shoal",
+                                      "receives from shoal 2"});
+}
+
 TEST_CASE("trace: a span that is not whole is left out, never a crash") {
   TraceEvents events;
   events.add(json::object());
@@ -76,6 +115,8 @@ TEST_CASE("trace: a span that is not whole is left out, never a crash") {
   events.add(broken);
   broken = span("reef", "steps", 0, 1);
   broken.erase("island");
+  events.add(broken);
+  broken = span("reef", "steps", 0, -1);
   events.add(broken);
   CHECK(events.count() == 0);
   CHECK(json::parse(events.text())["traceEvents"].empty());

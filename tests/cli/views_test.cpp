@@ -37,8 +37,8 @@ TEST_CASE("runs") {
 
 TEST_CASE("islands") {
   CHECK(render_islands(documented("islands"), {120, false}) ==
-        "NAME     ID       STATE     RUN         ADDRESS              LINK    SEEN           UP         DOWN\n"
-        "cloud-a  i-5c1d…  training  r-7f3a9c12  tcp://10.0.0.5:7701  up    600 ms  48.0 Mbit/s  51.0 Mbit/s\n");
+        "NAME     ID       STATE     RUN         ADDRESS              LINK    SEEN       BUDGET           UP         DOWN\n"
+        "cloud-a  i-5c1d…  training  r-7f3a9c12  tcp://10.0.0.5:7701  up    600 ms  50.0 Mbit/s  48.0 Mbit/s  51.0 Mbit/s\n");
 }
 
 TEST_CASE("tokens") {

@@ -280,12 +280,11 @@ TEST_CASE("spans are kept once however often they are told, in pages, the newest
     return Span{static_cast<SpanKind>(number % 9), Round(number / 3), 2, IslandId("i-b"), from_unix_ms(1'000) + Duration(number), Duration(40), number};
   };
   const auto put = [&](const char* run, std::uint64_t from, std::uint64_t to) {
-    Timeline timeline{RunId(run), {}};
+    std::vector<IslandSpan> spans;
     for (std::uint64_t number = from; number < to; ++number) {
-      timeline.spans.push_back(span(number));
+      spans.push_back({RunId(run), IslandId("i-a"), span(number), "the link b → a"});
     }
-    const std::vector<std::pair<IslandId, Timeline>> timelines = {{IslandId("i-a"), timeline}};
-    REQUIRE(ledger.write_spans(timelines).ok());
+    REQUIRE(ledger.write_spans(spans).ok());
   };
   put("r-1", 0, 10);
   put("r-1", 5, 12);
@@ -294,10 +293,11 @@ TEST_CASE("spans are kept once however often they are told, in pages, the newest
   REQUIRE(first.size() == 8);
   const auto rest = ledger.spans(RunId("r-1"), first.back().id, 8).value();
   REQUIRE(rest.size() == 4);
-  CHECK(rest.back().island == IslandId("i-a"));
-  CHECK(rest.back().span == span(11));
+  CHECK(rest.back().span.island == IslandId("i-a"));
+  CHECK(rest.back().span.span == span(11));
+  CHECK(rest.back().span.cause == "the link b → a");
   put("r-1", 12, Ledger::kSpansKept + 8'000);
-  CHECK(ledger.spans(RunId("r-1"), 0, 1).value().front().span.amount >= 3'000);
+  CHECK(ledger.spans(RunId("r-1"), 0, 1).value().front().span.span.amount >= 3'000);
   CHECK(ledger.spans(RunId("r-1"), 0, 2 * Ledger::kSpansKept).value().size() <= Ledger::kSpansKept + 5'000);
   CHECK(ledger.spans(RunId("r-2"), 0, 10).value().size() == 3);
 }

@@ -155,6 +155,8 @@ TEST_CASE("what cannot be streamed is a mistake at its place") {
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon=100\"]\n"), "10:1", "of island lyon, 100, must be less than strategy.inner_steps 100");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon=3\", \"lyon=4\"]\n"), "10:1", "names island lyon twice");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon\"]\n"), "10:17", "\"NAME=STEPS\"");
+  require_problem(streaming("[islands]\nuplink = \"0mbit\"\n"), "10:10", "at least 500kbit");
+  require_problem(streaming("[islands]\nuplink = \"-5mbit\"\n"), "10:10", "at least 500kbit");
   require_problem(streaming("rounding = \"up\"\n"), "9:12", "one of nearest, stochastic");
   require_problem(streaming("grouping = \"layers\"\n"), "9:12", "one of whole, sequential, strided, balanced");
   require_problem(streaming("grouping = \"whole\"\n"), "9:1", "contradicts name = \"streaming-diloco\"");

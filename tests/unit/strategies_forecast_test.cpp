@@ -65,12 +65,45 @@ TEST_CASE("overlap hides the exchange as far as it fits") {
   CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 5));
 }
 
+TEST_CASE("an island's own overlap is what it merges after, the rounds stay the run's") {
+  ForecastQuestion question = two_islands();
+  question.composition.overlap_steps = 2;
+  // Both: every round takes 8 s, of which two steps hide two.
+  CHECK(forecast(question).value().seconds == Approx(100.0 + 9 * 6.0 + 8.0));
+  // b merges after 8 steps. It waits for nothing in round 1, which starts at 10 s and ends at 18 s; but a stands at its step 12 from 12 s
+  // on and comes to step 20 at 26 s only, so round 2 ends at 34 s, and b has stood at its step 28 since 28 s. So it goes on: 6 s a round.
+  // The last round starts when a has come, at 154 s, 6 s after b, and ends at 162 s.
+  question.islands[1].overlap_steps = 8;
+  Forecast result = forecast(question).value();
+  CHECK(result.rounds == 10);
+  CHECK(result.islands[0].waiting_seconds == Approx(9 * 6.0 + 8.0));
+  CHECK(result.islands[1].waiting_seconds == Approx(8 * 6.0 + 6.0 + 8.0));
+  CHECK(result.islands[0].peak_bits_per_second == Approx(8e6 / 2));
+  CHECK(result.islands[1].peak_bits_per_second == Approx(8e6 / 8));
+  question.islands[0].overlap_steps = 8;
+  CHECK(forecast(question).value().seconds == Approx(108.0));
+  question.islands[0].overlap_steps = 10;
+  CHECK(forecast(question).error().why == "island a: its overlap of 10 steps must be less than inner_steps 10");
+}
+
 TEST_CASE("fragments in flight together share the uplink in order") {
   ForecastQuestion question = two_islands();
   question.fragment_values = {125'000, 125'000};
   question.composition.overlap_steps = 4;
   // A fragment every five steps takes 4 s: hidden. At the end both are synchronised at once: 8 s.
   CHECK(forecast(question).value().seconds == Approx(108.0));
+}
+
+TEST_CASE("rounds in flight together are committed one after the other, each in a round trip to the coordinator") {
+  ForecastQuestion question = two_islands();
+  question.fragment_values = {50'000, 50'000, 50'000};
+  question.composition.overlap_steps = 2;
+  for (ForecastIsland& island : question.islands) {
+    island.uplink_bits_per_second = island.downlink_bits_per_second = 1e15;
+    island.round_trip_seconds = 0.1;
+  }
+  // Regular rounds hide behind two steps. At the end: Ready and Exchange 0.1, the hop 0.1, and three times Exchanged and Commit 0.1.
+  CHECK(forecast(question).value().seconds == Approx(100.0 + 0.2 + 3 * 0.1));
 }
 
 TEST_CASE("a long run is the beginning of it and periods like it") {

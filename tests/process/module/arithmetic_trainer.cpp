@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -210,6 +211,9 @@ class ArithmeticTrainer {
       since_[order.fragment] = 0;
       send(said);
     }
+    if (waiting() && !stands_since_ && (results_.empty() || results_.front().round > merge_.front().round)) {
+      stands_since_ = std::chrono::steady_clock::now();
+    }
     while (waiting() && !results_.empty() && results_.front().round <= merge_.front().round) {
       const MergeOrder order = merge_.front();
       const RoundResult result = results_.front();
@@ -229,11 +233,19 @@ class ArithmeticTrainer {
       if (order.evaluate) {
         said.validation_loss = loss();
       }
+      if (stands_since_) {
+        said.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *stands_since_).count();
+        wait_seconds_ += said.wait_seconds;
+        stands_since_.reset();
+      }
       const bool last = finish_ && finish_->round == order.round && finish_->save;
       if (order.save || last) {
         said.saved = save(last ? *finish_->save : *order.save);
       }
       send(said);
+      if (waiting() && results_.empty()) {
+        stands_since_ = std::chrono::steady_clock::now();
+      }
     }
   }
 
@@ -300,6 +312,7 @@ class ArithmeticTrainer {
   std::optional<Finish> finish_;
   double compute_seconds_ = 0;
   double wait_seconds_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> stands_since_;  // it waits for the result of its next merge
   bool stopped_ = false;
   std::deque<PublishOrder> publish_;
   std::deque<MergeOrder> merge_;
