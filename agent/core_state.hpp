@@ -10,6 +10,7 @@
 #include "agent/core.hpp"
 #include "agent/decide.hpp"
 #include "strategies/composition.hpp"
+#include "transport/base/usual_norms.hpp"
 
 namespace atl::agent {
 
@@ -108,6 +109,7 @@ struct RunInHand {
   std::map<Round, OwnRound> own_rounds;   // applied, until the trainer has merged them
   std::set<std::pair<Epoch, Round>> met;  // that this island took with its partner: what it answers to one in doubt
   std::uint64_t tokens_published = 0;     // the weight of its outer parameters in the last merge
+  UsualNorms norms;                       // of contributions that counted, its own and those that it met
 
   std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
   std::set<Round> writing;           // checkpoints under way
@@ -234,6 +236,8 @@ struct Core::State {
   [[nodiscard]] IslandId partner_in(Round round) const;
   void prepare_pair();
   void meet_partner(Round round);
+  void reject_own(Round round, const Error& error);
+  void note_met(const RoundInHand& round, const ExchangeDone& event);
   void leave_pairs();
   void drive_merges();
 

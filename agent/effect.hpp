@@ -17,6 +17,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/base/usual_norms.hpp"
 #include "transport/message.hpp"
 #include "transport/run_spec.hpp"
 
@@ -153,6 +154,8 @@ struct MeetPartner {
   std::uint32_t fragment = 0;
   IslandId partner;  // empty: none
   TimePoint deadline;
+  NormGuard guard = {};    // against the partner's contribution
+  bool withdrawn = false;  // the own contribution does not count: the round is over without a step
 };
 // The epoch is another: a pair of an older one that has not begun to meet is dropped, one that has goes alone unless it is bound;
 // if its partner left, also then. No answer but that of MeetPartner.

@@ -48,7 +48,7 @@ void SyncEngine::State::carry_out(const MeetPartner& order) {
     return;
   }
   const Contribution* contribution = open->run->contribution(order.round);
-  if (contribution == nullptr || contribution->fragment != order.fragment) {
+  if (!order.withdrawn && (contribution == nullptr || contribution->fragment != order.fragment)) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, {Code::conflict, "this island has no contribution to " + round_text(order.round)}});
     return;
   }
@@ -63,8 +63,10 @@ void SyncEngine::State::carry_out(const MeetPartner& order) {
   }
   pair.order = order;
   pair.met_at = now();
-  if (pair.exchange) {
-    pair.exchange->arrive(contribution->encoded, now(), order.deadline);
+  if (pair.exchange && order.withdrawn) {
+    pair.exchange->withdraw(now());
+  } else if (pair.exchange) {
+    pair.exchange->arrive(contribution->encoded, now(), order.deadline, order.guard);
   }
 }
 
@@ -137,7 +139,7 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   const MeetPartner& order = *pair.order;
   const Contribution* own = open.run->contribution(order.round);
   pair.reported = true;
-  if (own == nullptr) {
+  if (own == nullptr && !order.withdrawn) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, {Code::conflict, "the contribution to " + round_text(order.round) + " is gone"}});
     return;
   }
@@ -152,7 +154,7 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
     const std::array<ByteView, 2> gradients = pair.exchange->decider() ? std::array<ByteView, 2>{own->encoded.bytes, pair.exchange->gradient()}
                                                                        : std::array<ByteView, 2>{pair.exchange->gradient(), own->encoded.bytes};
     pair.result.terms = {{gradients[0], 0.5F}, {gradients[1], 0.5F}};
-  } else {
+  } else if (!order.withdrawn) {
     pair.result.terms = {{own->encoded.bytes, 1.0F}};
   }
   pair.chain = chain_after(open.run->chain(), pair.result);
@@ -164,8 +166,10 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   ExchangeDone done{order.run, order.round, order.attempt, pair.chain, sent, pair.exchange ? pair.exchange->bytes_received() : 0, seconds(at - pair.met_at)};
   if (pair.met()) {
     done.partner = pair.exchange->plan().partner;
-  } else if (pair.exchange) {
+    done.norm = pair.exchange->norm();
+  } else if (pair.exchange && !order.withdrawn) {
     done.why = pair.exchange->outcome()->why;
+    done.rejected = pair.exchange->outcome()->rejected;
   }
   say(std::move(done));
 }

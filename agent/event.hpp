@@ -131,6 +131,8 @@ struct ExchangeDone {
   double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
   IslandId partner = {};  // in pairs: whom it met; empty: alone
   std::string why = {};   // in pairs: why alone, though there was a partner
+  double norm = 0;        // in pairs: of the partner's contribution, where it was met; 0: not known
+  bool rejected = false;  // in pairs: alone, because the partner's contribution does not count
 };
 // In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
 struct PartnerAhead {

@@ -268,6 +268,8 @@ Status IslandRun::apply(const RoundResult& result, const Digest& chain, const Gr
     const OuterState state{parameters, momentum};
     if (merges(result.round)) {
       ATOLL_TRY(outer_step(result.reduced(), OuterOptimizer{OuterOptimizerKind::adopt}, state));
+    } else if (result.terms.empty()) {
+      // Nobody's contribution counts: the outer state stays, and the trainer goes on from it.
     } else if (group != nullptr) {
       ATOLL_TRY(outer_step(result.reduced(), *group, composition_.outer, state));
     } else {

@@ -84,7 +84,7 @@ class IslandRun {
   void forget_rounds();
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
-  // `group`: with whose outer parameters the step is taken, in pairs.
+  // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
   Status apply(const RoundResult& result, const Digest& chain, const GroupParameters* group = nullptr);
 
   // ---- checkpoints

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "strategies/contribution.hpp"
 #include "transport/base/check.hpp"
 
 namespace atl {
@@ -75,12 +76,13 @@ bool PairExchange::reads(const BlobId& id) const {
 
 void PairExchange::say(BlobKind kind, bool yes) { store_.put(blob(kind, 0), payload_of(Bytes{std::byte{yes ? std::uint8_t{1} : std::uint8_t{0}}})); }
 
-void PairExchange::arrive(Payload gradient, TimePoint now, TimePoint deadline) {
+void PairExchange::arrive(Payload gradient, TimePoint now, TimePoint deadline, const NormGuard& guard) {
   if (deadline_) {
     return;
   }
   own_gradient_ = std::move(gradient);
   deadline_ = deadline;
+  guard_ = guard;
   ask_standing_ = now;
   if (hopeless_) {
     go_alone(*hopeless_);
@@ -88,6 +90,18 @@ void PairExchange::arrive(Payload gradient, TimePoint now, TimePoint deadline) {
   }
   store_.put(blob(BlobKind::contribution, 0), own_gradient_);
   advance(now);
+}
+
+void PairExchange::withdraw(TimePoint now) {
+  if (!deadline_) {
+    deadline_ = now;
+    go_alone("its own contribution does not count");
+  }
+}
+
+void PairExchange::reject(const std::string& why) {
+  rejected_ = !outcome_ && !bound() && !hopeless_;
+  go_alone(why);
 }
 
 // Not once it is bound: then only the verdict counts.
@@ -100,12 +114,12 @@ void PairExchange::go_alone(std::string why) {
     return;
   }
   say(decider() ? BlobKind::verdict : BlobKind::promise, false);
-  outcome_ = PairOutcome{false, std::move(why)};
+  outcome_ = PairOutcome{false, std::move(why), rejected_};
 }
 
 void PairExchange::abandon(bool partner_left, const std::string& why) {
   if (bound() && partner_left && !outcome_) {
-    outcome_ = PairOutcome{false, why};
+    outcome_ = PairOutcome{false, why, false};
     return;
   }
   go_alone(why);
@@ -113,7 +127,7 @@ void PairExchange::abandon(bool partner_left, const std::string& why) {
 
 void PairExchange::settle(bool met) {
   if (!outcome_ && bound()) {
-    outcome_ = PairOutcome{met, met ? "" : "the partner went alone"};
+    outcome_ = PairOutcome{met, met ? "" : "the partner went alone", false};
   }
 }
 
@@ -137,6 +151,13 @@ void PairExchange::advance(TimePoint now) {
   if (outcome_ || !deadline_ || !sources_[kParameters].schedule->done() || !sources_[kGradient].schedule->done()) {
     return;
   }
+  if (guard_.factor > 0 && !norm_) {
+    norm_ = encoded_norm(plan_.codec, sources_[kGradient].bytes, plan_.values).value_or(0);
+    if (const std::optional<std::string> why = guard_.verdict(*norm_)) {
+      reject(*why);
+      return;
+    }
+  }
   if (!decider()) {
     say(BlobKind::promise, true);
     promised_ = now;
@@ -149,7 +170,7 @@ void PairExchange::advance(TimePoint now) {
 #endif
   if (promised) {
     say(BlobKind::verdict, true);
-    outcome_ = PairOutcome{true, ""};
+    outcome_ = PairOutcome{true, "", false};
   }
 }
 
@@ -194,7 +215,7 @@ void PairExchange::arrived(TimePoint now, const IslandId& from, const BlobPiece&
   const bool parameters = source == &sources_[kParameters];
   if (source->schedule->done() && (parameters || source == &sources_[kGradient])) {
     if (const Status finite = check_encoded(parameters ? plan_.parameters_codec : plan_.codec, source->bytes, plan_.values); !finite) {
-      go_alone("what the partner sent cannot be used: " + finite.error().why);
+      reject(finite.error().why);
     }
   }
   check_standing(now);

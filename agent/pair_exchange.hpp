@@ -15,7 +15,8 @@
 // Either may go alone by itself as long as it has bound nobody: the decider until it has put verdict 1, the promiser until it has put
 // promise 1. It does so when the deadline after its own arrival has passed; when the other says no (promise 0, verdict 0) or refuses
 // what it is asked for (it is past this round, or in a later epoch); when the other is more than max_skew rounds behind; when
-// what came is not finite; when the epoch changes. It says so (verdict 0 or promise 0) and does not change its mind.
+// what came is not finite, or of a norm out of all proportion; when its own contribution does not count; when the epoch changes. It
+// says so (verdict 0 or promise 0) and does not change its mind.
 //
 // After promise 1 the promiser cannot know by itself what was decided. It asks until it reads the verdict, which the decider serves as
 // long as the run is open. If the path between the two is cut, the verdict comes by way of the coordinator (`settle`). If the decider
@@ -40,6 +41,7 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
+#include "transport/base/usual_norms.hpp"
 #include "transport/blob_store.hpp"
 #include "transport/bulk_link.hpp"
 #include "transport/want_schedule.hpp"
@@ -60,7 +62,8 @@ struct PairPlan {
 
 struct PairOutcome {
   bool met = false;
-  std::string why;  // alone: why, for a person
+  std::string why;        // alone: why, for a person
+  bool rejected = false;  // alone, because the partner's contribution cannot be used
 };
 
 class PairExchange final : public PieceReceiver {
@@ -70,8 +73,11 @@ class PairExchange final : public PieceReceiver {
   PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now);
   ~PairExchange() override;
 
-  // The trainer has reached the step. `gradient` (encoded) must stay unchanged until the outcome.
-  void arrive(Payload gradient, TimePoint now, TimePoint deadline);
+  // The trainer has reached the step. `gradient` (encoded) must stay unchanged until the outcome. A partner's gradient that `guard` is
+  // against is not met.
+  void arrive(Payload gradient, TimePoint now, TimePoint deadline, const NormGuard& guard = {});
+  // The trainer has reached the step, and what it made does not count: the partner is told no, and the outcome is there.
+  void withdraw(TimePoint now);
   // The partner left the epoch, or (partner_left false) the epoch changed otherwise: then a promise that was given stands.
   void abandon(bool partner_left, const std::string& why);
   // The decider's verdict, learned another way. Without effect on the decider.
@@ -101,6 +107,8 @@ class PairExchange final : public PieceReceiver {
   [[nodiscard]] ByteView gradient() const { return sources_[kGradient].bytes; }
   [[nodiscard]] ByteView parameters() const { return sources_[kParameters].bytes; }
   [[nodiscard]] ByteView own_parameters() const { return own_parameters_.bytes; }
+  // Of the partner's gradient; 0 without a guard.
+  [[nodiscard]] double norm() const { return norm_.value_or(0); }
   [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
   [[nodiscard]] std::uint64_t bytes_to_serve() const;
 
@@ -118,6 +126,7 @@ class PairExchange final : public PieceReceiver {
   void say(BlobKind kind, bool yes);
   void advance(TimePoint now);
   void go_alone(std::string why);
+  void reject(const std::string& why);
   void check_standing(TimePoint now);
   [[nodiscard]] bool bound() const { return promised_.has_value(); }
 
@@ -129,6 +138,9 @@ class PairExchange final : public PieceReceiver {
   std::optional<TimePoint> deadline_;  // after arrival
   std::optional<TimePoint> promised_;
   std::optional<std::string> hopeless_;  // why it will not come to a meeting, known before the arrival
+  bool rejected_ = false;                // that is because of what the partner sent
+  NormGuard guard_;
+  std::optional<double> norm_;  // of the partner's gradient, where it was looked at
   bool ahead_ = false;                   // the partner is done with this round, one way or the other
   std::optional<TimePoint> ask_standing_;
   std::optional<PairOutcome> outcome_;

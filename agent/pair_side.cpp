@@ -41,7 +41,40 @@ void Core::State::meet_partner(Round number) {
   round.attempt = Attempt(1);
   round.phase = RoundInHand::Phase::exchanging;
   round.pair_epoch = run->epoch;
-  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, partner_in(number), now + run->spec.islands.deadline});
+  const double usual = run->norms.median(round.fragment);
+  const NormGuard guard{run->spec.guards.norm_factor, usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
+  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, partner_in(number), now + run->spec.islands.deadline, guard, round.withdrawn});
+}
+
+// Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
+void Core::State::reject_own(Round number, const Error& error) {
+  RoundInHand& round = run->rounds.at(number);
+  round.withdrawn = true;
+  run->cut_short = false;
+  run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
+  if (welcomed) {
+    send(Withdrawn{run->id, run->epoch, number, error});
+  } else {
+    tell("warning", "contribution_rejected", "the contribution of island " + identity.name + " to round " + std::to_string(number.value) + " does not count: " + error.why);
+  }
+  meet_partner(number);
+}
+
+// What came of a round with its partner, or without.
+void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) {
+  send(round.exchanged);  // nobody decides anything by it: what the round moved
+  run->own_rounds[event.round].partner = event.partner;
+  if (!round.withdrawn) {
+    run->norms.add(round.fragment, round.ready.norm);
+  }
+  if (!event.partner.empty()) {
+    run->met.emplace(round.pair_epoch, event.round);
+    run->norms.add(round.fragment, event.norm);
+  } else if (event.rejected) {
+    tell("warning", "contribution_rejected", "the contribution of this island's partner to round " + std::to_string(event.round.value) + " does not count: " + event.why);
+  } else if (!event.why.empty()) {
+    tell("info", "pair_alone", "round " + std::to_string(event.round.value) + " was taken alone: " + event.why);
+  }
 }
 
 void Core::State::leave_pairs() {

@@ -38,6 +38,11 @@ void Core::State::on_engine(const ContributionFormed& event) {
   round.ready.norm = event.norm;
   run->cut_short = false;
   if (run->own(event.round)) {
+    const NormGuard guard{run->pairs() ? run->spec.guards.norm_factor : 0, run->norms.median(round.fragment)};
+    if (const std::optional<std::string> exploded = guard.verdict(event.norm)) {
+      reject_own(event.round, Error{Code::corrupt, *exploded});
+      return;
+    }
     round.ready.epoch = run->epoch;
     round.ready.chain = run->chain;
     send(round.ready);
@@ -61,6 +66,10 @@ void Core::State::on_engine(const ContributionFailed& event) { withdraw(event.ro
 void Core::State::withdraw(Round number, Error error) {
   const auto found = run->rounds.find(number);
   if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
+    return;
+  }
+  if (run->pairs() && run->own(number) && error.code == Code::corrupt) {
+    reject_own(number, error);
     return;
   }
   if (run->private_state()) {
@@ -98,12 +107,7 @@ void Core::State::on_engine(const ExchangeDone& event) {
   if (run->own(event.round)) {
     round.checkpoint = checkpoint_due(event.round, run->last_own(), run->spec.checkpoint.every_rounds);
     if (run->pairs()) {
-      run->own_rounds[event.round].partner = event.partner;
-      if (!event.partner.empty()) {
-        run->met.emplace(round.pair_epoch, event.round);
-      } else if (!event.why.empty()) {
-        tell("info", "pair_alone", "round " + std::to_string(event.round.value) + " was taken alone: " + event.why);
-      }
+      note_met(round, event);
     }
     apply(event.round);
   } else {

@@ -12,6 +12,7 @@
 #include "coordinator/core.hpp"
 #include "coordinator/decide.hpp"
 #include "coordinator/phases.hpp"
+#include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {
 
@@ -175,7 +176,7 @@ struct Run {
   std::optional<TimePoint> offers_since;
   std::optional<TimePoint> hold_since;  // no round is planned, for a newcomer
   std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
-  std::map<std::uint32_t, std::deque<double>> norms;  // of accepted contributions, by fragment; the newest few
+  UsualNorms norms;
   std::optional<Error> first_error;     // of an island that cannot take part
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
   double spread = 0;                    // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
@@ -276,7 +277,9 @@ struct Core::State {
   // ---- rounds.cpp: what is exchanged and committed
   void on_ready(Run& run, Seat& seat, const atl::Ready& message);
   void on_withdrawn(Run& run, Seat& seat, const Withdrawn& message);
+  void reject(Run& run, Seat& seat, const Withdrawn& message);
   void on_exchanged(Run& run, Seat& seat, const Exchanged& message);
+  void note_bytes(Seat& seat, const Exchanged& message) const;
   void on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message);
   void on_merged(Run& run, Seat& seat, const Merged& message);
   void on_initial(Run& run, Seat& seat, const atl::Ready& message);
@@ -295,6 +298,7 @@ struct Core::State {
   void reject_exploding(Run& run, Round round);
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const RoundInFlight& flight);
+  void forgive(Seat& seat);
   void remember(Run& run, Committed committed);
   void account_wait(Run& run, Seat& seat, Round round, double wait_seconds);
   [[nodiscard]] std::string text_of(const WaitKey& key) const;

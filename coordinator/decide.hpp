@@ -134,7 +134,6 @@ struct NormDecision {
 // Rejects norms above factor × the larger of two medians: of what was usual (once kUsualNorms are known) and of this round's, so that a change
 // that most islands make is no offence. Never rejects all.
 NormDecision decide_norms(const NormInput& input);
-inline constexpr std::size_t kUsualNorms = 8;
 
 // ---- newcomers -------------------------------------------------------------------------------------------------------------------------
 

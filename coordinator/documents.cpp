@@ -76,7 +76,7 @@ json waits_document(const SeatView& seat) {
   return waits;
 }
 
-json island_document(const SeatView& seat, const IslandReport& report, RunState run) {
+json island_document(const SeatView& seat, const IslandReport& report, RunState run, const std::optional<OwnLoss>& own) {
   const bool active = seat.state == SeatState::active;
   const std::string& reason = seat.reason.text.empty() ? report.reason : seat.reason.text;
   const bool reported = !report.run.empty();
@@ -90,6 +90,8 @@ json island_document(const SeatView& seat, const IslandReport& report, RunState 
           {"tokens", reported ? json(report.tokens) : json()},
           {"tokens_per_second", reported && active && !has_ended(run) ? number(report.tokens_per_second) : json()},
           {"training_loss", reported ? number(report.training_loss) : json()},
+          {"own_loss", own ? number(own->loss) : json()},
+          {"own_loss_round", own ? json(own->round.value) : json()},
           {"compute_seconds", reported ? number(report.compute_seconds) : json()},
           {"wait_seconds", reported ? number(report.wait_seconds) : json()},
           {"waits", waits_document(seat)},
@@ -310,9 +312,14 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
     const bool b_active = b->state == SeatState::active;
     return a_active != b_active ? a_active : a->name < b->name;
   });
+  std::map<IslandId, OwnLoss> own_losses;
+  if (run.last_own.value > 0) {
+    ATOLL_ASSIGN(own_losses, ledger_.own_losses(run.id, run.last_own));
+  }
   json islands = json::array();
   for (const SeatView* seat : seats) {
-    islands.push_back(island_document(*seat, reports[seat->island], run.state));
+    const auto own = own_losses.find(seat->island);
+    islands.push_back(island_document(*seat, reports[seat->island], run.state, own == own_losses.end() ? std::nullopt : std::optional(own->second)));
   }
   ATOLL_ASSIGN(const std::vector<StoredEvent> newest, ledger_.warnings(run.id, kWarnings));
   json warnings = json::array();

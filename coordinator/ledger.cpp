@@ -227,6 +227,20 @@ Result<std::optional<RoundLoss>> Ledger::newest_loss(const RunId& run) {
   return there ? std::optional(RoundLoss{Round(row.number(0)), row.real(1), row.real(2)}) : std::nullopt;
 }
 
+Result<std::map<IslandId, OwnLoss>> Ledger::own_losses(const RunId& run, Round last) {
+  auto rows = database_->prepare(  // of several rows SQLite takes the other columns from the one with the maximum
+      "SELECT island, max(round), outer_loss FROM metrics WHERE run=? AND outer_loss IS NOT NULL AND round>0 AND round<=? GROUP BY island");
+  rows.bind(run.text).bind(last.value);
+  std::map<IslandId, OwnLoss> losses;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return losses;
+    }
+    losses[IslandId(rows.text(0))] = OwnLoss{Round(rows.number(1)), rows.real(2)};
+  }
+}
+
 Result<std::vector<std::pair<IslandId, IslandReport>>> Ledger::reports(const RunId& run) {
   auto rows = database_->prepare(select(kReportColumns, "reports WHERE run=?"));
   rows.bind(run.text);

@@ -49,6 +49,12 @@ struct RoundLoss {
   double local_loss = 0;
 };
 
+// The newest validation loss of an island's own outer parameters.
+struct OwnLoss {
+  Round round;
+  double loss = 0;
+};
+
 class Ledger {
  public:
   // Opens or makes the ledger of a state directory, which must exist. Errors: conflict naming the process that has it.
@@ -84,6 +90,8 @@ class Ledger {
   Result<std::vector<RoundLoss>> losses(const RunId& run);
   // The newest one.
   Result<std::optional<RoundLoss>> newest_loss(const RunId& run);
+  // The newest loss of each island up to round `last`; islands without one are left out.
+  Result<std::map<IslandId, OwnLoss>> own_losses(const RunId& run, Round last);
   static constexpr std::uint64_t kSeriesPoints = 512;
   Result<std::vector<std::pair<IslandId, IslandReport>>> reports(const RunId& run);
   // Of the runs that may go on.

@@ -8,6 +8,7 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
+constexpr unsigned kForgiven = 10;             // good rounds in a row, after which offences are forgotten
 constexpr double kToldWait = 1.0;           // seconds that a trainer waited for a result, and
 constexpr double kToldShare = 0.1;          // the share of a round: less is not worth an event
 constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
@@ -44,6 +45,9 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
 
 void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (run.own(message.round)) {
+    if (message.round > seat.last.round) {
+      forgive(seat);
+    }
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
     if (run.pairs()) {
       seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
@@ -77,7 +81,14 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
-  if (run.own(message.round) || !run.record.initialised) {
+  if (run.own(message.round)) {
+    if (message.round > seat.last.round) {  // else it is repeated
+      seat.last = LastContribution{message.round, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0, 0};
+      reject(run, seat, message);
+    }
+    return;
+  }
+  if (!run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -90,13 +101,18 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
   const auto flight = run.rounds.find(message.round);
   const bool known = flight != run.rounds.end() && flight->second.contributions.count(seat.record.island) > 0 &&
                      flight->second.contributions.at(seat.record.island).withdrawn;
-  if (!known) {
-    event(run.record.id, seat.record.island, "warning", "contribution_rejected", "the contribution of island " + name_of(seat.record.island) + " to round " +
-          std::to_string(message.round.value) + " does not count: " + bounded(message.error.why),
-          {Field{"round", static_cast<std::int64_t>(message.round.value)}});
-  }
   contribute(run, seat, message.round, Contribution{true, 0, 0, 0});
-  if (!known && message.error.code == Code::corrupt) {
+  if (!known) {
+    reject(run, seat, message);
+  }
+}
+
+// The verdict of an island on its own contribution.
+void Core::State::reject(Run& run, Seat& seat, const Withdrawn& message) {
+  event(run.record.id, seat.record.island, "warning", "contribution_rejected", "the contribution of island " + name_of(seat.record.island) + " to round " +
+        std::to_string(message.round.value) + " does not count: " + bounded(message.error.why),
+        {Field{"round", static_cast<std::int64_t>(message.round.value)}});
+  if (message.error.code == Code::corrupt) {
     offend(run, seat.record.island, bounded(message.error.why, 512));
   }
 }
@@ -130,7 +146,11 @@ void Core::State::contribute(Run& run, Seat& seat, Round round, const Contributi
 }
 
 void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
-  if (run.own(message.round) || !run.record.initialised) {
+  if (run.own(message.round)) {
+    note_bytes(seat, message);
+    return;
+  }
+  if (!run.record.initialised) {
     return;
   }
   if (message.round <= run.record.committed) {
@@ -171,11 +191,16 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
   }
   flight.exchanged[seat.record.island] = message.chain;
   flight.failed.erase(seat.record.island);
+  note_bytes(seat, message);
+  changed = true;
+}
+
+// What the round's exchange moved, for the metrics of it.
+void Core::State::note_bytes(Seat& seat, const Exchanged& message) const {
   if (seat.last.round == message.round) {
     seat.last.bytes_sent = message.bytes_sent;
     seat.last.bytes_received = message.bytes_received;
   }
-  changed = true;
 }
 
 void Core::State::on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message) {
@@ -444,8 +469,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
   for (const auto& [id, contribution] : flight.contributions) {
     if (!contribution.withdrawn) {
       input.norms.emplace_back(id, contribution.norm);
-      const auto usual = run.norms.find(contribution.fragment);
-      input.usual = usual == run.norms.end() ? std::vector<double>{} : std::vector<double>(usual->second.begin(), usual->second.end());
+      input.usual = run.norms.of(contribution.fragment);
     }
   }
   const NormDecision decision = decide_norms(input);
@@ -463,25 +487,21 @@ void Core::State::reject_exploding(Run& run, Round number) {
 }
 
 void Core::State::note_accepted(Run& run, const RoundInFlight& flight) {
-  constexpr std::size_t kNorms = 64;
-  constexpr std::size_t kFragments = 4096;
-  constexpr unsigned kForgiven = 10;  // good rounds in a row, after which offences are forgotten
   for (const auto& [id, contribution] : flight.contributions) {
     const auto seat = run.seats.find(id);
     if (contribution.withdrawn || seat == run.seats.end()) {
       continue;
     }
-    if (contribution.norm > 0 && (run.norms.size() < kFragments || run.norms.count(contribution.fragment) > 0)) {
-      std::deque<double>& usual = run.norms[contribution.fragment];
-      usual.push_back(contribution.norm);
-      if (usual.size() > kNorms) {
-        usual.pop_front();
-      }
-    }
-    if (++seat->second.good_rounds >= kForgiven && seat->second.record.offences > 0 && seat->second.record.state == SeatState::active) {
-      seat->second.record.offences = 0;
-      save(seat->second);
-    }
+    run.norms.add(contribution.fragment, contribution.norm);
+    forgive(seat->second);
+  }
+}
+
+// After an accepted contribution; enough of them in a row and offences are forgotten.
+void Core::State::forgive(Seat& seat) {
+  if (++seat.good_rounds >= kForgiven && seat.record.offences > 0 && seat.record.state == SeatState::active) {
+    seat.record.offences = 0;
+    save(seat);
   }
 }
 

@@ -307,6 +307,7 @@ void Core::State::activate(Run& run, Seat& seat) {
   seat.memory_offered = false;
   run.hold_since.reset();
   seat.leaves_after.reset();
+  seat.last = LastContribution{};
   save(seat);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),

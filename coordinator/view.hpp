@@ -78,6 +78,7 @@ struct RunView {
   Round committed;
   Digest chain;
   std::uint64_t rounds = 0;  // of the whole run
+  Round last_own;            // of those that islands commit by themselves, each with an outer state of its own; 0: none
   std::uint64_t tokens = 0;
   std::uint32_t min = 0;
   std::uint32_t max = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "strategies/vectorised.hpp"
 
@@ -65,6 +66,22 @@ Result<ContributionSummary> summarise_contribution(std::span<const float> values
   std::array<double, kLanes> lanes{};
   square(values.data(), values.size(), lanes.data());
   return summary(values, lanes);
+}
+
+Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count) {
+  constexpr std::uint64_t kPiece = 1ULL << 16;
+  const std::uint64_t granule = piece_granularity(settings);
+  const std::uint64_t piece = std::max(granule, kPiece / granule * granule);
+  std::vector<float> values(static_cast<std::size_t>(std::min(piece, count)));
+  double squares = 0;
+  for (std::uint64_t at = 0; at < count; at += piece) {
+    const std::uint64_t here = std::min(piece, count - at);
+    const std::span<float> part = std::span(values).first(static_cast<std::size_t>(here));
+    ATOLL_TRY(decode(settings, bytes.subspan(encoded_bytes(settings, at), encoded_bytes(settings, here)), part));
+    ATOLL_ASSIGN(const ContributionSummary summary, summarise_contribution(part));
+    squares += summary.norm * summary.norm;
+  }
+  return std::sqrt(squares);
 }
 
 }  // namespace atl

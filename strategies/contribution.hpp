@@ -5,8 +5,11 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
+#include "strategies/codec.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -25,5 +28,8 @@ Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, st
 
 // The same check and norm for a contribution that is sent as it is (a gradient, parameters). One pass, reads n floats.
 Result<ContributionSummary> summarise_contribution(std::span<const float> values);
+
+// The norm of `count` encoded values, decoded piece by piece. Errors: as check_encoded. Cost: one pass; a buffer of 256 KiB.
+Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
 
 }  // namespace atl

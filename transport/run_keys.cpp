@@ -286,7 +286,7 @@ const std::array kKeys = {
     RunKey{.section = "checkpoint", .name = "keep", .type = integer, .field = of<&RunSpec::checkpoint, &CheckpointSpec::keep>, .least = 1,
            .most = 1000, .doc = "the newest checkpoints that an island keeps"},
     RunKey{.section = "guards", .name = "norm_factor", .type = number, .field = of<&RunSpec::guards, &GuardsSpec::norm_factor>, .least = 0, .most = 1e9,
-           .doc = "a contribution whose norm is more than so many times the running median does not count; 0: no such guard; pairs have none yet"},
+           .doc = "a contribution whose norm is more than so many times the running median does not count; 0: no such guard; in pairs every island judges by the norms that it has seen"},
     RunKey{.section = "guards", .name = "quarantine_after", .type = integer, .field = of<&RunSpec::guards, &GuardsSpec::quarantine_after>, .least = 0,
            .most = 1e6, .doc = "rejections after which an island is kept out until the run is resumed; ten accepted contributions in a row forgive; 0: never"},
 };

@@ -91,6 +91,24 @@ std::string spread_line(const json& run) {
   return std::string(text.data()) + " from the islands to their mean, estimated after round " + count_text(number_at(run, "consensus_round"));
 }
 
+// "1.831 (a) to 1.862 (c), each island's own parameters": of runs whose islands have outer states of their own.
+std::string own_losses_line(const json& document) {
+  const json* best = nullptr;
+  const json* worst = nullptr;
+  for (const json& island : list_at(document, "islands")) {
+    const auto loss = number_at(island, "own_loss");
+    if (loss && text_at(island, "state") != "absent") {
+      best = best == nullptr || *loss < *number_at(*best, "own_loss") ? &island : best;
+      worst = worst == nullptr || *loss > *number_at(*worst, "own_loss") ? &island : worst;
+    }
+  }
+  if (best == nullptr) {
+    return "";
+  }
+  const auto of = [](const json& island) { return loss_text(number_at(island, "own_loss")) + " (" + printable(text_at(island, "name"), 60) + ")"; };
+  return of(*best) + " to " + of(*worst) + ", each island's own parameters";
+}
+
 // "5.550 at the start, ", or of the earliest round there is.
 std::string first_loss(const json& run) {
   if (const auto initial = number_at(run, "initial_loss")) {
@@ -322,6 +340,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
   } else {
     text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", loss_line(run), terminal);
+    text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
     text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
   }
   text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
@@ -349,6 +368,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
   }
   text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, nats per token on held-out data  " + loss_curve(run, 24),
                 terminal);
+  text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
   text += field("rounds", count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
                               age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) + " tokens", terminal);
   text += field("sent", sent_line(document, run), terminal);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What gossip costs in quality, at equal tokens: trains the same small model on the same text with one strategy after the other, each with several
-# seeds, and prints a line for each: validation loss of the one model at the end (of `local`: the mean of the islands'), mean and for each seed, and
-# what each island sent.
+# seeds, and prints a line for each: validation loss of the one model at the end (of `local`: the mean of the islands'), of the islands' own outer
+# parameters after the last own round (lowest to highest, mean over the seeds), and what each island sent.
 #
 # Usage: tests/bench/gossip_quality.sh ATOLL TEXT ISLANDS SEEDS 'STRATEGY OUTER_LEARNING_RATE OUTER_MOMENTUM OUTER_PULL' …    (- where it has none)
 # for example: tests/bench/gossip_quality.sh build/release/atoll input.txt 4 '1 2 3' 'diloco 1.0 0.5 -' 'noloco 0.7 0.5 0.7' 'local - - -'
@@ -50,8 +50,11 @@ import json, sys
 setting, islands, paths = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 documents = [json.loads(open(path).read().splitlines()[-1]) for path in paths]
 losses = [document["run"]["outer_loss"] for document in documents]
+own = [[island["own_loss"] for island in document["islands"]] for document in documents]
 mean = lambda values: sum(values) / len(values)
 line = f"{setting:22} {islands} islands: {mean(losses):.4f}  ({', '.join(f'{loss:.4f}' for loss in losses)})"
+if all(value is not None for values in own for value in values):
+    line += f"  own {mean([min(values) for values in own]):.4f} to {mean([max(values) for values in own]):.4f}, mean {mean([mean(values) for values in own]):.4f}"
 print(f"{line}  sent {mean([document['run']['bytes_sent'] for document in documents]) / islands / 1e6:.1f} MB each", flush=True)
 END
 done

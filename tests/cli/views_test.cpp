@@ -85,6 +85,24 @@ TEST_CASE("the spread of islands that meet in pairs is shown once it is known") 
   CHECK(render_status(document, {}).find("\nspread    0.0123 from the islands to their mean, estimated after round 6\n") != std::string::npos);
 }
 
+TEST_CASE("what each island's own parameters reach is shown from the best to the worst") {
+  json document = documented("status");
+  CHECK(render_status(document, {}).find("losses") == std::string::npos);
+  json& islands = document["islands"];
+  islands.push_back(islands[0]);
+  islands.push_back(islands[0]);
+  islands.push_back(islands[0]);
+  const char* names[] = {"a", "b", "c", "d"};
+  const double losses[] = {1.84, 1.79, 1.91, 5.0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    islands[i]["name"] = names[i];
+    islands[i]["own_loss"] = losses[i];
+  }
+  islands[3]["state"] = "absent";
+  CHECK(render_status(document, {}).find("\nlosses    1.790 (b) to 1.910 (c), each island's own parameters\n") != std::string::npos);
+  CHECK(render_summary(document, {}).find("\nlosses    1.790 (b) to 1.910 (c), each island's own parameters\n") != std::string::npos);
+}
+
 TEST_CASE("summary") {
   json document = documented("status");
   document["run"]["state"] = "completed";

@@ -4,6 +4,7 @@
 
 #include "agent/checkpoint.hpp"
 #include "agent/safetensors.hpp"
+#include "coordinator/database.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -15,11 +16,11 @@ namespace {
 constexpr unsigned kPeriod = 5;
 constexpr unsigned kRounds = 10;  // and one that merges all
 
-std::string run_file(const std::string& name, unsigned islands) {
+std::string run_file(const std::string& name, unsigned islands, const std::string& deadline = "10s") {
   std::ostringstream text;
   text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << kPeriod * kRounds
        << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"noloco\"\npace = \"fixed\"\ninner_steps = " << kPeriod << "\n[islands]\nmin = " << islands
-       << "\nmax = " << islands << "\ndeadline = \"10s\"\n[checkpoint]\nevery_rounds = 2\n";
+       << "\nmax = " << islands << "\ndeadline = \"" << deadline << "\"\n[checkpoint]\nevery_rounds = 2\n";
   return text.str();
 }
 
@@ -87,6 +88,21 @@ atl::Round newest_checkpoint(Cluster& cluster, const std::string& run, const std
   return newest;
 }
 
+// The rounds' metrics know what they moved, and no more than the islands sent in all.
+void check_bytes(Cluster& cluster, const std::string& run) {
+  atl::coordinator::Database ledger = atl::coordinator::Database::open(cluster.state("coordinator") / "ledger.db").value();
+  auto rounds = ledger.prepare("SELECT sum(bytes_sent), sum(bytes_received) FROM metrics WHERE run=? AND round<=?");
+  rounds.bind(run).bind(std::uint64_t{kRounds});
+  REQUIRE(rounds.row().value());
+  double sent = 0;
+  for (const json& island : cluster.status(run)["islands"]) {
+    sent += island["bytes_sent"].get<double>();
+  }
+  CHECK(rounds.integer(0) > 0);
+  CHECK(rounds.integer(1) > 0);
+  CHECK(static_cast<double>(rounds.integer(0)) < sent);
+}
+
 const std::vector<std::string> kNames = {"a", "b", "c", "d"};
 
 }  // namespace
@@ -100,6 +116,12 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
   check_completed(cluster, run);
   check_merged(cluster, run, kNames);
   CHECK(count(cluster, run, "consensus") > 0);
+  for (const json& island : cluster.status(run)["islands"]) {
+    INFO(island.dump());
+    CHECK(island["own_loss"].is_number());
+    CHECK(island["own_loss_round"] == kRounds);
+  }
+  check_bytes(cluster, run);
 
   const fs::path model = cluster.folder() / "model.safetensors";
   const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});
@@ -148,6 +170,19 @@ TEST_CASE("process: one of four in pairs is killed: the others go on, it comes b
   cluster.release();
   check_completed(cluster, run);
   check_merged(cluster, run, kNames);
+}
+
+TEST_CASE("process: in pairs a contribution that is not finite is rejected by name, and nobody leaves") {
+  Cluster cluster;
+  for (const std::string& name : {"a", "b"}) {
+    cluster.start_island(name, name == std::string("b") ? std::map<std::string, std::string>{{"ATOLL_TEST_BREAK", "nan"}, {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}}
+                                                        : std::map<std::string, std::string>{});
+  }
+  const std::string run = cluster.submit(run_file("nan", 2));
+  check_completed(cluster, run);
+  check_merged(cluster, run, {"a", "b"});
+  CHECK(count(cluster, run, "contribution_rejected") == 1);
+  CHECK(count(cluster, run, "island_left") == 0);
 }
 
 TEST_CASE("process: in pairs the coordinator may be away: the islands do all their rounds without it") {

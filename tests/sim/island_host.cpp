@@ -504,8 +504,10 @@ void IslandHost::form(const agent::FormContribution& effect) {
   const std::span<float> outer = range(engine.parameters, effect.fragment);
   Vector values(local.begin(), local.end());
   double norm = 0;
+  const float scale = explode_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().exploding)) ? 1000.0F : 1.0F;
+  explode_ = false;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = engine.composition.payload == PayloadKind::outer_gradient ? outer[i] - local[i] : local[i];
+    values[i] = scale * (engine.composition.payload == PayloadKind::outer_gradient ? outer[i] - local[i] : local[i]);
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
   cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens);

@@ -141,6 +141,7 @@ class IslandHost {
   void set_other_initial(bool other) { other_initial_ = other; }
   void set_data_refused(bool refused) { data_refused_ = refused; }
   void spoil_next_contribution() { spoil_ = true; }
+  void explode_next_contribution() { explode_ = true; }
   void flip_bits_on_disk() { flipped_ = true; }
 
  private:
@@ -209,6 +210,7 @@ class IslandHost {
   bool other_initial_ = false;
   bool data_refused_ = false;
   bool spoil_ = false;
+  bool explode_ = false;
   bool slow_ = false;  // each step takes seconds
   bool flipped_ = false;
 };

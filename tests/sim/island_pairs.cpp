@@ -55,7 +55,7 @@ void IslandHost::prepare_pair(const agent::PreparePair& effect) {
 
 void IslandHost::meet(const agent::MeetPartner& effect) {
   Engine& engine = *process_->engine;
-  if (engine.contributions.count(effect.round) == 0) {
+  if (engine.contributions.count(effect.round) == 0 && !effect.withdrawn) {
     feed(agent::ExchangeBroke{effect.run, effect.round, effect.attempt, {}, Error{Code::conflict, "there is no contribution"}});
     return;
   }
@@ -67,8 +67,10 @@ void IslandHost::meet(const agent::MeetPartner& effect) {
   PairInHand& pair = engine.pairs[effect.round];
   if (!pair.order) {
     pair.order = effect;
-    if (pair.exchange) {
-      pair.exchange->arrive(payload_of(engine.contributions.at(effect.round).values), cluster_.timeline().now(), effect.deadline);
+    if (pair.exchange && effect.withdrawn) {
+      pair.exchange->withdraw(cluster_.timeline().now());
+    } else if (pair.exchange) {
+      pair.exchange->arrive(payload_of(engine.contributions.at(effect.round).values), cluster_.timeline().now(), effect.deadline, effect.guard);
     }
   }
   pump_pairs();
@@ -165,12 +167,14 @@ void IslandHost::poll_pairs() {
 // What the core hears of a round, once the state before it is there.
 std::optional<agent::Event> IslandHost::decided(Round round, PairInHand& pair) {
   Engine& engine = *process_->engine;
-  if (!pair.order || (pair.exchange && !pair.exchange->outcome()) || !engine.has_state || engine.round.next() != round || engine.contributions.count(round) == 0) {
+  const bool withdrawn = pair.order && pair.order->withdrawn;
+  if (!pair.order || (pair.exchange && !pair.exchange->outcome()) || !engine.has_state || engine.round.next() != round ||
+      (engine.contributions.count(round) == 0 && !withdrawn)) {
     return std::nullopt;
   }
   pair.reported = true;
   agent::ExchangeDone done{process_->run, round, pair.order->attempt, {}, 100, 100, 0.1};
-  const Vector& own = engine.contributions.at(round).values;
+  const Vector own = withdrawn ? Vector{} : engine.contributions.at(round).values;
   pair.result = own;
   if (pair.exchange && pair.exchange->outcome()->met) {
     const Vector theirs = values_of(pair.exchange->gradient());
@@ -178,8 +182,10 @@ std::optional<agent::Event> IslandHost::decided(Round round, PairInHand& pair) {
       pair.result[i] = pair.exchange->decider() ? own[i] * 0.5F + theirs[i] * 0.5F : theirs[i] * 0.5F + own[i] * 0.5F;
     }
     done.partner = pair.exchange->plan().partner;
-  } else if (pair.exchange) {
+    done.norm = pair.exchange->norm();
+  } else if (pair.exchange && !withdrawn) {
     done.why = pair.exchange->outcome()->why;
+    done.rejected = pair.exchange->outcome()->rejected;
   }
   pair.chain = chain_after(engine.chain, pair.result);
   done.chain = pair.chain;
@@ -243,7 +249,9 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
     const bool met = pair.exchange->outcome()->met;
     cluster_.checkers().paired(id_, pair.exchange->plan().partner, pair.exchange->plan().epoch, effect.round, met, met ? pair.result : Vector{});
   }
-  if (pair.exchange && pair.exchange->outcome()->met) {
+  if (pair.order->withdrawn) {
+    // Nobody's contribution counts: the outer state stays.
+  } else if (pair.exchange && pair.exchange->outcome()->met) {
     const PairExchange& exchange = *pair.exchange;
     const std::array<ByteView, 2> members = exchange.decider() ? std::array<ByteView, 2>{exchange.own_parameters(), exchange.parameters()}
                                                                : std::array<ByteView, 2>{exchange.parameters(), exchange.own_parameters()};

@@ -107,7 +107,7 @@ Scenario draw_pair_scenario(std::uint64_t seed) {
   const Composition composition = composition_of(spec).value();
   spec.merge_rounds = composition.merge_rounds(std::max<std::uint32_t>(1, strategy.fragments));
   spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
-  scenario.nonfinite = 0;  // an island without a contribution gives up
+  scenario.exploding = rng.chance(0.2) ? 0.05 : 0;
   return scenario;
 }
 

@@ -21,6 +21,7 @@ struct Scenario {
   Duration trouble = std::chrono::seconds(60);       // how long faults go on
   Duration between_faults = std::chrono::seconds(4);  // on average; 0: none
   double nonfinite = 0;                              // of a contribution
+  double exploding = 0;                              // of a contribution: a thousand times its size
   double broken_disk = 0;                            // of a checkpoint: cannot be written
   bool coordinator_faults = true;
   bool agent_faults = true;

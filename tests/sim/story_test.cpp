@@ -124,6 +124,77 @@ TEST_CASE("a contribution that is not finite is rejected by name, and the run go
   REQUIRE(events(cluster, "island_left") == 0);
 }
 
+TEST_CASE("in pairs a contribution that is not finite, or explodes, is rejected by name: its partner goes alone, and the island goes on") {
+  Scenario scenario = draw_pair_scenario(1);
+  scenario.islands = 2;
+  scenario.loss = scenario.duplication = scenario.replay = scenario.nonfinite = scenario.exploding = scenario.broken_disk = 0;
+  scenario.jitter = 20ms;
+  scenario.latency = 5ms;
+  RunSpec& spec = scenario.spec;
+  spec.islands.min = spec.islands.max = 2;
+  spec.islands.deadline = 60s;
+  spec.strategy.grouping = "whole";
+  spec.strategy.fragments = 0;
+  spec.strategy.inner_steps = 4;
+  spec.strategy.overlap_steps = 0;
+  spec.strategy.merge_alpha = 0;
+  spec.strategy.pace = "fixed";
+  spec.strategy.max_skew = 2;
+  spec.training.steps = 4 * 24;
+  spec.merge_rounds = 1;
+  spec.rounds = 25;
+  Cluster cluster(scenario);
+  const auto run_to = [&](std::size_t pairs) {
+    for (int i = 0; i < 10'000 && cluster.checkers().met() + cluster.checkers().went_alone() < 2 * pairs; ++i) {
+      cluster.run_for(20ms);
+    }
+    REQUIRE(cluster.checkers().met() + cluster.checkers().went_alone() >= 2 * pairs);
+  };
+  cluster.start();
+  run_to(2);
+  CHECK(cluster.checkers().went_alone() == 0);
+  cluster.host(1).spoil_next_contribution();
+  run_to(12);
+  CHECK(cluster.checkers().went_alone() == 2);  // both
+  CHECK(events(cluster, "contribution_rejected") == 1);
+  CHECK(events(cluster, "pair_alone") == 1);  // the partner's; its own is told as rejected
+  cluster.host(0).explode_next_contribution();
+  finish(cluster);
+  CHECK(cluster.checkers().went_alone() == 4);
+  CHECK(events(cluster, "contribution_rejected") == 2);
+  CHECK(events(cluster, "pair_alone") == 2);
+  CHECK(events(cluster, "island_left") == 0);
+  CHECK(cluster.host(0).trainer_starts() == 1);
+  CHECK(cluster.host(1).trainer_starts() == 1);
+}
+
+TEST_CASE("in pairs an island whose contributions are rejected again and again is quarantined, and the others go on") {
+  Scenario scenario = calm(3, 2);
+  StrategySpec& strategy = scenario.spec.strategy;
+  strategy.name = "noloco";
+  strategy.group = "pairs";
+  strategy.weighting = "uniform";
+  strategy.outer_optimizer = "heavy-ball";
+  strategy.outer_momentum = 0.5;
+  strategy.outer_pull = 0.7;
+  strategy.final_merge = true;
+  scenario.spec.training.steps = 4 * 30;
+  scenario.spec.merge_rounds = 1;
+  scenario.spec.rounds = 31;
+  Cluster cluster(scenario);
+  cluster.start();
+  for (std::size_t rejected = 0; rejected < 3; ++rejected) {
+    cluster.host(2).spoil_next_contribution();
+    for (int i = 0; i < 10'000 && events(cluster, "contribution_rejected") == rejected; ++i) {
+      cluster.run_for(20ms);
+    }
+    REQUIRE(events(cluster, "contribution_rejected") == rejected + 1);
+  }
+  CHECK(events(cluster, "island_quarantined") == 1);
+  finish(cluster);
+  CHECK(cluster.view()->reason.text.find("quarantined") != std::string::npos);
+}
+
 TEST_CASE("a run that no island may serve fails with the first cause") {
   Cluster cluster(calm(2, 2));
   cluster.host(0).set_data_refused(true);

@@ -8,6 +8,7 @@
 
 #include "coordinator/spans.hpp"
 #include "tests/catch.hpp"
+#include "transport/base/usual_norms.hpp"
 
 namespace {
 

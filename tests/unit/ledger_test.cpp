@@ -208,6 +208,33 @@ TEST_CASE("long series are thinned evenly and keep their ends") {
   CHECK_FALSE(ledger.newest_loss(RunId("r-9")).value().has_value());
 }
 
+TEST_CASE("the newest loss of each island's own parameters, of rounds before all were merged") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  std::vector<Record> records;
+  const auto measured = [&](const char* island, std::uint64_t round, double loss) {
+    MetricRecord metric = metric_record(round, loss);
+    metric.island = IslandId(island);
+    records.emplace_back(metric);
+  };
+  measured("i-a", 0, 5.5);
+  measured("i-b", 0, 5.5);
+  measured("i-c", 0, 5.5);
+  measured("i-a", 10, 2.0);
+  measured("i-b", 10, 2.2);
+  measured("i-a", 20, 1.8);
+  measured("i-b", 20, std::numeric_limits<double>::quiet_NaN());
+  measured("i-a", 21, 1.7);  // merged
+  measured("i-b", 21, 1.7);
+  REQUIRE(ledger.write(records).ok());
+  const std::map<IslandId, OwnLoss> losses = ledger.own_losses(RunId("r-1"), Round(20)).value();
+  REQUIRE(losses.size() == 2);
+  CHECK(losses.at(IslandId("i-a")).loss == 1.8);
+  CHECK(losses.at(IslandId("i-a")).round == Round(20));
+  CHECK(losses.at(IslandId("i-b")).loss == 2.2);
+  CHECK(losses.at(IslandId("i-b")).round == Round(10));
+}
+
 TEST_CASE("the files of an island's newest checkpoints are remembered") {
   const atl_test::TemporaryFolder directory;
   Ledger ledger = Ledger::open(directory.path()).value();

@@ -1,0 +1,57 @@
+#include "transport/base/usual_norms.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace atl {
+namespace {
+
+constexpr std::size_t kNorms = 64;
+constexpr std::size_t kFragments = 4096;
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+}  // namespace
+
+void UsualNorms::add(std::uint32_t fragment, double norm) {
+  if (norm > 0 && (norms_.size() < kFragments || norms_.count(fragment) > 0)) {
+    std::deque<double>& norms = norms_[fragment];
+    norms.push_back(norm);
+    if (norms.size() > kNorms) {
+      norms.pop_front();
+    }
+  }
+}
+
+std::vector<double> UsualNorms::of(std::uint32_t fragment) const {
+  const auto found = norms_.find(fragment);
+  return found == norms_.end() ? std::vector<double>{} : std::vector<double>(found->second.begin(), found->second.end());
+}
+
+double UsualNorms::median(std::uint32_t fragment) const {
+  std::vector<double> norms = of(fragment);
+  return norms.size() < kUsualNorms ? 0 : lower_median(std::move(norms));
+}
+
+double lower_median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::optional<std::string> NormGuard::verdict(double norm) const {
+  if (factor <= 0 || usual <= 0 || norm <= factor * usual) {
+    return std::nullopt;
+  }
+  return "its norm of " + number_text(norm) + " is more than " + number_text(factor) + " times the usual " + number_text(usual);
+}
+
+}  // namespace atl

@@ -1,0 +1,41 @@
+// What norm a contribution usually has, and the guard against one that explodes. The coordinator judges by it where all islands meet, and
+// each island where they meet in pairs.
+// Threads: plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace atl {
+
+// The newest 64 accepted norms of each fragment.
+class UsualNorms {
+ public:
+  // Of an accepted contribution; one without a norm (0) says nothing.
+  void add(std::uint32_t fragment, double norm);
+  // Newest last.
+  [[nodiscard]] std::vector<double> of(std::uint32_t fragment) const;
+  // Their median; 0 as long as fewer than kUsualNorms are known.
+  [[nodiscard]] double median(std::uint32_t fragment) const;
+
+ private:
+  std::map<std::uint32_t, std::deque<double>> norms_;
+};
+inline constexpr std::size_t kUsualNorms = 8;
+
+// The middle one, the lower of two: of {1, 100} the median is 1, so that one of two islands can be told from the other. 0 of none.
+double lower_median(std::vector<double> values);
+
+struct NormGuard {
+  double factor = 0;  // 0: no guard
+  double usual = 0;   // 0: not known
+  // Why a contribution of this norm does not count, for a person; nothing if it does.
+  [[nodiscard]] std::optional<std::string> verdict(double norm) const;
+};
+
+}  // namespace atl
