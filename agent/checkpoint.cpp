@@ -42,6 +42,9 @@ Json pending_json(const std::vector<PendingRound>& pending) {
                    {"norm", round.norm},
                    {"tokens", round.facts.tokens},
                    {"steps", round.facts.steps},
+                   {"part", round.facts.data.part},
+                   {"from", round.facts.data.from},
+                   {"to", round.facts.data.to},
                    {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
   }
   return all;
@@ -53,7 +56,8 @@ std::vector<PendingRound> pending_of(const Json& json) {
     const Json& loss = item.at("training_loss");
     pending.push_back({Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(), item.at("norm").get<double>(),
                        PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
-                                    loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>()}});
+                                    loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
+                                    DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0})}}});
   }
   return pending;
 }
@@ -65,6 +69,7 @@ std::string meta_text(const CheckpointMeta& meta) {
                {"epoch", meta.epoch.value},
                {"chain", to_hex(meta.chain)},
                {"step", meta.step.value},
+               {"part", meta.part},
                {"position", meta.position},
                {"pending", pending_json(meta.pending)},
                {"files", files_json(meta.files)}};
@@ -97,6 +102,7 @@ Result<CheckpointMeta> read_meta(const fs::path& path) {
     meta.epoch = Epoch(json.at("epoch").get<std::uint64_t>());
     ATOLL_ASSIGN(meta.chain, digest_from_hex(json.at("chain").get<std::string>()));
     meta.step = Step(json.at("step").get<std::uint64_t>());
+    meta.part = json.value("part", 0U);
     meta.position = json.at("position").get<std::uint64_t>();
     meta.pending = pending_of(json.at("pending"));
     for (const auto& [name, facts] : json.at("files").items()) {

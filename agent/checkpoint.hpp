@@ -50,7 +50,8 @@ struct CheckpointMeta {
   Epoch epoch;
   Digest chain;                  // of the rounds up to `round`
   Step step;                     // inner steps of this island's trainer
-  std::uint64_t position = 0;    // of its data
+  std::uint32_t part = 0;        // of the data that its trainer is on
+  std::uint64_t position = 0;    // of its trainer in that part
   std::vector<PendingRound> pending;       // later rounds that were in flight, oldest first
   std::map<std::string, FileFacts> files;  // by path inside the checkpoint's folder
   [[nodiscard]] const FileFacts* outer() const;

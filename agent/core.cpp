@@ -193,7 +193,7 @@ void Core::State::say_hello() {
     return held;
   };
   if (run) {
-    HeldRun held{run->id, run->epoch, run->has_state, run->committed, run->chain, {}};
+    HeldRun held{run->id, run->epoch, run->has_state, run->committed, run->chain, {}, run->part, run->counted};
     if (const auto found = stored.find(run->id); found != stored.end()) {
       held.checkpoints = checkpoints_of(found->second);
     }
@@ -203,7 +203,8 @@ void Core::State::say_hello() {
     if ((run && run->id == id) || stored_run.checkpoints.empty() || hello.runs.size() >= kHelloRuns) {
       continue;
     }
-    hello.runs.push_back(HeldRun{id, stored_run.checkpoints.back().epoch, false, Round(0), Digest{}, checkpoints_of(stored_run)});
+    const StoredCheckpoint& newest = stored_run.checkpoints.back();
+    hello.runs.push_back(HeldRun{id, newest.epoch, false, Round(0), Digest{}, checkpoints_of(stored_run), newest.part, newest.position});
   }
   send(std::move(hello));
 }

@@ -36,6 +36,7 @@ struct StoredCheckpoint {
   std::uint64_t position = 0;
   Digest file;
   std::uint64_t file_bytes = 0;
+  std::uint32_t part = 0;  // of the data
 };
 struct StoredRun {
   RunId run;

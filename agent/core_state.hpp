@@ -42,6 +42,7 @@ inline void say_of(atl::Ready& ready, const PublishFacts& facts) {
   ready.tokens = facts.tokens;
   ready.steps = facts.steps;
   ready.training_loss = facts.training_loss;
+  ready.data = facts.data;
 }
 
 enum class TrainerPhase : std::uint8_t {
@@ -90,7 +91,9 @@ struct RunInHand {
   std::optional<Round> trainer_round;  // whose outer parameters it holds
   Round planned;                       // newest round that it has orders for
   std::optional<Round> horizon_of;     // committed round that `planned` was last decided for
-  std::uint64_t position = 0;          // newest known
+  std::uint64_t position = 0;          // of the trainer in its part of the data; newest known
+  std::uint64_t counted = 0;           // the first sequence of the part that no committed round holds
+  std::uint64_t sequences = 0;         // of an epoch of the part; 0: not known
   Step step;
   std::uint64_t tokens_before = 0;     // of earlier incarnations
   TrainerProgress progress;
@@ -227,6 +230,8 @@ struct Core::State {
   void own_up();
   void become_active();
   void drop_rounds();
+  void take_part(const Assign& message);
+  [[nodiscard]] std::uint64_t published() const;
 
   // ---- pair_side.cpp
   void on_pair_query(const PairQuery& message);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/planted.hpp"
+
 namespace atl::agent {
 
 Activity decide_activity(const ActivityInput& input) {
@@ -66,7 +68,7 @@ Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ah
 #ifndef ATOLL_PLANTED_OVERLAP_BUG
   while (newest < last && newest.value < committed.value + kRoundsInFlight) {
     const Result<RoundPlan> after = schedule.round_at(newest.next());
-    if (!after || after->start > next->apply) {
+    if (!after || (after->start > next->apply && !ATOLL_PLANTED(runs_ahead))) {
       break;
     }
     newest = newest.next();
@@ -88,7 +90,8 @@ PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_ro
     if (!formed.contains(round)) {
       decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluate});
     }
-    decision.merge.push_back(MergeOrder{round, plan->fragment, plan->apply, settings.alpha, evaluate, settings.lockstep,
+    const Step merged = ATOLL_PLANTED(runs_ahead) ? schedule.round_at(last).value().apply : plan->apply;
+    decision.merge.push_back(MergeOrder{round, plan->fragment, merged, settings.alpha, evaluate, settings.lockstep,
                                         checkpoint_due(round, last, settings.checkpoint_every)});
     decision.until = std::max(decision.until, plan->apply);
   }

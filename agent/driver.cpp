@@ -175,7 +175,7 @@ std::vector<StoredRun> stored_runs(const fs::path& folder) {
     run.run = RunId(entry.path().filename().string());
     for (const CheckpointMeta& meta : store->list()) {
       if (meta.outer() != nullptr && meta.run == run.run) {
-        run.checkpoints.push_back({meta.round, meta.chain, meta.epoch, meta.has_trainer_state(), meta.step, meta.position, meta.outer()->sha256, meta.outer()->bytes});
+        run.checkpoints.push_back({meta.round, meta.chain, meta.epoch, meta.has_trainer_state(), meta.step, meta.position, meta.outer()->sha256, meta.outer()->bytes, meta.part});
       }
     }
     std::reverse(run.checkpoints.begin(), run.checkpoints.end());

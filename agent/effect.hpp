@@ -216,6 +216,7 @@ struct WriteCheckpoint {
   std::uint64_t position = 0;
   std::uint32_t keep = 3;
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
+  std::uint32_t part = 0;       // of the data, where the trainer is at `position`
 };
 // Read the outer state, and the contributions to rounds in flight, from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
 struct LoadCheckpoint {

@@ -188,7 +188,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     say(CheckpointFailed{order.run, order.round, error});
   };
   const auto written = [&](const CheckpointMeta& meta) {
-    say(CheckpointWritten{order.run, order.round, meta.chain, meta.outer()->sha256, meta.outer()->bytes, meta.has_trainer_state(), meta.step, meta.position});
+    say(CheckpointWritten{order.run, order.round, meta.chain, meta.outer()->sha256, meta.outer()->bytes, meta.has_trainer_state(), meta.step, meta.position, meta.part});
   };
   const bool begun = run.checkpoint_begun(order.round, order.chain);
   const std::vector<CheckpointMeta> stored = run.checkpoints().list();
@@ -207,8 +207,8 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
   }
   reach(RoundPhase::checkpointing, order.round);
   const TimePoint start = now();
-  Result<CheckpointMeta> meta = begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed)
-                                      : run.write_checkpoint(order.epoch, order.trainer_state, order.step, order.position, order.keep, order.needed);
+  Result<CheckpointMeta> meta = begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep, order.needed)
+                                      : run.write_checkpoint(order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep, order.needed);
   if (!meta) {
     fail(meta.error());
     return;

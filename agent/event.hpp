@@ -38,6 +38,7 @@ struct TrainerReady {
   std::uint64_t position = 0;  // in its part of the data
   std::uint32_t fragments = 1;  // of the arena
   bool finishes = false;        // it can be told that a round is its last (FinishTrainer)
+  std::uint64_t sequences = 0;  // of an epoch of its part; 0: not known
 };
 // LoadTrainer is done: the trainer stands at that step with the outer parameters.
 struct TrainerLoaded {
@@ -170,6 +171,7 @@ struct CheckpointWritten {
   bool trainer_state = false;  // the trainer's own state is in it
   Step step;
   std::uint64_t position = 0;
+  std::uint32_t part = 0;
 };
 struct CheckpointFailed {
   RunId run;

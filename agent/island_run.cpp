@@ -369,7 +369,7 @@ bool IslandRun::checkpoint_begun(Round round, const Digest& chain) const {
   return begun != begun_.end() && begun->second.chain == chain;
 }
 
-Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
                                                     const std::set<Round>& needed) {
   const auto found = begun_.find(round);
   if (found == begun_.end()) {
@@ -393,17 +393,18 @@ Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bo
   meta.epoch = epoch;
   meta.chain = begun.chain;
   meta.step = step;
-  meta.position = position;
+  meta.part = data.part;
+  meta.position = data.position;
   meta.pending = std::move(begun.pending);
   ATOLL_ASSIGN(meta, checkpoints_.finish(std::move(meta)));
   checkpoints_.prune(keep, needed);
   return meta;
 }
 
-Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
                                                     const std::set<Round>& needed) {
   ATOLL_TRY(begin_checkpoint());
-  return finish_checkpoint(round_, epoch, trainer_state, step, position, keep, needed);
+  return finish_checkpoint(round_, epoch, trainer_state, step, data, keep, needed);
 }
 
 Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const Digest& chain) {

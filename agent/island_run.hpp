@@ -42,6 +42,12 @@ struct Contribution {
   PublishFacts facts;
 };
 
+// Where a trainer is in the data.
+struct DataPosition {
+  std::uint32_t part = 0;
+  std::uint64_t position = 0;
+};
+
 class IslandRun {
  public:
   // `folder` is that of the run: checkpoints, incoming and kept results lie there. Errors: invalid_argument, io.
@@ -96,10 +102,10 @@ class IslandRun {
   [[nodiscard]] bool checkpoint_begun(Round round, const Digest& chain) const;
   // Finishes the begun one; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep` newest ones and
   // those of the rounds `needed`.
-  Result<CheckpointMeta> finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+  Result<CheckpointMeta> finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
                                            const std::set<Round>& needed);
   // Both, of the present outer state.
-  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, std::uint64_t position, std::size_t keep,
+  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
                                            const std::set<Round>& needed);
   // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
   // verified.

@@ -3,6 +3,7 @@
 
 #include "agent/core_state.hpp"
 #include "agent/run_composition.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::agent {
 namespace {
@@ -136,6 +137,7 @@ void Core::State::open_run(const Assign& message, RunSpec spec, Composition comp
   run->from = message.from;
   run->epoch = message.epoch;
   run->members = message.members;
+  run->counted = message.position;
   effect(OpenRun{run->id, run->spec});
   allow_peers();
   switch (message.from) {
@@ -185,8 +187,7 @@ void Core::State::on_assign_again(const Assign& message) {
       if (!run->has_state && (newer || !run->active)) {
         run->from = StartFrom::scratch;
         run->active = true;
-        run->part = message.part;
-        run->parts = message.parts;
+        take_part(message);
         say_all();
       }
       break;
@@ -195,8 +196,9 @@ void Core::State::on_assign_again(const Assign& message) {
       if (run->pairs() && run->catching_up) {
         break;  // an older order: it takes over another's state
       }
-      run->part = message.part;
-      run->parts = message.parts;
+      if (run->has_state && (run->private_state() || run->committed == message.committed)) {
+        take_part(message);
+      }
       if (run->pairs() && run->has_state && run->committed > std::max(run->last_own(), message.committed)) {
         lose_state("what this island has is of a merge that was given up");
       } else if (run->has_state && (run->private_state() || (run->committed == message.committed && run->chain == message.chain))) {
@@ -213,14 +215,14 @@ void Core::State::on_assign_again(const Assign& message) {
         break;  // repeated: it has gone on from there
       }
       if ((!run->active || newer) && !run->restoring && !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
+        take_part(message);
         restore(message);
       }
       break;
     case StartFrom::peers:
       if (!run->active || newer) {
         use_epoch(message.epoch, message.members);
-        run->part = message.part;
-        run->parts = message.parts;
+        take_part(message);
         join();
       }
       break;
@@ -240,6 +242,25 @@ void Core::State::own_up() {
     lose_state("this island has the run's state no more");
   }
 }
+
+// Its part of the data, and how far that is committed. On another part than before the trainer starts anew; what it has formed is of the old one.
+void Core::State::take_part(const Assign& message) {
+  if (!run->private_state() || message.from == StartFrom::peers) {
+    run->counted = message.position;  // else this island knows best what it trained on
+  }
+  if (run->part == message.part && run->parts == message.parts) {
+    return;
+  }
+  run->part = message.part;
+  run->parts = message.parts;
+  if (run->trainer != TrainerPhase::none) {
+    drop_rounds();
+    start_trainer();
+  }
+}
+
+// The first sequence of its part that no contribution in hand holds.
+std::uint64_t Core::State::published() const { return run->rounds.empty() ? run->counted : run->rounds.rbegin()->second.ready.data.to; }
 
 // Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
 void Core::State::join() {
@@ -385,7 +406,8 @@ void Core::State::on_commit(const Commit& message) {
     return;
   }
   RoundInHand& round = found->second;
-  if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt && round.exchanged.chain == message.chain) {
+  if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt &&
+      (round.exchanged.chain == message.chain || ATOLL_PLANTED(digest_unchecked))) {
     round.checkpoint = message.checkpoint;
     const bool last = message.pause || leaving;
     if (message.pause) {

@@ -6,6 +6,7 @@
 
 #include "strategies/contribution.hpp"
 #include "transport/base/check.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl {
 namespace {
@@ -163,12 +164,7 @@ void PairExchange::advance(TimePoint now) {
     promised_ = now;
     return;
   }
-#ifdef ATOLL_PLANTED_BUG
-  const bool promised = true;  // left out on purpose, for the test that proves the simulator finds it
-#else
-  const bool promised = yes;
-#endif
-  if (promised) {
+  if (yes || ATOLL_PLANTED(no_promise)) {
     say(BlobKind::verdict, true);
     outcome_ = PairOutcome{true, "", false};
   }

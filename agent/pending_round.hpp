@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "transport/base/ids.hpp"
+#include "transport/data_range.hpp"
 
 namespace atl {
 
@@ -16,6 +17,7 @@ struct PublishFacts {
   std::uint64_t tokens = 0;  // since the fragment's round before, and steps
   std::uint64_t steps = 0;
   double training_loss = 0;  // NaN: none
+  DataRange data = {};       // trained on since the round before, of whatever fragment
   friend bool operator==(const PublishFacts&, const PublishFacts&) = default;
 };
 

@@ -79,7 +79,7 @@ void Core::State::withdraw(Round number, Error error) {
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::withdrawn;
   round.withdrawn = true;
-  round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error)};
+  round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error), round.ready.data};
   run->cut_short = false;
   say(round);
 }
@@ -149,6 +149,7 @@ void Core::State::on_engine(const ResultApplied& event) {
   run->rounds.erase(found);
   run->committed = event.round;
   run->chain = round.exchanged.chain;
+  run->counted = std::max(run->counted, round.ready.data.to);
   run->crashes = 0;
   const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
   run->merging[event.round] = Merging{run->chain, checkpoint};
@@ -186,7 +187,7 @@ void Core::State::finish_checkpoint(Round round, const Digest& chain, bool train
     return;
   }
   WriteCheckpoint order{run->id, run->epoch, round, chain, trainer_state, step_of(round), run->position,
-                        std::max<std::uint32_t>(run->spec.checkpoint.keep, 1), {}};
+                        std::max<std::uint32_t>(run->spec.checkpoint.keep, 1), {}, run->part};
   std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
   for (const auto& [kept, until] : run->read_until) {
     order.needed.insert(kept);
@@ -200,7 +201,7 @@ void Core::State::on_engine(const CheckpointWritten& event) {
   held.run = run->id;
   std::erase_if(held.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
   held.checkpoints.push_back(
-      StoredCheckpoint{event.round, event.chain, run->epoch, event.trainer_state, event.step, event.position, event.file, event.file_bytes});
+      StoredCheckpoint{event.round, event.chain, run->epoch, event.trainer_state, event.step, event.position, event.file, event.file_bytes, event.part});
   const std::size_t keep = std::max<std::uint32_t>(run->spec.checkpoint.keep, 1);
   if (held.checkpoints.size() > keep) {
     held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
@@ -245,6 +246,10 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     if (pending.round.value != event.round.value + run->rounds.size() + 1 || (run->private_state() && !run->own(pending.round))) {
       break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
     }
+    const DataRange& data = pending.facts.data;
+    if (!run->private_state() && (data.part != run->part || data.from != published())) {
+      break;  // of samples that are not this island's any more
+    }
     RoundInHand& round = run->rounds[pending.round];
     round.phase = RoundInHand::Phase::formed;
     round.fragment = pending.fragment;
@@ -255,10 +260,9 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     say_of(round.ready, pending.facts);
   }
   run->resuming = !run->rounds.empty();
-  run->position = 0;
   const StoredCheckpoint* own = stored_checkpoint(event.round, event.chain);
   if (own != nullptr) {
-    run->position = own->position;
+    run->counted = run->private_state() ? own->position : run->counted;  // nobody else counts
     run->checkpointed = Checkpointed{run->id, own->round, own->chain, own->file, own->file_bytes, std::nullopt};
   }
   run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt};

@@ -171,8 +171,10 @@ void TrainerSession::hear(const island_link::Manifest& message, std::vector<Sess
 void TrainerSession::hear(const island_link::Ready& message, std::vector<SessionOutput>& out) {
   ready_ = true;
   first_position_ = message.position;
+  last_position_ = message.position;
   if (!std::exchange(announced_, true)) {
-    out.push_back(Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_), finishes_}));
+    out.push_back(Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_), finishes_,
+                                     message.tokens_available / std::max<std::uint64_t>(order_.spec.training.sequence_length, 1)}));
   }
 }
 
@@ -247,6 +249,9 @@ void TrainerSession::hear(const island_link::Loaded& message, std::vector<Sessio
   requested_ = false;
   span_start_ = now();
   span_step_ = message.step;
+  sequences_before_ += last_position_ - std::min(first_position_, last_position_);
+  first_position_ = message.position;
+  last_position_ = message.position;
   out.push_back(Event(TrainerLoaded{order_.run, order_.incarnation, Step(message.step), message.position}));
 }
 
@@ -264,7 +269,8 @@ void TrainerSession::hear(const island_link::Progress& message, std::vector<Sess
 }
 
 void TrainerSession::tell_progress(std::uint64_t step, std::uint64_t position, const std::optional<double>& loss, std::vector<SessionOutput>& out) {
-  const std::uint64_t sequences = position - std::min(first_position_, position);
+  last_position_ = position;
+  const std::uint64_t sequences = sequences_before_ + position - std::min(first_position_, position);
   progress_.run = order_.run;
   progress_.incarnation = order_.incarnation;
   progress_.step = Step(step);

@@ -100,7 +100,9 @@ class TrainerSession {
   island_link::AgentEnd link_;
   TrainerHost host_;
   std::size_t fragments_ = 0;
-  std::uint64_t first_position_ = 0;
+  std::uint64_t first_position_ = 0;  // since it was started or loaded
+  std::uint64_t last_position_ = 0;
+  std::uint64_t sequences_before_ = 0;  // trained on before it was loaded
   TrainerProgress progress_;           // newest
   double merge_wait_ = 0;              // seconds that its merges waited
   bool ready_ = false;                 // it stands where it was told to start

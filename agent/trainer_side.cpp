@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "agent/core_state.hpp"
+#include "transport/base/planted.hpp"
 #include "transport/run_rules.hpp"
 
 namespace atl::agent {
@@ -30,8 +31,7 @@ void Core::State::start_trainer() {
     start.checkpoint = saved->round;
     start.step = saved->step;
     start.position = saved->position;
-    run->position = std::max(run->position, saved->position);
-    if (run->has_state && saved->round == run->committed && saved->chain == run->chain) {
+    if (run->has_state && saved->round == run->committed && saved->chain == run->chain && saved->part == run->part) {
       run->trainer_round = saved->round;
       run->position = saved->position;
     }
@@ -81,6 +81,9 @@ void Core::State::drive_trainer() {
     return;
   }
   run->step = step_of(run->committed);
+  if (!ATOLL_PLANTED(samples_left_out)) {
+    run->position = run->counted;  // what was trained on and not committed comes again
+  }
   run->trainer = TrainerPhase::loading;
   effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
 }
@@ -182,6 +185,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
   }
   run->schedule = *own;
   run->finishes = event.finishes;
+  run->sequences = event.sequences;
   run->trainer = TrainerPhase::ready;
   run->step = event.step;
   prepare_pair();
@@ -218,12 +222,14 @@ void Core::State::on_trainer(const TrainerPublished& event) {
     run->cut.reset();
   }
   run->tokens_published += event.tokens;
+  const DataRange data{run->part, published(), event.position};
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.fragment = event.fragment;
   round.ready.run = run->id;
   round.ready.round = event.round;
-  const PublishFacts facts{event.tokens, event.steps, event.training_loss};
+  round.ready.sequences = run->sequences;
+  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   say_of(round.ready, facts);
   if (!std::isnan(event.local_loss)) {
     run->local_losses[event.round] = event.local_loss;

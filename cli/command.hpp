@@ -97,6 +97,7 @@ Command islands_command();
 Command logs_command();
 Command trace_command();
 Command events_command();
+Command data_command();
 Command diff_command();
 Command wait_command();
 Command cancel_command();

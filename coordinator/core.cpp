@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -73,6 +74,11 @@ void Core::State::recover(Recovered recovered) {
       seat.record = std::move(value);
     }
   }
+  for (PartRecord& value : recovered.parts) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.parts[value.part] = std::move(value);
+    }
+  }
   std::map<RunId, Epoch> newest;
   for (MembershipRecord& value : recovered.memberships) {
     const auto run = runs.find(value.run);
@@ -89,7 +95,7 @@ void Core::State::recover(Recovered recovered) {
     }
     Run& run = found->second;
     if (value.committed && value.round <= run.record.committed) {
-      remember(run, Committed{value.round, value.attempt, value.chain, value.checkpoint, value.members});
+      remember(run, Committed{value.round, value.attempt, value.chain, value.checkpoint, value.members, {}, value.parts});
     } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
       RoundInFlight& round = run.rounds[value.round];
       round.attempt = value.attempt;
@@ -102,7 +108,8 @@ void Core::State::recover(Recovered recovered) {
       restart(round.resend);
       // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
       for (std::size_t i = 0; round.exchanging && i < value.members.size() && i < value.tokens.size(); ++i) {
-        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0};
+        const DataRange data = i < value.data.size() ? value.data[i] : DataRange{};
+        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0, data, 0};
       }
       round.members = std::move(value.members);
       round.tokens = std::move(value.tokens);
@@ -115,6 +122,7 @@ void Core::State::recover(Recovered recovered) {
     }
   }
   for (auto& [id, run] : runs) {
+    undo_data(run, recovered.rounds);
     if (run.record.restored && run.record.initialised) {
       // Of a backup: who takes part, and with what, is asked anew.
       run.members.clear();
@@ -139,6 +147,7 @@ void Core::State::recover(Recovered recovered) {
 void Core::State::remember(Run& run, Committed committed) {
   const Round round = committed.round;
   run.chains[round] = committed.chain;
+  run.parts_at[round] = std::move(committed.parts);
   if (committed.checkpoint) {
     run.checkpoint_rounds.insert(round);
   }
@@ -153,11 +162,13 @@ void Core::State::remember(Run& run, Committed committed) {
     const Round old(round.value - kPlainChains);
     if (run.checkpoint_rounds.count(old) == 0) {
       run.chains.erase(old);
+      run.parts_at.erase(old);
     }
   }
   if (!run.checkpoint_rounds.empty() && run.checkpoint_rounds.size() == kCheckpointChains) {
     const Round oldest = *run.checkpoint_rounds.begin();
     run.chains.erase(run.chains.begin(), run.chains.lower_bound(std::min(oldest, round)));
+    run.parts_at.erase(run.parts_at.begin(), run.parts_at.lower_bound(std::min(oldest, round)));
   }
 }
 
@@ -243,7 +254,7 @@ void Core::State::event(const RunId& run, const IslandId& island, std::string le
 }
 
 bool Core::State::due(Resend& resend) const {
-  if (now < resend.next) {
+  if (now < resend.next || ATOLL_PLANTED(no_resend)) {
     return false;
   }
   resend.interval = std::min(resend.interval * 2, settings.resend * 4);

@@ -1,6 +1,7 @@
 // The inside of the coordinator's core: what it knows of islands, runs, seats and rounds, and the functions that change it.
 //
-// Only core.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp include this. Everything here is owned by one Core.
+// Only core.cpp, data_parts.cpp, islands.cpp, seats.cpp, newcomers.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp include this. Everything here is
+// owned by one Core.
 #pragma once
 
 #include <deque>
@@ -107,6 +108,8 @@ struct Contribution {
   std::uint64_t tokens = 0;
   std::uint32_t fragment = 0;
   double norm = 0;
+  DataRange data = {};
+  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
 };
 
 struct RoundInFlight {
@@ -140,6 +143,7 @@ struct Committed {
   bool checkpoint = false;
   std::vector<IslandId> members;
   std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
+  std::vector<DataRange> parts = {};     // how far each part of the data was afterwards
 };
 
 // A task of a run of phases (phases.hpp).
@@ -178,6 +182,8 @@ struct Run {
   std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
   UsualNorms norms;
   std::optional<Error> first_error;     // of an island that cannot take part
+  std::map<std::uint32_t, PartRecord> parts;                // of the data; those that somebody has had
+  std::map<Round, std::vector<DataRange>> parts_at;         // how far they were after a round of `chains`
   std::map<Round, Digest> files;        // of checkpoints: the first digest told of a round; the newest few
   double spread = 0;                    // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
   Round spread_round;
@@ -249,11 +255,23 @@ struct Core::State {
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
   [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
-  [[nodiscard]] std::uint32_t free_part(const Run& run, const IslandId& island) const;
-  [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
   [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
   void on_run_ended(Run& run, Seat& seat, const RunEnded& message);
   void offend(Run& run, const IslandId& island, const std::string& what);
+
+  // ---- data_parts.cpp: which samples are committed, and who goes on where
+  [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
+  [[nodiscard]] std::uint32_t free_part(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::uint64_t position_of(const Run& run, std::uint32_t part) const;
+  [[nodiscard]] std::uint64_t position_at(const Run& run, std::uint32_t part, Round round) const;
+  [[nodiscard]] std::string stale_data(const Run& run, const Seat& seat, const DataRange& data) const;
+  [[nodiscard]] std::vector<DataRange> snapshot(const Run& run) const;
+  void give_part(Run& run, SeatRecord& seat);
+  void claim_part(Run& run, const Seat& owner);
+  void count_data(Run& run, const Contribution& contribution);
+  void return_data(Run& run, const std::vector<DataRange>& parts);
+  void adopt_data(Run& run, const HeldRun& held);
+  void undo_data(Run& run, const std::vector<RoundRecord>& rounds);
 
   // ---- newcomers.cpp: who comes, or comes back, and with what state
   void advance_joins(Run& run);

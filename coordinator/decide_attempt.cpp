@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "coordinator/decide.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -60,7 +61,7 @@ AttemptDecision judge_digests(const AttemptInput& input) {
   decision.kind = AttemptDecision::Kind::commit;
   decision.chain = best->first;
   for (const AttemptMember& member : input.members) {
-    if (*member.done != best->first) {
+    if (*member.done != best->first && !ATOLL_PLANTED(digest_unchecked)) {
       decision.left_out.push_back(member.island);
     }
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "coordinator/decide.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 
@@ -57,7 +58,7 @@ RoundDecision decide_round(const RoundInput& input) {
     decision.kind = Kind::plan;
     return decision;
   }
-  decision.wait.text = round + " waits for " + list_of(silent);
+  decision.wait.text = ATOLL_PLANTED(silent_wait) ? "" : round + " waits for " + list_of(silent);
   if (input.now < deadline) {
     decision.wait.until = deadline;
   } else if (!enough) {

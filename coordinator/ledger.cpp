@@ -12,7 +12,7 @@ namespace atl::coordinator {
 namespace {
 
 // Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
-const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5};
+const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5, kSchema6};
 constexpr const char* kVersionQuery = "PRAGMA user_version";
 
 Status migrate(Database& database, const std::filesystem::path& path) {
@@ -74,6 +74,7 @@ Result<Recovered> Ledger::recover() {
                     read_membership, recovered.memberships));
   ATOLL_TRY(collect(database_->prepare(select(kIslandColumns, "islands")), read_island, recovered.islands));
   ATOLL_TRY(collect(database_->prepare(select(kTaskColumns, "tasks")), read_task, recovered.tasks));
+  ATOLL_TRY(collect(database_->prepare(select(kPartColumns, "parts")), read_part, recovered.parts));
   for (const RunRecord& run : recovered.runs) {
     std::vector<RoundRecord> rounds;
     const bool ended = has_ended(run.state);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/data_audit.hpp"
 #include "coordinator/database.hpp"
 #include "coordinator/record.hpp"
 #include "coordinator/running_totals.hpp"
@@ -98,6 +99,11 @@ class Ledger {
   Result<RunningTotals> totals();
   // The newest committed round that everybody was told to write a checkpoint of.
   Result<std::optional<Round>> checkpoint_round(const RunId& run);
+
+  // The parts of a run's data that islands have had, by number.
+  Result<std::vector<PartRecord>> parts(const RunId& run);
+  // Adds up what all committed rounds counted. Cost: reads every round of the run.
+  Result<DataAudit> audit_data(const RunId& run);
 
   // What islands spent their time on. A span told twice is kept once; of a run the newest kSpansKept are kept. Cost: one fsync.
   Status write_spans(std::span<const IslandSpan> spans);

@@ -44,7 +44,8 @@ void Core::State::readmit(Run& run) {
       seat.memory_offered = false;
     } else if (!exchanging) {
       seat.from = StartFrom::memory;
-      seat.record.part = free_part(run, id);
+      give_part(run, seat.record);
+      claim_part(run, seat);
       activate(run, seat);
     }
   }
@@ -362,6 +363,7 @@ void Core::State::record_lineage(const Run& run) {
   base.committed = true;
   base.checkpoint = true;
   base.chain = run.record.chain;
+  base.parts = snapshot(run);
   base.planned = now;
   base.committed_at = now;
   record(std::move(base));
@@ -377,6 +379,9 @@ void Core::State::roll_back(Run& run, Round round) {
   run.chains.erase(run.chains.upper_bound(round), run.chains.end());
   run.checkpoint_rounds.erase(run.checkpoint_rounds.upper_bound(round), run.checkpoint_rounds.end());
   run.files.erase(run.files.upper_bound(round), run.files.end());
+  const auto parts = run.parts_at.find(round);
+  return_data(run, parts == run.parts_at.end() ? std::vector<DataRange>{} : std::vector<DataRange>(parts->second));
+  run.parts_at.erase(run.parts_at.upper_bound(round), run.parts_at.end());
   while (!run.recent.empty() && run.recent.back().round > round) {
     run.recent.pop_back();
   }
@@ -400,6 +405,8 @@ void Core::State::start_over(Run& run, const std::string& why) {
   run.record.chain = Digest{};
   run.record.initialised = false;
   run.chains.clear();
+  return_data(run, {});
+  run.parts_at.clear();
   run.checkpoint_rounds.clear();
   run.files.clear();
   run.recent.clear();
@@ -452,10 +459,21 @@ bool Core::State::adopt_newer(Run& run) {
   if (decision.kind == AdoptionDecision::Kind::adopt) {
     run.record.committed = decision.round.round;
     run.record.chain = decision.round.chain;
+    for (const auto& [id, seat] : run.seats) {
+      if (!alive(id)) {
+        continue;
+      }
+      const HeldRun& held = islands.at(id).held[run.record.id];
+      const bool live = held.live && held.committed == decision.round.round && held.chain == decision.round.chain;
+      const bool stored = !held.live && !held.checkpoints.empty() && held.checkpoints.back() == HeldCheckpoint{decision.round.round, decision.round.chain};
+      if (live || stored) {
+        adopt_data(run, held);
+      }
+    }
   }
   run.rounds.clear();
   record_lineage(run);
-  remember(run, Committed{run.record.committed, Attempt(0), run.record.chain, true, {}});
+  remember(run, Committed{run.record.committed, Attempt(0), run.record.chain, true, {}, {}, snapshot(run)});
   event(run.record.id, {}, "warning", "ledger_restored", "run " + run.record.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +
         (run.record.committed > before ? "; the rounds up to round " + std::to_string(run.record.committed.value) + " were taken over from its islands" : ""),
         {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.record.committed.value)}, Field{"digest", to_hex(run.record.chain)}});

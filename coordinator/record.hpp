@@ -17,6 +17,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/data_range.hpp"
 
 namespace atl::coordinator {
 
@@ -126,6 +127,8 @@ struct RoundRecord {
   bool checkpoint = false;  // committed, and every member was told to write a checkpoint of it
   std::vector<IslandId> members;      // not committed and nobody: this attempt was given up
   std::vector<std::uint64_t> tokens;  // per member; 0: contributed nothing
+  std::vector<DataRange> data;        // per member: what it trained on since its round before; not counted where tokens is 0
+  std::vector<DataRange> parts;       // of a round with `checkpoint`: how far each part of the data is committed by it, from 0
   Digest chain;                       // of a committed round
   TimePoint planned;
   std::optional<TimePoint> committed_at;
@@ -151,6 +154,16 @@ struct TaskRecord {
   std::optional<TimePoint> started;  // newest start
   std::optional<TimePoint> ended;
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
+};
+
+// A part of a run's data, as far as islands have had it. Key: (run, part).
+struct PartRecord {
+  RunId run;
+  std::uint32_t part = 0;
+  std::uint64_t position = 0;   // sequences from 0 up to here are committed; whoever has the part goes on here
+  std::uint64_t sequences = 0;  // of an epoch; 0: not known yet
+  IslandId owner;               // who has it, or had it last
+  friend bool operator==(const PartRecord&, const PartRecord&) = default;
 };
 
 // One key of an event's JSON object.
@@ -190,7 +203,7 @@ struct MetricRecord {
   friend bool operator==(const MetricRecord&, const MetricRecord&) = default;
 };
 
-using Record = std::variant<RunRecord, SeatRecord, MembershipRecord, IslandRecord, RoundRecord, EventRecord, MetricRecord, TaskRecord>;
+using Record = std::variant<RunRecord, SeatRecord, MembershipRecord, IslandRecord, RoundRecord, PartRecord, EventRecord, MetricRecord, TaskRecord>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {
@@ -198,6 +211,7 @@ struct Recovered {
   std::vector<SeatRecord> seats;
   std::vector<MembershipRecord> memberships;  // the newest of each run; older ones are ignored
   std::vector<IslandRecord> islands;          // admitted ones
+  std::vector<PartRecord> parts;
   std::vector<RoundRecord> rounds;            // of each run's present lineage; a core keeps what it needs
   std::vector<TaskRecord> tasks;              // of runs of phases
 };

@@ -75,6 +75,14 @@ const char* const kSchema5 = R"sql(
 ALTER TABLE spans ADD COLUMN cause TEXT NOT NULL DEFAULT '';
 )sql";
 
+// Version 6: which samples a round counts, and how far each part of the data is.
+const char* const kSchema6 = R"sql(
+ALTER TABLE rounds ADD COLUMN data TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE rounds ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE parts(run TEXT NOT NULL, part INTEGER NOT NULL, position INTEGER NOT NULL, sequences INTEGER NOT NULL, owner TEXT NOT NULL,
+  PRIMARY KEY(run, part)) WITHOUT ROWID;
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -119,6 +127,29 @@ std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
     ids.emplace_back(item.get<std::string>());
   }
   return ids;
+}
+
+std::string ranges_text(const std::vector<DataRange>& ranges) {
+  json list = json::array();
+  for (const DataRange& range : ranges) {
+    list.push_back({range.part, range.from, range.to});
+  }
+  return dump(list);
+}
+
+std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
+  const json list = parse(text);
+  if (!list.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<DataRange> ranges;
+  for (const json& item : list) {
+    if (!item.is_array() || item.size() != 3 || !item[0].is_number_unsigned() || !item[1].is_number_unsigned() || !item[2].is_number_unsigned()) {
+      return std::nullopt;
+    }
+    ranges.push_back(DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>()});
+  }
+  return ranges;
 }
 
 }  // namespace
@@ -337,14 +368,16 @@ Result<TaskRecord> read_task(const Statement& row) {
 Status write_row(Database& database, const RoundRecord& round) {
   // A committed round is never replaced, whatever the core thinks.
   auto statement = database.prepare(
-      "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, attempt=excluded.attempt, "
+      "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms, data, "
+      "parts) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, attempt=excluded.attempt, "
       "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
-      "chain=excluded.chain, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms WHERE committed=0");
+      "chain=excluded.chain, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
+      "parts=excluded.parts WHERE committed=0");
   statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
   statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.chain);
   statement.bind(unix_ms(round.planned));
   bind_time(statement, round.committed_at);
+  statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts));
   return statement.run();
 }
 
@@ -372,7 +405,36 @@ Result<RoundRecord> read_round(const Statement& row) {
   round.chain = row.digest(9);
   round.planned = from_unix_ms(row.integer(10));
   round.committed_at = time_of(row, 11);
+  auto data = ranges_of(row.text(12));
+  auto parts = ranges_of(row.text(13));
+  if (!data || !parts) {
+    return broken("rounds", "list of samples");
+  }
+  round.data = *std::move(data);
+  round.parts = *std::move(parts);
   return round;
+}
+
+// ------------------------------------------------------------------------------------------------------- parts of the data
+
+Status write_row(Database& database, const PartRecord& part) {
+  return database.prepare("INSERT OR REPLACE INTO parts(run, part, position, sequences, owner) VALUES(?,?,?,?,?)")
+      .bind(part.run.text)
+      .bind(part.part)
+      .bind(part.position)
+      .bind(part.sequences)
+      .bind(part.owner.text)
+      .run();
+}
+
+Result<PartRecord> read_part(const Statement& row) {
+  PartRecord part;
+  part.run = RunId(row.text(0));
+  part.part = static_cast<std::uint32_t>(row.number(1));
+  part.position = row.number(2);
+  part.sequences = row.number(3);
+  part.owner = IslandId(row.text(4));
+  return part;
 }
 
 // ------------------------------------------------------------------------------------------- events, metrics and reports

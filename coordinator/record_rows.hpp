@@ -17,6 +17,7 @@ Status write_row(Database& database, const SeatRecord& seat);
 Status write_row(Database& database, const MembershipRecord& membership);
 Status write_row(Database& database, const IslandRecord& island);
 Status write_row(Database& database, const RoundRecord& round);
+Status write_row(Database& database, const PartRecord& part);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
 Status write_row(Database& database, const TaskRecord& task);
@@ -35,8 +36,10 @@ Result<MembershipRecord> read_membership(const Statement& row);
 inline constexpr const char* kIslandColumns = "island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms";
 Result<IslandRecord> read_island(const Statement& row);
 inline constexpr const char* kRoundColumns =
-    "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms";
+    "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, chain, planned_ms, committed_ms, data, parts";
 Result<RoundRecord> read_round(const Statement& row);
+inline constexpr const char* kPartColumns = "run, part, position, sequences, owner";
+Result<PartRecord> read_part(const Statement& row);
 inline constexpr const char* kReportColumns =
     "run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, training_loss, bytes_sent, "
     "bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, carried_wait_seconds, "
@@ -54,5 +57,6 @@ extern const char* const kSchema2;
 extern const char* const kSchema3;
 extern const char* const kSchema4;
 extern const char* const kSchema5;
+extern const char* const kSchema6;
 
 }  // namespace atl::coordinator

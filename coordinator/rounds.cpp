@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -49,6 +50,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
       forgive(seat);
     }
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    count_data(run, Contribution{false, message.tokens, message.fragment, message.norm, message.data, message.sequences});
     if (run.pairs()) {
       seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
     }
@@ -61,7 +63,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (!run.record.initialised) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.record.committed && !ATOLL_PLANTED(commits_again)) {
     answer_committed(run, seat, message.round, Digest{});
     return;
   }
@@ -76,8 +78,13 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     leave_epoch(run, seat.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
     return;
   }
+  if (const std::string why = stale_data(run, seat, message.data); !why.empty()) {
+    leave_epoch(run, seat.record.island, why, true);
+    return;
+  }
   seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-  contribute(run, seat, message.round, Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm});
+  contribute(run, seat, message.round,
+             Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences});
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
@@ -98,10 +105,14 @@ void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
   if (!current(run, seat, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
     return;
   }
+  if (const std::string why = stale_data(run, seat, message.data); !why.empty()) {
+    leave_epoch(run, seat.record.island, why, true);
+    return;
+  }
   const auto flight = run.rounds.find(message.round);
   const bool known = flight != run.rounds.end() && flight->second.contributions.count(seat.record.island) > 0 &&
                      flight->second.contributions.at(seat.record.island).withdrawn;
-  contribute(run, seat, message.round, Contribution{true, 0, 0, 0});
+  contribute(run, seat, message.round, Contribution{true, 0, 0, 0, message.data, 0});
   if (!known) {
     reject(run, seat, message);
   }
@@ -153,33 +164,24 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
   if (!run.record.initialised) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.record.committed && !ATOLL_PLANTED(commits_again)) {
     answer_committed(run, seat, message.round, message.chain);
     return;
   }
-#ifndef ATOLL_PLANTED_BUG
-  if (!current(run, seat, message.epoch)) {
+  if (!ATOLL_PLANTED(stale_attempt) && !current(run, seat, message.epoch)) {
     return;
   }
-#endif
   const auto found = run.rounds.find(message.round);
   if (found == run.rounds.end()) {
     return;
   }
   RoundInFlight& flight = found->second;
-#ifndef ATOLL_PLANTED_BUG
-  if (!flight.exchanging || message.attempt != flight.attempt) {
+  if (!flight.exchanging || (message.attempt != flight.attempt && !ATOLL_PLANTED(stale_attempt))) {
     if (!flight.exchanging || message.attempt < flight.attempt) {
       send(seat.record.island, Abort{run.record.id, run.record.epoch, message.round, message.attempt, "the attempt was given up"});
     }
     return;
   }
-#else
-  // Epoch and attempt are left out on purpose, for the test that proves the simulator finds it.
-  if (!flight.exchanging) {
-    return;
-  }
-#endif
   if (flight.exchanged.count(seat.record.island) == 0) {
     // Not who says so last: where the round before held them up, all say it at once.
     if (message.arrived_seconds > flight.arrived_seconds) {
@@ -476,7 +478,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
   for (const auto& [id, why] : decision.rejected) {
     Contribution& contribution = flight.contributions.at(id);
     const double norm = contribution.norm;
-    contribution = Contribution{true, 0, contribution.fragment, 0};
+    contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
     event(run.record.id, id, "warning", "contribution_rejected", "the contribution of island " + name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
           {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
     offend(run, id, why);
@@ -531,6 +533,9 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   value.attempt = flight.attempt;
   value.members = flight.members;
   value.tokens = flight.tokens;
+  for (const IslandId& id : participants) {
+    value.data.push_back(flight.contributions.at(id).data);
+  }
   value.planned = now;
   record(std::move(value));
   event(run.record.id, {}, "debug", "round_planned", "round " + std::to_string(number.value) + " of run " + run.record.name + ", attempt " +
@@ -593,7 +598,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, why, true);
     }
-  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.record.committed.next()) {
+  } else if (decision.kind == AttemptDecision::Kind::commit && (number == run.record.committed.next() || ATOLL_PLANTED(commits_again))) {
     commit(run, number, decision.chain);
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, decision.why, true);
@@ -647,6 +652,18 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   for (const std::uint64_t count : flight.tokens) {
     tokens += count;
   }
+  std::vector<std::string> samples;
+  for (const IslandId& id : flight.members) {
+    const auto found = flight.contributions.find(id);
+    const Contribution contribution = found == flight.contributions.end() ? Contribution{} : found->second;
+    value.data.push_back(contribution.data);
+    samples.push_back(std::to_string(contribution.data.part) + ":" + std::to_string(contribution.data.from) + "-" + std::to_string(contribution.data.to));
+    count_data(run, contribution);
+  }
+  const std::vector<DataRange> parts = snapshot(run);
+  if (value.checkpoint) {
+    value.parts = parts;
+  }
   run.record.tokens += tokens;
   if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
     run.hold_since.reset();  // it has had its time; the next hold is another one
@@ -656,7 +673,7 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   // When the last pieces came; the news of it took longer, where the round before held it up.
   const Duration arrived = flight.arrived_seconds > 0 ? from_seconds(std::min(flight.arrived_seconds, seconds(flight.all_exchanged - flight.planned))) : Duration(0);
   remember(run, Committed{number, flight.attempt, chain, value.checkpoint, flight.members,
-                          RoundTimes{flight.planned, flight.planned + arrived, now, flight.last_ready, flight.last_exchanged, flight.slowest}});
+                          RoundTimes{flight.planned, flight.planned + arrived, now, flight.last_ready, flight.last_exchanged, flight.slowest}, parts});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, chain, value.checkpoint, pause};
   record(std::move(value));
   record(run.record);
@@ -665,7 +682,8 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
          Field{"islands", static_cast<std::int64_t>(flight.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
          Field{"seconds", seconds(run.last_round)}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"digest", to_hex(chain)},
+         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"data", samples},
+         Field{"digest", to_hex(chain)},
          Field{"checkpoint", std::int64_t{message.checkpoint ? 1 : 0}}});
   note_accepted(run, flight);
   for (std::size_t i = 0; i < flight.members.size(); ++i) {
@@ -678,7 +696,7 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
     if (const auto island = islands.find(id); island != islands.end()) {
       island->second.contributes = false;  // what was coming has come
     }
-    if (flight.exchanged.count(id) > 0 && flight.exchanged.at(id) == chain) {
+    if (flight.exchanged.count(id) > 0 && (flight.exchanged.at(id) == chain || ATOLL_PLANTED(digest_unchecked))) {
       send(id, message);
       run.seats.at(id).failures = 0;
     }

@@ -5,38 +5,6 @@
 
 namespace atl::coordinator {
 
-std::uint32_t Core::State::parts_of(const Run& run) const {
-  return std::max<std::uint32_t>(1, run.spec.data.parts > 0 ? run.spec.data.parts : run.spec.islands.max);
-}
-
-// The part it had, unless somebody has it now; else the lowest that no island ever had; else the lowest that nobody has now.
-std::uint32_t Core::State::free_part(const Run& run, const IslandId& island) const {
-  std::set<std::uint32_t> in_use;
-  std::set<std::uint32_t> ever;
-  for (const auto& [id, seat] : run.seats) {
-    if (id == island) {
-      continue;
-    }
-    ever.insert(seat.record.part);
-    if (seat.record.state != SeatState::absent && seat.record.state != SeatState::refused) {
-      in_use.insert(seat.record.part);
-    }
-  }
-  const auto own = run.seats.find(island);
-  if (own != run.seats.end() && in_use.count(own->second.record.part) == 0) {
-    return own->second.record.part;
-  }
-  const std::uint32_t parts = parts_of(run);
-  for (const std::set<std::uint32_t>* taken : {&ever, &in_use}) {
-    for (std::uint32_t part = 0; part < parts; ++part) {
-      if (taken->count(part) == 0) {
-        return part;
-      }
-    }
-  }
-  return static_cast<std::uint32_t>(run.seats.size()) % parts;
-}
-
 bool Core::State::admits_name(const Run& run, const Island& island) const {
   const std::vector<std::string>& names = run.spec.islands.names;
   return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
@@ -92,7 +60,7 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
   }
   value.run = run.record.id;
   value.island = island;
-  value.part = free_part(run, island);
+  give_part(run, value);
   value.state = state;
   value.cause.clear();
   Seat& seat = run.seats[island];
@@ -137,6 +105,7 @@ void Core::State::send_assign(Run& run, Seat& seat) {
     }
   }
   assign.members = members_of(run);
+  assign.position = run.spec.strategy.group == "nobody" ? 0 : position_at(run, assign.part, assign.committed);
   seat.assigned_epoch = run.record.epoch;
   send(seat.record.island, std::move(assign));
 }
@@ -162,6 +131,9 @@ void Core::State::greet_seat(Run& run, Seat& seat, bool new_boot, const HeldRun*
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     run.record.epoch = held->epoch;
     new_epoch(run, name_of(island) + " knows a newer epoch than the ledger");
+  }
+  if (held != nullptr && !run.private_states() && verified(run, island, *held)) {
+    adopt_data(run, *held);
   }
   switch (seat.record.state) {
     case SeatState::starting:

@@ -19,10 +19,10 @@ class MessageSampler {
   std::vector<Message> all() {
     return {hello(),
             Heartbeat{number(), {report(), report()}},
-            Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100))},
+            Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100)), range(), number()},
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
-            Withdrawn{run(), epoch(), round(), error()},
+            Withdrawn{run(), epoch(), round(), error(), range()},
             Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}},
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error()},
@@ -32,7 +32,7 @@ class MessageSampler {
             Leave{text(), rng_.chance(0.5)}, Drain{text()}, Cut{run(), epoch(), round()},
             Welcome{word(), island(), number(), number(), number()},
             Refused{error()},
-            Assign{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members()},
+            Assign{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number()},
             Membership{run(), epoch(), round(), members(), rng_.chance(0.5)},
             Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}},
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
@@ -83,6 +83,7 @@ class MessageSampler {
     return digest;
   }
   Content content() { return Content{digest(), number(), {island(), island()}}; }
+  DataRange range() { return DataRange{half(), number(), number()}; }
   Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
   std::vector<Member> members() {
     std::vector<Member> members(rng_.below(4));
@@ -99,7 +100,7 @@ class MessageSampler {
                 Duration(static_cast<std::int64_t>(number() >> 2U)), number()};
   }
   Hello hello() {
-    HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}};
+    HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}, half(), number()};
     return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}, static_cast<std::uint32_t>(rng_.below(1000)), real()};
   }
 

@@ -16,6 +16,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/data_range.hpp"
 
 namespace atl {
 
@@ -49,6 +50,8 @@ struct HeldRun {
   Round committed;     // newest round applied in memory; meaningful if live
   Digest chain;        // of `committed`; meaningful if live
   std::vector<HeldCheckpoint> checkpoints;
+  std::uint32_t part = 0;       // of the data, and
+  std::uint64_t position = 0;   // its first sequence that no round up to `committed` holds
   friend bool operator==(const HeldRun&, const HeldRun&) = default;
 };
 
@@ -126,6 +129,8 @@ struct Ready {
   double norm = 0;  // of the contribution
   Digest chain;     // round 0: of the initial outer state. Later: of the last committed round
   std::uint32_t fragment = 0;
+  DataRange data = {};          // trained on since the round before, of whatever fragment
+  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -160,6 +165,7 @@ struct Withdrawn {
   Epoch epoch;
   Round round;
   Error error;
+  DataRange data = {};  // as in Ready
   friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
 };
 
@@ -263,6 +269,7 @@ struct Assign {
   Round committed;
   Digest chain;
   std::vector<Member> members;  // active ones of the epoch, in order
+  std::uint64_t position = 0;   // the first sequence of the part that is not committed by round `committed`
   friend bool operator==(const Assign&, const Assign&) = default;
 };
 

@@ -142,6 +142,9 @@ class Decoder {
   RunId run(const flatbuffers::String* value) { return RunId(name(value)); }
   IslandId island(const flatbuffers::String* value) { return IslandId(name(value)); }
   static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
+  static DataRange range(const wire::DataRange* value) {
+    return value == nullptr ? DataRange{} : DataRange{value->part(), value->from(), value->to()};
+  }
 
   Code code(wire::Code value) {
     if (value > wire::Code::MAX) {
@@ -205,7 +208,8 @@ class Decoder {
   std::optional<Error> maybe(const wire::Error* e) { return e == nullptr ? std::nullopt : std::optional<Error>(get(e)); }
   HeldRun get(const wire::HeldRun& h) {
     return HeldRun{run(h.run()), Epoch(h.epoch()), h.live(), Round(h.committed()), digest(h.chain()),
-                   list(h.checkpoints(), [](const wire::HeldCheckpoint* c) { return HeldCheckpoint{Round(c->round()), digest(c->chain())}; })};
+                   list(h.checkpoints(), [](const wire::HeldCheckpoint* c) { return HeldCheckpoint{Round(c->round()), digest(c->chain())}; }),
+                   h.part(), h.position()};
   }
   IslandReport get(const wire::IslandReport& r) {
     return IslandReport{run(r.run()), name(r.state()), text(r.reason()), Step(r.step()), r.tokens(), r.tokens_per_second(), r.compute_seconds(),
@@ -233,7 +237,8 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()), Epoch(m.epoch()), Round(m.round()), m.tokens(), m.steps(), m.training_loss(), m.norm(), digest(m.chain()), m.fragment()};
+    return Ready{run(m.run()), Epoch(m.epoch()), Round(m.round()), m.tokens(), m.steps(), m.training_loss(), m.norm(), digest(m.chain()), m.fragment(),
+                 range(m.data()), m.sequences()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),      Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.chain()),
@@ -242,7 +247,7 @@ class Decoder {
   ExchangeFailed get(const wire::ExchangeFailed& m) {
     return ExchangeFailed{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), island(m.accused()), get(m.error())};
   }
-  Withdrawn get(const wire::Withdrawn& m) { return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error())}; }
+  Withdrawn get(const wire::Withdrawn& m) { return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data())}; }
   Merged get(const wire::Merged& m) {
     return Merged{run(m.run()), Round(m.round()), Step(m.step()), m.outer_loss(), m.local_loss(), m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); })};
   }
@@ -266,7 +271,7 @@ class Decoder {
   Welcome get(const wire::Welcome& m) { return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms()}; }
   Assign get(const wire::Assign& m) {
     return Assign{run(m.run()),         json(m.spec()),       Epoch(m.epoch()),  m.part(), m.parts(), start_from(m.from()),
-                  Round(m.committed()), digest(m.chain()), members(m.members())};
+                  Round(m.committed()), digest(m.chain()), members(m.members()), m.position()};
   }
   Membership get(const wire::Membership& m) {
     return Membership{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()), m.pausing()};

@@ -31,6 +31,16 @@ class DigestField {
   bool present_;
 };
 
+class RangeField {
+ public:
+  explicit RangeField(const DataRange& range) : wire_(range.part, range.from, range.to), present_(range != DataRange{}) {}
+  [[nodiscard]] const wire::DataRange* get() const { return present_ ? &wire_ : nullptr; }
+
+ private:
+  wire::DataRange wire_;
+  bool present_;
+};
+
 // Puts one message into a buffer. What does not fit the bounds is remembered as a problem: the first one is the error.
 class Encoder {
  public:
@@ -123,7 +133,7 @@ class Encoder {
       return wire::CreateHeldCheckpoint(builder_, checkpoint.round.value, DigestField(checkpoint.chain).get());
     });
     return wire::CreateHeldRun(builder_, name(held.run), held.epoch.value, held.live, held.committed.value, DigestField(held.chain).get(),
-                               checkpoints);
+                               checkpoints, held.part, held.position);
   }
   Offset<wire::IslandReport> put(const IslandReport& r) {
     return wire::CreateIslandReport(builder_, name(r.run), name(r.state, "an island's state"), text(r.reason), r.step.value, r.tokens,
@@ -148,7 +158,7 @@ class Encoder {
   }
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
-                             DigestField(m.chain).get(), m.fragment);
+                             DigestField(m.chain).get(), m.fragment, RangeField(m.data).get(), m.sequences);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.chain).get(), m.bytes_sent,
@@ -158,7 +168,7 @@ class Encoder {
     return wire::CreateExchangeFailed(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, name(m.accused), put(m.error));
   }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
-    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error));
+    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get());
   }
   Offset<wire::Merged> put(const Merged& m) {
     return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds, name(m.partner),
@@ -196,7 +206,7 @@ class Encoder {
   Offset<wire::Assign> put(const Assign& m) {
     return wire::CreateAssign(builder_, name(m.run), json(m.spec, "the run's specification"), m.epoch.value, m.part, m.parts,
                               static_cast<wire::StartFrom>(m.from), m.committed.value, DigestField(m.chain).get(),
-                              members(m.members, "the list of members"));
+                              members(m.members, "the list of members"), m.position);
   }
   Offset<wire::Membership> put(const Membership& m) {
     return wire::CreateMembership(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"), m.pausing);

@@ -18,6 +18,8 @@ std::string render_islands(const nlohmann::json& document, const Terminal& termi
 std::string render_events(const nlohmann::json& document, const Terminal& terminal);
 // Where two runs parted: the document of `atoll diff`.
 std::string render_diff(const nlohmann::json& document, const Terminal& terminal);
+// The parts of a run's data, and whether they add up.
+std::string render_data(const nlohmann::json& document, const Terminal& terminal);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
 // What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
 // data-parallel would have, time computing, absences; of a rehearsal (`atoll local --faults`) each fault and what followed.

@@ -196,6 +196,29 @@ TEST_CASE("events asks for the tape, diff reads the tapes of both runs") {
   CHECK(json::parse(coordinator.call({"diff", "one", "one", "--json"}).out)["parted"] == false);
 }
 
+TEST_CASE("data shows the parts and whether they add up, and exits with 70 if not") {
+  bool holds = true;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) {
+    json document = documented("data");
+    if (!holds) {
+      document["proof"]["holds"] = false;
+      document["proof"]["fault"] = "part 0: sequences 7 to 9 are committed twice, again in round 2";
+    }
+    return document_reply(document);
+  });
+  const Called whole = coordinator.call({"data", "text"});
+  CHECK(whole.exit == 0);
+  CHECK(coordinator.asked("data").back()["run"] == "text");
+  CHECK(whole.out.find("928 sequences") != std::string::npos);
+  CHECK(whole.out.find("in 60 rounds: each sequence up to every part's position once, none left out") != std::string::npos);
+  CHECK(whole.out.find("cloud-a 448, reef 480") != std::string::npos);
+  holds = false;
+  const Called broken = coordinator.call({"data", "text"});
+  CHECK(broken.exit == 70);
+  CHECK(broken.out.find("it does not add up: part 0: sequences 7 to 9 are committed twice") != std::string::npos);
+  CHECK(coordinator.call({"data", "text", "--json"}).exit == 70);
+}
+
 TEST_CASE("logs prints pages until there is no more, -f until the run has ended") {
   int questions = 0;
   ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {

@@ -211,3 +211,61 @@ TEST_CASE("process: revoking ends access at once: the agent goes, the others go 
   CHECK(reason.find("revoked") != std::string::npos);
   CHECK(cluster.run({"islands", "revoke", "t-1"}).exit == 2);
 }
+
+TEST_CASE("process: what a killed island had taken is issued again to whoever has its data next, and `data` proves that each sample was committed once") {
+  Cluster cluster;
+  cluster.hold_at(17);  // two steps into the fourth round
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name);
+  }
+  const std::string run = cluster.submit(run_file("counted", 100, 2, 2));
+  const auto step_of = [&](const std::string& name) -> std::uint64_t {
+    const json status = cluster.status(run);
+    for (const json& island : status["islands"]) {
+      if (island["name"] == name && island["step"].is_number()) {
+        return island["step"];
+      }
+    }
+    return 0;
+  };
+  REQUIRE(comes_to(cluster, run, 3));
+  REQUIRE(Cluster::eventually([&] { return step_of("a") == 17 && step_of("b") == 17; }));
+  cluster.islands["b"].signal(SIGKILL);
+  CHECK(cluster.islands["b"].wait() == 128 + SIGKILL);
+  REQUIRE(Cluster::eventually([&] { return count_of(cluster, run, "island_left") == 1; }));
+  cluster.start_island("c");
+  REQUIRE(Cluster::eventually([&] { return count_of(cluster, run, "data_handed_over") == 1; }));
+  cluster.release();
+  check_completed(cluster, run);
+  const CommandResult result = cluster.run({"data", run, "--json"});
+  INFO(result.out << result.err << cluster.logs());
+  REQUIRE(result.exit == 0);
+  const json data = json::parse(result.out);
+  CHECK(data["proof"]["holds"] == true);
+  CHECK(data["proof"]["rounds"] == 20);
+  REQUIRE(data["parts"].size() == 2);
+  // Four sequences a step, five steps a round: b had taken eight beyond its three rounds, and c has them again.
+  std::uint64_t committed = 0;
+  for (const json& part : data["parts"]) {
+    CHECK(part["passed_over"] == 0);
+    CHECK(part["position"] == part["committed"]);
+    CHECK(part["epoch_sequences"] == 1'000'000 / 16);
+    committed += part["committed"].get<std::uint64_t>();
+    if (part["islands"].contains("a")) {
+      CHECK(part["islands"] == json({{"a", 400}}));
+      CHECK(part["owner"] == "a");
+    } else {
+      CHECK(part["islands"] == json({{"b", 60}, {"c", 340}}));
+      CHECK(part["owner"] == "c");
+    }
+  }
+  CHECK(data["proof"]["committed"] == committed);
+  CHECK(data["proof"]["committed_tokens"] == committed * 16);
+  for (const json& event : cluster.events(run)) {
+    if (event["kind"] == "data_handed_over") {
+      CHECK(event["fields"]["position"] == 60);
+    }
+  }
+  const CommandResult table = cluster.run({"data", run});
+  CHECK(table.out.find("each sequence up to every part's position once") != std::string::npos);
+}

@@ -104,6 +104,23 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   CHECK(facts["experts"].size() == 3);
   CHECK(facts["dense"].get<double>() > 0);
 
+  // Whose data are the clusters: every image that is trained on is of one expert.
+  const CommandResult asked = cluster.run({"data", run, "--json"});
+  INFO(asked.out << asked.err);
+  REQUIRE(asked.exit == 0);
+  const json data = json::parse(asked.out);
+  CHECK(data["counted_in"] == "images");
+  REQUIRE(data["parts"].size() == 3);
+  std::uint64_t images = 0;
+  for (const json& part : data["parts"]) {
+    CHECK(part["position"] == 60 * 8);
+    CHECK(part["committed"] == 60 * 8);
+    CHECK((part["owner"] == "a" || part["owner"] == "b"));
+    images += part["epoch_sequences"].get<std::uint64_t>();
+  }
+  CHECK(images == 240 - 24);  // a tenth is held out
+  CHECK(cluster.run({"data", run}).out.find("the cluster of one expert") != std::string::npos);
+
   const fs::path png = cluster.folder() / "run.png";
   const CommandResult by_run = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
   INFO(by_run.err);

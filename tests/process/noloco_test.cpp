@@ -122,6 +122,9 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
     CHECK(island["own_loss_round"] == kRounds);
   }
   check_bytes(cluster, run);
+  const atl_test::CommandResult data = cluster.run({"data", run});
+  CHECK(data.exit == 0);
+  CHECK(data.out.find("every island keeps a state of its own") != std::string::npos);
 
   const fs::path model = cluster.folder() / "model.safetensors";
   const atl_test::CommandResult exported = cluster.run({"export", run, "-o", model.string()});

@@ -41,8 +41,8 @@ void Checkers::fail(const std::string& what) {
   }
 }
 
-void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens) {
-  formed_[{island, round}] = Formed{base, values, tokens};
+void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens, const Trained& trained) {
+  formed_[{island, round}] = Formed{base, values, tokens, trained};
 }
 
 void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
@@ -62,6 +62,24 @@ void Checkers::merged(const IslandId& island, Round round, Step step, Step stood
   if (step != std::max(apply, stood_at)) {
     fail(island.text + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) + ", the schedule says " +
          std::to_string(apply.value));
+  }
+}
+
+// Those that its trainer publishes before it needs the next result, and no more: the memory of an island does not grow with a round that takes long.
+void Checkers::retained(const IslandId& island, Round applied, std::size_t count) {
+  const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
+  const Result<RoundPlan> next = own.round_at(applied.next());
+  std::size_t bound = 0;
+  for (Round round = applied.next(); next; round = round.next()) {
+    const Result<RoundPlan> plan = own.round_at(round);
+    if (!plan || plan->start > next->apply) {
+      break;
+    }
+    ++bound;
+  }
+  if (next && count > bound) {
+    fail(island.text + " retains " + std::to_string(count) + " contributions after round " + std::to_string(applied.value) + ", at most " + std::to_string(bound) +
+         " can be under way");
   }
 }
 
@@ -87,6 +105,7 @@ void Checkers::outer_state(const IslandId& island, Round round, const Digest& ch
 }
 
 void Checkers::applied(const IslandId& island, Round before, Round round, const Digest& chain, bool alone) {
+  applied_alone_ += alone ? 1U : 0U;
   if (round != before.next()) {
     fail(island.text + " applied round " + std::to_string(round.value) + " to the state of round " + std::to_string(before.value));
   }
@@ -132,6 +151,11 @@ void Checkers::durable(const std::vector<coordinator::Record>& records, bool alo
     if (const auto* event = std::get_if<coordinator::EventRecord>(&record)) {
       if (event->kind == "rolled_back") {
         rolled_back.insert(event->run);
+        for (const coordinator::Field& field : event->fields) {
+          if (const auto* to = std::get_if<std::int64_t>(&field.value); to != nullptr && field.key == "to") {
+            forget_samples(Round(static_cast<std::uint64_t>(*to)));
+          }
+        }
       }
       rejected_ += event->kind == "contribution_rejected" ? 1U : 0U;
       tape_.take(*event);
@@ -160,8 +184,65 @@ void Checkers::durable(const std::vector<coordinator::Record>& records, bool alo
       }
     }
   }
+  std::map<std::uint32_t, std::uint64_t> told;
+  for (const coordinator::Record& record : records) {
+    if (const auto* part = std::get_if<coordinator::PartRecord>(&record)) {
+      told[part->part] = part->position;
+    }
+  }
+  for (const auto& [part, position] : told) {
+    if (!alone && spec_.strategy.group == "all" && position != positions_[part]) {
+      fail("part " + std::to_string(part) + " is at " + std::to_string(position) + " in the ledger, its samples are committed up to " + std::to_string(positions_[part]));
+    }
+  }
   if (!tape_.failure().empty()) {
     fail(tape_.failure());
+  }
+}
+
+// What a round counts of a member is what its trainer did: each sample once, none left out, and in the order of its part. Before the range there
+// may be samples in its parameters that earlier rounds count, but only as trained by this very trainer since it was loaded.
+void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained) {
+  if (spec_.strategy.group != "all") {
+    return;  // every island counts for itself
+  }
+  const std::string name = "round " + std::to_string(record.round.value) + " of " + record.members[member].text;
+  const DataRange& range = record.data.at(member);
+  const bool counts = record.tokens[member] > 0;
+  const std::string told = std::to_string(range.part) + ":" + std::to_string(range.from) + "-" + std::to_string(range.to);
+  if (counts && range.sequences() > 0 && (trained.part != range.part || trained.from > range.from || trained.to != range.to)) {
+    fail(name + " counts other samples than were trained on: the ledger has " + told + ", the trainer " + std::to_string(trained.part) + ":" +
+         std::to_string(trained.from) + "-" + std::to_string(trained.to));
+    return;
+  }
+  if (range.sequences() == 0) {
+    return;
+  }
+  std::uint64_t& position = positions_[range.part];
+  if (range.from != position) {
+    fail(name + (range.from < position ? " commits samples a second time" : " leaves samples out") + ": part " + std::to_string(range.part) + " is committed up to " +
+         std::to_string(position) + ", it has " + told);
+    return;
+  }
+  std::map<std::uint64_t, Sample>& samples = samples_[range.part];
+  for (std::uint64_t sample = trained.from; counts && sample < range.from; ++sample) {
+    const Sample& earlier = samples[sample];
+    const bool again = trained.resumed && earlier.island == record.members[member] && earlier.round > *trained.resumed;  // the same step, made again
+    if (earlier.load != 0 && earlier.load != trained.load && !again) {
+      fail(name + " holds sample " + std::to_string(sample) + " of part " + std::to_string(range.part) + " again, which is committed already");
+      return;
+    }
+  }
+  for (std::uint64_t sample = range.from; sample < range.to; ++sample) {
+    samples[sample] = Sample{record.round, counts ? trained.load : 0, record.members[member]};
+  }
+  position = range.to;
+}
+
+void Checkers::forget_samples(Round round) {
+  for (auto& [part, samples] : samples_) {
+    std::erase_if(samples, [round](const auto& sample) { return sample.second.round > round; });
+    positions_[part] = samples.empty() ? 0 : samples.rbegin()->first + 1;
   }
 }
 
@@ -173,6 +254,9 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     return;
   }
   committed_chains_.insert(record.chain);
+  if (record.members.empty()) {
+    forget_samples(record.round);
+  }
   if (record.round == Round(0) || record.members.empty()) {
     return;  // the initial state, or the base of a new lineage
   }
@@ -192,6 +276,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   for (std::size_t i = 0; i < record.members.size(); ++i) {
     const auto formed = formed_.find({record.members[i], record.round});
     if (record.tokens[i] == 0) {
+      check_samples(record, i, {});
       contributions.push_back(nullptr);
       continue;
     }
@@ -202,6 +287,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     if (!merges(record.round) && formed->second.tokens != record.tokens[i]) {
       fail(name + " counts another number of tokens than " + record.members[i].text + " trained on");
     }
+    check_samples(record, i, formed->second.trained);
     contributions.push_back(&formed->second.values);
   }
   parents_[record.chain] = base;

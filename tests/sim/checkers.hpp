@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -18,6 +19,14 @@
 namespace atl::sim {
 
 using Vector = std::vector<float>;
+// What a trainer's parameters hold beyond the outer ones that it was loaded with: the samples of a part that it trained on since.
+struct Trained {
+  std::uint32_t part = 0;
+  std::uint64_t from = 0;  // where it was loaded
+  std::uint64_t to = 0;    // where it is
+  std::uint64_t load = 0;  // which load that was; 0: none
+  std::optional<Round> resumed;  // the oldest checkpoint that it went on from: rounds after it may be of the trainer that it replaces
+};
 
 // The digest of round r: that of the round before and the reduced result.
 Digest chain_after(const Digest& before, const Vector& result);
@@ -34,7 +43,9 @@ class Checkers {
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
   // An island formed its contribution to a round, from the state whose digest is `base`, or has it back from a checkpoint of that state.
   // It replaces what that island formed for the round before.
-  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens);
+  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens, const Trained& trained);
+  // How many contributions to rounds after `applied` an island holds.
+  void retained(const IslandId& island, Round applied, std::size_t count);
   // An island's outer state is now this.
   void outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum);
   // A committed result was applied to the state of the round before.
@@ -54,6 +65,8 @@ class Checkers {
   [[nodiscard]] const std::string& failure() const { return failure_; }
   [[nodiscard]] bool is_committed(const Digest& chain) const { return committed_chains_.count(chain) > 0; }
   [[nodiscard]] std::size_t commits() const { return commits_; }
+  // Commits, and rounds that islands took by themselves.
+  [[nodiscard]] std::size_t progress() const { return commits_ + applied_alone_; }
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
   [[nodiscard]] std::size_t met() const { return met_; }
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
@@ -62,6 +75,9 @@ class Checkers {
   void check_commit(const coordinator::RoundRecord& record);
   [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
   [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
+  void check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained);
+  // Rounds after this one are lost: their samples are open again.
+  void forget_samples(Round round);
 
   // Whether a contribution formed at `base` belongs to round `round` after the state `before`: base is that state or one before it, and
   // no round between them was of the same fragment.
@@ -73,6 +89,7 @@ class Checkers {
     Digest base;
     Vector values;
     std::uint64_t tokens = 0;
+    Trained trained;
   };
   std::map<std::pair<IslandId, Round>, Formed> formed_;
   std::map<Digest, Digest> parents_;  // of committed chains
@@ -81,7 +98,15 @@ class Checkers {
   std::set<Digest> committed_chains_;
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;
+  struct Sample {
+    Round round;              // that holds it, or passed it over
+    std::uint64_t load = 0;   // by which it was trained on; 0: passed over
+    IslandId island;
+  };
+  std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;  // by part and number
+  std::map<std::uint32_t, std::uint64_t> positions_;                  // by part: the next sample that may be committed
   std::size_t commits_ = 0;
+  std::size_t applied_alone_ = 0;
   std::size_t rejected_ = 0;
   struct Decided {
     IslandId partner;

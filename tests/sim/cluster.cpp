@@ -55,6 +55,8 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
 }
 
 constexpr std::size_t kHistory = 8;  // messages of a way that may come again
+constexpr Duration kLedgerRetry = seconds(1);  // as the coordinator's driver does
+constexpr Duration kReasonsEvery = milliseconds(250);
 
 }  // namespace
 
@@ -98,6 +100,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             islands[r.id] = r;
           } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
             rounds[{r.run, r.lineage, r.round}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
+            parts[{r.run, r.part}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
           }
@@ -120,6 +124,9 @@ coordinator::Recovered Ledger::recovered() const {
   for (const auto& [key, value] : islands) {
     recovered.islands.push_back(value);
   }
+  for (const auto& [key, value] : parts) {
+    recovered.parts.push_back(value);
+  }
   for (const auto& [key, value] : rounds) {
     if (value.lineage == runs.at(value.run).lineage) {
       recovered.rounds.push_back(value);
@@ -133,7 +140,8 @@ Cluster::Cluster(const Scenario& scenario)
       schedule_(schedule_of_spec(scenario.spec)),
       rng_(scenario.seed, stream_of("cluster")),
       timeline_(from_unix_ms(1'700'000'000'000)),
-      checkers_(schedule_, scenario_.spec) {
+      checkers_(schedule_, scenario_.spec),
+      begun_(timeline_.now()) {
   for (std::uint32_t i = 0; i < scenario_.islands; ++i) {
     hosts_.push_back(std::make_unique<IslandHost>(*this, i));
   }
@@ -144,16 +152,29 @@ Duration Cluster::draw(Duration from, Duration to) {
   return from + Duration(static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>((to - from).count()) + 1)));
 }
 
+Clock Cluster::draw_clock() {
+  if (!scenario_.skewed_clocks) {
+    return Clock{timeline_.now()};
+  }
+  const Duration offset = draw(-std::chrono::hours(1), std::chrono::hours(1));
+  return Clock{timeline_.now(), offset, 0.02 * rng_.uniform() - 0.01};
+}
+
 IslandHost* Cluster::find(const IslandId& island) {
   const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& candidate) { return candidate->id() == island; });
   return host == hosts_.end() ? nullptr : host->get();
 }
 
 void Cluster::carry(const std::string& from, const std::string& to, std::function<void()> deliver) {
-  const auto depart = [&](const std::function<void()>& what) {
+  const auto depart = [&](std::function<void()> what) {
     const Duration jitter = troubled_ ? scenario_.jitter : std::min<Duration>(scenario_.jitter, milliseconds(50));
-    timeline_.after(scenario_.latency + draw(Duration(0), jitter), [this, from, to, what] {
-      if (reachable(from, to)) {
+    Duration queued(0);
+    if (const auto clog = clogs_.find({from, to}); clog != clogs_.end() && timeline_.now() < clog->second.until) {
+      clog->second.free = std::max(clog->second.free, timeline_.now()) + clog->second.each;
+      queued = clog->second.free - timeline_.now();
+    }
+    timeline_.after(queued + scenario_.latency + draw(Duration(0), jitter), [this, from, to, what = std::move(what)] {
+      if (cuts_.empty() || reachable(from, to)) {
         what();
       }
     });
@@ -177,43 +198,87 @@ void Cluster::carry(const std::string& from, const std::string& to, std::functio
       depart(deliver);
     }
   }
-  depart(deliver);
+  depart(std::move(deliver));
 }
 
 void Cluster::to_coordinator(const IslandId& from, std::uint64_t boot, const Message& message) {
   carry(from.text, kCoordinator, [this, from, boot, message] {
-    if (coordinator_) {
-      trace(timeline_.now(), from.text, "coordinator", message);
-      coordinator_->step(timeline_.now(), from, boot, message);
-      pump_coordinator();
+    if (unwritten_) {
+      unheard_.push_back([this, from, boot, message] { hear(from, boot, message); });
+    } else {
+      hear(from, boot, message);
     }
+  });
+}
+
+void Cluster::hear(const IslandId& from, std::uint64_t boot, const Message& message) {
+  if (coordinator_) {
+    trace(timeline_.now(), from.text, "coordinator", message);
+    coordinator_->step(coordinator_now(), from, boot, message);
+    pump_coordinator();
+  }
+}
+
+void Cluster::announce(const std::vector<coordinator::Outgoing>& messages, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const coordinator::Outgoing& out = messages[i];
+    carry(kCoordinator, out.island.text, [this, out] {
+      if (IslandHost* host = find(out.island)) {
+        trace(timeline_.now(), "coordinator", out.island.text, out.message);
+        host->from_coordinator(out.boot, out.message);
+      }
+    });
+  }
+}
+
+// Once there is room again what was decided is written and said, and what came meanwhile is heard as if it came now.
+void Cluster::retry_ledger() {
+  timeline_.after(kLedgerRetry, [this, life = coordinator_life_] {
+    if (coordinator_life_ != life || !unwritten_) {
+      return;
+    }
+    if (ledger_full_until_ && timeline_.now() < *ledger_full_until_) {
+      retry_ledger();
+      return;
+    }
+    const coordinator::Ready ready = *std::exchange(unwritten_, std::nullopt);
+    ledger_.apply(ready.records);
+    checkers_.durable(ready.records, scenario_.spec.strategy.group != "all");
+    announce(ready.messages, ready.messages.size());
+    while (!unheard_.empty() && !unwritten_ && coordinator_life_ == life) {
+      const std::function<void()> said = std::move(unheard_.front());
+      unheard_.pop_front();
+      said();
+    }
+    arm_coordinator();
   });
 }
 
 void Cluster::pump_coordinator() {
   while (coordinator_) {
     coordinator::Ready ready = coordinator_->take_ready();
+    if (unwritten_) {  // an operator's request: it waits behind the rest
+      std::move(ready.records.begin(), ready.records.end(), std::back_inserter(unwritten_->records));
+      std::move(ready.messages.begin(), ready.messages.end(), std::back_inserter(unwritten_->messages));
+      return;
+    }
     if (ready.empty()) {
       break;
     }
+    if (ledger_full_until_ && timeline_.now() < *ledger_full_until_ && !ready.records.empty()) {
+      unwritten_ = std::move(ready);
+      retry_ledger();
+      return;
+    }
     const bool doomed = troubled_ && scenario_.coordinator_faults && !ready.records.empty() && rng_.chance(0.002);
     if (doomed && rng_.chance(0.3)) {
-      crash_coordinator();  // before anything is durable
+      crash_coordinator();  // in the middle of the write, of which nothing is left
       timeline_.after(draw(milliseconds(100), seconds(6)), [this] { start_coordinator(); });
       return;
     }
     ledger_.apply(ready.records);
     checkers_.durable(ready.records, scenario_.spec.strategy.group != "all");
-    const std::size_t sent = doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size();
-    for (std::size_t i = 0; i < sent; ++i) {
-      const coordinator::Outgoing& out = ready.messages[i];
-      carry(kCoordinator, out.island.text, [this, out] {
-        if (IslandHost* host = find(out.island)) {
-          trace(timeline_.now(), "coordinator", out.island.text, out.message);
-          host->from_coordinator(out.boot, out.message);
-        }
-      });
-    }
+    announce(ready.messages, doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size());
     if (doomed) {
       crash_coordinator();  // between record and send, or among the sends
       timeline_.after(draw(milliseconds(100), seconds(6)), [this] { start_coordinator(); });
@@ -224,8 +289,13 @@ void Cluster::pump_coordinator() {
   arm_coordinator();
 }
 
+// What a person would see at any time. A view of a run costs more than a message, so not after every one.
 void Cluster::check_reasons() {
-  const std::optional<coordinator::RunView> run = coordinator_ ? coordinator_->run(timeline_.now(), run_id_) : std::nullopt;
+  if (timeline_.now() < reasons_checked_ + kReasonsEvery) {
+    return;
+  }
+  reasons_checked_ = timeline_.now();
+  const std::optional<coordinator::RunView> run = coordinator_ ? coordinator_->run(coordinator_now(), run_id_) : std::nullopt;
   if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
     checkers_.fail("the run is " + std::string(coordinator::to_string(run->state)) + " without a reason");
   }
@@ -235,7 +305,10 @@ void Cluster::arm_coordinator() {
   if (!coordinator_) {
     return;
   }
-  const std::optional<TimePoint> next = coordinator_->next_deadline();
+  std::optional<TimePoint> next = coordinator_->next_deadline();
+  if (next) {
+    next = coordinator_clock_.when(*next);
+  }
   if (!next || (coordinator_timer_ && *coordinator_timer_ <= *next && *coordinator_timer_ > timeline_.now())) {
     return;
   }
@@ -243,8 +316,10 @@ void Cluster::arm_coordinator() {
   timeline_.at(*next, [this, life = coordinator_life_, time = *next] {
     if (coordinator_ && coordinator_life_ == life && coordinator_timer_ == time) {
       coordinator_timer_.reset();
-      coordinator_->tick(timeline_.now());
-      pump_coordinator();
+      if (!unwritten_) {
+        coordinator_->tick(coordinator_now());
+        pump_coordinator();
+      }
     }
   });
 }
@@ -252,6 +327,8 @@ void Cluster::arm_coordinator() {
 void Cluster::crash_coordinator() {
   coordinator_.reset();
   coordinator_timer_.reset();
+  unwritten_.reset();
+  unheard_.clear();
   ++coordinator_life_;
 }
 
@@ -261,7 +338,8 @@ void Cluster::start_coordinator() {
   }
   coordinator::Settings settings;
   settings.version = "test";
-  coordinator_ = std::make_unique<coordinator::Core>(settings, ledger_.recovered(), timeline_.now());
+  coordinator_clock_ = draw_clock();
+  coordinator_ = std::make_unique<coordinator::Core>(settings, ledger_.recovered(), coordinator_now());
   ++coordinator_life_;
   pump_coordinator();
 }
@@ -278,9 +356,9 @@ void Cluster::start_coordinator_from(const Ledger& backup) {
 void Cluster::start() {
   start_coordinator();
   for (const auto& host : hosts_) {
-    coordinator_->admit(timeline_.now(), host->id(), host->id().text, host->key());
+    coordinator_->admit(coordinator_now(), host->id(), host->id().text, host->key());
   }
-  const Result<RunId> run = coordinator_->submit(timeline_.now(), run_id_, scenario_.spec, "", "the run file");
+  const Result<RunId> run = coordinator_->submit(coordinator_now(), run_id_, scenario_.spec, "", "the run file");
   ATOLL_CHECK(run.has_value(), "the run was not accepted");
   pump_coordinator();
   for (const auto& host : hosts_) {
@@ -295,7 +373,7 @@ void Cluster::run_for(Duration duration) {
   timeline_.pass_until(checkers_.failure().empty() ? end : timeline_.now());
 }
 
-std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coordinator_->run(timeline_.now(), run_id_) : std::nullopt; }
+std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coordinator_->run(coordinator_now(), run_id_) : std::nullopt; }
 
 bool Cluster::run_until_committed(Round round, Duration patience) {
   const TimePoint end = timeline_.now() + patience;
@@ -320,27 +398,30 @@ bool Cluster::run_until_state(coordinator::RunState state, Duration patience) {
 void Cluster::heal() {
   troubled_ = false;
   cuts_.clear();
+  clogs_.clear();
   history_.clear();
+  ledger_full_until_.reset();
   start_coordinator();
   for (const auto& host : hosts_) {
+    host->fill_disk(Duration(0));
     host->start();
   }
 }
 
 Status Cluster::pause() {
-  const Status done = coordinator_->pause(timeline_.now(), run_id_);
+  const Status done = coordinator_->pause(coordinator_now(), run_id_);
   pump_coordinator();
   return done;
 }
 
 Status Cluster::resume() {
-  const Status done = coordinator_->resume(timeline_.now(), run_id_);
+  const Status done = coordinator_->resume(coordinator_now(), run_id_);
   pump_coordinator();
   return done;
 }
 
 Status Cluster::drain(std::size_t index) {
-  const Status done = coordinator_->drain(timeline_.now(), hosts_.at(index)->id(), "the test asked");
+  const Status done = coordinator_->drain(coordinator_now(), hosts_.at(index)->id(), "the test asked");
   pump_coordinator();
   return done;
 }
@@ -355,7 +436,72 @@ void Cluster::next_fault() {
   });
 }
 
+void Cluster::cut_for_a_while(std::vector<std::pair<std::string, std::string>> ways) {
+  cuts_.insert(ways.begin(), ways.end());
+  timeline_.after(draw(milliseconds(300), seconds(15)), [this, ways = std::move(ways)] {
+    for (const auto& way : ways) {
+      cuts_.erase(way);
+    }
+  });
+}
+
+// Nothing comes from it, or reaches it, or both.
+void Cluster::isolate(const std::string& name) {
+  const std::uint64_t which = rng_.below(3);
+  std::vector<std::pair<std::string, std::string>> ways;
+  const auto cut_with = [&](const std::string& other) {
+    if (which != 0) {
+      ways.emplace_back(name, other);
+    }
+    if (which != 1) {
+      ways.emplace_back(other, name);
+    }
+  };
+  cut_with(kCoordinator);
+  for (const auto& host : hosts_) {
+    if (host->id().text != name) {
+      cut_with(host->id().text);
+    }
+  }
+  cut_for_a_while(std::move(ways));
+}
+
+// What only a larger world has.
+void Cluster::large_fault() {
+  IslandHost& host = *hosts_[rng_.below(hosts_.size())];
+  const std::string other = rng_.chance(0.4) ? kCoordinator : hosts_[rng_.below(hosts_.size())]->id().text;
+  const Duration length = draw(seconds(1), seconds(30));
+  switch (rng_.below(5)) {
+    case 0:
+    case 1:
+      if (scenario_.clogs) {
+        const std::pair<std::string, std::string> way = rng_.chance(0.5) ? std::pair(host.id().text, other) : std::pair(other, host.id().text);
+        clogs_[way] = Clog{timeline_.now() + length, timeline_.now(), draw(milliseconds(100), seconds(3))};
+      }
+      break;
+    case 2:
+      if (scenario_.full_disks) {
+        ledger_full_until_ = timeline_.now() + length;
+      }
+      break;
+    case 3:
+      if (scenario_.full_disks) {
+        host.fill_disk(length);
+      }
+      break;
+    default:
+      if (scenario_.partitions) {
+        isolate(host.id().text);
+      }
+      break;
+  }
+}
+
 void Cluster::fault() {
+  if (scenario_.at_least > Duration(0) && rng_.chance(0.3)) {
+    large_fault();
+    return;
+  }
   IslandHost& host = *hosts_[rng_.below(hosts_.size())];
   const std::uint64_t kind = rng_.below(12);
   if (kind >= 10) {
@@ -385,17 +531,11 @@ void Cluster::fault() {
     const std::string a = host.id().text;
     const std::string b = rng_.chance(0.4) ? kCoordinator : hosts_[rng_.below(hosts_.size())]->id().text;
     const std::pair<std::string, std::string> way = rng_.chance(0.5) ? std::pair(a, b) : std::pair(b, a);
-    const bool both = rng_.chance(0.3);
-    cuts_.insert(way);
-    if (both) {
-      cuts_.insert({way.second, way.first});
+    std::vector<std::pair<std::string, std::string>> ways = {way};
+    if (rng_.chance(0.3)) {
+      ways.emplace_back(way.second, way.first);
     }
-    timeline_.after(draw(milliseconds(300), seconds(15)), [this, way, both] {
-      cuts_.erase(way);
-      if (both) {
-        cuts_.erase({way.second, way.first});
-      }
-    });
+    cut_for_a_while(std::move(ways));
   }
 }
 
@@ -421,12 +561,19 @@ std::string Cluster::run() {
   next_fault();
   run_for(scenario_.trouble);
   heal();
-  const TimePoint end = timeline_.now() + scenario_.patience;
+  const TimePoint healed = timeline_.now();
+  const TimePoint end = healed + scenario_.patience;
+  const std::size_t progress = checkers_.progress();
+  bool paused = false;
   while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
     const coordinator::RunRecord& told = ledger_.runs[run_id_];
     const bool kept_out = told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos;
     if (told.state == coordinator::RunState::paused || kept_out) {
       (void)resume();  // an operator reads why it waits
+      paused = true;
+    }
+    if (!first_progress_ && !paused && checkers_.progress() > progress) {
+      first_progress_ = timeline_.now() - healed;
     }
     if (!timeline_.run_one(end)) {
       const std::optional<coordinator::RunView> run = view();
@@ -447,7 +594,20 @@ std::string Cluster::run() {
     return "the run failed: " + end_of_run.reason.text;
   }
   checkers_.check_pairs();
+  if (elapsed() < scenario_.at_least) {
+    run_for(scenario_.at_least - elapsed());  // it is over, and stays so
+  }
+  if (first_progress_ && *first_progress_ > progress_bound()) {
+    checkers_.fail("the first commit after healing took " + human_duration(*first_progress_) + ", the bound is " + human_duration(progress_bound()));
+  }
   return checkers_.failure();
+}
+
+// Whoever is missing is noticed and left out by the deadline, whoever comes catches up, and the slowest island does the steps of two rounds.
+Duration Cluster::progress_bound() const {
+  const Duration step = scenario_.step_time + scenario_.step_lag * static_cast<Duration::rep>(scenario_.islands) + milliseconds(40);
+  const Duration round = step * static_cast<Duration::rep>(scenario_.spec.strategy.inner_steps + scenario_.spec.strategy.overlap_steps + 1);
+  return 2 * scenario_.spec.islands.deadline + 2 * round + seconds(60);
 }
 
 }  // namespace atl::sim

@@ -1,10 +1,12 @@
-// A whole cluster in one thread on virtual time: a coordinator and up to eight islands with their real cores, over a network that loses,
-// delays, repeats and replays; with disks that keep what was made durable, and processes that die at any instant.
+// A whole cluster in one thread on virtual time: a coordinator and up to sixteen islands with their real cores, over a network that loses,
+// delays, reorders, repeats, replays, clogs and is cut; with disks that keep what was made durable and are full at times, clocks that are wrong, and processes
+// that die at any instant.
 //
 // Sync engines and trainers are small stand-ins that do real arithmetic (strategies/) on vectors of a few numbers, so that checkers can
 // recompute every result.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +16,7 @@
 
 #include "coordinator/core.hpp"
 #include "tests/sim/checkers.hpp"
+#include "tests/sim/clock.hpp"
 #include "tests/sim/island_host.hpp"
 #include "tests/sim/scenario.hpp"
 #include "tests/sim/timeline.hpp"
@@ -27,6 +30,7 @@ struct Ledger {
   std::map<RunId, coordinator::MembershipRecord> memberships;
   std::map<IslandId, coordinator::IslandRecord> islands;
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
+  std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
   std::map<std::string, std::size_t> events;  // by kind
 
   void apply(const std::vector<coordinator::Record>& records);
@@ -64,6 +68,11 @@ class Cluster {
   [[nodiscard]] const RunId& run_id() const { return run_id_; }
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
   [[nodiscard]] Checkers& checkers() { return checkers_; }
+  // Virtual time since the beginning, and from healing to the next commit: none if the run was over, or paused by its user.
+  [[nodiscard]] Duration elapsed() const { return timeline_.now() - begun_; }
+  [[nodiscard]] std::optional<Duration> first_progress() const { return first_progress_; }
+  // After healing the next round is committed within this.
+  [[nodiscard]] Duration progress_bound() const;
 
   // ---- for hosts
   [[nodiscard]] Timeline& timeline() { return timeline_; }
@@ -72,11 +81,15 @@ class Cluster {
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   [[nodiscard]] bool troubled() const { return troubled_; }
   [[nodiscard]] bool reachable(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) == 0; }
+  // Numbers the loads of all trainers.
+  std::uint64_t next_load() { return ++loads_; }
   [[nodiscard]] IslandHost* find(const IslandId& island);
   // Something travels from one host to another; it may be lost, late, doubled, or come again much later.
   void carry(const std::string& from, const std::string& to, std::function<void()> deliver);
   void to_coordinator(const IslandId& from, std::uint64_t boot, const Message& message);
   Duration draw(Duration from, Duration to);
+  // Of a process that starts now.
+  Clock draw_clock();
   void trace_effect(const IslandId& island, const agent::Effect& effect);
 
  private:
@@ -84,6 +97,13 @@ class Cluster {
   void arm_coordinator();
   void next_fault();
   void fault();
+  void large_fault();
+  void isolate(const std::string& name);
+  void cut_for_a_while(std::vector<std::pair<std::string, std::string>> ways);
+  void hear(const IslandId& from, std::uint64_t boot, const Message& message);
+  void announce(const std::vector<coordinator::Outgoing>& messages, std::size_t count);
+  void retry_ledger();
+  [[nodiscard]] TimePoint coordinator_now() const { return coordinator_clock_.at(timeline_.now()); }
   void check_reasons();
   [[nodiscard]] bool all_copies_lost();
 
@@ -95,12 +115,26 @@ class Cluster {
   Ledger ledger_;
   std::unique_ptr<coordinator::Core> coordinator_;
   std::uint64_t coordinator_life_ = 0;
+  Clock coordinator_clock_;
   std::optional<TimePoint> coordinator_timer_;
+  std::optional<TimePoint> ledger_full_until_;
+  std::optional<coordinator::Ready> unwritten_;  // decided, and neither durable nor said: the ledger's disk is full
+  std::deque<std::function<void()>> unheard_;    // came meanwhile
+  TimePoint reasons_checked_;
   std::vector<std::unique_ptr<IslandHost>> hosts_;
   std::set<std::pair<std::string, std::string>> cuts_;
+  struct Clog {
+    TimePoint until;
+    TimePoint free;   // when the next message goes
+    Duration each{};  // that one message takes
+  };
+  std::map<std::pair<std::string, std::string>, Clog> clogs_;
   std::map<std::pair<std::string, std::string>, std::vector<std::function<void()>>> history_;
   RunId run_id_{"r-1"};
   bool troubled_ = false;
+  TimePoint begun_;
+  std::optional<Duration> first_progress_;
+  std::uint64_t loads_ = 0;
 };
 
 }  // namespace atl::sim

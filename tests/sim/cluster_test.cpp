@@ -1,6 +1,11 @@
 // Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one.
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/catch.hpp"
 #include "tests/sim/cluster.hpp"
@@ -22,7 +27,81 @@ std::string simulate(std::uint64_t seed, std::size_t& commits) {
   return failure;
 }
 
+// What many seeds came to.
+struct Sums {
+  std::uint64_t seeds = 0;
+  std::size_t commits = 0;
+  std::size_t met = 0;
+  std::size_t failures = 0;
+  std::uint64_t events = 0;
+  Duration elapsed{};
+  Duration shortest = Duration::max();
+  double worst_progress = 0;  // of the bound
+  std::string report;
+};
+
+void add(Sums& sums, Cluster& cluster, std::uint64_t seed, const std::string& failure) {
+  ++sums.seeds;
+  sums.commits += cluster.checkers().commits();
+  sums.met += cluster.checkers().met();
+  sums.events += cluster.timeline().planned();
+  sums.elapsed += cluster.elapsed();
+  sums.shortest = std::min(sums.shortest, cluster.elapsed());
+  if (cluster.first_progress()) {
+    sums.worst_progress = std::max(sums.worst_progress, atl::seconds(*cluster.first_progress()) / atl::seconds(cluster.progress_bound()));
+  }
+  if (!failure.empty()) {
+    ++sums.failures;
+    sums.report += "\nATOLL_SIM_SEED=" + std::to_string(seed) + ": " + failure;
+  }
+}
+
+// Ten virtual minutes and more of each seed, on all cores of this machine.
+Sums simulate_long(std::uint64_t first, std::uint64_t count) {
+  Sums sums;
+  std::mutex adding;
+  std::atomic<std::uint64_t> next = first;
+  std::vector<std::jthread> threads;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&] {
+      for (;;) {
+        const std::uint64_t seed = next++;
+        if (seed >= first + count) {
+          return;
+        }
+        Cluster cluster(draw_long_scenario(seed));
+        const std::string failure = cluster.run();
+        const std::lock_guard lock(adding);
+        add(sums, cluster, seed, failure);
+        if (sums.failures >= 10) {
+          next = first + count;
+        }
+      }
+    });
+  }
+  threads.clear();
+  return sums;
+}
+
+void check_long(std::uint64_t first, std::uint64_t count) {
+  const Sums sums = simulate_long(first, count);
+  INFO(sums.report);
+  REQUIRE(sums.failures == 0);
+  REQUIRE(sums.seeds == count);
+  CHECK(sums.shortest >= std::chrono::minutes(10));
+  CHECK(sums.commits > 5 * count);
+  WARN(sums.seeds << " seeds, " << sums.events << " events, " << static_cast<std::uint64_t>(atl::seconds(sums.elapsed) / 3600) << " virtual hours, " << sums.commits << " commits, " << sums.met
+                  << " rounds in pairs; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
+}
+
 }  // namespace
+
+TEST_CASE("large clusters in trouble for ten minutes stay safe, and go on once healed") {
+  const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
+  check_long(only == 0 ? 1 : only, only == 0 ? number_from("ATOLL_SIM_LONG_SEEDS", 2000) : 1);
+}
+
+TEST_CASE("soak: twenty thousand large clusters", "[.soak]") { check_long(1, number_from("ATOLL_SIM_LONG_SEEDS", 20000)); }
 
 TEST_CASE("clusters in trouble stay safe, and go on once healed") {
   const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);

@@ -15,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr std::size_t kSize = 12;  // parameters; fragments are equal parts
+constexpr std::uint64_t kEpoch = 1000;  // sequences of a part
 constexpr Duration kStall = std::chrono::seconds(4);
 
 Vector initial_parameters(std::uint64_t seed, bool other) {
@@ -66,12 +67,16 @@ void IslandHost::start() {
   }
   const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
   const agent::Identity identity{id_, id_.text, "test", boot, "sim://" + id_.text, "simulated", {}};
-  process_ = std::make_unique<Process>(identity, agent::Settings{}, std::move(stored), cluster_.timeline().now());
+  process_ = std::make_unique<Process>(identity, agent::Settings{}, std::move(stored), cluster_.timeline().now(), cluster_.draw_clock());
   process_->boot = boot;
   feed(agent::LinkUp{});
 }
 
 void IslandHost::crash() { process_.reset(); }
+
+void IslandHost::fill_disk(Duration length) { disk_full_until_ = cluster_.timeline().now() + length; }
+
+TimePoint IslandHost::now() const { return process_->clock.at(cluster_.timeline().now()); }
 
 void IslandHost::leave() {
   if (process_) {
@@ -93,7 +98,7 @@ void IslandHost::from_coordinator(std::uint64_t boot, const Message& message) {
 }
 
 void IslandHost::feed(const agent::Event& event) {
-  process_->core.step(cluster_.timeline().now(), event);
+  process_->core.step(now(), event);
   pump();
 }
 
@@ -119,7 +124,10 @@ void IslandHost::pump() {
 }
 
 void IslandHost::arm() {
-  const std::optional<TimePoint> next = process_->core.next_deadline();
+  std::optional<TimePoint> next = process_->core.next_deadline();
+  if (next) {
+    next = process_->clock.when(*next);
+  }
   if (!next || (process_->timer && *process_->timer <= *next && *process_->timer > cluster_.timeline().now())) {
     return;
   }
@@ -127,7 +135,7 @@ void IslandHost::arm() {
   cluster_.timeline().at(*process_->timer, [this, boot = process_->boot, time = *process_->timer] {
     if (process_ && process_->boot == boot && process_->timer == time) {
       process_->timer.reset();
-      process_->core.tick(cluster_.timeline().now());
+      process_->core.tick(now());
       pump();
     }
   });
@@ -283,11 +291,14 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     trainer.up = true;
     trainer.state.parameters = initial_parameters(effect.spec.seed, other_initial_);
     trainer.state.published_at.assign(fragments(), 0);
+    trainer.state.trained = Trained{trainer.part, 0, 0, cluster_.next_load(), {}};
     if (effect.checkpoint) {
       bool found = false;
       for (const DiskCheckpoint& checkpoint : disk_[effect.run]) {
         if (checkpoint.meta.round == *effect.checkpoint && checkpoint.trainer) {
           trainer.state = *checkpoint.trainer;
+          // What the checkpoint's trainer had made again is in its state, too.
+          trainer.state.trained.resumed = std::min(trainer.state.trained.resumed.value_or(checkpoint.meta.round), checkpoint.meta.round);
           found = true;
         }
       }
@@ -302,7 +313,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
     if (process_->engine && process_->engine->arena.empty()) {
       process_->engine->arena.assign(kSize, 0.0F);
     }
-    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments(), true});
+    feed(agent::TrainerReady{effect.run, effect.incarnation, trainer.state.step, trainer.state.position, fragments(), true, kEpoch});
   });
 }
 
@@ -312,7 +323,8 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
     return;
   }
   process_->engine->arena = process_->engine->parameters;
-  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position)};
+  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position),
+                               Trained{trainer.part, effect.position, effect.position, cluster_.next_load(), {}}};
   trainer.until = effect.step;
   trainer.stood_at = effect.step;
   trainer.gradient.clear();
@@ -416,6 +428,8 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   event.steps = event.position - before;
   event.tokens = event.steps * (100 + index_) + 1;
   before = event.position;
+  Trained& held = process_->published[order.round] = trainer.state.trained;
+  held.from = gradients() ? trainer.state.position : held.from;  // a gradient holds nothing of earlier steps
   if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().nonfinite))) {
     spoil_ = false;
     event.nonfinite = true;
@@ -453,12 +467,13 @@ void IslandHost::begin_step() {
     return;
   }
   trainer.stepping = true;
-  const Duration step_time = milliseconds(slow_ ? 5000 : 40 + 30 * index_) + cluster_.draw(Duration(0), milliseconds(40));
+  const Duration step_time = (slow_ ? milliseconds(5000) : cluster_.scenario().step_time + cluster_.scenario().step_lag * static_cast<Duration::rep>(index_)) + cluster_.draw(Duration(0), milliseconds(40));
   cluster_.timeline().after(step_time, [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
     if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads || !process_->trainer.up) {
       return;
     }
     TrainerState& state = process_->trainer.state;
+    state.trained.to = state.position + 1;
     Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
     Vector& gradient = process_->trainer.gradient;
     for (const float value : state.parameters) {
@@ -510,12 +525,14 @@ void IslandHost::form(const agent::FormContribution& effect) {
     values[i] = scale * (engine.composition.payload == PayloadKind::outer_gradient ? outer[i] - local[i] : local[i]);
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens);
-  const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values)};
+  const Trained trained = process_->published[effect.round];
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
+  const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values), trained};
   for (auto& [round, checkpoint] : engine.begun) {
     checkpoint.pending.push_back(formed);
   }
   engine.contributions[effect.round] = formed;
+  cluster_.checkers().retained(id_, engine.round, static_cast<std::size_t>(std::distance(engine.contributions.upper_bound(engine.round), engine.contributions.end())));
   feed(agent::ContributionFormed{effect.run, effect.round, formed.facts.norm});
 }
 
@@ -560,6 +577,9 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
   }
   if (missing.empty()) {
     exchange.result = reduce(parts, exchange.tokens);
+    if (cluster_.troubled() && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
+      exchange.result.front() = std::nextafter(exchange.result.front(), 10.0F);
+    }
     exchange.done = true;
     report_exchanges();
     return;
@@ -703,7 +723,8 @@ void IslandHost::begin_checkpoint(const agent::BeginCheckpoint& effect) {
 
 void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   Engine& engine = *process_->engine;
-  if (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().broken_disk)) {
+  const bool full = cluster_.timeline().now() < disk_full_until_;
+  if (full || (cluster_.troubled() && cluster_.rng().chance(cluster_.scenario().broken_disk))) {
     feed(agent::CheckpointFailed{effect.run, effect.round, Error{Code::io, "no space left on device"}});
     return;
   }
@@ -718,7 +739,7 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   if (effect.trainer_state) {
     checkpoint.trainer = process_->saved.at(effect.round);
   }
-  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100};
+  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100, effect.part};
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
   std::erase_if(held, [&](const DiskCheckpoint& old) { return old.meta.round == effect.round; });
   held.push_back(checkpoint);
@@ -727,7 +748,7 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
     held.erase(std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); }));
   }
   process_->saved.erase(effect.round);
-  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position});
+  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position, effect.part});
 }
 
 void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
@@ -746,7 +767,7 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
   agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
   for (const FormedContribution& formed : found->pending) {
     engine.contributions[formed.facts.round] = formed;
-    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens);
+    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens, formed.trained);
     loaded.pending.push_back(formed.facts);
   }
   if (engine.composition.group == Group::all) {

@@ -13,6 +13,7 @@
 #include "agent/pair_exchange.hpp"
 #include "strategies/composition.hpp"
 #include "tests/sim/checkers.hpp"
+#include "tests/sim/clock.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/blob_store.hpp"
 
@@ -25,12 +26,14 @@ struct TrainerState {
   Step step;
   std::uint64_t position = 0;
   std::vector<std::uint64_t> published_at;  // by fragment: position of the last publish
+  Trained trained;                          // since it was loaded
 };
 
 // A contribution as it is retained.
 struct FormedContribution {
   PendingRound facts;
   Vector values;
+  Trained trained;  // what it holds, as the trainer knows it
 };
 
 struct DiskCheckpoint {
@@ -105,8 +108,8 @@ struct Trainer {
 };
 
 struct Process {
-  Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now)
-      : core(std::move(identity), settings, std::move(stored), now) {}
+  Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now, const Clock& its_clock)
+      : core(std::move(identity), settings, std::move(stored), its_clock.at(now)), clock(its_clock) {}
   agent::Core core;
   std::uint64_t boot = 0;
   RunId run;
@@ -116,7 +119,9 @@ struct Process {
   TimePoint engine_free;
   TimePoint trainer_free;
   std::map<Round, TrainerState> saved;
+  std::map<Round, Trained> published;  // what the trainer's contributions hold
   std::optional<TimePoint> timer;
+  Clock clock;
 };
 
 class IslandHost {
@@ -143,8 +148,10 @@ class IslandHost {
   void spoil_next_contribution() { spoil_ = true; }
   void explode_next_contribution() { explode_ = true; }
   void flip_bits_on_disk() { flipped_ = true; }
+  void fill_disk(Duration length);
 
  private:
+  [[nodiscard]] TimePoint now() const;  // by the clock of its process
   void pump();
   void arm();
   void carry_out(const agent::Effect& effect);
@@ -213,6 +220,7 @@ class IslandHost {
   bool explode_ = false;
   bool slow_ = false;  // each step takes seconds
   bool flipped_ = false;
+  TimePoint disk_full_until_;
 };
 
 Digest file_digest(const DiskCheckpoint& checkpoint);

@@ -10,7 +10,6 @@
 namespace atl::sim {
 namespace {
 
-using std::chrono::milliseconds;
 constexpr Duration kDoubtAfter = std::chrono::seconds(2);
 
 Payload payload_of(std::span<const float> values) {
@@ -48,7 +47,7 @@ void IslandHost::prepare_pair(const agent::PreparePair& effect) {
   PairInHand pair;
   pair.exchange = std::make_unique<PairExchange>(
       PairPlan{effect.run, effect.epoch, effect.round, id_, effect.partner, parameters.size(), {}, {}, engine.composition.max_skew}, payload_of(parameters),
-      *engine.store, cluster_.timeline().now());
+      *engine.store, now());
   engine.pairs.insert_or_assign(effect.round, std::move(pair));
   pump_pairs();
 }
@@ -68,9 +67,9 @@ void IslandHost::meet(const agent::MeetPartner& effect) {
   if (!pair.order) {
     pair.order = effect;
     if (pair.exchange && effect.withdrawn) {
-      pair.exchange->withdraw(cluster_.timeline().now());
+      pair.exchange->withdraw(now());
     } else if (pair.exchange) {
-      pair.exchange->arrive(payload_of(engine.contributions.at(effect.round).values), cluster_.timeline().now(), effect.deadline, effect.guard);
+      pair.exchange->arrive(payload_of(engine.contributions.at(effect.round).values), now(), effect.deadline, effect.guard);
     }
   }
   pump_pairs();
@@ -103,8 +102,8 @@ void IslandHost::form_merge(const agent::FormMergeContribution& effect) {
   Engine& engine = *process_->engine;
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   const Vector values(parameters.begin(), parameters.end());
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, 0);
-  engine.contributions[effect.round] = FormedContribution{{effect.round, effect.fragment, 0, {}}, values};
+  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, 0, {});
+  engine.contributions[effect.round] = FormedContribution{{effect.round, effect.fragment, 0, {}}, values, {}};
   feed(agent::ContributionFormed{effect.run, effect.round, 0});
 }
 
@@ -117,7 +116,7 @@ void IslandHost::pump_pairs() {
       continue;
     }
     if (pair.exchange) {
-      for (const OutgoingWant& want : pair.exchange->take_wants(cluster_.timeline().now())) {
+      for (const OutgoingWant& want : pair.exchange->take_wants(now())) {
         cluster_.carry(id_.text, want.to.text, [&cluster = cluster_, from = id_, want] {
           if (IslandHost* peer = cluster.find(want.to)) {
             peer->serve(from, want.want);
@@ -129,8 +128,8 @@ void IslandHost::pump_pairs() {
         events.emplace_back(agent::PartnerAhead{process_->run, round});
       }
       const std::optional<TimePoint> doubt = pair.exchange->in_doubt_since();
-      if (doubt && cluster_.timeline().now() - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
-        pair.said_in_doubt = cluster_.timeline().now();
+      if (doubt && now() - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
+        pair.said_in_doubt = now();
         events.emplace_back(agent::PairInDoubt{process_->run, pair.exchange->plan().epoch, round, pair.exchange->plan().partner});
       }
     }
@@ -156,7 +155,7 @@ void IslandHost::poll_pairs() {
     return;
   }
   engine.polling = true;
-  cluster_.timeline().after(milliseconds(50), [this, boot = process_->boot, engines = process_->engines] {
+  cluster_.timeline().after(cluster_.scenario().pair_poll, [this, boot = process_->boot, engines = process_->engines] {
     if (process_ && process_->boot == boot && process_->engines == engines && process_->engine) {
       process_->engine->polling = false;
       pump_pairs();
@@ -218,10 +217,10 @@ void IslandHost::receive(const IslandId& from, const StoreAnswer& answer) {
       continue;
     }
     if (served == nullptr) {
-      pair.exchange->gone(cluster_.timeline().now(), from, std::get<Gone>(answer));
+      pair.exchange->gone(now(), from, std::get<Gone>(answer));
     } else if (const std::span<std::byte> place = pair.exchange->destination(from, served->piece); place.size() == served->payload.bytes.size()) {
       std::copy(served->payload.bytes.begin(), served->payload.bytes.end(), place.begin());
-      pair.exchange->arrived(cluster_.timeline().now(), from, served->piece);
+      pair.exchange->arrived(now(), from, served->piece);
     }
     break;
   }

@@ -78,8 +78,9 @@ Scenario draw_scenario(std::uint64_t seed) {
   return scenario;
 }
 
-Scenario draw_pair_scenario(std::uint64_t seed) {
-  Scenario scenario = draw_scenario(seed);
+namespace {
+
+void make_pairs(Scenario& scenario, std::uint64_t seed) {
   Rng rng(seed, stream_of("pair scenario"));
   RunSpec& spec = scenario.spec;
   StrategySpec strategy;
@@ -108,6 +109,42 @@ Scenario draw_pair_scenario(std::uint64_t seed) {
   spec.merge_rounds = composition.merge_rounds(std::max<std::uint32_t>(1, strategy.fragments));
   spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
   scenario.exploding = rng.chance(0.2) ? 0.05 : 0;
+}
+
+}  // namespace
+
+Scenario draw_pair_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  make_pairs(scenario, seed);
+  return scenario;
+}
+
+Scenario draw_long_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("long scenario"));
+  Scenario scenario = draw_scenario(seed);
+  if (rng.chance(0.15)) {
+    make_pairs(scenario, seed);
+  }
+  RunSpec& spec = scenario.spec;
+  scenario.islands = static_cast<std::uint32_t>(2 + rng.below(15));
+  spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(rng.chance(0.5) ? (scenario.islands + 1) / 2 : scenario.islands));
+  spec.islands.max = rng.chance(0.7) ? scenario.islands : static_cast<std::uint32_t>(spec.islands.min + rng.below(scenario.islands - spec.islands.min + 1));
+  spec.training.steps *= 1 + rng.below(3);
+  spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
+  // Steps so long that the fastest island needs the time for them.
+  scenario.at_least = std::chrono::minutes(10);
+  scenario.step_time = scenario.at_least / static_cast<Duration::rep>(spec.training.steps) + std::chrono::milliseconds(rng.below(500));
+  scenario.step_lag = scenario.step_time * static_cast<Duration::rep>(rng.below(5)) / 100;
+  scenario.trouble = std::chrono::seconds(60 + rng.below(480));
+  scenario.between_faults = std::chrono::milliseconds(3000 + rng.below(27000));
+  const Duration surplus = scenario.step_lag * static_cast<Duration::rep>(scenario.islands * spec.strategy.inner_steps);  // of the slowest island in a round
+  spec.islands.deadline = std::chrono::seconds(20 + rng.below(100)) + (rng.chance(0.8) ? surplus : Duration(0));
+  scenario.patience = std::chrono::hours(1);
+  scenario.pair_poll = std::chrono::milliseconds(250);
+  scenario.clogs = rng.chance(0.5);
+  scenario.full_disks = rng.chance(0.5);
+  scenario.skewed_clocks = rng.chance(0.5);
+  scenario.flipped_bits = rng.chance(0.2) ? 0.02 : 0;
   return scenario;
 }
 

@@ -26,12 +26,23 @@ struct Scenario {
   bool coordinator_faults = true;
   bool agent_faults = true;
   bool partitions = true;
+  bool clogs = false;          // a way carries one message after the other, slowly
+  bool full_disks = false;     // the ledger's, and those of islands
+  bool skewed_clocks = false;  // off by up to an hour, another hour after each restart, and up to 1 % fast or slow
+  double flipped_bits = 0;     // of an exchange: its result is another one on this island
+  Duration step_time = std::chrono::milliseconds(40);  // of the first island's trainer, and
+  Duration step_lag = std::chrono::milliseconds(30);   // how much longer each further one takes
+  Duration pair_poll = std::chrono::milliseconds(50);  // how often an island looks after its pairs
+  Duration at_least{};         // virtual time that passes, also if the run is over before
   Duration patience = std::chrono::minutes(30);      // after healing, until the run must be over
 };
 
 Scenario draw_scenario(std::uint64_t seed);
 // The same world, with islands that meet in pairs.
 Scenario draw_pair_scenario(std::uint64_t seed);
+// A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for: clogged links, full disks, clocks
+// that are wrong, flipped bits.
+Scenario draw_long_scenario(std::uint64_t seed);
 // That of the run, whose fragments are [strategy].fragments equal parts; one if it has none.
 Schedule schedule_of_spec(const RunSpec& spec);
 

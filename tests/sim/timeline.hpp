@@ -1,6 +1,7 @@
 // Virtual time: things that happen later, in the order of (time, insertion). One seed, one history.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -16,7 +17,19 @@ class Timeline {
   explicit Timeline(TimePoint start) : now_(start) {}
 
   [[nodiscard]] TimePoint now() const { return now_; }
-  void at(TimePoint time, std::function<void()> what) { queue_.push(Item{time < now_ ? now_ : time, next_++, std::move(what)}); }
+  // How many things were planned so far.
+  [[nodiscard]] std::uint64_t planned() const { return next_; }
+  void at(TimePoint time, std::function<void()> what) {
+    std::size_t place = things_.size();
+    if (free_.empty()) {
+      things_.push_back(std::move(what));
+    } else {
+      place = free_.back();
+      free_.pop_back();
+      things_[place] = std::move(what);
+    }
+    queue_.push(Item{time < now_ ? now_ : time, next_++, place});
+  }
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
   // Nothing happens until then.
@@ -26,10 +39,12 @@ class Timeline {
     if (queue_.empty() || queue_.top().time > until) {
       return false;
     }
-    Item item = std::move(const_cast<Item&>(queue_.top()));
+    const Item item = queue_.top();
     queue_.pop();
     now_ = item.time;
-    item.what();
+    const std::function<void()> what = std::move(things_[item.place]);
+    free_.push_back(item.place);
+    what();
     return true;
   }
 
@@ -37,12 +52,14 @@ class Timeline {
   struct Item {
     TimePoint time;
     std::uint64_t number = 0;
-    std::function<void()> what;
+    std::size_t place = 0;  // in things_: a queue of small values is sorted faster
     bool operator<(const Item& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
   TimePoint now_;
   std::uint64_t next_ = 0;
   std::priority_queue<Item> queue_;
+  std::vector<std::function<void()>> things_;
+  std::vector<std::size_t> free_;
 };
 
 }  // namespace atl::sim

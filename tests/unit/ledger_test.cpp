@@ -352,6 +352,36 @@ TEST_CASE("a full disk fails the batch as a whole, and the next one succeeds whe
   CHECK(ledger.events({RunId("r-1"), 0, 1000, {}, {}})->size() == 1000);
 }
 
+TEST_CASE("a ledger whose newest write was torn at any byte holds all of it or nothing") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  const std::filesystem::path log = directory.path() / "ledger.db-wal";
+  const auto batch_of = [](std::uint64_t number) {
+    return std::vector<Record>{run_record("r-1", number), round_record(number, true), event_record(2 * number), event_record(2 * number + 1)};
+  };
+  REQUIRE(ledger.write(batch_of(1)).ok());
+  const std::uintmax_t before = std::filesystem::file_size(log);
+  REQUIRE(ledger.write(batch_of(2)).ok());
+  const std::uintmax_t after = std::filesystem::file_size(log);
+  REQUIRE(after > before);
+  for (std::uintmax_t cut = before; cut <= after; cut += std::max<std::uintmax_t>(1, std::min<std::uintmax_t>((after - before) / 40, after - cut))) {
+    for (const bool garbage : {false, true}) {  // what a disk writes of the rest
+      const atl_test::TemporaryFolder torn;
+      std::filesystem::copy(directory.path() / "ledger.db", torn.path() / "ledger.db");
+      std::filesystem::copy(log, torn.path() / "ledger.db-wal");
+      std::filesystem::resize_file(torn.path() / "ledger.db-wal", cut);
+      if (garbage) {
+        std::ofstream(torn.path() / "ledger.db-wal", std::ios::app | std::ios::binary) << std::string(after - cut, '\x5a');
+      }
+      INFO("cut at byte " << cut << " of " << before << " to " << after << (garbage ? ", then garbage" : ""));
+      Ledger found = Ledger::open(torn.path()).value();
+      const std::uint64_t committed = found.recover()->runs.at(0).committed.value;
+      CHECK(committed == (cut == after ? 2 : 1));
+      CHECK(found.events({RunId("r-1"), 0, 1000, {}, {}})->size() == 2 * committed);
+    }
+  }
+}
+
 TEST_CASE("a writer killed at any instant leaves a prefix of its batches, with every acknowledged one") {
   Rng random(20'260'101);
   for (int attempt = 0; attempt < 30; ++attempt) {
@@ -440,6 +470,7 @@ TEST_CASE("a ledger of schema version 1 is taken up, and what is new has its def
     Database old = Database::open(directory.path() / "ledger.db").value();
     REQUIRE(old.execute(kSchema).ok());
     REQUIRE(old.execute("INSERT INTO seats VALUES('r-1', 'i-a', 2, 'active', '', '[]')").ok());
+    REQUIRE(old.execute("INSERT INTO rounds VALUES('r-1', 0, 0, 1, 1, 1, 1, '[\"i-a\"]', '[64]', zeroblob(32), 0, 0)").ok());
     REQUIRE(old.execute("PRAGMA user_version=1").ok());
   }
   Ledger ledger = Ledger::open(directory.path()).value();
@@ -448,5 +479,8 @@ TEST_CASE("a ledger of schema version 1 is taken up, and what is new has its def
   REQUIRE(recovered.seats.size() == 1);
   CHECK(recovered.seats[0].part == 2);
   CHECK(recovered.seats[0].offences == 0);
+  REQUIRE(recovered.rounds.size() == 1);
+  CHECK(recovered.rounds[0].data.empty());
+  CHECK(recovered.parts.empty());
   CHECK(recovered.runs == std::vector{run_record()});
 }

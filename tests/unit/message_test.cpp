@@ -135,9 +135,12 @@ TEST_CASE("frames that are no message are corrupt") {
   CHECK(decode(Bytes(64)).error().code == Code::corrupt);
   CHECK(decode(Bytes(kMaxMessageBytes + 1)).error().code == Code::corrupt);
   CHECK(contains(decode(Bytes(kMaxMessageBytes + 1)).error().why, "allowed"));
-  const Bytes whole = encode(test::MessageSampler(3).all()[0]).value();
+  const Message message = test::MessageSampler(3).all()[0];
+  const Bytes whole = encode(message).value();
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    CHECK_FALSE(decode(ByteView(whole).first(size)).has_value());
+    const Result<Message> cut = decode(ByteView(whole).first(size));
+    const bool only_padding = whole.size() - size < sizeof(std::uint32_t) && cut && *cut == message;  // of the text that comes last
+    CHECK((!cut || only_padding));
   }
 }
 

@@ -1,0 +1,61 @@
+// The view of `atoll data`.
+#include <nlohmann/json.hpp>
+
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/table.hpp"
+#include "cli/views/views.hpp"
+
+namespace atl {
+namespace {
+
+using nlohmann::json;
+
+std::string epochs_text(const std::optional<double>& epochs) {
+  if (!epochs) {
+    return "-";
+  }
+  const auto hundredths = static_cast<std::uint64_t>(*epochs * 100);
+  const std::string rest = std::to_string(hundredths % 100);
+  return std::to_string(hundredths / 100) + "." + std::string(2 - rest.size(), '0') + rest;
+}
+
+std::string islands_text(const json& islands) {
+  std::string text;
+  for (const auto& [name, sequences] : islands.items()) {
+    text += (text.empty() ? "" : ", ") + name + " " + (sequences.is_number() ? sequences.dump() : "-");
+  }
+  return text;
+}
+
+std::string number_text(const json& object, std::string_view key) {
+  const std::optional<double> value = number_at(object, key);
+  return value ? std::to_string(static_cast<std::uint64_t>(*value)) : "-";
+}
+
+}  // namespace
+
+std::string render_data(const json& document, const Terminal& terminal) {
+  Table table({{"PART", true}, {"OWNER"}, {"EPOCHS", true}, {"POSITION", true}, {"COMMITTED", true}, {"PASSED OVER", true}, {"COMMITTED BY", false, true}});
+  for (const json& part : list_at(document, "parts")) {
+    const std::string owner = text_at(part, "owner") + (flag_at(part, "in_use") ? "" : " (free)");
+    table.add({{number_text(part, "part")}, {owner}, {epochs_text(number_at(part, "epochs"))}, {number_text(part, "position")}, {number_text(part, "committed")},
+               {number_text(part, "passed_over")}, {islands_text(object_at(part, "islands"))}});
+  }
+  std::string text = table.text(terminal);
+  const json& proof = object_at(document, "proof");
+  if (text_at(document, "counted_in") == "images") {
+    return text + (list_at(document, "parts").empty() ? "the images are not clustered yet\n"
+                                                      : "each part is the cluster of one expert, counted in images; whoever takes an expert over goes on from the step of its newest copy\n");
+  }
+  if (!proof.contains("holds")) {
+    return text + "every island keeps a state of its own: nothing is committed in common\n";
+  }
+  text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " + number_text(proof, "rounds") + " rounds";
+  if (flag_at(proof, "holds")) {
+    return text + ": each sequence up to every part's position once, none left out\n";
+  }
+  return text + "; it does not add up: " + printable(text_at(proof, "fault")) + "\n";
+}
+
+}  // namespace atl

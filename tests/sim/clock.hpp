@@ -1,0 +1,25 @@
+// The clock of one process, as an argument to its core: off by hours, a little fast or slow, and after a restart off by something else. It never goes back
+// while the process lives (transport/base/time.hpp).
+#pragma once
+
+#include "transport/base/time.hpp"
+
+namespace atl::sim {
+
+struct Clock {
+  TimePoint set_at;    // true time at the process's start
+  Duration offset{};   // of what it said then
+  double drift = 0;    // seconds a second
+
+  [[nodiscard]] TimePoint at(TimePoint truth) const { return truth + offset + scaled(truth - set_at, drift); }
+  // The true time at which it says this.
+  [[nodiscard]] TimePoint when(TimePoint told) const {
+    const Duration since = told - offset - set_at;
+    return drift == 0 ? set_at + since : set_at + since - scaled(since, drift / (1 + drift)) + Duration(1);
+  }
+
+ private:
+  static Duration scaled(Duration length, double by) { return by == 0 ? Duration(0) : Duration(static_cast<Duration::rep>(static_cast<double>(length.count()) * by)); }
+};
+
+}  // namespace atl::sim

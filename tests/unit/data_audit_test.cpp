@@ -1,0 +1,135 @@
+// The proof of the data ledger: what adds up, and what does not.
+#include "coordinator/data_audit.hpp"
+#include "coordinator/ledger.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::coordinator;
+
+const IslandId kA("i-a");
+const IslandId kB("i-b");
+
+RoundRecord round_of(std::uint64_t number, std::vector<DataRange> data, std::vector<std::uint64_t> tokens = {64, 64}, std::uint32_t lineage = 0) {
+  RoundRecord round;
+  round.run = RunId("r-1");
+  round.lineage = lineage;
+  round.round = Round(number);
+  round.committed = true;
+  round.members = {kA, kB};
+  round.tokens = std::move(tokens);
+  round.data = std::move(data);
+  return round;
+}
+
+RoundRecord base_of(std::uint64_t number, std::vector<DataRange> parts, std::uint32_t lineage) {
+  RoundRecord base;
+  base.run = RunId("r-1");
+  base.lineage = lineage;
+  base.round = Round(number);
+  base.committed = true;
+  base.checkpoint = true;
+  base.parts = std::move(parts);
+  return base;
+}
+
+}  // namespace
+
+TEST_CASE("data audit: ranges that follow each other add up, whoever trained on them") {
+  DataAudit audit({});
+  audit.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  audit.take(round_of(2, {{0, 10, 20}, {1, 8, 16}}, {64, 0}));  // b's does not count
+  audit.take(round_of(3, {{1, 16, 20}, {0, 20, 21}}));          // they have changed parts
+  REQUIRE(audit.rounds() == 3);
+  const PartAudit& first = audit.parts().at(0);
+  CHECK(first.fault.empty());
+  CHECK(first.position == 21);
+  CHECK(first.committed == 21);
+  CHECK(first.islands == std::map<IslandId, std::uint64_t>{{kA, 20}, {kB, 1}});
+  const PartAudit& second = audit.parts().at(1);
+  CHECK(second.fault.empty());
+  CHECK(second.committed == 12);
+  CHECK(second.passed_over == 8);
+  CHECK(second.position == 20);
+}
+
+TEST_CASE("data audit: a sample that is committed twice, or left out, is named") {
+  DataAudit twice({});
+  twice.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  twice.take(round_of(2, {{0, 7, 20}, {1, 8, 16}}));
+  CHECK(twice.parts().at(0).fault == "sequences 7 to 9 are committed twice, again in round 2");
+  CHECK(twice.parts().at(1).fault.empty());
+
+  DataAudit missing({});
+  missing.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  missing.take(round_of(2, {{0, 12, 20}, {1, 8, 16}}));
+  CHECK(missing.parts().at(0).fault == "sequences 10 to 11 are missing before round 2");
+}
+
+TEST_CASE("data audit: rounds that were lost do not count, and their samples come again") {
+  DataAudit audit({{1, Round(2)}, {2, Round(3)}});
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    audit.take(round_of(number, {{0, 10 * (number - 1), 10 * number}, {1, 0, 0}}));  // 3 to 5 are lost
+  }
+  audit.take(base_of(2, {{0, 0, 20}}, 1));
+  audit.take(round_of(3, {{0, 20, 25}, {1, 0, 4}}, {64, 64}, 1));
+  audit.take(round_of(4, {{0, 25, 30}, {1, 4, 8}}, {64, 64}, 1));  // lost too
+  audit.take(base_of(3, {{0, 0, 25}, {1, 0, 4}}, 2));
+  audit.take(round_of(4, {{0, 25, 31}, {1, 4, 5}}, {64, 64}, 2));
+  CHECK(audit.parts().at(0).fault.empty());
+  CHECK(audit.parts().at(0).committed == 31);
+  CHECK(audit.parts().at(1).fault.empty());
+  CHECK(audit.parts().at(1).committed == 5);
+}
+
+TEST_CASE("data audit: a restored ledger takes over what the islands know, and a position that went back is a fault") {
+  DataAudit restored({{1, Round(9)}});
+  restored.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  restored.take(base_of(9, {{0, 0, 90}, {1, 0, 72}}, 1));
+  restored.take(round_of(10, {{0, 90, 100}, {1, 72, 80}}, {64, 64}, 1));
+  CHECK(restored.parts().at(0).taken_over == 80);
+  CHECK(restored.parts().at(0).committed == 20);
+  CHECK(restored.parts().at(0).fault.empty());
+
+  DataAudit back({{1, Round(9)}});
+  back.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  back.take(base_of(9, {{0, 0, 6}}, 1));
+  CHECK(back.parts().at(0).fault == "sequences 6 to 9 are committed, and open again after round 9");
+}
+
+TEST_CASE("data audit: rounds of an older atoll, which noted no samples, are counted as such") {
+  DataAudit audit({});
+  audit.take(round_of(1, {}));
+  audit.take(round_of(2, {{0, 0, 10}, {1, 0, 8}}));
+  CHECK(audit.unnoted() == 1);
+  CHECK(audit.rounds() == 2);
+}
+
+TEST_CASE("data audit: of the ledger's own rows, planned rounds and other runs left out") {
+  const atl_test::TemporaryFolder folder;
+  Ledger ledger = Ledger::open(folder.path()).value();
+  RunRecord run;
+  run.id = RunId("r-1");
+  run.name = "run";
+  run.lineage = 1;
+  RoundRecord planned = round_of(5, {{0, 50, 60}, {1, 40, 48}}, {64, 64}, 1);
+  planned.committed = false;
+  RoundRecord other = round_of(1, {{0, 0, 99}, {1, 0, 99}});
+  other.run = RunId("r-2");
+  const PartRecord part{RunId("r-1"), 0, 25, 400, kB};
+  REQUIRE(ledger.write(std::vector<Record>{run, round_of(1, {{0, 0, 10}, {1, 0, 8}}), round_of(2, {{0, 10, 20}, {1, 8, 16}}), round_of(3, {{0, 20, 99}, {1, 16, 99}}),
+                                           base_of(2, {{0, 0, 20}, {1, 0, 16}}, 1), round_of(3, {{1, 16, 18}, {0, 20, 25}}, {64, 64}, 1), planned, other, part})
+              .ok());
+  const DataAudit audit = ledger.audit_data(RunId("r-1")).value();
+  CHECK(audit.rounds() == 3);
+  CHECK(audit.parts().at(0).position == 25);
+  CHECK(audit.parts().at(0).fault.empty());
+  CHECK(audit.parts().at(1).position == 18);
+  CHECK(audit.parts().at(1).fault.empty());
+  CHECK(ledger.parts(RunId("r-1")).value() == std::vector<PartRecord>{part});
+  const Recovered recovered = ledger.recover().value();
+  CHECK(recovered.parts == std::vector<PartRecord>{part});
+  CHECK(recovered.rounds.front().parts == std::vector<DataRange>{{0, 0, 20}, {1, 0, 16}});
+}

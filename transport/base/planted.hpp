@@ -1,0 +1,30 @@
+// Planted bugs: one check at a time left out, in a build of its own, so that the simulator proves that it finds what that check is for.
+//
+// In the product ATOLL_PLANTED(bug) is false and costs nothing. With ATOLL_PLANTED_BUGS (tests/sim/planted) it is true for the bug that the test
+// has chosen; with the build option ATOLL_PLANTED_BUG for the first.
+#pragma once
+
+namespace atl::planted {
+
+enum class Bug {
+  none,
+  stale_attempt,     // the coordinator counts what was said of an earlier epoch or attempt
+  samples_left_out,  // an agent trains on from where its trainer was, not from where the ledger is
+  silent_wait,       // the coordinator waits for contributions without saying so
+  no_resend,         // it says everything once
+  commits_again,     // it takes a round that is committed for one in flight
+  digest_unchecked,  // a result that differs from the majority's is committed and applied all the same
+  no_promise,        // the decider of a pair does not wait for the other's promise
+  runs_ahead,        // an agent's trainer goes on without the results that it should wait for
+};
+
+#ifdef ATOLL_PLANTED_BUGS
+extern Bug chosen;
+#define ATOLL_PLANTED(bug) (::atl::planted::chosen == ::atl::planted::Bug::bug)
+#elif defined(ATOLL_PLANTED_BUG)
+#define ATOLL_PLANTED(bug) (::atl::planted::Bug::bug == ::atl::planted::Bug::stale_attempt)
+#else
+#define ATOLL_PLANTED(bug) false
+#endif
+
+}  // namespace atl::planted
