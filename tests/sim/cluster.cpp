@@ -567,7 +567,12 @@ std::string Cluster::run() {
   bool paused = false;
   while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
     const coordinator::RunRecord& told = ledger_.runs[run_id_];
-    const bool kept_out = told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos;
+    // In pairs a run goes on with any number of islands: it may be that all who have its state are quarantined.
+    const bool quarantined = std::any_of(ledger_.seats.begin(), ledger_.seats.end(), [](const auto& seat) {
+      return seat.second.state == coordinator::SeatState::refused && seat.second.cause.find("quarantined") != std::string::npos;
+    });
+    const bool kept_out = (told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos) ||
+                          (quarantined && scenario_.spec.strategy.group == "pairs");
     if (told.state == coordinator::RunState::paused || kept_out) {
       (void)resume();  // an operator reads why it waits
       paused = true;
