@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -373,7 +374,7 @@ void Core::State::roll_back(Run& run, Round round) {
   const Round lost = run.record.committed;
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
-  run.record.lineage += 1;
+  run.record.lineage += ATOLL_PLANTED(commits_again) ? 0 : 1;
   run.record.committed = round;
   run.record.chain = run.chains.at(round);
   run.chains.erase(run.chains.upper_bound(round), run.chains.end());

@@ -63,7 +63,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (!run.record.initialised) {
     return;
   }
-  if (message.round <= run.record.committed && !ATOLL_PLANTED(commits_again)) {
+  if (message.round <= run.record.committed) {
     answer_committed(run, seat, message.round, Digest{});
     return;
   }
@@ -164,7 +164,7 @@ void Core::State::on_exchanged(Run& run, Seat& seat, const Exchanged& message) {
   if (!run.record.initialised) {
     return;
   }
-  if (message.round <= run.record.committed && !ATOLL_PLANTED(commits_again)) {
+  if (message.round <= run.record.committed) {
     answer_committed(run, seat, message.round, message.chain);
     return;
   }
@@ -598,7 +598,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, why, true);
     }
-  } else if (decision.kind == AttemptDecision::Kind::commit && (number == run.record.committed.next() || ATOLL_PLANTED(commits_again))) {
+  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.record.committed.next()) {
     commit(run, number, decision.chain);
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, decision.why, true);

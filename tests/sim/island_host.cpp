@@ -558,14 +558,8 @@ void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
   poll_exchange(effect.round, effect.attempt);
 }
 
-// Asks for what is missing, until everything is there or somebody has been silent for too long.
-void IslandHost::poll_exchange(Round round, Attempt attempt) {
-  Engine& engine = *process_->engine;
-  const auto found = engine.exchanges.find(round);
-  if (found == engine.exchanges.end() || found->second.attempt != attempt || found->second.done) {
-    return;
-  }
-  ExchangeInHand& exchange = found->second;
+// Reduces once everything is there; else who is missing.
+std::vector<IslandId> IslandHost::reduce_exchange(ExchangeInHand& exchange) {
   std::vector<IslandId> missing;
   std::vector<const Vector*> parts;
   for (std::size_t i = 0; i < exchange.members.size(); ++i) {
@@ -582,6 +576,20 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
     }
     exchange.done = true;
     report_exchanges();
+  }
+  return missing;
+}
+
+// Asks for what is missing, until everything is there or somebody has been silent for too long.
+void IslandHost::poll_exchange(Round round, Attempt attempt) {
+  Engine& engine = *process_->engine;
+  const auto found = engine.exchanges.find(round);
+  if (found == engine.exchanges.end() || found->second.attempt != attempt || found->second.done) {
+    return;
+  }
+  ExchangeInHand& exchange = found->second;
+  const std::vector<IslandId> missing = reduce_exchange(exchange);
+  if (missing.empty()) {
     return;
   }
   if (cluster_.timeline().now() - exchange.progress > kStall) {
@@ -625,7 +633,7 @@ void IslandHost::take_piece(Round round, Epoch epoch, Attempt attempt, const Isl
   }
   found->second.got[from] = piece;
   found->second.progress = cluster_.timeline().now();
-  poll_exchange(round, attempt);
+  reduce_exchange(found->second);
 }
 
 // A result whose round comes next is reported; one that is early waits until the round before is applied, for its digest needs it.

@@ -171,6 +171,7 @@ class IslandHost {
   void inner_step();
   void form(const agent::FormContribution& effect);
   void begin_exchange(const agent::BeginExchange& effect);
+  std::vector<IslandId> reduce_exchange(ExchangeInHand& exchange);
   void poll_exchange(Round round, Attempt attempt);
   void take_piece(Round round, Epoch epoch, Attempt attempt, const IslandId& from, const Vector& piece);
   void report_exchanges();

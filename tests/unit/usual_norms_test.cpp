@@ -2,6 +2,7 @@
 #include "transport/base/usual_norms.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "strategies/contribution.hpp"
@@ -44,7 +45,7 @@ TEST_CASE("the norm of an encoded contribution is that of its decoded values") {
   for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
     const CodecSettings settings{kind};
     INFO(to_string(kind));
-    Bytes bytes(encoded_bytes(settings, values.size()));
+    std::vector<std::byte> bytes(encoded_bytes(settings, values.size()));
     REQUIRE(encode(settings, values, bytes).ok());
     std::vector<float> decoded(values.size());
     REQUIRE(decode(settings, bytes, decoded).ok());

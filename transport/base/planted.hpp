@@ -12,7 +12,7 @@ enum class Bug {
   samples_left_out,  // an agent trains on from where its trainer was, not from where the ledger is
   silent_wait,       // the coordinator waits for contributions without saying so
   no_resend,         // it says everything once
-  commits_again,     // it takes a round that is committed for one in flight
+  commits_again,     // after a rollback it commits rounds once more in the lineage that has them
   digest_unchecked,  // a result that differs from the majority's is committed and applied all the same
   no_promise,        // the decider of a pair does not wait for the other's promise
   runs_ahead,        // an agent's trainer goes on without the results that it should wait for
