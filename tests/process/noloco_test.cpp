@@ -177,7 +177,7 @@ TEST_CASE("process: one of four in pairs is killed: the others go on, it comes b
 
 TEST_CASE("process: in pairs a contribution that is not finite is rejected by name, and nobody leaves") {
   Cluster cluster;
-  for (const std::string& name : {"a", "b"}) {
+  for (const std::string name : {"a", "b"}) {
     cluster.start_island(name, name == std::string("b") ? std::map<std::string, std::string>{{"ATOLL_TEST_BREAK", "nan"}, {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}}
                                                         : std::map<std::string, std::string>{});
   }
