@@ -23,7 +23,7 @@ TEST_CASE("goodput: one job alone reaches its time up over time up and away", "[
   CHECK(simulate_goodput({.islands = 4, .chips = 1}) > 0.9999);
 }
 
-TEST_CASE("goodput: islands whose waiting the overlap hides are as good as each alone; where all wait for all, worse than that", "[goodput]") {
+TEST_CASE("goodput: islands whose waiting the overlap hides are as good as each alone, where all wait for all, worse than that", "[goodput]") {
   for (const GoodputCell& cell : goodput_table()) {
     CAPTURE(kGoodputMethods[cell.method].name, kGoodputChips[cell.chips], cell.ours, cell.rule, cell.waiting);
     CHECK(std::abs(cell.ours - cell.rule) < 0.04);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -355,7 +356,9 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
     std::vector<IslandId> rejected;
     for (const auto& [id, why] : decide_norms(input).rejected) {
       rejected.push_back(id);
-      REQUIRE(why.find("usual") != std::string::npos);
+      const auto norm = std::ranges::find(input.norms, id, &std::pair<IslandId, double>::first);
+      REQUIRE(norm != input.norms.end());
+      REQUIRE(why.find(std::isfinite(norm->second) ? "usual" : "not finite") != std::string::npos);
     }
     REQUIRE(rejected == expected);
   }
