@@ -233,6 +233,10 @@ void Core::State::say_all() {
     send(*run->caught_up);
   }
   if (!run->active) {
+    if (!run->caught_up && run->has_state && !run->private_state() && !run->catching_up && !run->restoring) {
+      // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
+      send(CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt});
+    }
     return;
   }
   if (run->pausing && run->checkpointed && run->checkpointed->round == *run->pausing) {

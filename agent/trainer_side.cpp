@@ -163,6 +163,8 @@ void Core::State::cut_short() {
   if (can && run->rounds.empty() && run->merging.empty() && run->planned > run->committed && !run->at_end()) {
     run->cut_short = true;
     effect(FinishTrainer{run->id, run->incarnation, run->committed.next(), true});
+  } else if (can && run->rounds.size() == 1 && run->rounds.begin()->second.phase == RoundInHand::Phase::applying) {
+    effect(FinishTrainer{run->id, run->incarnation, run->rounds.begin()->first, false});  // its commit came before; no step after it would count
   }
 }
 

@@ -298,6 +298,9 @@ void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island
     return;
   }
   core_->step(now, island, boot, message);
+  if (std::holds_alternative<RunEnded>(message)) {
+    write_reports(now);  // what it reported last, a moment ago
+  }
   if (const auto* told = std::get_if<Checkpointed>(&message); told != nullptr && !told->error && seated(now, told->run, island)) {
     if (const Status written = ledger_.write_checkpoint(island, *told); !written) {
       if (const auto line = log_limit_.pass(now, "cannot remember the checkpoint of " + island.text + ": " + written.error().why)) {

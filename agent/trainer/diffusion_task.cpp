@@ -403,7 +403,7 @@ Result<std::string> train_router(const Task& task, const TaskListener& listener)
 // The dense model's teacher for an image is the expert of its cluster ("Distillation"): no router, and one expert's work for an image.
 Result<std::string> distill(const Task& task, const TaskListener& listener) {
   ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
-  const DitSizes sizes = expert_sizes(task, material.images);
+  ATOLL_ASSIGN(const DitSizes sizes, Dit::checked(expert_sizes(task, material.images)));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = dense_training(task);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));

@@ -95,7 +95,8 @@ void check_bytes(Cluster& cluster, const std::string& run) {
   rounds.bind(run).bind(std::uint64_t{kRounds});
   REQUIRE(rounds.row().value());
   double sent = 0;
-  for (const json& island : cluster.status(run)["islands"]) {
+  const json islands = cluster.status(run)["islands"];
+  for (const json& island : islands) {
     sent += island["bytes_sent"].get<double>();
   }
   CHECK(rounds.integer(0) > 0);
@@ -116,7 +117,8 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
   check_completed(cluster, run);
   check_merged(cluster, run, kNames);
   CHECK(count(cluster, run, "consensus") > 0);
-  for (const json& island : cluster.status(run)["islands"]) {
+  const json islands = cluster.status(run)["islands"];
+  for (const json& island : islands) {
     INFO(island.dump());
     CHECK(island["own_loss"].is_number());
     CHECK(island["own_loss_round"] == kRounds);

@@ -571,7 +571,8 @@ std::vector<IslandId> IslandHost::reduce_exchange(ExchangeInHand& exchange) {
   }
   if (missing.empty()) {
     exchange.result = reduce(parts, exchange.tokens);
-    if (cluster_.troubled() && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
+    // Of one alone nobody could tell.
+    if (cluster_.troubled() && exchange.members.size() > 1 && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
       exchange.result.front() = std::nextafter(exchange.result.front(), 10.0F);
     }
     exchange.done = true;
