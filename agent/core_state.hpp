@@ -128,6 +128,7 @@ struct RunInHand {
   std::optional<Round> cut;          // pace: the round that the others have come to; until the trainer was told
   std::optional<Round> pausing;      // the run is paused after this round
   Epoch pause_epoch;                 // in which that was said
+  bool pause_told = false;             // the newest membership says that the run is being paused
   bool cut_short = false;            // leaving: the trainer was told to publish what it has
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 

@@ -300,6 +300,7 @@ void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->me
 
 void Core::State::on_membership(const Membership& message) {
   const bool newer = message.epoch > run->epoch;
+  run->pause_told = message.epoch >= run->epoch ? message.pausing : run->pause_told;
   use_epoch(message.epoch, message.members);
   const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == identity.island; });
   if (run->alone()) {
@@ -465,7 +466,9 @@ void Core::State::on_offer(const Offer& message) {
     effect(KeepResults{run->id, true});
   }
   run->lease = now + kLease;
-  const bool wanted = run->pausing && (!run->checkpointed || run->checkpointed->round < *run->pausing);  // it could not be written, or nobody heard
+  // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
+  const std::optional<Round> paused_at = run->pausing ? run->pausing : run->pause_told ? std::optional(run->committed) : std::nullopt;
+  const bool wanted = paused_at && (!run->checkpointed || run->checkpointed->round < *paused_at);
   if (run->lease_served && !wanted) {
     tell_checkpoint();
   } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain &&
