@@ -169,7 +169,9 @@ TEST_CASE("process: an island with a thin uplink is whom the others' waits name,
   }
   const std::string run = cluster.submit(streaming_file(3, 30, 12, 2));
   check_completed(cluster, run);
-  for (const json& island : json::parse(cluster.run({"islands", "--json"}).out)["islands"]) {
+  const json listed = json::parse(cluster.run({"islands", "--json"}).out)["islands"];
+  REQUIRE(listed.size() == 3);
+  for (const json& island : listed) {
     CHECK(island["uplink_budget_bits_per_second"] == (island["name"] == "thin" ? json(1e6) : json()));
   }
   // Every second that a trainer waited is put down to something; islands tell the sum with their next heartbeats.
