@@ -4,44 +4,16 @@
 #
 # Usage: tests/bench/unequal.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [SECONDS [INNER_STEPS]]
 set -eu
-atoll=$(realpath "$1")
-ATOLL_TRAINER_MODULE=$(realpath "$2")
-export ATOLL_TRAINER_MODULE
 length=${3:-60}
 inner_steps=${4:-500}
-folder=$(mktemp -d)
-pids=
-stop() { for pid in $pids; do kill "$pid" 2>/dev/null || true; done; wait; rm -rf "$folder"; }
-trap stop EXIT
-export ATOLL_STATE="$folder/coordinator"
-address=tcp://127.0.0.1:$((20000 + $$ % 20000))
-head -c 100000 /dev/zero | tr '\0' x > "$folder/text"
-"$atoll" coordinator init --network local --bind "$address" --advertise "$address" > /dev/null 2>&1
-"$atoll" coordinator --log-level error > /dev/null 2>> "$folder/log" & pids=$!
+. "$(dirname "$0")/cluster.sh"
+init local
 
-island() {
-  until token=$("$atoll" token create -q 2> /dev/null); do sleep 0.1; done
-  ATOLL_TEST_STEP_MS=$2 "$atoll" agent --state "$folder/$1" --name "$1" --data corpus="$folder/text" --log-level error --join "$token" > /dev/null 2>> "$folder/log" &
-  pids="$pids $!"
-}
 # Committed tokens a second of a run on these islands, from its second commit to its last within the time.
 rate() {
   names=$(echo "$2" | sed 's/[^ ]*/"&"/g; s/ /, /g')
   count=$(echo "$2" | wc -w)
-  cat > "$folder/run.toml" <<END
-[run]
-name = "$1"
-[model]
-layers = 1
-width = 32
-heads = 2
-[data]
-set = "corpus"
-[training]
-steps = 100000000
-batch = 4
-sequence_length = 16
-warmup_steps = 1
+  run_file "$1" <<END
 [strategy]
 inner_steps = $3
 pace = "$4"
@@ -52,7 +24,7 @@ names = [$names]
 [checkpoint]
 every_rounds = 1000
 END
-  run=$("$atoll" submit "$folder/run.toml" -q)
+  run=$("$atoll" submit "$folder/$1.toml" -q)
   sleep "$length"
   "$atoll" events "$run" --json | grep '"kind":"round_committed"' | grep -v '"round":0[,}]' |
     sed 's/.*"tokens":\([0-9]*\).*"time_unix_ms":\([0-9]*\).*/\1 \2/' |
@@ -64,9 +36,10 @@ END
   read -r tokens rounds < "$folder/rate"
 }
 
-island s1 40
-island s2 20
-island s4 10
+for speed in 1 2 4; do
+  export ATOLL_TEST_STEP_MS=$((40 / speed))
+  island "s$speed"
+done
 echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $length s each; inner_steps = $inner_steps of the fastest"
 sum=0
 for name in s1 s2 s4; do
