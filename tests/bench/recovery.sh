@@ -4,26 +4,11 @@
 #
 # Usage: tests/bench/recovery.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [TIMES [NETWORK]]
 set -eu
-atoll=$(realpath "$1")
-ATOLL_TRAINER_MODULE=$(realpath "$2")
-export ATOLL_TRAINER_MODULE ATOLL_TEST_STEP_MS=20
 times=${3:-5}
 network=${4:-local}
-folder=$(mktemp -d)
-pids=
-stop() { for pid in $pids; do kill "$pid" 2>/dev/null || true; done; wait; rm -rf "$folder"; }
-trap stop EXIT
-export ATOLL_STATE="$folder/coordinator"
-address=tcp://127.0.0.1:$((20000 + $$ % 20000))
-head -c 100000 /dev/zero | tr '\0' x > "$folder/text"
+. "$(dirname "$0")/cluster.sh"
+export ATOLL_TEST_STEP_MS=20
 
-now_ms() { date +%s%3N; }
-coordinator() { "$atoll" coordinator --log-level error > /dev/null 2>> "$folder/log" & coordinator=$!; pids="$pids $coordinator"; }
-island() {
-  "$atoll" agent --state "$folder/$1" --name "$1" --data corpus="$folder/text" --log-level error ${2:+--join "$2"} > /dev/null 2>> "$folder/log" &
-  eval "$1=$!"
-  pids="$pids $!"
-}
 # The time of the first event of a kind at or after $1 that does not name island $3 (if given) as a member; waits for it.
 first_after() {
   while true; do
@@ -35,26 +20,9 @@ first_after() {
   echo "$found"
 }
 
-"$atoll" coordinator init --network "$network" --bind "$address" --advertise "$address" > /dev/null 2>&1
-coordinator
-for name in a b c; do
-  until token=$("$atoll" token create -q 2> /dev/null); do sleep 0.1; done
-  island "$name" "$token"
-done
-cat > "$folder/run.toml" <<EOF
-[run]
-name = "recovery"
-[model]
-layers = 1
-width = 32
-heads = 2
-[data]
-set = "corpus"
-[training]
-steps = 1000000
-batch = 4
-sequence_length = 16
-warmup_steps = 1
+init "$network"
+for name in a b c; do island "$name"; done
+run_file recovery <<EOF
 [strategy]
 inner_steps = 5
 [islands]
@@ -63,7 +31,7 @@ max = 3
 [checkpoint]
 every_rounds = 50
 EOF
-run=$("$atoll" submit "$folder/run.toml" -q)
+run=$("$atoll" submit "$folder/recovery.toml" -q)
 first_after 0 round_committed > /dev/null
 sleep 2
 
