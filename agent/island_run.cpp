@@ -180,6 +180,7 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
   const Contribution& formed = contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts};
   for (auto& [checkpoint, begun] : begun_) {
+    std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {

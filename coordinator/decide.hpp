@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -174,6 +175,7 @@ struct RestoreCandidate {
   std::string name;
   bool connected = false;
   std::optional<Round> checkpoint;  // newest one whose digest the ledger confirms
+  TimePoint away_since = {};        // who took part last comes first
 };
 struct RestoreInput {
   TimePoint now;
@@ -181,6 +183,7 @@ struct RestoreInput {
   std::vector<RestoreCandidate> candidates;  // islands of the run
   std::uint32_t others = 0;                  // connected islands that could join besides
   std::uint32_t min = 1;
+  std::uint32_t max = std::numeric_limits<std::uint32_t>::max();  // the parts of the data are no more
   TimePoint since;   // of the last arrival or loss
   Duration grace{};  // before committed rounds are given up
 };
@@ -188,7 +191,7 @@ struct RestoreDecision {
   bool restore = false;
   bool start_over = false;  // nothing but the initial state was committed, and none has it: it comes from the seed again
   Round round;
-  std::vector<IslandId> islands;  // that have it
+  std::vector<IslandId> islands;  // that have it, max at most: those that took part last
   Wait wait;
 };
 RestoreDecision decide_restore(const RestoreInput& input);

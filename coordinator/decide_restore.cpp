@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "coordinator/decide.hpp"
 
@@ -43,10 +45,12 @@ RestoreDecision decide_restore(const RestoreInput& input) {
   }
   decision.restore = true;
   decision.round = *newest;
-  for (const RestoreCandidate& candidate : input.candidates) {
-    if (candidate.connected && candidate.checkpoint == newest) {
-      decision.islands.push_back(candidate.island);
-    }
+  std::vector<RestoreCandidate> holders;
+  std::ranges::copy_if(input.candidates, std::back_inserter(holders), [&](const RestoreCandidate& c) { return c.connected && c.checkpoint == newest; });
+  std::ranges::stable_sort(holders, std::greater(), &RestoreCandidate::away_since);
+  holders.resize(std::min<std::size_t>(holders.size(), input.max));
+  for (const RestoreCandidate& holder : holders) {
+    decision.islands.push_back(holder.island);
   }
   return decision;
 }

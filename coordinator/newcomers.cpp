@@ -516,13 +516,17 @@ void Core::State::advance_restore(Run& run) {
   input.now = now;
   input.committed = run.record.committed;
   input.min = run.spec.islands.min;
+  input.max = run.spec.islands.max;
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (auto& [id, seat] : run.seats) {
     if (seat.record.state != SeatState::absent) {
       continue;
     }
-    RestoreCandidate candidate{id, name_of(id), alive(id) && !islands.at(id).leaving, std::nullopt};
+    RestoreCandidate candidate{id, name_of(id), alive(id) && !islands.at(id).leaving, std::nullopt, {}};
+    if (!seat.record.absences.empty()) {
+      candidate.away_since = seat.record.absences.back().since;
+    }
     if (candidate.connected) {
       for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
         const auto chain = run.chains.find(held.round);

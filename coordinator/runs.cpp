@@ -408,7 +408,7 @@ void Core::State::advance_alone(Run& run) {
   Round slowest(std::numeric_limits<std::uint64_t>::max());
   const bool own_states = !run.pairs() || run.members.empty();  // else it copies that of another
   for (auto& [id, seat] : run.seats) {
-    if (own_states && seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
+    if (own_states && run.members.size() < run.spec.islands.max && seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
       const HeldRun held = islands.at(id).held[run.record.id];
       take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
       Round newest;

@@ -285,7 +285,8 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
       return;
     }
     if (!merges(record.round) && formed->second.tokens != record.tokens[i]) {
-      fail(name + " counts another number of tokens than " + record.members[i].text + " trained on");
+      fail(name + " counts " + std::to_string(record.tokens[i]) + " tokens of " + record.members[i].text + ", which trained on " +
+           std::to_string(formed->second.tokens));
     }
     check_samples(record, i, formed->second.trained);
     contributions.push_back(&formed->second.values);

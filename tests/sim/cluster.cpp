@@ -29,6 +29,12 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.attempt; }) {
           detail += " attempt " + std::to_string(m.attempt.value);
         }
+        if constexpr (requires { m.tokens + 1; }) {
+          detail += " tokens " + std::to_string(m.tokens);
+        }
+        if constexpr (requires { m.data.from; }) {
+          detail += " part " + std::to_string(m.data.part) + ":" + std::to_string(m.data.from) + "-" + std::to_string(m.data.to);
+        }
         if constexpr (requires { m.committed; }) {
           detail += " committed " + std::to_string(m.committed.value);
         }

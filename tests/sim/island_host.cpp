@@ -529,6 +529,7 @@ void IslandHost::form(const agent::FormContribution& effect) {
   cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
   const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values), trained};
   for (auto& [round, checkpoint] : engine.begun) {
+    std::erase_if(checkpoint.pending, [&](const FormedContribution& old) { return old.facts.round >= effect.round; });
     checkpoint.pending.push_back(formed);
   }
   engine.contributions[effect.round] = formed;

@@ -235,6 +235,16 @@ TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits b
   REQUIRE(decide_restore(input).start_over);
 }
 
+TEST_CASE("decide_restore takes no more islands than may take part, and those first that took part last") {
+  RestoreInput input;
+  input.now = kStart;
+  input.committed = Round(4);
+  input.max = 2;
+  input.candidates = {RestoreCandidate{island(0), "a", true, Round(4), kStart - 3s}, RestoreCandidate{island(1), "b", true, Round(4), kStart - 1s},
+                      RestoreCandidate{island(2), "c", true, Round(3), kStart}, RestoreCandidate{island(3), "d", true, Round(4), kStart - 1s}};
+  REQUIRE(decide_restore(input).islands == std::vector{island(1), island(3)});
+}
+
 TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from the commit backwards, and the shares sum to it") {
   RoundTimes times;
   times.planned = kStart + 10s;
