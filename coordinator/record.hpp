@@ -55,7 +55,7 @@ struct RunRecord {
   bool initialised = false;   // round 0 is committed
   Round committed;            // newest committed round
   Digest chain;               // of `committed`
-  std::uint64_t tokens = 0;   // of all committed contributions
+  std::uint64_t tokens = 0;   // that committed contributions were trained on, each once
   bool restored = false;      // the ledger is a backup: islands may know of rounds that were committed after it
   std::optional<Round> pause_after;  // asked for: the run is paused once this round is committed and on the disks
   friend bool operator==(const RunRecord&, const RunRecord&) = default;

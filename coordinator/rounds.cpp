@@ -652,19 +652,21 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   for (const std::uint64_t count : flight.tokens) {
     tokens += count;
   }
+  std::uint64_t sequences = 0;  // each once; the weights count those of a step with each fragment
   std::vector<std::string> samples;
-  for (const IslandId& id : flight.members) {
-    const auto found = flight.contributions.find(id);
+  for (std::size_t i = 0; i < flight.members.size(); ++i) {
+    const auto found = flight.contributions.find(flight.members[i]);
     const Contribution contribution = found == flight.contributions.end() ? Contribution{} : found->second;
     value.data.push_back(contribution.data);
     samples.push_back(std::to_string(contribution.data.part) + ":" + std::to_string(contribution.data.from) + "-" + std::to_string(contribution.data.to));
+    sequences += flight.tokens[i] > 0 ? contribution.data.sequences() : 0;
     count_data(run, contribution);
   }
   const std::vector<DataRange> parts = snapshot(run);
   if (value.checkpoint) {
     value.parts = parts;
   }
-  run.record.tokens += tokens;
+  run.record.tokens += sequences * std::max<std::uint64_t>(run.spec.training.sequence_length, 1);
   if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
     run.hold_since.reset();  // it has had its time; the next hold is another one
   }

@@ -105,6 +105,30 @@ TEST_CASE("trace: rounds in flight together are beside each other, and no event 
                                       "receives from shoal 2"});
 }
 
+TEST_CASE("trace: an event that follows another at once does not overlap it by a rounding") {
+  TraceEvents events;
+  std::int64_t start = 0;
+  for (int i = 0; i < 2000; ++i) {
+    json next = span("reef", "steps", 0, 0);
+    const std::int64_t length = 608'550'093 + 7'919 * i;
+    next["start_unix_ns"] = 1'767'225'600'000'000'123 + start;
+    next["length_ns"] = length;
+    events.add(next);
+    start += length;
+  }
+  double end = 0;
+  std::size_t steps = 0;
+  const json file = json::parse(events.text());
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] == "X") {
+      ++steps;
+      CHECK(event["ts"].get<double>() >= end);
+      end = event["ts"].get<double>() + event["dur"].get<double>();
+    }
+  }
+  CHECK(steps == 2000);
+}
+
 TEST_CASE("trace: a span that is not whole is left out, never a crash") {
   TraceEvents events;
   events.add(json::object());

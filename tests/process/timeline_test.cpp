@@ -128,6 +128,7 @@ TEST_CASE("process: streaming on thin links: the trace shows fragments sent and 
   }
   const std::string run = cluster.submit(streaming_file(2, 120, 30, 20));
   check_completed(cluster, run);
+  CHECK(cluster.status(run)["run"]["tokens"] == 2 * 120 * 4 * 16);  // each once, though three fragments count the same steps
   // Rounds start at 30, 40, … 90, and three end the run.
   constexpr std::uint64_t kRegular = 7;
   constexpr std::uint64_t kRounds = kRegular + 3;
