@@ -5,7 +5,7 @@
 // at its first piece. With the whole digest alone a mix of sources cannot tell who lied: the fetch starts anew with one source
 // at a time, dropping each whose bytes do not match.
 // The bytes go to a file (`path`.part with the pieces it has in `path`.have, renamed when complete and verified; resumable) or to memory.
-// Sans-I/O but for that file. `arrived` of the last piece reads the whole once to verify it. Threads: one.
+// Sans-I/O but for that file. Pieces are hashed in order as they come; what came before its turn is read back once. Threads: one.
 #pragma once
 
 #include <cstdint>

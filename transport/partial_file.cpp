@@ -11,12 +11,8 @@
 #include <optional>
 #include <utility>
 
-#include "transport/sha256.hpp"
-
 namespace atl {
 namespace {
-
-constexpr std::size_t kReadBytes = 1U << 20;
 
 bool write_all(int fd, ByteView bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
@@ -131,18 +127,9 @@ Status PartialFile::write(std::uint32_t piece, std::uint64_t offset, ByteView by
   return {};
 }
 
-Result<Digest> PartialFile::digest() const {
-  Sha256 sha;
-  for (std::uint64_t offset = 0;; offset += kReadBytes) {
-    const std::optional<Bytes> bytes = read_at(bytes_, offset, kReadBytes);
-    if (!bytes) {
-      return failed("reading");
-    }
-    sha.update(*bytes);
-    if (bytes->size() < kReadBytes) {
-      return sha.finish();
-    }
-  }
+Result<Bytes> PartialFile::read(std::uint64_t offset, std::size_t count) const {
+  std::optional<Bytes> bytes = read_at(bytes_, offset, count);
+  return bytes ? Result<Bytes>(*std::move(bytes)) : Result<Bytes>(failed("reading"));
 }
 
 Status PartialFile::begin_anew() {

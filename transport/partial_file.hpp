@@ -28,8 +28,8 @@ class PartialFile {
   [[nodiscard]] const std::vector<std::uint32_t>& found() const { return found_; }
   // Errors: io (a full disk, say).
   Status write(std::uint32_t piece, std::uint64_t offset, ByteView bytes);
-  // SHA-256 of the bytes as they lie on the disk. Errors: io.
-  [[nodiscard]] Result<Digest> digest() const;
+  // So many bytes from there, fewer only at the end. Errors: io.
+  [[nodiscard]] Result<Bytes> read(std::uint64_t offset, std::size_t count) const;
   // Forgets all pieces. Errors: io.
   Status begin_anew();
   // Gives it its final name; `durable`: once it is on the disk. Errors: io.
