@@ -337,7 +337,7 @@ TEST_CASE("two islands are given the run that waits for them") {
   CHECK(submitted["reason"].get<std::string>().find("1 more island") != std::string::npos);
   join(b, commander, "cloud-b");
   const Assign assign = a.hear<Assign>();
-  CHECK(assign.run.text == submitted["run"]);
+  CHECK(assign.run.text == submitted["run"].get<std::string>());
   CHECK(b.hear<Assign>().members.size() == 2);
   CHECK(run_spec_from_json(assign.spec).has_value());
 
