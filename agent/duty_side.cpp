@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "agent/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::agent {
 namespace {
@@ -53,7 +54,6 @@ void Core::State::on_duty(const Duty& message) {
     effect(OpenContent{message.run});
   }
   const std::string before = duty->duty.task;
-  const std::set<Digest> wanted_before = std::move(duty->wanted);
   duty->duty = message;
   duty->report.number = message.number;
   duty->wanted.clear();
@@ -61,15 +61,30 @@ void Core::State::on_duty(const Duty& message) {
     duty->wanted.insert(content.digest);
   }
   effect(AllowPeers{message.run, Epoch(0), message.members, duty->readers});
-  for (const Digest& digest : wanted_before) {
-    if (!duty->wanted.contains(digest)) {
-      duty->held.erase(digest);
-      duty->fetching.erase(digest);
-      effect(DropContent{message.run, digest});
+  for (auto next = duty->fetching.begin(); next != duty->fetching.end();) {
+    const auto here = next++;
+    if (!duty->wanted.contains(here->first)) {
+      effect(DropContent{message.run, here->first});
+      duty->fetching.erase(here);
+    }
+  }
+  // What is held goes only by its name: a coordinator that was started anew does not know what lies here, and it may be the last copy.
+  std::vector<Content> drop = message.drop;
+  if (ATOLL_PLANTED(drops_unnamed)) {
+    for (const auto& [digest, bytes] : duty->held) {
+      drop.push_back(Content{digest, bytes, {}});
+    }
+  }
+  // Nor does what this island has made meanwhile: a start of the task before may have made the same, of which nobody knew what it was for.
+  const std::set<Digest> own = message.task == before ? std::set<Digest>{duty->report.result.digest, duty->report.checkpoint.digest} : std::set<Digest>{};
+  for (const Content& content : drop) {
+    if (!duty->wanted.contains(content.digest) && !own.contains(content.digest) && duty->held.erase(content.digest) > 0) {
+      effect(DropContent{message.run, content.digest});
     }
   }
   if (message.task != before) {
     end_task("the coordinator gave another task");
+    duty->start = 0;  // what the old one has written and is not adopted yet is none of the new one's
     duty->crashes = 0;
     duty->report.task = message.task;
     duty->report.state = message.task.empty() ? "idle" : "fetching";
@@ -185,6 +200,9 @@ void Core::State::on_task(const TaskEnded& event) {
 
 void Core::State::on_task(const ContentHeld& event) {
   DutyReport& report = duty->report;
+  if (event.start == 0 && duty->opened && !duty->fetching.contains(event.content.digest)) {
+    return;  // it came as its fetch was given up, and is gone
+  }
   duty->held[event.content.digest] = event.content.bytes;
   duty->fetching.erase(event.content.digest);
   report.bytes_sent = event.bytes_sent;

@@ -334,9 +334,13 @@ struct Core::State {
   void ensure_tasks(Run& run);
   void seat_islands(Run& run);
   void on_duty_report(Run& run, Seat& seat, const DutyReport& message);
+  [[nodiscard]] bool says_nothing_new(const IslandId& island, const DutyReport& message) const;
   void take_back(Run& run, Task& task, const std::string& why);
   void give_up_tasks(Run& run);
   [[nodiscard]] bool input_at_hand(Run& run, Task& task);
+  [[nodiscard]] bool can_begin(Run& run, Task& task);
+  [[nodiscard]] std::optional<IslandId> unheard_of(const Run& run) const;
+  [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
   void settle_checkpoint(Run& run, Task& task);
   void place_tasks(Run& run);
   [[nodiscard]] IslandId copy_place(Run& run, Task& task);

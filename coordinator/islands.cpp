@@ -64,8 +64,11 @@ Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
   return {};
 }
 
-// A heartbeat that changes no decision: of an island that is known to live, with a report where there was one.
+// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further than it was.
 bool Core::State::is_routine(const IslandId& id, const Message& message) const {
+  if (const auto* report = std::get_if<DutyReport>(&message)) {
+    return says_nothing_new(id, *report);
+  }
   const auto* heartbeat = std::get_if<Heartbeat>(&message);
   const auto found = heartbeat == nullptr ? islands.end() : islands.find(id);
   if (found == islands.end()) {

@@ -10,6 +10,7 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::size_t kMaxFacts = std::size_t{1} << 16;
+constexpr std::size_t kCopies = 2;  // of everything that is needed
 
 // The place of a task in the order of the run, for spreading copies.
 std::size_t place_of(const Run& run, const std::string& task) {
@@ -45,11 +46,12 @@ void Core::State::ensure_tasks(Run& run) {
   }
 }
 
-// Who is connected, takes part, and has this.
+// Who is connected, takes part, has this, and was not told to drop it.
 std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& digest) const {
   std::vector<IslandId> holders;
   for (const auto& [id, duty] : run.duties) {
-    if (run.is_member(id) && alive(id) && duty.held.contains(digest)) {
+    const bool goes = std::ranges::find(duty.sent.drop, digest, &Content::digest) != duty.sent.drop.end();
+    if (run.is_member(id) && alive(id) && duty.held.contains(digest) && !goes) {
       holders.push_back(id);
     }
   }
@@ -71,12 +73,32 @@ void Core::State::seat_islands(Run& run) {
   }
 }
 
+bool Core::State::says_nothing_new(const IslandId& id, const DutyReport& message) const {
+  const auto island = islands.find(id);
+  const auto run = runs.find(message.run);
+  if (island == islands.end() || !island->second.greeted || island->second.probe || run == runs.end()) {
+    return false;
+  }
+  const auto found = run->second.duties.find(id);
+  if (found == run->second.duties.end() || !found->second.report) {
+    return false;
+  }
+  const IslandDuty& duty = found->second;
+  const DutyReport& before = *duty.report;
+  return message.number == before.number && message.task == before.task && message.state == before.state && message.result == before.result &&
+         message.checkpoint == before.checkpoint && message.error == before.error && message.held.size() == duty.held.size() &&
+         std::ranges::all_of(message.held, [&](const Content& content) { return duty.held.contains(content.digest); });
+}
+
 void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message) {
   const IslandId island = seat.record.island;
   if (seat.record.state != SeatState::active || !run.phased()) {
     return;
   }
   IslandDuty& duty = run.duties[island];
+  if (duty.report && message.number < duty.report->number) {
+    return;  // it comes late: what it tells of may be gone
+  }
   duty.report = message;
   duty.report->facts.clear();
   duty.report->held.clear();
@@ -172,7 +194,7 @@ bool Core::State::input_at_hand(Run& run, Task& task) {
   return false;
 }
 
-// What a waiting task goes on from: the newest checkpoint, if somebody has it, or the one that was copied before, or nothing.
+// What a task goes on from: the newest checkpoint, if somebody has it, or the one that was copied before, or nothing.
 void Core::State::settle_checkpoint(Run& run, Task& task) {
   if (task.record.checkpoint.empty() || !holders_of(run, task.record.checkpoint).empty()) {
     return;
@@ -181,15 +203,36 @@ void Core::State::settle_checkpoint(Run& run, Task& task) {
   task.record.checkpoint = older ? task.copied.digest : Digest{};
   task.record.checkpoint_bytes = older ? task.copied.bytes : 0;
   task.record.checkpoint_step = older ? task.copied_step : 0;
+  record(task.record);
+}
+
+// A member that has not said yet what it holds, if there is one; after a restart of the coordinator that is also one that has not come again.
+std::optional<IslandId> Core::State::unheard_of(const Run& run) const {
+  const auto unheard = std::ranges::find_if(run.members, [&](const IslandId& id) {
+    const auto duty = run.duties.find(id);
+    return !islands.at(id).leaving && (duty == run.duties.end() || !duty->second.report);
+  });
+  return unheard == run.members.end() ? std::nullopt : std::optional<IslandId>(*unheard);
+}
+
+// Of a task whose island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its inputs is to be made again.
+bool Core::State::can_begin(Run& run, Task& task) {
+  const IslandDuty& duty = run.duties[task.record.island];
+  if (unheard_of(run) || !duty.report || duty.report->task != task.record.task || duty.report->state != "fetching") {
+    return true;
+  }
+  settle_checkpoint(run, task);
+  return std::ranges::all_of(task.plan.needs, [&](const std::string& need) {
+    Task& other = run.tasks.at(need);
+    return other.record.state == TaskState::done && (input_at_hand(run, other) || other.record.state == TaskState::done);
+  });
 }
 
 void Core::State::place_tasks(Run& run) {
   // What can be continued may lie with an island that has not said yet what it has.
-  for (const IslandId& id : run.members) {
-    if (alive(id) && !islands.at(id).leaving && !run.duties[id].report) {
-      run.wait.text = "waits to hear what island " + name_of(id) + " holds of the run";
-      return;
-    }
+  if (const std::optional<IslandId> unheard = unheard_of(run)) {
+    run.wait.text = "waits to hear what island " + name_of(*unheard) + " holds of the run";
+    return;
   }
   std::vector<WaitingTask> waiting;
   const std::vector<std::uint64_t> sizes = cluster_sizes(run.tasks.at("clustering").record.facts);
@@ -238,7 +281,7 @@ void Core::State::place_tasks(Run& run) {
   }
 }
 
-// The second island that keeps something of a task: it stays the same while it is there.
+// The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
 IslandId Core::State::copy_place(Run& run, Task& task) {
   const IslandId& owner = task.record.island;
   if (!task.copy_on.empty() && task.copy_on != owner && run.is_member(task.copy_on) && alive(task.copy_on)) {
@@ -250,8 +293,31 @@ IslandId Core::State::copy_place(Run& run, Task& task) {
       others.push_back(id);
     }
   }
+  const Digest& kept = task.record.state == TaskState::done ? task.record.result : task.record.checkpoint;
+  for (const IslandId& id : kept.empty() ? std::vector<IslandId>{} : holders_of(run, kept)) {
+    if (std::find(others.begin(), others.end(), id) != others.end()) {
+      task.copy_on = id;
+      return id;
+    }
+  }
   task.copy_on = others.empty() ? IslandId() : others[place_of(run, task.record.task) % others.size()];
   return task.copy_on;
+}
+
+// Whoever made it and the second island keep it. While they do not have it, others that do stand in for them.
+bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
+  const IslandId copy = copy_place(run, task);
+  std::vector<IslandId> others;
+  std::size_t copies = 0;
+  for (const IslandId& id : holders_of(run, digest)) {
+    if (id == task.record.island || id == copy) {
+      ++copies;
+    } else {
+      others.push_back(id);
+    }
+  }
+  others.resize(std::min(others.size(), kCopies - std::min(copies, kCopies)));
+  return std::ranges::find(others, island) != others.end();
 }
 
 Duty Core::State::duty_of(Run& run, const IslandId& island) {
@@ -277,15 +343,28 @@ Duty Core::State::duty_of(Run& run, const IslandId& island) {
     const bool copies = copy_place(run, task) == island;
     const std::map<Digest, std::uint64_t>& held = run.duties[island].held;
     const bool waits = value.state == TaskState::waiting;
-    if (!value.checkpoint.empty() && ((value.state == TaskState::running && copies) || (waits && held.contains(value.checkpoint)))) {
+    const bool kept = waits ? held.contains(value.checkpoint) : copies || has_to_keep(run, task, value.checkpoint, island);
+    if (!value.checkpoint.empty() && value.state != TaskState::done && kept) {
       duty.keep.push_back(content(value.checkpoint, value.checkpoint_bytes));
     }
     // Until the newest is here, the copy before it stays.
     if (value.state != TaskState::done && task.copied.digest != value.checkpoint && !held.contains(value.checkpoint) && held.contains(task.copied.digest)) {
       duty.keep.push_back(content(task.copied.digest, task.copied.bytes));
     }
-    if (value.state == TaskState::done && (own || copies)) {
+    if (value.state == TaskState::done && (own || copies || has_to_keep(run, task, value.result, island))) {
       duty.keep.push_back(content(value.result, value.result_bytes));
+    }
+  }
+  std::set<Digest> needed = {duty.resume.digest};
+  for (const TaskInput& input : duty.inputs) {
+    needed.insert(input.content.digest);
+  }
+  for (const Content& kept : duty.keep) {
+    needed.insert(kept.digest);
+  }
+  for (const auto& [digest, bytes] : run.duties[island].held) {
+    if (!needed.contains(digest)) {
+      duty.drop.push_back(Content{digest, bytes, {}});
     }
   }
   return duty;
@@ -325,6 +404,9 @@ void Core::State::advance_phases(Run& run) {
       const auto seat = run.seats.find(task.record.island);
       take_back(run, task, seat == run.seats.end() ? "gone" : seat->second.record.cause);
     }
+    if (task.record.state == TaskState::running && !can_begin(run, task)) {
+      take_back(run, task, "what it needs is lost");
+    }
     if (task.record.state == TaskState::failed) {
       const Error error = run.first_error.value_or(Error{Code::internal, "task " + name + " failed"});
       end_run(run, RunState::failed, error.why, error);
@@ -347,7 +429,8 @@ void Core::State::advance_phases(Run& run) {
   }
   say_duties(run);
   if (!working.empty()) {
-    run.wait = Wait{std::to_string(done) + " of " + std::to_string(run.tasks.size()) + " tasks are done; " + list_of(working), std::nullopt};
+    const std::string text = std::to_string(done) + " of " + std::to_string(run.tasks.size()) + " tasks are done; " + list_of(working);
+    run.wait.text = run.wait.text.empty() ? text : text + "; " + run.wait.text;
   } else if (run.wait.text.empty()) {
     run.wait.text = "waits for islands: " + std::to_string(run.members.size()) + " of at least " + std::to_string(run.spec.islands.min);
   }

@@ -362,6 +362,7 @@ struct Duty {
   std::vector<TaskInput> inputs;
   Content resume;             // what to continue the task from; empty: from the beginning
   std::vector<Content> keep;  // to have and to serve besides
+  std::vector<Content> drop;  // that it told of and nobody needs of it any more; nothing else of the run is dropped
   friend bool operator==(const Duty&, const Duty&) = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/phases.hpp"
 #include "strategies/aggregate.hpp"
 #include "transport/run_rules.hpp"
 #include "transport/sha256.hpp"
@@ -164,6 +165,8 @@ void Checkers::durable(const std::vector<coordinator::Record>& records, bool alo
   for (const coordinator::Record& record : records) {
     if (const auto* planned = std::get_if<coordinator::RoundRecord>(&record)) {
       tape_.compare(*planned);
+    } else if (const auto* task = std::get_if<coordinator::TaskRecord>(&record)) {
+      check_task(*task);
     } else if (const auto* membership = std::get_if<coordinator::MembershipRecord>(&record)) {
       tape_.compare(*membership);
     }
@@ -237,6 +240,45 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
     samples[sample] = Sample{record.round, counts ? trained.load : 0, record.members[member]};
   }
   position = range.to;
+}
+
+// A result is that of all steps, each once and in order, on the results of the tasks that it needs.
+void Checkers::check_task(const coordinator::TaskRecord& record) {
+  if (record.state != coordinator::TaskState::done) {
+    results_.erase(record.task);
+    return;
+  }
+  const std::vector<coordinator::TaskPlan> plans = coordinator::tasks_of(spec_);
+  const auto plan = std::ranges::find(plans, record.task, &coordinator::TaskPlan::task);
+  if (plan == plans.end()) {
+    fail("task " + record.task + " is none of the run's");
+    return;
+  }
+  std::vector<Digest> inputs;
+  for (const std::string& need : plan->needs) {
+    const auto input = results_.find(need);
+    if (input == results_.end()) {
+      fail("task " + record.task + " was done before " + need);
+      return;
+    }
+    inputs.push_back(input->second);
+  }
+  Digest expected = task_before_steps(record.task, inputs);
+  for (std::uint64_t step = 0; step < steps_of_task(spec_, record.task); ++step) {
+    expected = task_after_step(expected, step);
+  }
+  if (record.result != expected) {
+    fail("the result of task " + record.task + " is not that of each of its steps once");
+  }
+  tasks_done_ += results_.emplace(record.task, record.result).second ? 1U : 0U;
+}
+
+void Checkers::last_copy_dropped(const IslandId& island, const Digest& digest) {
+  for (const auto& [task, result] : results_) {
+    if (result == digest && !coordinator::has_ended(runs_.begin()->second.state)) {
+      fail(island.text + " dropped the last copy of the result of task " + task);
+    }
+  }
 }
 
 void Checkers::forget_samples(Round round) {

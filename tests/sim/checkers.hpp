@@ -32,6 +32,10 @@ struct Trained {
 Digest chain_after(const Digest& before, const Vector& result);
 // The digest of round 0.
 Digest chain_of_initial(const Vector& parameters);
+// In a run of phases: how many steps a task has, and the digest of one before its first step and after each. That after the last names its result.
+std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task);
+Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs);
+Digest task_after_step(const Digest& before, std::uint64_t step);
 // Σ tokens·contribution / Σ tokens, in member order, in float32. Empty without any contribution.
 Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens);
 
@@ -59,6 +63,8 @@ class Checkers {
   void void_pairs(const IslandId& island, Round after);
   // At the end: nobody in the last commit met somebody in it who went alone.
   void check_pairs();
+  // An island has dropped this, and no other has it.
+  void last_copy_dropped(const IslandId& island, const Digest& digest);
   // The ledger was replaced by an older copy of it.
   void restored(const std::map<RunId, coordinator::RunRecord>& runs);
 
@@ -67,12 +73,14 @@ class Checkers {
   [[nodiscard]] std::size_t commits() const { return commits_; }
   // Commits, and rounds that islands took by themselves.
   [[nodiscard]] std::size_t progress() const { return commits_ + applied_alone_; }
+  [[nodiscard]] std::size_t tasks_done() const { return tasks_done_; }
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
   [[nodiscard]] std::size_t met() const { return met_; }
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
  private:
   void check_commit(const coordinator::RoundRecord& record);
+  void check_task(const coordinator::TaskRecord& record);
   [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
   [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
   void check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained);
@@ -96,6 +104,7 @@ class Checkers {
   std::map<Digest, std::pair<Vector, Vector>> states_;
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_chains_;
+  std::map<std::string, Digest> results_;  // of tasks that are done
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;
   struct Sample {
@@ -107,6 +116,7 @@ class Checkers {
   std::map<std::uint32_t, std::uint64_t> positions_;                  // by part: the next sample that may be committed
   std::size_t commits_ = 0;
   std::size_t applied_alone_ = 0;
+  std::size_t tasks_done_ = 0;
   std::size_t rejected_ = 0;
   struct Decided {
     IslandId partner;

@@ -11,6 +11,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 const std::string kCoordinator = "coordinator";
+
+std::string short_of(const std::vector<Content>& contents) {
+  std::string all;
+  for (const Content& content : contents) {
+    all += " " + to_hex(content.digest).substr(0, 4);
+  }
+  return all;
+}
+
 // ATOLL_SIM_TRACE=1 prints every message that arrives at a core, to read the history of one seed.
 void trace(TimePoint now, const std::string& from, const std::string& to, const Message& message) {
   static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
@@ -46,6 +55,15 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         } else if constexpr (requires { m.error->why; }) {
           detail += m.error ? " error " + m.error->why : "";
         }
+        if constexpr (requires { m.number; m.task; }) {
+          detail += " " + std::to_string(m.number) + " " + m.task;
+        }
+        if constexpr (requires { m.drop; }) {
+          detail += " from " + to_hex(m.resume.digest).substr(0, 4) + ", keeps" + short_of(m.keep) + ", drops" + short_of(m.drop) + ",";
+        }
+        if constexpr (requires { m.held; m.state; }) {
+          detail += " " + m.state + ", holds" + short_of(m.held) + ", to go on from " + to_hex(m.checkpoint.digest).substr(0, 4);
+        }
         if constexpr (requires { m.kind; }) {
           detail += " " + m.kind + ": " + m.text;
         }
@@ -80,6 +98,15 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
         if constexpr (requires { e.round.value; }) {
           detail += " round " + std::to_string(e.round.value);
         }
+        if constexpr (requires { e.digest; }) {
+          detail += " " + to_hex(e.digest).substr(0, 4);
+        }
+        if constexpr (requires { e.content.digest; }) {
+          detail += " " + to_hex(e.content.digest).substr(0, 4);
+        }
+        if constexpr (requires { e.resume.digest; }) {
+          detail += " " + e.task + " from " + to_hex(e.resume.digest).substr(0, 4);
+        }
         if constexpr (requires { e.step.value; }) {
           detail += " step " + std::to_string(e.step.value);
         }
@@ -108,6 +135,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             rounds[{r.run, r.lineage, r.round}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
             parts[{r.run, r.part}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
+            tasks[{r.run, r.task}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
           }
@@ -132,6 +161,9 @@ coordinator::Recovered Ledger::recovered() const {
   }
   for (const auto& [key, value] : parts) {
     recovered.parts.push_back(value);
+  }
+  for (const auto& [key, value] : tasks) {
+    recovered.tasks.push_back(value);
   }
   for (const auto& [key, value] : rounds) {
     if (value.lineage == runs.at(value.run).lineage) {
@@ -567,11 +599,16 @@ std::string Cluster::run() {
   next_fault();
   run_for(scenario_.trouble);
   heal();
+  // A task whose result a full disk does not take ends the run; its operator makes room.
+  const auto failed_on_disk = [&] {
+    const coordinator::RunRecord& told = ledger_.runs[run_id_];
+    return told.state == coordinator::RunState::failed && told.reason.text.find("no space left") != std::string::npos;
+  };
   const TimePoint healed = timeline_.now();
   const TimePoint end = healed + scenario_.patience;
   const std::size_t progress = checkers_.progress();
   bool paused = false;
-  while (checkers_.failure().empty() && !coordinator::has_ended(ledger_.runs[run_id_].state)) {
+  while (checkers_.failure().empty() && (!coordinator::has_ended(ledger_.runs[run_id_].state) || failed_on_disk())) {
     const coordinator::RunRecord& told = ledger_.runs[run_id_];
     // In pairs a run goes on with any number of islands: it may be that all who have its state are quarantined.
     const bool quarantined = std::any_of(ledger_.seats.begin(), ledger_.seats.end(), [](const auto& seat) {
@@ -579,7 +616,7 @@ std::string Cluster::run() {
     });
     const bool kept_out = (told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos) ||
                           (quarantined && scenario_.spec.strategy.group == "pairs");
-    if (told.state == coordinator::RunState::paused || kept_out) {
+    if (told.state == coordinator::RunState::paused || kept_out || failed_on_disk()) {
       (void)resume();  // an operator reads why it waits
       paused = true;
     }
@@ -605,6 +642,11 @@ std::string Cluster::run() {
     return "the run failed: " + end_of_run.reason.text;
   }
   checkers_.check_pairs();
+  for (const auto& [key, task] : ledger_.tasks) {
+    if (end_of_run.state == coordinator::RunState::completed && task.state != coordinator::TaskState::done) {
+      checkers_.fail("the run is completed, and task " + task.task + " is not done");
+    }
+  }
   if (elapsed() < scenario_.at_least) {
     run_for(scenario_.at_least - elapsed());  // it is over, and stays so
   }

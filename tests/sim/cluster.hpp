@@ -31,6 +31,7 @@ struct Ledger {
   std::map<IslandId, coordinator::IslandRecord> islands;
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
   std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
+  std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
   std::map<std::string, std::size_t> events;  // by kind
 
   void apply(const std::vector<coordinator::Record>& records);

@@ -32,6 +32,7 @@ struct Sums {
   std::uint64_t seeds = 0;
   std::size_t commits = 0;
   std::size_t met = 0;
+  std::size_t tasks = 0;
   std::size_t failures = 0;
   std::uint64_t events = 0;
   Duration elapsed{};
@@ -44,6 +45,7 @@ void add(Sums& sums, Cluster& cluster, std::uint64_t seed, const std::string& fa
   ++sums.seeds;
   sums.commits += cluster.checkers().commits();
   sums.met += cluster.checkers().met();
+  sums.tasks += cluster.checkers().tasks_done();
   sums.events += cluster.timeline().planned();
   sums.elapsed += cluster.elapsed();
   sums.shortest = std::min(sums.shortest, cluster.elapsed());
@@ -91,7 +93,7 @@ void check_long(std::uint64_t first, std::uint64_t count) {
   CHECK(sums.shortest >= std::chrono::minutes(10));
   CHECK(sums.commits > 5 * count);
   WARN(sums.seeds << " seeds, " << sums.events << " events, " << static_cast<std::uint64_t>(atl::seconds(sums.elapsed) / 3600) << " virtual hours, " << sums.commits << " commits, " << sums.met
-                  << " rounds in pairs; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
+                  << " rounds in pairs, " << sums.tasks << " tasks; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
 }
 
 }  // namespace
@@ -102,6 +104,21 @@ TEST_CASE("large clusters in trouble for ten minutes stay safe, and go on once h
 }
 
 TEST_CASE("soak: twenty thousand large clusters", "[.soak]") { check_long(1, number_from("ATOLL_SIM_LONG_SEEDS", 20000)); }
+
+TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothing that is needed is dropped") {
+  const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
+  const std::uint64_t first = only == 0 ? 1 : only;
+  const std::uint64_t count = only == 0 ? number_from("ATOLL_SIM_PHASE_SEEDS", 500) : 1;
+  Sums sums;
+  for (std::uint64_t seed = first; seed < first + count && sums.failures < 10; ++seed) {
+    Cluster cluster(draw_phase_scenario(seed));
+    const std::string failure = cluster.run();
+    add(sums, cluster, seed, failure);
+  }
+  INFO(sums.report);
+  REQUIRE(sums.failures == 0);
+  CHECK(sums.tasks > 3 * count);
+}
 
 TEST_CASE("clusters in trouble stay safe, and go on once healed") {
   const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);

@@ -85,6 +85,9 @@ void IslandHost::leave() {
 }
 
 void IslandHost::crash_trainer() {
+  if (crash_task()) {
+    return;
+  }
   if (process_ && process_->trainer.up) {
     process_->trainer.up = false;
     feed(agent::TrainerExited{process_->run, process_->trainer.incarnation, false, Error{Code::internal, "killed by signal 9"}});
@@ -264,6 +267,18 @@ void IslandHost::carry_out(const agent::Effect& effect) {
               catch_up(e);
             }
           });
+        } else if constexpr (std::is_same_v<E, agent::OpenContent>) {
+          open_content(e);
+        } else if constexpr (std::is_same_v<E, agent::FetchContent>) {
+          fetch_content(e);
+        } else if constexpr (std::is_same_v<E, agent::AdoptContent>) {
+          adopt_content(e);
+        } else if constexpr (std::is_same_v<E, agent::DropContent>) {
+          drop_content(e);
+        } else if constexpr (std::is_same_v<E, agent::StartTask>) {
+          start_task(e);
+        } else if constexpr (std::is_same_v<E, agent::StopTask>) {
+          stop_task();
         } else if constexpr (std::is_same_v<E, agent::KeepResults>) {
           on_engine(Duration(0), [this, e] {
             process_->engine->keep = e.keep;

@@ -107,6 +107,22 @@ struct Trainer {
   std::uint64_t loads = 0;
 };
 
+// Of a run of phases: something on an island's disk, named by its digest.
+struct ShelfItem {
+  std::string task;
+  std::uint64_t step = 0;
+  Digest history;  // of all steps up to there; its name, too
+};
+struct TaskInHand {
+  RunId run;
+  std::uint64_t start = 0;
+  std::string task;
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t save_every = 0;
+  Digest history;
+};
+
 struct Process {
   Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now, const Clock& its_clock)
       : core(std::move(identity), settings, std::move(stored), its_clock.at(now)), clock(its_clock) {}
@@ -120,6 +136,9 @@ struct Process {
   TimePoint trainer_free;
   std::map<Round, TrainerState> saved;
   std::map<Round, Trained> published;  // what the trainer's contributions hold
+  std::optional<TaskInHand> task;
+  std::map<std::string, ShelfItem> written;  // by path; not adopted yet
+  std::set<Digest> fetches;                  // of content, under way
   std::optional<TimePoint> timer;
   Clock clock;
 };
@@ -197,6 +216,18 @@ class IslandHost {
   [[nodiscard]] bool own(Round round) const;
   [[nodiscard]] Digest chain_before(Round round) const;
 
+  // ---- island_tasks.cpp
+  template <typename F>
+  void on_shelf(Duration delay, F what);
+  void open_content(const agent::OpenContent& effect);
+  void fetch_content(const agent::FetchContent& effect);
+  void adopt_content(const agent::AdoptContent& effect);
+  void drop_content(const agent::DropContent& effect);
+  void start_task(const agent::StartTask& effect);
+  void stop_task();
+  void task_step();
+  bool crash_task();
+
   void write_checkpoint(const agent::WriteCheckpoint& effect);
   void load_checkpoint(const agent::LoadCheckpoint& effect);
   void catch_up(const agent::CatchUpFromPeers& effect);
@@ -213,6 +244,7 @@ class IslandHost {
   std::unique_ptr<Process> process_;
   std::uint64_t boots_ = 0;
   std::map<RunId, std::vector<DiskCheckpoint>> disk_;
+  std::map<RunId, std::map<Digest, ShelfItem>> shelf_;
   std::uint64_t steps_ = 0;
   std::size_t trainer_starts_ = 0;
   bool other_initial_ = false;

@@ -111,11 +111,36 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   scenario.exploding = rng.chance(0.2) ? 0.05 : 0;
 }
 
+void make_experts(Scenario& scenario, Rng& rng) {
+  RunSpec& spec = scenario.spec;
+  spec.strategy = StrategySpec{};
+  spec.strategy.name = "decentralized-diffusion";
+  spec.strategy.group = "expert";
+  spec.strategy.payload = "parameters";
+  spec.strategy.outer_optimizer = "adopt";
+  spec.islands.overlap_steps.clear();
+  spec.islands.straggler_factor = 0;
+  spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(6));
+  spec.diffusion.save_every = rng.below(6);
+  spec.diffusion.router_steps = 5 + rng.below(30);
+  spec.diffusion.distill_steps = spec.diffusion.experts > 1 && rng.chance(0.3) ? 5 + rng.below(30) : 0;
+  spec.training.steps = 5 + rng.below(40);
+  spec.rounds = spec.diffusion.experts + (spec.diffusion.experts > 1 ? 1 : 0);
+  spec.merge_rounds = 0;
+}
+
 }  // namespace
 
 Scenario draw_pair_scenario(std::uint64_t seed) {
   Scenario scenario = draw_scenario(seed);
   make_pairs(scenario, seed);
+  return scenario;
+}
+
+Scenario draw_phase_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  Rng rng(seed, stream_of("phases"));
+  make_experts(scenario, rng);
   return scenario;
 }
 
@@ -129,11 +154,17 @@ Scenario draw_long_scenario(std::uint64_t seed) {
   scenario.islands = static_cast<std::uint32_t>(2 + rng.below(15));
   spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(rng.chance(0.5) ? (scenario.islands + 1) / 2 : scenario.islands));
   spec.islands.max = rng.chance(0.7) ? scenario.islands : static_cast<std::uint32_t>(spec.islands.min + rng.below(scenario.islands - spec.islands.min + 1));
-  spec.training.steps *= 1 + rng.below(3);
-  spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
+  Rng phases(seed, stream_of("phases"));
+  if (phases.chance(0.08)) {
+    make_experts(scenario, phases);
+  } else {
+    spec.training.steps *= 1 + rng.below(3);
+    spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
+  }
   // Steps so long that the fastest island needs the time for them.
   scenario.at_least = std::chrono::minutes(10);
-  scenario.step_time = scenario.at_least / static_cast<Duration::rep>(spec.training.steps) + std::chrono::milliseconds(rng.below(500));
+  const std::uint64_t steps = spec.training.steps + (spec.strategy.group == "expert" ? spec.diffusion.router_steps + spec.diffusion.distill_steps : 0);
+  scenario.step_time = scenario.at_least / static_cast<Duration::rep>(steps) + std::chrono::milliseconds(rng.below(500));
   scenario.step_lag = scenario.step_time * static_cast<Duration::rep>(rng.below(5)) / 100;
   scenario.trouble = std::chrono::seconds(60 + rng.below(480));
   scenario.between_faults = std::chrono::milliseconds(3000 + rng.below(27000));

@@ -40,6 +40,8 @@ struct Scenario {
 Scenario draw_scenario(std::uint64_t seed);
 // The same world, with islands that meet in pairs.
 Scenario draw_pair_scenario(std::uint64_t seed);
+// The same world, with a run of phases.
+Scenario draw_phase_scenario(std::uint64_t seed);
 // A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for: clogged links, full disks, clocks
 // that are wrong, flipped bits.
 Scenario draw_long_scenario(std::uint64_t seed);

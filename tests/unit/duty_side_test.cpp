@@ -141,16 +141,46 @@ TEST_CASE("a duty is carried out: inputs are fetched, the task runs, is continue
   CHECK(bench.reports.back().result.digest == content(4).digest);
   CHECK(bench.reports.back().facts == "{\"loss\": 1}");
 
-  // An older duty changes nothing; a newer one says what may go.
+  // An older duty changes nothing. A newer one says what goes, and nothing else does: a coordinator that was started anew does not know what lies here.
   bench.say(duty(6, "router"));
   CHECK(bench.effects.empty());
   Duty next = duty(8, "");
   next.keep = {content(4)};
   bench.say(next);
+  CHECK(bench.all<DropContent>().empty());
+  next.number = 9;
+  next.drop = {content(1), content(5)};
+  bench.say(next);
   const std::vector<DropContent> dropped = bench.all<DropContent>();
-  CHECK(std::any_of(dropped.begin(), dropped.end(), [](const DropContent& drop) { return drop.digest == content(1).digest; }));
-  CHECK(std::none_of(dropped.begin(), dropped.end(), [](const DropContent& drop) { return drop.digest == content(4).digest; }));
+  REQUIRE(dropped.size() == 1);  // it never had the other
+  CHECK(dropped[0].digest == content(1).digest);
   CHECK(bench.reports.back().state == "idle");
+  CHECK(std::ranges::none_of(bench.reports.back().held, [](const Content& held) { return held.digest == content(1).digest; }));
+
+  // What the task before had written, and is adopted only now, is not what the new one goes on from.
+  next.number = 10;
+  next.task = "router";
+  next.inputs = {{"clustering", content(7, {IslandId("i-b")})}};
+  bench.say(next);
+  bench.hold(content(5), started.start + 1, 60);
+  CHECK(bench.reports.back().task == "router");
+  CHECK(bench.reports.back().checkpoint.digest.empty());
+  next = duty(11, "");
+  next.keep = {content(4)};
+  bench.say(next);
+
+  // A fetch that a newer duty does not name is given up; what came of it all the same does not count.
+  next.number = 12;
+  next.keep = {content(4), content(6, {IslandId("i-b")})};
+  bench.say(next);
+  REQUIRE(bench.all<FetchContent>().size() == 1);
+  next.number = 13;
+  next.keep = {content(4)};
+  bench.say(next);
+  REQUIRE(bench.all<DropContent>().size() == 1);
+  CHECK(bench.all<DropContent>()[0].digest == content(6).digest);
+  bench.hold(content(6));
+  CHECK(std::ranges::none_of(bench.reports.back().held, [](const Content& held) { return held.digest == content(6).digest; }));
 }
 
 TEST_CASE("a task whose trainer says why it cannot is not tried again, one that the owner does not allow ends this island's part") {

@@ -16,11 +16,12 @@ namespace {
 using atl::planted::Bug;
 
 // The first seed whose failure says this, and what it says; empty if none of them does.
-std::string found(Bug bug, const std::string& words, double flipped_bits = 0, std::uint64_t seeds = 2000) {
+std::string found(Bug bug, const std::string& words, double flipped_bits = 0, atl::sim::Scenario (*draw)(std::uint64_t) = atl::sim::draw_scenario) {
+  constexpr std::uint64_t seeds = 2000;
   atl::planted::chosen = bug;
   std::string what;
   for (std::uint64_t seed = 1; seed <= seeds && what.empty(); ++seed) {
-    atl::sim::Scenario scenario = atl::sim::draw_scenario(seed);
+    atl::sim::Scenario scenario = draw(seed);
     scenario.flipped_bits = flipped_bits;
     atl::sim::Cluster cluster(scenario);
     const std::string failure = cluster.run();
@@ -54,6 +55,10 @@ TEST_CASE("the simulator finds an agent that leaves samples out after its traine
 TEST_CASE("the simulator finds a coordinator that waits and does not say for whom") { REQUIRE_FALSE(found(Bug::silent_wait, "without a reason").empty()); }
 
 TEST_CASE("the simulator finds a coordinator that says everything only once") { REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty()); }
+
+TEST_CASE("the simulator finds an agent that drops what its duty does not name") {
+  REQUIRE_FALSE(found(Bug::drops_unnamed, "dropped the last copy", 0, atl::sim::draw_phase_scenario).empty());
+}
 
 TEST_CASE("the simulator finds a pair whose decider does not wait for the promise") {
   atl::planted::chosen = Bug::no_promise;
