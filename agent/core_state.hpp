@@ -57,6 +57,8 @@ enum class TrainerPhase : std::uint8_t {
 struct Merging {
   Digest chain;
   bool checkpoint = false;  // one is begun, and finished when it has
+  bool adopting = false;    // in lockstep: it has taken its step, and the engine takes the parameters over
+  bool saved = false;       // and its own state lies where the checkpoint is to be
 };
 
 struct RunInHand {
@@ -287,6 +289,7 @@ struct Core::State {
   void on_engine(const ExchangeDone& event);
   void on_engine(const ExchangeBroke& event);
   void on_engine(const ResultApplied& event);
+  void on_engine(const ParametersAdopted& event);
   void on_engine(const CheckpointWritten& event);
   void on_engine(const CheckpointFailed& event);
   void on_engine(const CheckpointLoaded& event);

@@ -192,7 +192,7 @@ struct ApplyResult {
   std::uint32_t fragment = 0;
   Digest chain;
 };
-// Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. No answer.
+// Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. → ParametersAdopted.
 struct AdoptParameters {
   RunId run;
   Round round;

@@ -158,9 +158,8 @@ void SyncEngine::State::carry_out(const AdoptParameters& order) {
   if (open == nullptr) {
     return;
   }
-  if (const Status adopted = open->run->adopt_parameters(); !adopted) {
-    say(CheckpointFailed{order.run, order.round, with_context(adopted.error(), "the parameters after " + round_text(order.round))});
-  }
+  const Status adopted = open->run->adopt_parameters();
+  say(ParametersAdopted{order.run, order.round, adopted ? std::nullopt : std::optional<Error>(adopted.error())});
 }
 
 void SyncEngine::State::carry_out(const BeginCheckpoint& order) {

@@ -173,6 +173,12 @@ struct CheckpointWritten {
   std::uint64_t position = 0;
   std::uint32_t part = 0;
 };
+// AdoptParameters is done: the trainer may write into the arena again.
+struct ParametersAdopted {
+  RunId run;
+  Round round;
+  std::optional<Error> error;  // not finite, say: the outer state is not that of the round
+};
 struct CheckpointFailed {
   RunId run;
   Round round;
@@ -263,7 +269,7 @@ struct LeaveAsked {
 };
 
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated, TrainerProgress,
-                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, ResultApplied,
+                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, ResultApplied, ParametersAdopted,
                            CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
                            TaskWrote, TaskEnded, ContentHeld, ContentOpened, ContentMissed, Gauges, LeaveAsked>;
 

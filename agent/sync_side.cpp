@@ -171,6 +171,18 @@ void Core::State::on_engine(const ResultApplied& event) {
   }
 }
 
+void Core::State::on_engine(const ParametersAdopted& event) {
+  const auto merging = run->merging.find(event.round);
+  if (merging == run->merging.end() || !merging->second.adopting) {
+    return;
+  }
+  if (event.error) {
+    lose_state(with_context(*event.error, "the parameters after round " + std::to_string(event.round.value)).why);
+    return;
+  }
+  merged(event.round, merging->second.saved);
+}
+
 // What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
 void Core::State::lose_state(const std::string& why) {
   drop_rounds();

@@ -116,8 +116,12 @@ void Core::State::extend_plan() {
   if (!run->schedule || run->horizon_of == run->committed || run->pausing || leaving) {
     return;
   }
+  // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is not ordered before.
+  if (run->lockstep() && !run->merging.empty() && !ATOLL_PLANTED(arena_in_use)) {
+    return;
+  }
   run->horizon_of = run->committed;
-  Round until = decide_horizon(*run->schedule, run->committed, settings.rounds_ahead);
+  Round until = decide_horizon(*run->schedule, run->committed, run->lockstep() && !ATOLL_PLANTED(arena_in_use) ? 0 : settings.rounds_ahead);
   if (until == run->last_own()) {
     until = run->last();  // those that merge all islands' outer parameters need nothing of the trainer before
   }
@@ -265,7 +269,15 @@ void Core::State::on_trainer(const TrainerMerged& event) {
   if (!event.save_error.empty()) {
     tell("warning", "trainer_state_not_saved", "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
   }
-  if (run->merging.contains(event.round)) {
+  const auto merging = run->merging.find(event.round);
+  if (merging == run->merging.end()) {
+    return;
+  }
+  if (run->lockstep()) {
+    merging->second.adopting = true;
+    merging->second.saved = event.saved;
+    effect(AdoptParameters{run->id, event.round});
+  } else {
     merged(event.round, event.saved);
   }
 }
@@ -273,9 +285,6 @@ void Core::State::on_trainer(const TrainerMerged& event) {
 // The trainer has taken a round's result, or will not any more.
 void Core::State::merged(Round round, bool saved) {
   const Merging merging = run->merging.extract(round).mapped();
-  if (run->lockstep() && run->trainer == TrainerPhase::training) {
-    effect(AdoptParameters{run->id, round});
-  }
   if (merging.checkpoint) {
     finish_checkpoint(round, merging.chain, saved);
   }
@@ -306,10 +315,11 @@ void Core::State::on_trainer(const TrainerExited& event) {
   if (run->ended) {
     return;
   }
-  if (!run->merging.empty() && run->lockstep()) {
+  const bool stepped = !run->merging.empty() && run->merging.begin()->second.adopting;
+  if (!run->merging.empty() && run->lockstep() && !stepped) {
     lose_state("the trainer ended before it took the step of round " + std::to_string(run->merging.begin()->first.value));
   }
-  while (!run->merging.empty()) {
+  while (!run->merging.empty() && !stepped) {
     merged(run->merging.begin()->first, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
     if (!run) {
       return;  // it was only waited for before leaving

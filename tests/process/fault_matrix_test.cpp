@@ -3,7 +3,7 @@
 // In each cell: the fault strikes, the run completes, every round is committed once and in order, islands that have a round have the same bytes of it, and an
 // island that was not counted in a round has an absence with a cause. What happened instead of an undisturbed round is the cell's entry in the table, which
 // goes to stdout and, with ATOLL_FAULT_MATRIX=FILE, to a file. The default test has a fifth of the cells, each fault in each phase about once; all of them:
-// ctest -L soak, or test_process "[matrix]".
+// ctest -L soak, or test_process "[matrix]"; with ATOLL_FAULT_CELL=TEXT those whose name has it ("corrupt at receiving, data-parallel").
 #include <iomanip>
 #include <set>
 
@@ -100,9 +100,8 @@ std::string parameters_of(const fs::path& checkpoint) {
 }
 
 // Islands that have a checkpoint of a round have the same bytes of it. In pairs that is so once all are merged, and of the parameters: momenta stay their own.
-// Of data-parallel it is the digest alone, which is of mean gradients: one that was away is not promised the others' parameters (README, Assumptions and limits).
-void check_same_bytes(const Rehearsed& rehearsed, const json& document, const std::string& strategy) {
-  const bool pairs = strategy == "noloco";
+// (Of data-parallel the trainer here takes the mean as it is: it has no optimiser's state that one that was away would lack.)
+void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pairs) {
   const std::string run = document["run"]["id"];
   const std::uint64_t last = document["run"]["round"];
   std::map<std::uint64_t, std::set<std::string>> states;
@@ -118,7 +117,7 @@ void check_same_bytes(const Rehearsed& rehearsed, const json& document, const st
         continue;  // corrupted on purpose
       }
       if (!pairs) {
-        states[meta.round.value].insert((strategy == "data-parallel" ? "" : atl::to_hex(meta.outer()->sha256)) + atl::to_hex(meta.chain));
+        states[meta.round.value].insert(atl::to_hex(meta.outer()->sha256) + atl::to_hex(meta.chain));
       } else if (meta.round.value == last) {
         states[last].insert(parameters_of(store.folder_of(meta.round)));
       }
@@ -209,7 +208,7 @@ void check_cell(Cell& cell, Rehearsed& rehearsed) {
   CHECK(document["faults"][0]["struck"] == true);
   const bool pairs = std::string(kStrategies[cell.strategy]) == "noloco";
   check_rounds(rehearsed.events(document["run"]["id"]), document, pairs);
-  check_same_bytes(rehearsed, document, kStrategies[cell.strategy]);
+  check_same_bytes(rehearsed, document, pairs);
   cell.outcome = outcome_of(document, pairs);
 }
 
@@ -279,7 +278,14 @@ TEST_CASE("process: faults at every phase of a round: the run completes, each ro
   rehearse(std::move(cells));
 }
 
-TEST_CASE("process: the whole fault matrix", "[.matrix]") { rehearse(all_cells()); }
+TEST_CASE("process: the whole fault matrix", "[.matrix]") {
+  std::vector<Cell> cells = all_cells();
+  if (const char* only = std::getenv("ATOLL_FAULT_CELL")) {
+    std::erase_if(cells, [only](const Cell& cell) { return name_of(cell).find(only) == std::string::npos; });
+  }
+  REQUIRE_FALSE(cells.empty());
+  rehearse(std::move(cells));
+}
 
 TEST_CASE("process: examples/faults/three-islands.toml, its times made short, strikes five times, and the run completes") {
   const atl_test::TemporaryFolder folder;

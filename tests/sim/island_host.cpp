@@ -253,7 +253,7 @@ void IslandHost::carry_out(const agent::Effect& effect) {
         } else if constexpr (std::is_same_v<E, agent::ApplyResult>) {
           on_engine(quick, [this, e] { apply(e); });
         } else if constexpr (std::is_same_v<E, agent::AdoptParameters>) {
-          on_engine(quick, [this, e] { adopt(e); });
+          on_engine(cluster_.draw(milliseconds(1), milliseconds(200)), [this, e] { adopt(e); });
         } else if constexpr (std::is_same_v<E, agent::BeginCheckpoint>) {
           on_engine(cluster_.draw(milliseconds(5), milliseconds(100)), [this, e] { begin_checkpoint(e); });
         } else if constexpr (std::is_same_v<E, agent::WriteCheckpoint>) {
@@ -719,6 +719,7 @@ void IslandHost::adopt(const agent::AdoptParameters& effect) {
   }
   engine.parameters = engine.arena;
   cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+  feed(agent::ParametersAdopted{effect.run, effect.round, std::nullopt});
 }
 
 DiskCheckpoint IslandHost::present_state() const {

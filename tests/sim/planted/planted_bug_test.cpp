@@ -56,6 +56,10 @@ TEST_CASE("the simulator finds a coordinator that waits and does not say for who
 
 TEST_CASE("the simulator finds a coordinator that says everything only once") { REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty()); }
 
+TEST_CASE("the simulator finds a trainer that writes its next gradient over parameters that nobody has read") {
+  REQUIRE_FALSE(found(Bug::arena_in_use, "differs from another's with the same digest").empty());
+}
+
 TEST_CASE("the simulator finds an agent that drops what its duty does not name") {
   REQUIRE_FALSE(found(Bug::drops_unnamed, "dropped the last copy", 0, atl::sim::draw_phase_scenario).empty());
 }
