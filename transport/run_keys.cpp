@@ -173,7 +173,7 @@ const std::array kKeys = {
            .field = of<&RunSpec::strategy, &StrategySpec::layers_per_fragment>, .least = 1, .most = 1000,
            .doc = "layers that are synchronised together, where fragments is 0"},
     RunKey{.section = "strategy", .name = "inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::inner_steps>,
-           .least = 1, .most = 1e9, .doc = "H, inner steps between two synchronisations of a fragment; 1 with data-parallel"},
+           .least = 1, .most = 1e9, .doc = "H, inner steps between two synchronisations of a fragment, with adaptive pace the most that an island does; 1 with data-parallel"},
     RunKey{.section = "strategy", .name = "pace", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::pace>, .choices = kPaces,
            .doc = "fixed: every island does inner_steps; adaptive: the fastest does, the others as many as they can in that time; in pairs: the slower partner as many as it can until the other has come"},
     RunKey{.section = "strategy", .name = "min_inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::min_inner_steps>, .least = 1,
