@@ -112,7 +112,8 @@ struct RunInHand {
     std::vector<float> projection;
   };
   std::map<Round, OwnRound> own_rounds;   // applied, until the trainer has merged them
-  std::set<std::pair<Epoch, Round>> met;  // that this island took with its partner: what it answers to one in doubt
+  Epoch state_of;                         // in which it took over the state that it goes on from: what it was in groups of older epochs is void
+  std::set<std::pair<Epoch, Round>> met;  // that this island took with others: what it answers to one in doubt
   std::uint64_t tokens_published = 0;     // the weight of its outer parameters in the last merge
   UsualNorms norms;                       // of contributions that counted, its own and those that it met
 
@@ -241,7 +242,9 @@ struct Core::State {
   void on_pair_answer(const PairAnswer& message);
   void on_engine(const PartnerAhead& event);
   void on_engine(const PairInDoubt& event);
-  [[nodiscard]] IslandId partner_in(Round round) const;
+  void on_engine(const PairRenounced& event);
+  [[nodiscard]] std::optional<PairWord> word_on(Epoch epoch, Round round) const;
+  [[nodiscard]] std::vector<IslandId> group_in(Round round) const;
   void prepare_pair();
   void meet_partner(Round round);
   void reject_own(Round round, const Error& error);

@@ -135,14 +135,14 @@ struct BeginExchange {
   std::vector<std::uint64_t> tokens;
   std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
 };
-// The partner of a round to come is known: serve it this island's outer parameters of the fragment and read the partner's, beside the inner
+// Whom this island meets in a round to come is known: serve them its outer parameters of the fragment and read theirs, beside the inner
 // steps. In place of one for another epoch, unless that one is bound by a promise. No answer.
 struct PreparePair {
   RunId run;
   Epoch epoch;
   Round round;
   std::uint32_t fragment = 0;
-  IslandId partner;
+  std::vector<IslandId> group;  // in order, this island among them
 };
 // The contribution is formed: meet the partner, or go alone by the deadline at the latest (agent/pair_exchange.hpp). Without a
 // partner: alone. → ExchangeDone or, where this island itself failed, ExchangeBroke.
@@ -152,24 +152,34 @@ struct MeetPartner {
   Round round;
   Attempt attempt;
   std::uint32_t fragment = 0;
-  IslandId partner;  // empty: none
+  std::vector<IslandId> group;  // in order, this island among them; fewer than two: nobody to meet
   TimePoint deadline;
   NormGuard guard = {};    // against the partner's contribution
   bool withdrawn = false;  // the own contribution does not count: the round is over without a step
 };
 // The epoch is another: a pair of an older one that has not begun to meet is dropped, one that has goes alone unless it is bound;
-// if its partner left, also then. No answer but that of MeetPartner.
+// if all others of its group left, also then. No answer but that of MeetPartner.
 struct LeavePairs {
   RunId run;
   Epoch epoch;
   std::vector<IslandId> members;
 };
-// What the partner decided, learned by way of the coordinator. No answer but that of MeetPartner.
-struct SettlePair {
+// What another of the group answers by way of the coordinator. No answer but that of MeetPartner.
+struct HearOfPair {
   RunId run;
   Epoch epoch;
   Round round;
-  bool met = false;
+  IslandId from;
+  Epoch asked_in;
+  PairWord word = PairWord::doubt;
+};
+// Another asks what was decided, and this island is asked while it is not. → PairRenounced where it is in doubt too; else no answer.
+struct RenouncePair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId asker;
+  Epoch asked_in;
 };
 // Form the contribution to a round that merges all islands' outer parameters. → ContributionFormed or ContributionFailed.
 struct FormMergeContribution {
@@ -289,7 +299,7 @@ struct Exit {
 };
 
 using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
-                            FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair, FormMergeContribution, BeginExchange,
+                            FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution, BeginExchange,
                             CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint,
                             CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask, StopTask,
                             Exit, FinishTrainer, SkipTrainer>;

@@ -28,7 +28,7 @@ struct ServeStored {
   RunId run;
 };
 
-using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, SettlePair,
+using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair,
                                    FormMergeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint,
                                    WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent,
                                    DropContent, PrepareArena, FillArena, ServeStored>;

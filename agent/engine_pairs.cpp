@@ -1,6 +1,5 @@
-// What the sync engine does for rounds that two islands take together.
+// What the sync engine does for rounds that two islands, or the few of a group, take together.
 #include <algorithm>
-#include <array>
 
 #include "agent/sync_engine_state.hpp"
 #include "transport/base/log.hpp"
@@ -31,7 +30,7 @@ void SyncEngine::State::carry_out(const PreparePair& order) {
                 order.epoch,
                 order.round,
                 settings.self,
-                order.partner,
+                order.group,
                 open->run->layout()->fragments()[order.fragment].count,
                 composition.codec,
                 composition.parameters_codec,
@@ -52,10 +51,10 @@ void SyncEngine::State::carry_out(const MeetPartner& order) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, {Code::conflict, "this island has no contribution to " + round_text(order.round)}});
     return;
   }
-  if (order.partner.empty()) {
+  if (order.group.size() < 2) {
     open->pairs.erase(order.round);
   } else {
-    carry_out(PreparePair{order.run, order.epoch, order.round, order.fragment, order.partner});
+    carry_out(PreparePair{order.run, order.epoch, order.round, order.fragment, order.group});
   }
   PairRound& pair = open->pairs[order.round];
   if (pair.order) {
@@ -81,18 +80,33 @@ void SyncEngine::State::carry_out(const LeavePairs& order) {
       ++pair;
       continue;
     }
-    const bool left = std::find(order.members.begin(), order.members.end(), exchange->plan().partner) == order.members.end();
-    exchange->abandon(left, left ? "the partner left the run" : "the membership changed");
+    const auto gone = [&](const IslandId& island) { return std::find(order.members.begin(), order.members.end(), island) == order.members.end(); };
+    const std::vector<IslandId>& group = exchange->plan().group;
+    exchange->change_epoch(order.epoch, order.members, std::any_of(group.begin(), group.end(), gone) ? "the partner left the run" : "the membership changed");
     pair = pair->second.order ? std::next(pair) : open->pairs.erase(pair);
   }
 }
 
-void SyncEngine::State::carry_out(const SettlePair& order) {
-  OpenedRun* open = find(order.run);
-  const auto found = open != nullptr ? open->pairs.find(order.round) : std::map<Round, PairRound>::iterator();
-  if (open != nullptr && found != open->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == order.epoch) {
-    found->second.exchange->settle(order.met);
+void SyncEngine::State::carry_out(const HearOfPair& order) {
+  if (PairExchange* exchange = exchange_of(order.run, order.epoch, order.round)) {
+    exchange->hear(order.from, order.asked_in, order.word);
   }
+}
+
+void SyncEngine::State::carry_out(const RenouncePair& order) {
+  PairExchange* exchange = exchange_of(order.run, order.epoch, order.round);
+  if (exchange != nullptr && exchange->renounce(order.asked_in)) {
+    say(PairRenounced{order.run, order.epoch, order.round, order.asker, order.asked_in});
+  }
+}
+
+PairExchange* SyncEngine::State::exchange_of(const RunId& run, Epoch epoch, Round round) {
+  OpenedRun* open = find(run);
+  if (open == nullptr) {
+    return nullptr;
+  }
+  const auto found = open->pairs.find(round);
+  return found != open->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == epoch ? found->second.exchange.get() : nullptr;
 }
 
 void SyncEngine::State::carry_out(const FormMergeContribution& order) {
@@ -123,7 +137,7 @@ void SyncEngine::State::pump_pairs(TimePoint at) {
         const std::optional<TimePoint> doubt = pair.exchange->in_doubt_since();
         if (doubt && at - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
           pair.said_in_doubt = at;
-          say(PairInDoubt{id, pair.exchange->plan().epoch, round, pair.exchange->plan().partner});
+          say(PairInDoubt{id, pair.exchange->plan().epoch, round, pair.exchange->epoch(), pair.exchange->to_ask()});
         }
       }
       settle_pair(open, pair, at);
@@ -151,9 +165,10 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   pair.result.values = open.run->layout()->fragments()[order.fragment].count;
   pair.result.codec = open.run->composition().codec;
   if (pair.met()) {
-    const std::array<ByteView, 2> gradients = pair.exchange->decider() ? std::array<ByteView, 2>{own->encoded.bytes, pair.exchange->gradient()}
-                                                                       : std::array<ByteView, 2>{pair.exchange->gradient(), own->encoded.bytes};
-    pair.result.terms = {{gradients[0], 0.5F}, {gradients[1], 0.5F}};
+    const std::vector<ByteView> gradients = pair.exchange->gradients(own->encoded.bytes);
+    for (const ByteView gradient : gradients) {
+      pair.result.terms.push_back({gradient, static_cast<float>(1.0 / static_cast<double>(gradients.size()))});
+    }
   } else if (!order.withdrawn) {
     pair.result.terms = {{own->encoded.bytes, 1.0F}};
   }
@@ -165,8 +180,8 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   open.told_served = std::max(open.told_served, in_all);
   ExchangeDone done{order.run, order.round, order.attempt, pair.chain, sent, pair.exchange ? pair.exchange->bytes_received() : 0, seconds(at - pair.met_at)};
   if (pair.met()) {
-    done.partner = pair.exchange->plan().partner;
-    done.norm = pair.exchange->norm();
+    done.partner = pair.exchange->first_other();
+    done.norms = pair.exchange->norms();
   } else if (pair.exchange && !order.withdrawn) {
     done.why = pair.exchange->outcome()->why;
     done.rejected = pair.exchange->outcome()->rejected;
@@ -187,10 +202,8 @@ bool SyncEngine::State::apply_pair(OpenedRun& open, const ApplyResult& order) {
   }
   Status applied;
   if (pair.met()) {
-    const PairExchange& exchange = *pair.exchange;
-    const std::array<ByteView, 2> members = exchange.decider() ? std::array<ByteView, 2>{exchange.own_parameters(), exchange.parameters()}
-                                                               : std::array<ByteView, 2>{exchange.parameters(), exchange.own_parameters()};
-    const GroupParameters group{open.run->composition().parameters_codec, members, exchange.decider() ? std::size_t{0} : std::size_t{1}};
+    const std::vector<ByteView> members = pair.exchange->parameters();
+    const GroupParameters group{open.run->composition().parameters_codec, members, pair.exchange->place()};
     applied = open.run->apply(pair.result, order.chain, &group);
   } else {
     applied = open.run->apply(pair.result, order.chain);

@@ -130,9 +130,9 @@ struct ExchangeDone {
   double seconds = 0;
   IslandId slowest = {};  // whose pieces came last; empty: nobody's were needed
   double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
-  IslandId partner = {};  // in pairs: whom it met; empty: alone
+  IslandId partner = {};  // in pairs: whom it met, of a larger group the first; empty: alone
   std::string why = {};   // in pairs: why alone, though there was a partner
-  double norm = 0;        // in pairs: of the partner's contribution, where it was met; 0: not known
+  std::vector<double> norms = {};  // in pairs: of the others' contributions, where they were met and looked at
   bool rejected = false;  // in pairs: alone, because the partner's contribution does not count
 };
 // In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
@@ -140,12 +140,21 @@ struct PartnerAhead {
   RunId run;
   Round round;
 };
-// This island promised its partner to do what that one decides, and does not hear what. Said again while it lasts.
+// This island promised its group to do what one of it decides, and does not hear what: the others are to be asked. Said again while it lasts.
 struct PairInDoubt {
   RunId run;
   Epoch epoch;
   Round round;
-  IslandId decider;
+  Epoch asked_in;
+  std::vector<IslandId> asked;
+};
+// RenouncePair is done: this island knows no more than the asker, and believes no verdict any more that it reads itself.
+struct PairRenounced {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId asker;
+  Epoch asked_in;
 };
 struct ExchangeBroke {
   RunId run;
@@ -269,7 +278,7 @@ struct LeaveAsked {
 };
 
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated, TrainerProgress,
-                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, ResultApplied, ParametersAdopted,
+                           TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted,
                            CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
                            TaskWrote, TaskEnded, ContentHeld, ContentOpened, ContentMissed, Gauges, LeaveAsked>;
 

@@ -136,6 +136,7 @@ void Core::State::open_run(const Assign& message, RunSpec spec, Composition comp
   run->parts = message.parts;
   run->from = message.from;
   run->epoch = message.epoch;
+  run->state_of = message.epoch;
   run->members = message.members;
   run->counted = message.position;
   effect(OpenRun{run->id, run->spec});

@@ -15,6 +15,7 @@ constexpr std::uint64_t kPieceBytes = 1ULL << 18;
 constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
 constexpr Duration kStandingAgain = std::chrono::seconds(1);
 constexpr Attempt kAttempt{1};  // a pair tries a round once in an epoch
+const char* const kAnotherAlone = "another of the group went alone";
 
 // Of a blob's pieces, as WantSchedule wants them.
 std::vector<std::uint64_t> ends_of(std::uint64_t size) {
@@ -40,15 +41,26 @@ BlobId standing_of(const RunId& run) {
 }  // namespace
 
 PairExchange::PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now)
-    : plan_(std::move(plan)), store_(store), own_parameters_(std::move(parameters)), sources_(kSources) {
-  ATOLL_CHECK(plan_.values > 0 && plan_.self != plan_.partner, "a pair is two islands with something to exchange");
+    : plan_(std::move(plan)), store_(store), own_parameters_(std::move(parameters)), epoch_(plan_.epoch) {
+  ATOLL_CHECK(plan_.values > 0 && plan_.group.size() > 1 && std::is_sorted(plan_.group.begin(), plan_.group.end()), "a group is at least two islands with something to exchange");
   Bytes standing;
   append_le(standing, plan_.round.value);
   store_.put(standing_of(plan_.run), payload_of(std::move(standing)));
   store_.put(blob(BlobKind::contribution, 1), own_parameters_);
-  read(kParameters, blob(BlobKind::contribution, 1), encoded_bytes(plan_.parameters_codec, plan_.values), now);
-  read(kGradient, blob(BlobKind::contribution, 0), encoded_bytes(plan_.codec, plan_.values), now);
-  read(kWord, blob(decider() ? BlobKind::promise : BlobKind::verdict, 0), 1, now);
+  for (const IslandId& member : plan_.group) {
+    if (member == plan_.self) {
+      continue;
+    }
+    Other& other = others_.emplace_back();
+    other.id = member;
+    read(other, other.parameters, blob(BlobKind::contribution, 1), encoded_bytes(plan_.parameters_codec, plan_.values), now);
+    read(other, other.gradient, blob(BlobKind::contribution, 0), encoded_bytes(plan_.codec, plan_.values), now);
+    if (decider()) {
+      read(other, other.word, blob(BlobKind::promise, 0), 1, now);
+    } else if (member == plan_.decider()) {
+      read(other, other.word, blob(BlobKind::verdict, 0), 1, now);
+    }
+  }
 }
 
 PairExchange::~PairExchange() = default;
@@ -57,22 +69,26 @@ BlobId PairExchange::blob(BlobKind kind, std::uint32_t part) const {
   return BlobId{plan_.run, plan_.epoch, plan_.round, kAttempt, kind, part};
 }
 
-void PairExchange::read(std::size_t source, const BlobId& id, std::uint64_t size, TimePoint now) {
-  sources_[source].schedule.emplace(plan_.partner, id, ends_of(size), WantSettings{}, now);
-  sources_[source].bytes.assign(static_cast<std::size_t>(size), std::byte{});
+void PairExchange::read(Other& other, Source& source, const BlobId& id, std::uint64_t size, TimePoint now) {
+  source.schedule.emplace(other.id, id, ends_of(size), WantSettings{}, now);
+  source.bytes.assign(static_cast<std::size_t>(size), std::byte{});
 }
 
-PairExchange::Source* PairExchange::source_of(const IslandId& from, const BlobId& id) {
-  for (Source& source : sources_) {
-    if (source.schedule && from == plan_.partner && source.schedule->blob() == id) {
-      return &source;
-    }
-  }
-  return nullptr;
+PairExchange::Other* PairExchange::other_of(const IslandId& from) {
+  const auto found = std::find_if(others_.begin(), others_.end(), [&](const Other& other) { return other.id == from; });
+  return found == others_.end() ? nullptr : &*found;
+}
+
+PairExchange::Source* PairExchange::source_of(Other& other, const BlobId& id) {
+  Source* found = nullptr;
+  other.each([&](Source& source) { found = source.schedule->blob() == id ? &source : found; });
+  return found;
 }
 
 bool PairExchange::reads(const BlobId& id) const {
-  return std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) { return source.schedule && source.schedule->blob() == id; });
+  const auto is = [&](const Source& source) { return source.schedule && source.schedule->blob() == id; };
+  return std::any_of(others_.begin(), others_.end(),
+                     [&](const Other& other) { return is(other.parameters) || is(other.gradient) || is(other.word) || is(other.standing); });
 }
 
 void PairExchange::say(BlobKind kind, bool yes) { store_.put(blob(kind, 0), payload_of(Bytes{std::byte{yes ? std::uint8_t{1} : std::uint8_t{0}}})); }
@@ -84,7 +100,9 @@ void PairExchange::arrive(Payload gradient, TimePoint now, TimePoint deadline, c
   own_gradient_ = std::move(gradient);
   deadline_ = deadline;
   guard_ = guard;
-  ask_standing_ = now;
+  for (Other& other : others_) {
+    other.ask_standing = now;
+  }
   if (hopeless_) {
     go_alone(*hopeless_);
     return;
@@ -118,74 +136,124 @@ void PairExchange::go_alone(std::string why) {
   outcome_ = PairOutcome{false, std::move(why), rejected_};
 }
 
-void PairExchange::abandon(bool partner_left, const std::string& why) {
-  if (bound() && partner_left && !outcome_) {
-    outcome_ = PairOutcome{false, why, false};
-    return;
+void PairExchange::settle(bool met, std::string why) {
+  if (!outcome_ && bound()) {
+    outcome_ = PairOutcome{met, std::move(why), false};
   }
-  go_alone(why);
 }
 
-void PairExchange::settle(bool met) {
-  if (!outcome_ && bound()) {
-    outcome_ = PairOutcome{met, met ? "" : "the partner went alone", false};
+void PairExchange::change_epoch(Epoch epoch, std::span<const IslandId> members, const std::string& why) {
+  const auto is_member = [&](const IslandId& island) { return std::find(members.begin(), members.end(), island) != members.end(); };
+  epoch_ = epoch;
+  bool nobody = true;
+  for (Other& other : others_) {
+    other.member = is_member(other.id);
+    other.knows_nothing = false;
+    nobody = nobody && !other.member;
   }
+  go_alone(why);
+  if ((nobody || (ATOLL_PLANTED(others_unasked) && !is_member(plan_.decider()))) && is_member(plan_.self)) {
+    settle(false, why);
+  }
+}
+
+void PairExchange::hear(const IslandId& from, Epoch asked_in, PairWord word) {
+  Other* other = other_of(from);
+  if (other == nullptr || asked_in != epoch_) {
+    return;
+  }
+  if (word == PairWord::met || word == PairWord::alone) {
+    settle(word == PairWord::met, word == PairWord::met ? "" : kAnotherAlone);
+    return;
+  }
+  other->knows_nothing = true;
+  if (std::all_of(others_.begin(), others_.end(), [](const Other& each) { return !each.member || each.knows_nothing; })) {
+    settle(false, "who decided has left, and nobody of the others knows what");
+  }
+}
+
+bool PairExchange::renounce(Epoch asked_in) {
+  if (outcome_ || !bound() || asked_in != epoch_ || epoch_ == plan_.epoch) {
+    return false;
+  }
+  renounced_ = true;
+  return true;
+}
+
+std::vector<IslandId> PairExchange::to_ask() const {
+  std::vector<IslandId> islands;
+  for (const Other& other : others_) {
+    if (other.member) {
+      islands.push_back(other.id);
+    }
+  }
+  return islands;
+}
+
+// Whether no gradient has a norm out of all proportion. Goes alone otherwise.
+bool PairExchange::guards_agree() {
+  for (Other& other : others_) {
+    if (guard_.factor <= 0 || other.norm) {
+      continue;
+    }
+    other.norm = encoded_norm(plan_.codec, other.gradient.bytes, plan_.values).value_or(0);
+    if (const std::optional<std::string> why = guard_.verdict(*other.norm)) {
+      reject(*why);
+      return false;
+    }
+  }
+  return true;
 }
 
 void PairExchange::advance(TimePoint now) {
   if (outcome_) {
     return;
   }
-  const Source& word = sources_[kWord];
-  const bool heard = word.schedule->done();
-  const bool yes = heard && word.bytes[0] == std::byte{1};
-  if (bound()) {
-    if (heard) {
-      settle(yes);
+  bool all_yes = true;
+  for (const Other& other : others_) {
+    const bool heard = other.word.done();
+    const bool yes = heard && other.word.bytes[0] == std::byte{1};
+    all_yes = all_yes && yes;
+    if (heard && bound() && !renounced_) {
+      settle(yes, yes ? "" : kAnotherAlone);  // of the decider: nobody else's word is read
     }
-    return;
-  }
-  if (heard && (!yes || !decider())) {  // a verdict 1 cannot be there before the promise
-    ahead_ = true;
-    go_alone(yes ? "the partner spoke out of turn" : "the partner went alone");
-  }
-  if (outcome_ || !deadline_ || !sources_[kParameters].schedule->done() || !sources_[kGradient].schedule->done()) {
-    return;
-  }
-  if (guard_.factor > 0 && !norm_) {
-    norm_ = encoded_norm(plan_.codec, sources_[kGradient].bytes, plan_.values).value_or(0);
-    if (const std::optional<std::string> why = guard_.verdict(*norm_)) {
-      reject(*why);
-      return;
+    if (heard && !bound() && (!yes || !decider())) {  // a verdict 1 cannot be there before the promise
+      ahead_ = true;
+      go_alone(yes ? "the decider spoke out of turn" : kAnotherAlone);
     }
+  }
+  const bool complete = std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.parameters.done() && other.gradient.done(); });
+  if (bound() || outcome_ || !deadline_ || !complete || !guards_agree()) {
+    return;
   }
   if (!decider()) {
     say(BlobKind::promise, true);
     promised_ = now;
     return;
   }
-  if (yes || ATOLL_PLANTED(no_promise)) {
+  if (all_yes || ATOLL_PLANTED(no_promise)) {
     say(BlobKind::verdict, true);
     outcome_ = PairOutcome{true, "", false};
   }
 }
 
-// The partner says which round it works on.
-void PairExchange::check_standing(TimePoint now) {
-  Source& source = sources_[kStanding];
-  if (source.schedule && source.schedule->done()) {
-    ByteReader reader(source.bytes);
-    const Result<std::uint64_t> round = reader.read<std::uint64_t>();
-    source.schedule.reset();
-    ask_standing_ = now + kStandingAgain;
-    if (round && *round < plan_.round.value && plan_.round.value - *round > plan_.max_skew) {
-      go_alone("the partner is at round " + std::to_string(*round) + ", too far behind to wait for");
-    }
+// Another says which round it works on.
+void PairExchange::check_standing(Other& other, TimePoint now) {
+  if (!other.standing.done()) {
+    return;
+  }
+  ByteReader reader(other.standing.bytes);
+  const Result<std::uint64_t> round = reader.read<std::uint64_t>();
+  other.standing.schedule.reset();
+  other.ask_standing = now + kStandingAgain;
+  if (round && *round < plan_.round.value && plan_.round.value - *round > plan_.max_skew) {
+    go_alone("the partner is at round " + std::to_string(*round) + ", too far behind to wait for");
   }
 }
 
 std::span<std::byte> PairExchange::destination(const IslandId& from, const BlobPiece& piece) {
-  Source* source = source_of(from, piece.blob);
+  Other* other = other_of(from);
+  Source* source = other != nullptr ? source_of(*other, piece.blob) : nullptr;
   if (source == nullptr || outcome_) {
     return {};
   }
@@ -198,7 +266,8 @@ std::span<std::byte> PairExchange::destination(const IslandId& from, const BlobP
 }
 
 void PairExchange::arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) {
-  Source* source = source_of(from, piece.blob);
+  Other* other = other_of(from);
+  Source* source = other != nullptr ? source_of(*other, piece.blob) : nullptr;
   if (source == nullptr || outcome_) {
     return;
   }
@@ -208,35 +277,35 @@ void PairExchange::arrived(TimePoint now, const IslandId& from, const BlobPiece&
   }
   source->schedule->arrived(now, *index);
   bytes_received_ += piece.length;
-  const bool parameters = source == &sources_[kParameters];
-  if (source->schedule->done() && (parameters || source == &sources_[kGradient])) {
+  const bool parameters = source == &other->parameters;
+  if (source->done() && (parameters || source == &other->gradient)) {
     if (const Status finite = check_encoded(parameters ? plan_.parameters_codec : plan_.codec, source->bytes, plan_.values); !finite) {
       reject(finite.error().why);
     }
   }
-  check_standing(now);
+  check_standing(*other, now);
   advance(now);
 }
 
 // Only what belongs to an exchange that is over there is refused.
 void PairExchange::gone(TimePoint /*now*/, const IslandId& from, const Gone& gone) {
-  const Source* source = source_of(from, gone.blob);
-  if (source != nullptr && gone.blob.kind == BlobKind::contribution && !source->schedule->done()) {
+  Other* other = other_of(from);
+  const Source* source = other != nullptr ? source_of(*other, gone.blob) : nullptr;
+  if (source != nullptr && gone.blob.kind == BlobKind::contribution && !source->done()) {
     ahead_ = true;
     go_alone("the partner is past this round");
   }
 }
 
 void PairExchange::connected(TimePoint now, const IslandId& peer) {
-  for (Source& source : sources_) {
-    if (source.schedule && peer == plan_.partner) {
-      source.schedule->ask_again(now);
-    }
+  if (Other* other = other_of(peer)) {
+    other->each([&](Source& source) { source.schedule->ask_again(now); });
   }
 }
 
 void PairExchange::not_sent(TimePoint now, const OutgoingWant& want) {
-  if (Source* source = source_of(want.to, want.want.blob)) {
+  Other* other = other_of(want.to);
+  if (Source* source = other != nullptr ? source_of(*other, want.want.blob) : nullptr) {
     source->schedule->ask_again(now, kPauseAfterRefusedSend);
   }
 }
@@ -250,15 +319,12 @@ std::vector<OutgoingWant> PairExchange::take_wants(TimePoint now) {
   if (outcome_) {
     return wants;
   }
-  // Only of a partner of whom nothing has come for this round it is worth knowing how far it is.
-  Source& standing = sources_[kStanding];
-  if (!standing.schedule && ask_standing_ && now >= *ask_standing_ && !bound() && !sources_[kGradient].schedule->done()) {
-    read(kStanding, standing_of(plan_.run), sizeof(std::uint64_t), now);
-  }
-  for (Source& source : sources_) {
-    if (source.schedule) {
-      source.schedule->take(now, SIZE_MAX, wants);
+  for (Other& other : others_) {
+    // Only of one of whom nothing has come for this round it is worth knowing how far it is.
+    if (!other.standing.schedule && other.ask_standing && now >= *other.ask_standing && !bound() && !other.gradient.done()) {
+      read(other, other.standing, standing_of(plan_.run), sizeof(std::uint64_t), now);
     }
+    other.each([&](Source& source) { source.schedule->take(now, SIZE_MAX, wants); });
   }
   return wants;
 }
@@ -273,17 +339,55 @@ std::optional<TimePoint> PairExchange::next_deadline() const {
       next = time;
     }
   };
-  for (const Source& source : sources_) {
-    if (source.schedule) {
-      sooner(source.schedule->next_deadline());
+  for (const Other& other : others_) {
+    for (const Source* source : {&other.parameters, &other.gradient, &other.word, &other.standing}) {
+      if (source->schedule) {
+        sooner(source->schedule->next_deadline());
+      }
     }
-  }
-  if (!sources_[kStanding].schedule && deadline_ && !bound() && !sources_[kGradient].schedule->done()) {
-    sooner(ask_standing_);
+    if (!other.standing.schedule && deadline_ && !bound() && !other.gradient.done()) {
+      sooner(other.ask_standing);
+    }
   }
   return next;
 }
 
-std::uint64_t PairExchange::bytes_to_serve() const { return own_parameters_.bytes.size() + own_gradient_.bytes.size() + 1; }
+bool PairExchange::partner_ahead() const {
+  return ahead_ || std::any_of(others_.begin(), others_.end(), [](const Other& other) { return other.gradient.done(); });
+}
+
+std::size_t PairExchange::place() const {
+  return static_cast<std::size_t>(std::find(plan_.group.begin(), plan_.group.end(), plan_.self) - plan_.group.begin());
+}
+
+std::vector<ByteView> PairExchange::gradients(ByteView own) const {
+  std::vector<ByteView> all;
+  for (const Other& other : others_) {
+    all.emplace_back(other.gradient.bytes);
+  }
+  all.insert(all.begin() + static_cast<std::ptrdiff_t>(place()), own);
+  return all;
+}
+
+std::vector<ByteView> PairExchange::parameters() const {
+  std::vector<ByteView> all;
+  for (const Other& other : others_) {
+    all.emplace_back(other.parameters.bytes);
+  }
+  all.insert(all.begin() + static_cast<std::ptrdiff_t>(place()), own_parameters_.bytes);
+  return all;
+}
+
+std::vector<double> PairExchange::norms() const {
+  std::vector<double> norms;
+  for (const Other& other : others_) {
+    if (other.norm) {
+      norms.push_back(*other.norm);
+    }
+  }
+  return norms;
+}
+
+std::uint64_t PairExchange::bytes_to_serve() const { return others_.size() * (own_parameters_.bytes.size() + own_gradient_.bytes.size() + 1); }
 
 }  // namespace atl

@@ -6,8 +6,8 @@
 
 namespace atl::agent {
 
-// Empty: nobody in this round.
-IslandId Core::State::partner_in(Round round) const {
+// This island among them; alone: nobody to meet in this round.
+std::vector<IslandId> Core::State::group_in(Round round) const {
   std::vector<IslandId> members;
   for (const Member& member : run->members) {
     members.push_back(member.island);
@@ -15,12 +15,7 @@ IslandId Core::State::partner_in(Round round) const {
   if (std::find(members.begin(), members.end(), identity.island) == members.end()) {
     return {};
   }
-  for (const IslandId& island : group_of(identity.island, run->spec.seed, round, members)) {
-    if (island != identity.island) {
-      return island;
-    }
-  }
-  return {};
+  return group_of(identity.island, run->spec.seed, round, members, run->composition.group_size);
 }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
@@ -30,9 +25,9 @@ void Core::State::prepare_pair() {
   }
   const Round next = run->committed.next();
   const Result<RoundPlan> plan = run->schedule->round_at(next);
-  const IslandId partner = partner_in(next);
-  if (plan && !partner.empty()) {
-    effect(PreparePair{run->id, run->epoch, next, plan->fragment, partner});
+  std::vector<IslandId> group = group_in(next);
+  if (plan && group.size() > 1) {
+    effect(PreparePair{run->id, run->epoch, next, plan->fragment, std::move(group)});
   }
 }
 
@@ -43,7 +38,7 @@ void Core::State::meet_partner(Round number) {
   round.pair_epoch = run->epoch;
   const double usual = run->norms.median(round.fragment);
   const NormGuard guard{run->spec.guards.norm_factor, usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
-  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, partner_in(number), now + run->spec.islands.deadline, guard, round.withdrawn});
+  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, group_in(number), now + run->spec.islands.deadline, guard, round.withdrawn});
 }
 
 // Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
@@ -69,7 +64,9 @@ void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) 
   }
   if (!event.partner.empty()) {
     run->met.emplace(round.pair_epoch, event.round);
-    run->norms.add(round.fragment, event.norm);
+    for (const double norm : event.norms) {
+      run->norms.add(round.fragment, norm);
+    }
   } else if (event.rejected) {
     tell("warning", "contribution_rejected", "the contribution of this island's partner to round " + std::to_string(event.round.value) + " does not count: " + event.why);
   } else if (!event.why.empty()) {
@@ -98,26 +95,45 @@ void Core::State::on_engine(const PartnerAhead& event) {
 
 // This island promised, and does not hear what was decided: by way of the coordinator, if that is there.
 void Core::State::on_engine(const PairInDoubt& event) {
-  if (welcomed && run->active) {
-    send(PairQuery{run->id, event.epoch, event.round, identity.island, event.decider});
+  if (!welcomed || !run->active) {
+    return;
+  }
+  for (const IslandId& asked : event.asked) {
+    send(PairQuery{run->id, event.epoch, event.round, identity.island, asked, event.asked_in});
   }
 }
 
-// Silent while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
+void Core::State::on_engine(const PairRenounced& event) {
+  send(PairAnswer{run->id, event.epoch, event.round, event.asker, identity.island, PairWord::doubt, event.asked_in});
+}
+
+// Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
+std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
+  if (epoch < run->state_of) {
+    return PairWord::voided;
+  }
+  if (run->met.contains({epoch, round})) {
+    return PairWord::met;
+  }
+  const auto hand = run->rounds.find(round);
+  const bool elsewhere = run->epoch > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
+  return run->committed >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
+}
+
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.decider != identity.island || !run->pairs() || !run->has_state) {
+  if (message.asked != identity.island || !run->pairs() || !run->active || !run->has_state || message.asked_in != run->epoch) {
     return;
   }
-  const bool met = run->met.contains({message.epoch, message.round});
-  const bool past = run->committed >= message.round || (run->epoch > message.epoch && run->rounds.count(message.round) == 0);
-  if (met || past) {
-    send(PairAnswer{run->id, message.epoch, message.round, message.asker, met});
+  if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
+    send(PairAnswer{run->id, message.epoch, message.round, message.asker, identity.island, *word, message.asked_in});
+  } else {
+    effect(RenouncePair{run->id, message.epoch, message.round, message.asker, message.asked_in});
   }
 }
 
 void Core::State::on_pair_answer(const PairAnswer& message) {
   if (message.asker == identity.island && run->pairs()) {
-    effect(SettlePair{run->id, message.epoch, message.round, message.met});
+    effect(HearOfPair{run->id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
   }
 }
 

@@ -28,6 +28,7 @@ StrategySettings settings_of(const StrategySpec& strategy) {
   settings.outer_pull = strategy.outer_pull;
   settings.allow_unstable = strategy.allow_unstable;
   settings.parameters_codec = strategy.parameters_codec;
+  settings.group_size = strategy.group_size;
   settings.max_skew = strategy.max_skew;
   settings.final_merge = strategy.final_merge;
   return settings;

@@ -89,7 +89,9 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const PreparePair& order);
   void carry_out(const MeetPartner& order);
   void carry_out(const LeavePairs& order);
-  void carry_out(const SettlePair& order);
+  void carry_out(const HearOfPair& order);
+  void carry_out(const RenouncePair& order);
+  PairExchange* exchange_of(const RunId& run, Epoch epoch, Round round);  // none: no such pair is open
   void carry_out(const FormMergeContribution& order);
   void carry_out(const BeginExchange& order);
   void carry_out(const CancelExchange& order);

@@ -247,6 +247,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     return;
   }
   run->restoring.reset();
+  run->state_of = run->epoch;
   run->has_state = true;
   run->committed = event.round;
   run->chain = event.chain;
@@ -321,6 +322,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
     return;
   }
   run->catching_up.reset();
+  run->state_of = run->epoch;
   run->has_state = true;
   run->committed = event.round;
   run->chain = event.chain;

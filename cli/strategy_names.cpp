@@ -52,6 +52,7 @@ StrategySpec spec_of(const StrategySettings& settings, const std::string& name) 
   spec.outer_pull = settings.outer_pull;
   spec.allow_unstable = settings.allow_unstable;
   spec.parameters_codec = settings.parameters_codec;
+  spec.group_size = settings.group_size;
   spec.max_skew = settings.max_skew;
   spec.final_merge = settings.final_merge;
   return spec;
@@ -79,7 +80,7 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
     refuse("layers_per_fragment", "fragments = " + std::to_string(strategy.fragments));
   }
   if (strategy.group != "pairs") {
-    for (const std::string_view key : {"outer_pull", "allow_unstable", "parameters_codec", "max_skew", "final_merge"}) {
+    for (const std::string_view key : {"group_size", "outer_pull", "allow_unstable", "parameters_codec", "max_skew", "final_merge"}) {
       refuse(key, "group = \"" + strategy.group + "\"");
     }
   } else {

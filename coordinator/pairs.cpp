@@ -60,13 +60,13 @@ void Core::State::note_pair_round(Run& run, Seat& seat, const Merged& message) {
 }
 
 void Core::State::on_pair_query(Run& run, Seat& seat, const PairQuery& message) {
-  if (message.asker == seat.record.island && current(run, seat, run.record.epoch) && run.is_member(message.decider)) {
-    send(message.decider, message);
+  if (message.asker == seat.record.island && current(run, seat, message.asked_in) && run.is_member(message.asked)) {
+    send(message.asked, message);
   }
 }
 
 void Core::State::on_pair_answer(Run& run, Seat& seat, const PairAnswer& message) {
-  if (run.is_member(message.asker) && run.is_member(seat.record.island)) {
+  if (message.answerer == seat.record.island && current(run, seat, message.asked_in) && run.is_member(message.asker)) {
     send(message.asker, message);
   }
 }

@@ -128,6 +128,7 @@ class Composer {
     composition_.merge_alpha = settings_.merge_alpha;
     composition_.outer.pull = settings_.outer_pull;
     composition_.parameters_codec.block = settings_.codec_block;
+    composition_.group_size = settings_.group_size;
     composition_.max_skew = settings_.max_skew;
     composition_.final_merge = settings_.final_merge;
   }
@@ -168,6 +169,13 @@ class Composer {
       if (settings_.outer_pull != 0.0) {
         problem("outer_pull", "must be 0 unless group is 'pairs': equal outer states have nothing to be pulled to");
       }
+      if (settings_.group_size != 2) {
+        problem("group_size", "has no effect unless group is 'pairs'");
+      }
+      return;
+    }
+    if (settings_.group_size < 2) {
+      problem("group_size", "must be at least 2, not " + std::to_string(settings_.group_size));
       return;
     }
     if (composition_.payload != PayloadKind::outer_gradient) {
@@ -180,7 +188,7 @@ class Composer {
       problem("weighting", "must be 'uniform' with group 'pairs'");
     }
     if (!settings_.allow_unstable) {
-      if (const Status status = check_pull(settings_.outer_pull, settings_.outer_momentum, 2); !status) {
+      if (const Status status = check_pull(settings_.outer_pull, settings_.outer_momentum, settings_.group_size); !status) {
         problem("outer_pull", status.error().why);
       }
     }

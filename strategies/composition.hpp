@@ -25,7 +25,7 @@ namespace atl {
 enum class Group : std::uint8_t {
   all,     // every active member of the epoch
   nobody,  // the island alone: nothing is sent
-  pairs,   // one other member, drawn anew in every round (pairing.hpp); every island has an outer state of its own
+  pairs,   // one other member (or group_size − 1 others), drawn anew in every round (pairing.hpp); every island has an outer state of its own
   expert,  // the island alone, on an expert of its own: a run of phases, not of rounds
 };
 
@@ -55,6 +55,7 @@ struct StrategySettings {
   double outer_momentum = 0.9;
   double merge_alpha = 0.0;
   std::string pace = "fixed";                // fixed | adaptive: slower islands do fewer than H inner steps
+  std::uint32_t group_size = 2;              // of group pairs: islands that meet in a round
   double outer_pull = 0.0;                   // γ, of group pairs
   bool allow_unstable = false;               // γ may lie outside its proven interval
   std::string parameters_codec = "f32";      // of the outer parameters that pairs send
@@ -76,6 +77,7 @@ struct Composition {
   OuterOptimizer outer;
   double merge_alpha = 0.0;
   CodecSettings parameters_codec;
+  std::uint32_t group_size = 2;
   std::uint64_t max_skew = 2;
   bool final_merge = false;
   bool adaptive_pace = false;

@@ -56,10 +56,10 @@ Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_
     return bytes;
   }
   if (question.composition.group == Group::pairs) {
-    ATOLL_ASSIGN(const RoundCost cost, gossip_cost(values, 2, question.composition.codec, question.composition.parameters_codec));
+    ATOLL_ASSIGN(const RoundCost cost, gossip_cost(values, std::min(question.composition.group_size, members), question.composition.codec, question.composition.parameters_codec));
     bytes.received = static_cast<double>(cost.bytes) * question.costs.bytes_overhead;
     std::fill(bytes.sent.begin(), bytes.sent.end(), bytes.received);
-    bytes.early = static_cast<double>(encoded_bytes(question.composition.parameters_codec, values)) * question.costs.bytes_overhead;
+    bytes.early = static_cast<double>((std::min(question.composition.group_size, members) - 1) * encoded_bytes(question.composition.parameters_codec, values)) * question.costs.bytes_overhead;
     bytes.hops = 1;
     return bytes;
   }
@@ -164,7 +164,7 @@ class TrackGroup {
  private:
   // Nobody waits but for its partner of the round; the outer parameters have been on their way since the round before.
   void pair_round(const RoundPlan& plan, const std::vector<std::uint64_t>& apply_steps, const RoundBytes& bytes, double form, double apply) {
-    for (const std::vector<IslandId>& group : pairing(1, plan.round, names_)) {
+    for (const std::vector<IslandId>& group : pairing(1, plan.round, names_, question_.composition.group_size)) {
       double done = 0;
       for (const IslandId& member : group) {
         Track& track = tracks_[index_of(member)];
@@ -274,9 +274,9 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
   // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.
   const std::uint64_t contribution =
       question.composition.codec.kind == CodecKind::f32 ? 0 : encoded_bytes(question.composition.codec, largest);
-  if (question.composition.group == Group::pairs) {  // two gradients and two outer parameters of the largest fragment, encoded
-    return outer + arena + contribution + encoded_bytes(question.composition.codec, largest) +
-           2 * encoded_bytes(question.composition.parameters_codec, largest);
+  if (question.composition.group == Group::pairs) {  // everybody's gradient and outer parameters of the largest fragment, encoded
+    return outer + arena + contribution + (question.composition.group_size - 1) * encoded_bytes(question.composition.codec, largest) +
+           question.composition.group_size * encoded_bytes(question.composition.parameters_codec, largest);
   }
   const CodecSettings& reduced = question.islands.size() > 2 ? question.composition.reduce_codec : question.composition.codec;
   const std::uint64_t residual = question.composition.error_feedback ? values * 4 : 0;

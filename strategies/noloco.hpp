@@ -16,7 +16,7 @@
 // that it saves in gossip_timing.hpp.
 //
 // Cost of one round of a fragment of N values in a group of n, b bits of the codec, b' of the codec of the outer parameters:
-//   2·(n − 1) messages and (n − 1)·N·(b + b')/8 bytes sent by each, of which N·b' may travel during the inner steps: the partner
+//   2·(n − 1) messages and (n − 1)·N·(b + b')/8 bytes sent by each, of which (n − 1)·N·b'/8 may travel during the inner steps: the group
 //   is known a round ahead. Nobody waits for anybody outside of the group. Left over: nothing.
 #pragma once
 

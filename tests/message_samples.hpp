@@ -45,8 +45,8 @@ class MessageSampler {
             Enrolled{word(), island()},
             Request{kProtocolVersion, number(), word(), json()},
             Reply{number(), maybe_error(), json()},
-            PairQuery{run(), epoch(), round(), island(), island()},
-            PairAnswer{run(), epoch(), round(), island(), rng_.chance(0.5)},
+            PairQuery{run(), epoch(), round(), island(), island(), epoch()},
+            PairAnswer{run(), epoch(), round(), island(), island(), static_cast<PairWord>(rng_.below(4)), epoch()},
             Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}, {content()}},
             DutyReport{run(), number(), word(), word(), number(), number(), real(), real(), real(), content(), json(), content(), number(), {content()},
                        maybe_error(), number(), number()}};

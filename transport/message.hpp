@@ -411,14 +411,22 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
-// Passed on by the coordinator between the two of a pair whose path to each other is cut (agent/pair_exchange.hpp): the one that promised
-// asks what the other decided, and gets the answer once there is one.
+// What an island knows of a round of a pair or group that it was drawn for (agent/pair_exchange.hpp).
+enum class PairWord : std::uint8_t {
+  met,     // all took it together
+  alone,   // each took it alone
+  doubt,   // it promised to do what another decides, and knows no more
+  voided,  // it has the state of another island since: what it was in the group counts no more
+};
+// Passed on by the coordinator between two of a group: one that promised and does not hear what was decided asks the others, and gets their
+// answers once there are any. Only in the present epoch, which is the one it asks in.
 struct PairQuery {
   RunId run;
   Epoch epoch;  // of the pair
   Round round;
   IslandId asker;
-  IslandId decider;
+  IslandId asked;
+  Epoch asked_in;
   friend bool operator==(const PairQuery&, const PairQuery&) = default;
 };
 struct PairAnswer {
@@ -426,7 +434,9 @@ struct PairAnswer {
   Epoch epoch;  // of the pair
   Round round;
   IslandId asker;
-  bool met = false;
+  IslandId answerer;
+  PairWord word = PairWord::doubt;
+  Epoch asked_in;
   friend bool operator==(const PairAnswer&, const PairAnswer&) = default;
 };
 

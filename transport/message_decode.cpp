@@ -27,6 +27,8 @@ static_assert(same(wire::Code::invalid_argument, Code::invalid_argument) && same
 static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::StartFrom::checkpoint, StartFrom::checkpoint) &&
               same(wire::StartFrom::peers, StartFrom::peers) && same(wire::StartFrom::memory, StartFrom::memory) &&
               same(wire::StartFrom::MAX, StartFrom::memory));
+static_assert(same(wire::PairWord::met, PairWord::met) && same(wire::PairWord::alone, PairWord::alone) && same(wire::PairWord::doubt, PairWord::doubt) &&
+              same(wire::PairWord::voided, PairWord::voided) && same(wire::PairWord::MAX, PairWord::voided));
 static_assert(same(wire::SpanKind::steps, SpanKind::steps) && same(wire::SpanKind::wait, SpanKind::wait) &&
               same(wire::SpanKind::encode, SpanKind::encode) &&
               same(wire::SpanKind::send, SpanKind::send) && same(wire::SpanKind::receive, SpanKind::receive) &&
@@ -160,6 +162,13 @@ class Decoder {
     }
     return static_cast<StartFrom>(value);
   }
+  PairWord pair_word(wire::PairWord value) {
+    if (value > wire::PairWord::MAX) {
+      fail("an unknown word on a pair");
+      return PairWord::doubt;
+    }
+    return static_cast<PairWord>(value);
+  }
 
   float finite(float value) {
     if (!std::isfinite(value)) {
@@ -258,9 +267,11 @@ class Decoder {
     return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.chain()), maybe(m.error())};
   }
   PairQuery get(const wire::PairQuery& m) {
-    return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.decider())};
+    return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.asked()), Epoch(m.asked_in())};
   }
-  PairAnswer get(const wire::PairAnswer& m) { return PairAnswer{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), m.met()}; }
+  PairAnswer get(const wire::PairAnswer& m) {
+    return PairAnswer{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.answerer()), pair_word(m.word()), Epoch(m.asked_in())};
+  }
   IslandEvent get(const wire::IslandEvent& m) { return IslandEvent{run(m.run()), name(m.level()), name(m.kind()), text(m.text())}; }
   Timeline get(const wire::Timeline& m) {
     return Timeline{run(m.run()), list(m.spans(), [this](const wire::Span* span) { return get(*span); })};

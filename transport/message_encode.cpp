@@ -175,10 +175,11 @@ class Encoder {
                               list(m.projection, "the projection", [](float value) { return value; }));
   }
   Offset<wire::PairQuery> put(const PairQuery& m) {
-    return wire::CreatePairQuery(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), name(m.decider));
+    return wire::CreatePairQuery(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), name(m.asked), m.asked_in.value);
   }
   Offset<wire::PairAnswer> put(const PairAnswer& m) {
-    return wire::CreatePairAnswer(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), m.met);
+    return wire::CreatePairAnswer(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), name(m.answerer),
+                                  static_cast<wire::PairWord>(m.word), m.asked_in.value);
   }
   Offset<wire::Checkpointed> put(const Checkpointed& m) {
     return wire::CreateCheckpointed(builder_, name(m.run), m.round.value, DigestField(m.chain).get(), DigestField(m.file).get(), m.file_bytes,

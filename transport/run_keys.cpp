@@ -208,9 +208,11 @@ const std::array kKeys = {
            .most = 1e9, .doc = "τ, inner steps between a contribution and its merge; less than inner_steps"},
     RunKey{.section = "strategy", .name = "weighting", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
            .choices = kWeightings, .doc = "a contribution counts by the tokens behind it, or as any other; uniform in pairs"},
+    RunKey{.section = "strategy", .name = "group_size", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::group_size>,
+           .least = 2, .most = 64, .doc = "in pairs: so many islands meet in a round, where two are not enough; what is left over takes its steps alone"},
     RunKey{.section = "strategy", .name = "outer_pull", .type = number, .field = of<&RunSpec::strategy, &StrategySpec::outer_pull>,
            .most = 10, .doc = "NoLoCo's γ: how strongly an island's outer parameters are pulled to the pair's mean (α is outer_momentum, β "
-                              "outer_learning_rate); in pairs, between outer_momentum and sqrt(2 + outer_momentum²)"},
+                              "outer_learning_rate); in groups of n, with k = n / (2(n − 1)), between sqrt(k)·outer_momentum and sqrt(k·(2 + outer_momentum²))"},
     RunKey{.section = "strategy", .name = "allow_unstable", .type = boolean,
            .field = of<&RunSpec::strategy, &StrategySpec::allow_unstable>, .doc = "outer_pull may be outside of that proven interval"},
     RunKey{.section = "strategy", .name = "parameters_codec", .type = text,

@@ -161,6 +161,9 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   if (islands.straggler_factor > 0 && islands.straggler_factor < 1) {
     problems.push_back({"islands", "straggler_factor", "straggler_factor must be at least 1, or 0 for no such limit"});
   }
+  if (spec.strategy.group_size > 2 && islands.max < spec.strategy.group_size) {
+    problems.push_back({"strategy", "group_size", "group_size " + number(spec.strategy.group_size) + " is more than [islands].max " + number(islands.max) + ": nobody would ever meet", {"islands.max"}});
+  }
   if (islands.straggler_factor > 0 && spec.strategy.group == "pairs") {
     problems.push_back({"islands", "straggler_factor", "straggler_factor has no effect in pairs, where nobody waits for all; deadline and strategy.max_skew bound the wait for a partner", {"strategy.group", "strategy.name"}});
   }

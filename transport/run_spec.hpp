@@ -85,6 +85,7 @@ struct StrategySpec {
   double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones
   std::uint64_t overlap_steps = 0;  // τ, inner steps between a contribution and its merge
   std::string weighting = "tokens";  // tokens | uniform
+  std::uint32_t group_size = 2;      // islands that meet in a round; of group pairs
   double outer_pull = 0.0;           // γ; of group pairs
   bool allow_unstable = false;       // outer_pull may lie outside its proven interval
   std::string parameters_codec = "f32";  // of the outer parameters that pairs send

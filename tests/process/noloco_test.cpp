@@ -159,6 +159,62 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
   CHECK(cluster.run({"export", run, "--island", "nobody", "-o", (cluster.folder() / "none").string()}).exit == 4);
 }
 
+// In groups of all, with equal outer states, the pull has nothing to pull: NoLoCo's equivalence with DiLoCo, on real processes.
+TEST_CASE("process: three agents in groups of three do what heavy-ball DiLoCo does, to the last bit") {
+  Cluster cluster;
+  const std::vector<std::string> names = {"a", "b", "c"};
+  for (const std::string& name : names) {
+    cluster.start_island(name);
+  }
+  std::string file = run_file("threes", 3, "600s");
+  file.insert(file.find("inner_steps"), "group_size = 3\n");
+  const std::string threes = cluster.submit(file);
+  check_completed(cluster, threes);
+  check_merged(cluster, threes, names);
+  CHECK(count(cluster, threes, "pair_alone") == 0);
+  file = run_file("all", 3, "600s");
+  file.replace(file.find("\"noloco\""), 8, "\"diloco\"\nouter_optimizer = \"heavy-ball\"\nouter_learning_rate = 0.7\nouter_momentum = 0.5\nweighting = \"uniform\"");
+  const std::string all = cluster.submit(file);
+  check_completed(cluster, all);
+  const fs::path expected = cluster.folder() / "all.safetensors";
+  REQUIRE(cluster.run({"export", all, "-o", expected.string()}).exit == 0);
+  const atl::SafetensorsFile theirs = atl::SafetensorsFile::open(expected).value();
+  for (const std::string& name : names) {
+    const fs::path own = cluster.folder() / (name + ".safetensors");
+    const atl_test::CommandResult exported = cluster.run({"export", threes, "--island", name, "-o", own.string()});
+    INFO(name << ": " << exported.err);
+    REQUIRE(exported.exit == 0);
+    const atl::SafetensorsFile its = atl::SafetensorsFile::open(own).value();
+    for (const char* tensor : {"embedding", "layer", "head"}) {
+      INFO(tensor);
+      CHECK(std::ranges::equal(its.floats(tensor).value(), theirs.floats(tensor).value()));
+    }
+  }
+}
+
+TEST_CASE("process: four agents in groups of three, one of them left over in turn, end with the mean that arithmetic says") {
+  Cluster cluster;
+  for (const std::string& name : kNames) {
+    cluster.start_island(name);
+  }
+  std::string file = run_file("left-over", 4, "600s");
+  file.insert(file.find("inner_steps"), "group_size = 3\n");
+  const std::string run = cluster.submit(file);
+  check_completed(cluster, run);
+  check_merged(cluster, run, kNames);
+  CHECK(count(cluster, run, "pair_alone") == 0);
+  const fs::path model = cluster.folder() / "model.safetensors";
+  REQUIRE(cluster.run({"export", run, "-o", model.string()}).exit == 0);
+  const atl::SafetensorsFile merged = atl::SafetensorsFile::open(model).value();
+  for (const char* tensor : {"embedding", "layer", "head"}) {
+    const auto values = merged.floats(tensor).value();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      INFO(tensor << " " << i);
+      REQUIRE(static_cast<double>(values[i]) == Approx(expected_mean(i, 4)).epsilon(1e-4));
+    }
+  }
+}
+
 TEST_CASE("process: one of four in pairs is killed: the others go on, it comes back with the state of one of them") {
   Cluster cluster;
   cluster.hold_at(kPeriod * 4);

@@ -115,9 +115,9 @@ void Checkers::applied(const IslandId& island, Round before, Round round, const 
   }
 }
 
-void Checkers::paired(const IslandId& island, const IslandId& partner, Epoch epoch, Round round, bool met, const Vector& result) {
+void Checkers::paired(const IslandId& island, const std::vector<IslandId>& group, Epoch epoch, Round round, bool met, const Vector& result) {
   ++(met ? met_ : went_alone_);
-  pairs_[{epoch, round, island}] = Decided{partner, met, result};
+  pairs_[{epoch, round, island}] = Decided{group, met, result};
 }
 
 void Checkers::void_pairs(const IslandId& island, Round after) {
@@ -128,15 +128,20 @@ void Checkers::check_pairs() {
   const auto stayed = [&](const IslandId& island) { return std::find(last_members_.begin(), last_members_.end(), island) != last_members_.end(); };
   for (const auto& [key, decided] : pairs_) {
     const auto& [epoch, round, island] = key;
-    const auto other = pairs_.find({epoch, round, decided.partner});
-    if (!decided.met || other == pairs_.end() || !stayed(island) || !stayed(decided.partner)) {
+    if (!decided.met || !stayed(island)) {
       continue;
     }
-    const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + decided.partner.text + " in epoch " + std::to_string(epoch.value);
-    if (!other->second.met) {
-      fail(name + ": one met, the other went alone");
-    } else if (other->second.result != decided.result) {
-      fail(name + ": they used different values");
+    for (const IslandId& member : decided.group) {
+      const auto other = pairs_.find({epoch, round, member});
+      if (other == pairs_.end() || !stayed(member)) {
+        continue;
+      }
+      const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + member.text + " in epoch " + std::to_string(epoch.value);
+      if (!other->second.met) {
+        fail(name + ": one met, the other went alone");
+      } else if (other->second.result != decided.result || other->second.group != decided.group) {
+        fail(name + ": they used different values");
+      }
     }
   }
 }

@@ -57,8 +57,8 @@ class Checkers {
   // A transaction of the ledger is durable.
   void durable(const std::vector<coordinator::Record>& records, bool alone);
   void fail(const std::string& what);
-  // In pairs: an island took this round with its partner, or alone though it had one; `result` is what it used.
-  void paired(const IslandId& island, const IslandId& partner, Epoch epoch, Round round, bool met, const Vector& result);
+  // In pairs: an island took this round with its group, or alone though it had one; `result` is what it used.
+  void paired(const IslandId& island, const std::vector<IslandId>& group, Epoch epoch, Round round, bool met, const Vector& result);
   // Its outer state is another one: what it decided after this round counts no more.
   void void_pairs(const IslandId& island, Round after);
   // At the end: nobody in the last commit met somebody in it who went alone.
@@ -119,7 +119,7 @@ class Checkers {
   std::size_t tasks_done_ = 0;
   std::size_t rejected_ = 0;
   struct Decided {
-    IslandId partner;
+    std::vector<IslandId> group;
     bool met = false;
     Vector result;
   };

@@ -90,7 +90,7 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
     return;
   }
   static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "prepare pair", "meet partner",
-                                       "leave pairs", "settle pair", "form merge contribution", "begin exchange",
+                                       "leave pairs", "hear of pair", "renounce pair", "form merge contribution", "begin exchange",
                                        "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "open content", "fetch content", "adopt content", "drop content", "start task", "stop task", "exit", "finish trainer", "skip trainer"};
   std::string detail;
   std::visit(

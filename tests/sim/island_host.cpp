@@ -239,8 +239,10 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           on_engine(quick, [this, e] { meet(e); });
         } else if constexpr (std::is_same_v<E, agent::LeavePairs>) {
           on_engine(Duration(0), [this, e] { leave_pairs(e); });
-        } else if constexpr (std::is_same_v<E, agent::SettlePair>) {
-          on_engine(Duration(0), [this, e] { settle(e); });
+        } else if constexpr (std::is_same_v<E, agent::HearOfPair>) {
+          on_engine(Duration(0), [this, e] { hear_of_pair(e); });
+        } else if constexpr (std::is_same_v<E, agent::RenouncePair>) {
+          on_engine(Duration(0), [this, e] { renounce_pair(e); });
         } else if constexpr (std::is_same_v<E, agent::FormMergeContribution>) {
           on_engine(quick, [this, e] { form_merge(e); });
         } else if constexpr (std::is_same_v<E, agent::CancelExchange>) {
@@ -788,7 +790,7 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
     return;
   }
   take_over(*found);
-  cluster_.checkers().void_pairs(id_, engine.round);
+  cluster_.checkers().void_pairs(id_, Round(0));  // it had left, or everybody was lost: what it decided with others before counts no more
   engine.arena = engine.parameters;
   agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
   for (const FormedContribution& formed : found->pending) {

@@ -205,7 +205,9 @@ class IslandHost {
   void prepare_pair(const agent::PreparePair& effect);
   void meet(const agent::MeetPartner& effect);
   void leave_pairs(const agent::LeavePairs& effect);
-  void settle(const agent::SettlePair& effect);
+  void hear_of_pair(const agent::HearOfPair& effect);
+  void renounce_pair(const agent::RenouncePair& effect);
+  [[nodiscard]] PairExchange* exchange_of(Epoch epoch, Round round);
   void form_merge(const agent::FormMergeContribution& effect);
   void pump_pairs();
   void poll_pairs();

@@ -46,7 +46,7 @@ void IslandHost::prepare_pair(const agent::PreparePair& effect) {
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   PairInHand pair;
   pair.exchange = std::make_unique<PairExchange>(
-      PairPlan{effect.run, effect.epoch, effect.round, id_, effect.partner, parameters.size(), {}, {}, engine.composition.max_skew}, payload_of(parameters),
+      PairPlan{effect.run, effect.epoch, effect.round, id_, effect.group, parameters.size(), {}, {}, engine.composition.max_skew}, payload_of(parameters),
       *engine.store, now());
   engine.pairs.insert_or_assign(effect.round, std::move(pair));
   pump_pairs();
@@ -58,10 +58,10 @@ void IslandHost::meet(const agent::MeetPartner& effect) {
     feed(agent::ExchangeBroke{effect.run, effect.round, effect.attempt, {}, Error{Code::conflict, "there is no contribution"}});
     return;
   }
-  if (effect.partner.empty()) {
+  if (effect.group.size() < 2) {
     engine.pairs.erase(effect.round);
   } else {
-    prepare_pair(agent::PreparePair{effect.run, effect.epoch, effect.round, effect.fragment, effect.partner});
+    prepare_pair(agent::PreparePair{effect.run, effect.epoch, effect.round, effect.fragment, effect.group});
   }
   PairInHand& pair = engine.pairs[effect.round];
   if (!pair.order) {
@@ -83,19 +83,29 @@ void IslandHost::leave_pairs(const agent::LeavePairs& effect) {
       ++pair;
       continue;
     }
-    const bool left = std::find(effect.members.begin(), effect.members.end(), exchange->plan().partner) == effect.members.end();
-    exchange->abandon(left, left ? "the partner left the run" : "the membership changed");
+    exchange->change_epoch(effect.epoch, effect.members, "the membership changed");
     pair = pair->second.order ? std::next(pair) : pairs.erase(pair);
   }
   pump_pairs();
 }
 
-void IslandHost::settle(const agent::SettlePair& effect) {
-  const auto found = process_->engine->pairs.find(effect.round);
-  if (found != process_->engine->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == effect.epoch) {
-    found->second.exchange->settle(effect.met);
+void IslandHost::hear_of_pair(const agent::HearOfPair& effect) {
+  if (PairExchange* exchange = exchange_of(effect.epoch, effect.round)) {
+    exchange->hear(effect.from, effect.asked_in, effect.word);
   }
   pump_pairs();
+}
+
+void IslandHost::renounce_pair(const agent::RenouncePair& effect) {
+  PairExchange* exchange = exchange_of(effect.epoch, effect.round);
+  if (exchange != nullptr && exchange->renounce(effect.asked_in)) {
+    feed(agent::PairRenounced{effect.run, effect.epoch, effect.round, effect.asker, effect.asked_in});
+  }
+}
+
+PairExchange* IslandHost::exchange_of(Epoch epoch, Round round) {
+  const auto found = process_->engine->pairs.find(round);
+  return found != process_->engine->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == epoch ? found->second.exchange.get() : nullptr;
 }
 
 void IslandHost::form_merge(const agent::FormMergeContribution& effect) {
@@ -130,7 +140,7 @@ void IslandHost::pump_pairs() {
       const std::optional<TimePoint> doubt = pair.exchange->in_doubt_since();
       if (doubt && now() - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
         pair.said_in_doubt = now();
-        events.emplace_back(agent::PairInDoubt{process_->run, pair.exchange->plan().epoch, round, pair.exchange->plan().partner});
+        events.emplace_back(agent::PairInDoubt{process_->run, pair.exchange->plan().epoch, round, pair.exchange->epoch(), pair.exchange->to_ask()});
       }
     }
     if (std::optional<agent::Event> done = decided(round, pair)) {
@@ -176,12 +186,17 @@ std::optional<agent::Event> IslandHost::decided(Round round, PairInHand& pair) {
   const Vector own = withdrawn ? Vector{} : engine.contributions.at(round).values;
   pair.result = own;
   if (pair.exchange && pair.exchange->outcome()->met) {
-    const Vector theirs = values_of(pair.exchange->gradient());
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      pair.result[i] = pair.exchange->decider() ? own[i] * 0.5F + theirs[i] * 0.5F : theirs[i] * 0.5F + own[i] * 0.5F;
+    const std::vector<ByteView> gradients = pair.exchange->gradients(std::as_bytes(std::span(own)));
+    const float weight = 1.0F / static_cast<float>(gradients.size());
+    std::fill(pair.result.begin(), pair.result.end(), 0.0F);
+    for (const ByteView gradient : gradients) {
+      const Vector values = values_of(gradient);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        pair.result[i] += weight * values[i];
+      }
     }
-    done.partner = pair.exchange->plan().partner;
-    done.norm = pair.exchange->norm();
+    done.partner = pair.exchange->first_other();
+    done.norms = pair.exchange->norms();
   } else if (pair.exchange && !withdrawn) {
     done.why = pair.exchange->outcome()->why;
     done.rejected = pair.exchange->outcome()->rejected;
@@ -246,15 +261,13 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
   Status stepped;
   if (pair.exchange) {
     const bool met = pair.exchange->outcome()->met;
-    cluster_.checkers().paired(id_, pair.exchange->plan().partner, pair.exchange->plan().epoch, effect.round, met, met ? pair.result : Vector{});
+    cluster_.checkers().paired(id_, pair.exchange->plan().group, pair.exchange->plan().epoch, effect.round, met, met ? pair.result : Vector{});
   }
   if (pair.order->withdrawn) {
     // Nobody's contribution counts: the outer state stays.
   } else if (pair.exchange && pair.exchange->outcome()->met) {
-    const PairExchange& exchange = *pair.exchange;
-    const std::array<ByteView, 2> members = exchange.decider() ? std::array<ByteView, 2>{exchange.own_parameters(), exchange.parameters()}
-                                                               : std::array<ByteView, 2>{exchange.parameters(), exchange.own_parameters()};
-    stepped = outer_step(ReducedResult{{}, terms}, GroupParameters{{}, members, exchange.decider() ? std::size_t{0} : std::size_t{1}}, engine.composition.outer, state);
+    const std::vector<ByteView> members = pair.exchange->parameters();
+    stepped = outer_step(ReducedResult{{}, terms}, GroupParameters{{}, members, pair.exchange->place()}, engine.composition.outer, state);
   } else {
     stepped = outer_step(ReducedResult{{}, terms}, engine.composition.outer, state);
   }

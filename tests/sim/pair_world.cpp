@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "agent/pair_exchange.hpp"
@@ -27,13 +26,14 @@ const RunId kRun("r-pairs");
 // What an island did in a round, as it would be checkpointed.
 struct Done {
   Epoch epoch;
-  IslandId partner;  // empty: it sat out
+  std::vector<IslandId> group;  // empty: it sat out
   bool met = false;
-  Bytes used;  // the two gradients in order, where they met
+  Bytes used;  // the gradients in order, where they met
 };
 
 struct Life {
   std::uint64_t incarnation = 0;  // grows when it dies or leaves the epoch: what it did before is void
+  Epoch born;                     // the first epoch that it heard of
   std::map<Round, Done> done;
 };
 
@@ -55,8 +55,8 @@ Payload payload_of(Bytes bytes) {
 
 class Island final : public PieceReceiver {
  public:
-  Island(SimulatedNetwork& network, std::uint64_t seed, std::size_t number)
-      : network_(network), seed_(seed), number_(number), id_("island-" + std::to_string(number)), rng_(seed, stream_of("island", number)) {
+  Island(SimulatedNetwork& network, std::uint64_t seed, std::size_t number, std::uint32_t group_size)
+      : network_(network), seed_(seed), number_(number), group_size_(group_size), id_("island-" + std::to_string(number)), rng_(seed, stream_of("island", number)) {
     pace_ = std::chrono::milliseconds(200 + rng_.below(800));
     if (rng_.chance(0.2)) {
       pace_ *= 5;
@@ -67,6 +67,7 @@ class Island final : public PieceReceiver {
   void come_up(Round from, TimePoint now) {
     go_down();
     ++life.incarnation;
+    life.born = Epoch(0);
     life.done.clear();
     store_ = std::make_shared<BlobStore>();
     link_ = network_.bulk_link(id_, store_);
@@ -86,34 +87,47 @@ class Island final : public PieceReceiver {
   [[nodiscard]] const IslandId& id() const { return id_; }
   [[nodiscard]] Rng& rng() { return rng_; }
 
-  // In doubt for a while: what the coordinator would relay.
+  [[nodiscard]] bool in_doubt() const { return pair_ && pair_->in_doubt_since(); }
+  // In doubt for a while: what it asks the others about.
   [[nodiscard]] std::optional<std::pair<Epoch, Round>> doubt(TimePoint now) const {
     if (pair_ && pair_->in_doubt_since() && now - *pair_->in_doubt_since() > 2s) {
       return std::pair(pair_->plan().epoch, pair_->plan().round);
     }
     return std::nullopt;
   }
-  [[nodiscard]] IslandId partner() const { return pair_ ? pair_->plan().partner : IslandId(); }
-  void settle(bool met, TimePoint now) {
-    pair_->settle(met);
-    turn(now);
-  }
-  // Its decision as decider of that pair; nothing while there is none.
-  [[nodiscard]] std::optional<bool> decided(Epoch at, Round round, const IslandId& with) const {
-    if (const auto found = verdicts_.find({life.incarnation, at, round}); found != verdicts_.end()) {
-      return found->second;
+  [[nodiscard]] const PairExchange& pair() const { return *pair_; }
+  // True if that ends the doubt.
+  bool hear_of(Epoch at, Round round, const IslandId& from, Epoch asked_in, PairWord word, TimePoint now) {
+    if (!pair_ || pair_->plan().epoch != at || pair_->plan().round != round || !pair_->in_doubt_since()) {
+      return false;
     }
-    // It never was in that pair, or it gave it up with the epoch.
-    if (pair_ && pair_->plan().epoch == at && pair_->plan().round == round && pair_->plan().partner == with) {
+    pair_->hear(from, asked_in, word);
+    const bool ended = pair_->outcome().has_value();
+    turn(now);
+    return ended;
+  }
+  // What it answers to one in doubt; nothing while it cannot.
+  [[nodiscard]] std::optional<PairWord> word(Epoch at, Round round, Epoch asked_in) {
+    if (epoch != asked_in) {
       return std::nullopt;
     }
-    return epoch > at || round_ > round ? std::optional(false) : std::nullopt;
+    if (at < life.born) {
+      return PairWord::voided;
+    }
+    if (const auto done = life.done.find(round); done != life.done.end()) {
+      return done->second.met && done->second.epoch == at ? PairWord::met : PairWord::alone;
+    }
+    if (pair_ && pair_->plan().epoch == at && pair_->plan().round == round) {
+      return pair_->renounce(asked_in) ? std::optional(PairWord::doubt) : std::nullopt;
+    }
+    return epoch > at ? std::optional(PairWord::alone) : std::nullopt;
   }
 
   void hear(Epoch said, const std::vector<IslandId>& now_members, TimePoint now) {
     if (!up() || said <= epoch) {
       return;
     }
+    life.born = epoch == Epoch(0) ? said : life.born;
     epoch = said;
     members = now_members;
     std::vector<Member> peers;
@@ -123,8 +137,7 @@ class Island final : public PieceReceiver {
     store_->set_readers(kRun, members);
     static_cast<void>(link_->set_peers(peers));
     if (pair_) {
-      const bool left = std::find(members.begin(), members.end(), pair_->plan().partner) == members.end();
-      pair_->abandon(left, left ? "the partner left" : "the epoch changed");
+      pair_->change_epoch(epoch, members, "the epoch changed");
       if (!pair_->in_doubt_since() && !pair_->outcome()) {
         pair_.reset();  // not at the step yet
       }
@@ -207,13 +220,12 @@ class Island final : public PieceReceiver {
     trained_at_ = now + pace_ + std::chrono::milliseconds(rng_.below(400));
   }
   void prepare(TimePoint now) {
-    const std::vector<IslandId> group = group_of(id_, seed_, round_, members);
+    const std::vector<IslandId> group = group_of(id_, seed_, round_, members, group_size_);
     if (group.size() < 2) {
       sits_out_ = true;
       return;
     }
-    const IslandId partner = group[0] == id_ ? group[1] : group[0];
-    PairPlan plan{kRun, epoch, round_, id_, partner, kValues, {}, {}, 2};
+    PairPlan plan{kRun, epoch, round_, id_, group, kValues, {}, {}, 2};
     pair_ = std::make_unique<PairExchange>(plan, payload_of(encoded(seed_ * 100 + number_, 1000 + life.incarnation, round_.value)), *store_, now);
     if (arrived_) {  // of an epoch that came while it waited
       pair_->arrive(payload_of(gradient_of(life.incarnation, round_)), now, now + 8s);
@@ -223,15 +235,11 @@ class Island final : public PieceReceiver {
     Done done{epoch, {}, false, {}};
     if (pair_) {
       done.epoch = pair_->plan().epoch;
-      done.partner = pair_->plan().partner;
+      done.group = pair_->plan().group;
       done.met = pair_->outcome()->met;
-      if (pair_->decider()) {
-        verdicts_[{life.incarnation, done.epoch, round_}] = done.met;
-      }
       if (done.met) {
         const Bytes own = gradient_of(life.incarnation, round_);
-        const Bytes theirs(pair_->gradient().begin(), pair_->gradient().end());
-        for (const Bytes& part : pair_->decider() ? std::vector{own, theirs} : std::vector{theirs, own}) {
+        for (const ByteView part : pair_->gradients(own)) {
           done.used.insert(done.used.end(), part.begin(), part.end());
         }
       }
@@ -246,6 +254,7 @@ class Island final : public PieceReceiver {
   SimulatedNetwork& network_;
   std::uint64_t seed_;
   std::size_t number_;
+  std::uint32_t group_size_;
   IslandId id_;
   Rng rng_;
   Duration pace_{};
@@ -256,7 +265,6 @@ class Island final : public PieceReceiver {
   TimePoint trained_at_;
   bool arrived_ = false;
   bool sits_out_ = false;
-  std::map<std::tuple<std::uint64_t, Epoch, Round>, bool> verdicts_;
 };
 
 class World {
@@ -272,9 +280,10 @@ class World {
       conditions.replay = 0.1 * rng_.uniform();
     }
     network_.set_conditions(conditions);
-    const std::size_t count = 2 + rng_.below(5);
+    const std::uint32_t group_size = rng_.chance(0.5) ? 2 : rng_.chance(0.7) ? 3 : 4;
+    const std::size_t count = group_size + rng_.below(5);
     for (std::size_t i = 0; i < count; ++i) {
-      islands_.push_back(std::make_unique<Island>(network_, seed, i));
+      islands_.push_back(std::make_unique<Island>(network_, seed, i, group_size));
       islands_.back()->come_up(Round(0), now_);
       members_.push_back(islands_.back()->id());
     }
@@ -426,23 +435,64 @@ class World {
           telling->second.at = now_ + 1s;  // repeated; the island drops what it knows
         }
       }
-      relay(*island);
+      ask(*island);
+    }
+    pass_on();
+  }
+
+  // An island in doubt asks the others of its group; the coordinator passes questions and answers on as long as the epoch is the same.
+  void ask(Island& island) {
+    const auto doubt = island.doubt(now_);
+    TimePoint& again = ask_again_[island.id()];
+    if (!doubt || !heard(island) || now_ < again) {
+      return;
+    }
+    again = now_ + 2s;
+    for (const IslandId& other : island.pair().to_ask()) {
+      post({now_ + on_its_way(), doubt->first, doubt->second, island.id(), other, island.pair().epoch(), std::nullopt});
     }
   }
 
-  // An island that asks what its decider decided, and the decider's answer.
-  void relay(Island& island) {
-    const auto doubt = island.doubt(now_);
-    if (!doubt || !heard(island)) {
-      return;
+  struct Note {
+    TimePoint at;
+    Epoch epoch;  // of the pair
+    Round round;
+    IslandId asker;
+    IslandId asked;
+    Epoch asked_in;
+    std::optional<PairWord> word;  // the answer
+  };
+
+  void post(Note note) {
+    if (!rng_.chance(0.1)) {
+      notes_.push_back(std::move(note));
     }
-    Island& decider = at(island.partner());
-    if (!heard(decider) || !is_member(decider.id()) || !is_member(island.id())) {
-      return;
-    }
-    if (const std::optional<bool> decided = decider.decided(doubt->first, doubt->second, island.id())) {
-      ++counts_.doubts;
-      island.settle(*decided, now_);
+  }
+  Duration on_its_way() { return std::chrono::milliseconds(1 + rng_.below(rng_.chance(0.3) ? 4000 : 100)); }
+
+  void pass_on() {
+    std::vector<Note> due;
+    std::erase_if(notes_, [&](const Note& note) { return note.at <= now_ && (due.push_back(note), true); });
+    for (const Note& note : due) {
+      Island& asked = at(note.asked);
+      Island& asker = at(note.asker);
+      if (note.asked_in != epoch_ || !is_member(note.asker) || !is_member(note.asked) || !heard(note.word ? asker : asked)) {
+        continue;
+      }
+      if (!note.word) {
+        if (const std::optional<PairWord> word = asked.word(note.epoch, note.round, note.asked_in)) {
+          post({now_ + on_its_way(), note.epoch, note.round, note.asker, note.asked, note.asked_in, word});
+        }
+        continue;
+      }
+      const bool decider = asker.up() && asker.in_doubt() && asker.pair().plan().decider() == note.asked;
+      const bool many = asker.in_doubt() && asker.pair().plan().group.size() > 2;
+      if (asker.hear_of(note.epoch, note.round, note.asked, note.asked_in, *note.word, now_)) {
+        ++counts_.doubts;
+        const bool known = *note.word == PairWord::met || *note.word == PairWord::alone;
+        counts_.handed_on += known && !decider ? 1U : 0U;
+        counts_.forgotten += !known && many ? 1U : 0U;
+      }
     }
   }
 
@@ -463,16 +513,18 @@ class World {
           continue;
         }
         // Whom it met may have left since: then that one's outcome is void, and its own stands.
-        const std::map<Round, Done>& others = at(done.partner).life.done;
-        const auto other = others.find(round);
-        if (other == others.end() || other->second.epoch != done.epoch) {
-          continue;
-        }
-        if (!other->second.met || other->second.partner != island->id()) {
-          return island->id().text + " met " + done.partner.text + " in round " + std::to_string(round.value) + ", which went alone";
-        }
-        if (other->second.used != done.used) {
-          return island->id().text + " and " + done.partner.text + " used different bytes in round " + std::to_string(round.value);
+        for (const IslandId& member : done.group) {
+          const Life& life = at(member).life;
+          const auto other = life.done.find(round);
+          if (life.born > done.epoch || other == life.done.end()) {
+            continue;
+          }
+          if (!other->second.met || other->second.group != done.group || other->second.epoch != done.epoch) {
+            return island->id().text + " met " + member.text + " in round " + std::to_string(round.value) + ", which went alone";
+          }
+          if (other->second.used != done.used) {
+            return island->id().text + " and " + member.text + " used different bytes in round " + std::to_string(round.value);
+          }
         }
       }
     }
@@ -490,6 +542,8 @@ class World {
   std::map<IslandId, TimePoint> silent_;
   std::map<IslandId, TimePoint> silent_since_;
   std::set<IslandId> reborn_;
+  std::map<IslandId, TimePoint> ask_again_;
+  std::vector<Note> notes_;
   TimePoint trouble_until_;
   TimePoint next_trouble_;
   TimePoint coordinator_back_;

@@ -2,8 +2,8 @@
 // seed: loss, repetition, replay, reordering, one-way cuts, deaths, slow islands, and a coordinator that keeps the membership,
 // is away at times, and drops who is silent, dead or not.
 //
-// The checker looks from outside: of two islands that are in the run to the end, never does one take a round's step with the
-// other while the other takes it alone; and where both met, both used the same bytes.
+// In half of the stories they meet in groups of three or four. The checker looks from outside: of two islands that are in the run to the
+// end, never does one take a round's step with the other while the other takes it alone; and where both met, both used the same bytes.
 // Threads: one.
 #pragma once
 
@@ -15,7 +15,9 @@ namespace atl::sim {
 struct PairWorldCounts {
   std::uint64_t met = 0;
   std::uint64_t alone = 0;
-  std::uint64_t doubts = 0;     // promises that a membership or the coordinator's word ended
+  std::uint64_t doubts = 0;     // promises that an answer by way of the coordinator ended
+  std::uint64_t handed_on = 0;  // of them: the answer of another promiser, which knew what was decided
+  std::uint64_t forgotten = 0;  // of them, in groups of more than two: that nobody knows
   std::uint64_t deaths = 0;
   std::uint64_t joins = 0;
 };

@@ -109,6 +109,11 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   spec.merge_rounds = composition.merge_rounds(std::max<std::uint32_t>(1, strategy.fragments));
   spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
   scenario.exploding = rng.chance(0.2) ? 0.05 : 0;
+  if (rng.chance(0.35)) {
+    spec.strategy.group_size = rng.chance(0.6) ? 3 : 4;
+    scenario.islands = std::max(scenario.islands, spec.strategy.group_size);
+    spec.islands.max = std::max(spec.islands.max, spec.strategy.group_size);
+  }
 }
 
 void make_experts(Scenario& scenario, Rng& rng) {

@@ -30,6 +30,21 @@ Scenario calm(std::uint32_t islands, std::uint32_t min, std::uint64_t rounds = 8
   return scenario;
 }
 
+Scenario calm_pairs(std::uint32_t islands, std::uint32_t min, std::uint64_t rounds) {
+  Scenario scenario = calm(islands, min, rounds);
+  StrategySpec& strategy = scenario.spec.strategy;
+  strategy.name = "noloco";
+  strategy.group = "pairs";
+  strategy.weighting = "uniform";
+  strategy.outer_optimizer = "heavy-ball";
+  strategy.outer_momentum = 0.5;
+  strategy.outer_pull = 0.7;
+  strategy.final_merge = true;
+  scenario.spec.merge_rounds = 1;
+  scenario.spec.rounds = rounds + 1;
+  return scenario;
+}
+
 std::size_t events(const Cluster& cluster, const std::string& kind) {
   const auto found = cluster.ledger().events.find(kind);
   return found == cluster.ledger().events.end() ? 0 : found->second;
@@ -169,19 +184,7 @@ TEST_CASE("in pairs a contribution that is not finite, or explodes, is rejected 
 }
 
 TEST_CASE("in pairs an island whose contributions are rejected again and again is quarantined, and the others go on") {
-  Scenario scenario = calm(3, 2);
-  StrategySpec& strategy = scenario.spec.strategy;
-  strategy.name = "noloco";
-  strategy.group = "pairs";
-  strategy.weighting = "uniform";
-  strategy.outer_optimizer = "heavy-ball";
-  strategy.outer_momentum = 0.5;
-  strategy.outer_pull = 0.7;
-  strategy.final_merge = true;
-  scenario.spec.training.steps = 4 * 30;
-  scenario.spec.merge_rounds = 1;
-  scenario.spec.rounds = 31;
-  Cluster cluster(scenario);
+  Cluster cluster(calm_pairs(3, 2, 30));
   cluster.start();
   for (std::size_t rejected = 0; rejected < 3; ++rejected) {
     cluster.host(2).spoil_next_contribution();
@@ -193,6 +196,27 @@ TEST_CASE("in pairs an island whose contributions are rejected again and again i
   CHECK(events(cluster, "island_quarantined") == 1);
   finish(cluster);
   CHECK(cluster.view()->reason.text.find("quarantined") != std::string::npos);
+}
+
+TEST_CASE("in a group of three whose decider is killed the others come to one decision") {
+  Scenario scenario = calm_pairs(3, 2, 60);
+  scenario.spec.strategy.group_size = 3;
+  std::size_t met = 0;
+  for (std::uint64_t moment = 0; moment < 100; ++moment) {  // at every phase of an exchange
+    Cluster cluster(scenario);
+    cluster.start();
+    for (int i = 0; i < 10'000 && cluster.checkers().met() < 9; ++i) {
+      cluster.run_for(10ms);
+    }
+    cluster.run_for(moment * 7ms);
+    cluster.host(0).crash();
+    cluster.run_for(2s);
+    cluster.host(0).start();
+    INFO("moment " << moment);
+    finish(cluster);
+    met += cluster.checkers().met();
+  }
+  CHECK(met > 100 * 3 * 10);  // once it is back they meet again
 }
 
 TEST_CASE("a run that no island may serve fails with the first cause") {

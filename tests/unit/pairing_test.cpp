@@ -70,6 +70,33 @@ TEST_CASE("pairing: every matching is equally likely", "[pairing]") {
   CHECK(chi_squared < 36.1);
 }
 
+TEST_CASE("pairing: every partition into groups of three or four is equally likely", "[pairing]") {
+  struct Case {
+    std::size_t islands;
+    std::uint32_t size;
+    std::size_t partitions;
+    double chi_squared;  // below it with probability 0.999
+  };
+  // 6!/(3!²·2!) = 10, 9 degrees of freedom; 8!/(4!²·2!) = 35, 34 degrees.
+  for (const Case& one : {Case{6, 3, 10, 27.9}, Case{8, 4, 35, 65.2}}) {
+    CAPTURE(one.islands, one.size);
+    const std::vector<IslandId> members = islands(one.islands);
+    std::map<std::set<std::vector<IslandId>>, int> counts;
+    constexpr int kRounds = 14'000;
+    for (int round = 1; round <= kRounds; ++round) {
+      const auto groups = pairing(78, Round(static_cast<std::uint64_t>(round)), members, one.size);
+      ++counts[{groups.begin(), groups.end()}];
+    }
+    REQUIRE(counts.size() == one.partitions);
+    const double expected = kRounds / static_cast<double>(one.partitions);
+    double chi_squared = 0;
+    for (const auto& [partition, count] : counts) {
+      chi_squared += (count - expected) * (count - expected) / expected;
+    }
+    CHECK(chi_squared < one.chi_squared);
+  }
+}
+
 TEST_CASE("pairing: consecutive rounds are independent", "[pairing]") {
   // Of four islands, a meets the partner of the round before again in a third of all rounds.
   const std::vector<IslandId> members = islands(4);
@@ -117,17 +144,30 @@ TEST_CASE("pairing: nobody sits out twice before everybody has once", "[pairing]
   CHECK(orders.size() > 10);
 }
 
-TEST_CASE("pairing: in a group of three the left-over ones rotate just as fairly", "[pairing]") {
-  const std::vector<IslandId> members = islands(5);
-  std::map<IslandId, int> out;
-  for (std::uint64_t round = 1; round <= 50; ++round) {
-    for (const auto& group : pairing(3, Round(round), members, 3)) {
-      if (group.size() == 1) {
-        ++out[group.front()];
+TEST_CASE("pairing: in larger groups the left-over ones rotate just as fairly", "[pairing]") {
+  struct Case {
+    std::size_t islands;
+    std::uint32_t size;
+    std::size_t left_over;
+  };
+  for (const Case& one : {Case{5, 3, 2}, Case{7, 3, 1}, Case{7, 4, 3}, Case{6, 4, 2}}) {
+    CAPTURE(one.islands, one.size);
+    const std::vector<IslandId> members = islands(one.islands);
+    std::map<IslandId, std::size_t> out;
+    for (std::uint64_t round = 1; round <= 10 * one.islands; ++round) {
+      for (const auto& group : pairing(3, Round(round), members, one.size)) {
+        if (group.size() == 1) {
+          ++out[group.front()];
+        }
+      }
+      for (const IslandId& member : members) {  // nobody is ahead of another by more than one round
+        for (const IslandId& other : members) {
+          REQUIRE(out[member] <= out[other] + 1);
+        }
       }
     }
-  }
-  for (const IslandId& member : members) {
-    CHECK(out[member] == 20);
+    for (const IslandId& member : members) {
+      CHECK(out[member] == 10 * one.left_over);
+    }
   }
 }

@@ -182,6 +182,9 @@ TEST_CASE("a key set against the strategy's name is a mistake") {
   require_problem(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 30\n"), "9:1", "contradicts name = \"data-parallel\", which means inner_steps = 1");
   require_problem(with("[strategy]\nname = \"local\"\ngroup = \"all\"\n"), "9:1", "which means group = \"nobody\"");
   require_problem(with("[strategy]\nname = \"diloco\"\npayload = \"gradient\"\n"), "9:1", "which means payload = \"outer-gradient\"");
+  require_problem(with("[strategy]\nname = \"diloco\"\ngroup_size = 3\n"), "9:1", "group_size has no effect with group = \"all\"");
+  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 3\nouter_pull = 1.4\n"), "10:1", "above 0.433 and below 1.299 with outer_momentum 0.5 and groups of 3");
+  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 4\n[islands]\nmax = 3\n"), "9:1", "group_size 4 is more than [islands].max 3");
   require_problem(with("[strategy]\nname = \"local\"\ncodec = \"bf16\"\n"), "9:1", "has no effect with group = \"nobody\"");
   require_problem(with("[strategy]\nname = \"data-parallel\"\nouter_momentum = 0.5\n"), "9:1", "has no effect with outer_optimizer = \"adopt\"");
   require_problem(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_momentum = 0.5\n"), "9:1", "has no effect");

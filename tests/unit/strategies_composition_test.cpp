@@ -90,6 +90,9 @@ TEST_CASE("composition: what is impossible is named by its field", "[strategies]
       {"noloco", [](auto& s) { s.weighting = "tokens"; }, "weighting"},
       {"noloco", [](auto& s) { s.outer_pull = 0.5; }, "outer_pull"},  // the interval of α = 0.5 is open: 0.5 to 1.5
       {"noloco", [](auto& s) { s.outer_pull = 1.5; }, "outer_pull"},
+      {"noloco", [](auto& s) { s.outer_pull = 1.3, s.group_size = 3; }, "outer_pull"},  // of three: 0.433 to 1.299
+      {"noloco", [](auto& s) { s.group_size = 1; }, "group_size"},
+      {"diloco", [](auto& s) { s.group_size = 3; }, "group_size"},
       {"noloco", [](auto& s) { s.parameters_codec = "f64"; }, "parameters_codec"},
       {"diloco", [](auto& s) { s.payload = "weights"; }, "payload"},
       {"diloco", [](auto& s) { s.codec = "fp8"; }, "codec"},
@@ -136,6 +139,10 @@ TEST_CASE("composition: what is impossible is named by its field", "[strategies]
   CHECK(compose(unstable).error().why.find("0.5") != std::string::npos);  // it names the interval
   unstable.allow_unstable = true;
   CHECK(compose(unstable));
+  auto threes = named_strategy("noloco").value();
+  threes.group_size = 3;
+  threes.outer_pull = 0.45;  // too little for two
+  CHECK(compose(threes).value().group_size == 3);
   auto many = named_strategy("diloco").value();
   many.outer_momentum = 2;
   many.merge_alpha = 2;

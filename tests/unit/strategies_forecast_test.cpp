@@ -135,6 +135,27 @@ TEST_CASE("nobody sends nothing and waits for nobody") {
   CHECK(result.utilisation == Approx(1.0));
 }
 
+TEST_CASE("in groups of three everybody sends to two others in every round but those in which it is left over") {
+  ForecastQuestion question = two_islands();
+  auto settings = named_strategy("noloco").value();
+  settings.group_size = 3;
+  question.composition = compose(settings).value();
+  question.composition.inner_steps = 10;
+  question.islands.push_back({"c", 1.0, 1e6, 1e6, 0.0});
+  const Forecast three = forecast(question).value();
+  for (const IslandForecast& island : three.islands) {
+    CHECK(island.bytes_sent == 10 * 2 * 2 * 1'000'000);  // rounds, others, gradient and parameters
+    CHECK(island.bytes_received == island.bytes_sent);
+  }
+  CHECK(three.agent_memory_bytes == 250'000 * 12 + 5 * 1'000'000);  // beside state and arena: two gradients and three parameters
+  question.islands.push_back({"d", 1.0, 1e6, 1e6, 0.0});
+  question.total_steps = 120;
+  const Forecast four = forecast(question).value();  // in twelve rounds everybody is left over three times
+  for (const IslandForecast& island : four.islands) {
+    CHECK(island.bytes_sent == 9 * 2 * 2 * 1'000'000);
+  }
+}
+
 TEST_CASE("no forecast beats the sustained bound") {
   for (const std::uint64_t overlap : {0, 1, 5, 9}) {
     for (const double bandwidth : {1e5, 5e5, 1e6, 1e7}) {

@@ -15,6 +15,7 @@ enum class Bug {
   commits_again,     // after a rollback it commits rounds once more in the lineage that has them
   digest_unchecked,  // a result that differs from the majority's is committed and applied all the same
   no_promise,        // the decider of a pair does not wait for the other's promise
+  others_unasked,    // whose decider left goes alone, and does not ask the others of its group
   runs_ahead,        // an agent's trainer goes on without the results that it should wait for
   arena_in_use,      // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
   drops_unnamed,     // an agent drops what its duty does not name, whether the coordinator knows of it or not

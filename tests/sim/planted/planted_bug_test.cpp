@@ -64,15 +64,18 @@ TEST_CASE("the simulator finds an agent that drops what its duty does not name")
   REQUIRE_FALSE(found(Bug::drops_unnamed, "dropped the last copy", 0, atl::sim::draw_phase_scenario).empty());
 }
 
-TEST_CASE("the simulator finds a pair whose decider does not wait for the promise") {
-  atl::planted::chosen = Bug::no_promise;
-  atl::sim::PairWorldCounts counts;
-  std::string wrong;
-  std::uint64_t seed = 0;
-  while (wrong.empty() && seed < 1000) {
-    wrong = atl::sim::run_pair_world(++seed, counts);
+TEST_CASE("the simulator finds a pair whose decider does not wait for the promise, and a group that lost its decider and does not ask around") {
+  for (const Bug bug : {Bug::no_promise, Bug::others_unasked}) {
+    CAPTURE(static_cast<int>(bug));
+    atl::planted::chosen = bug;
+    atl::sim::PairWorldCounts counts;
+    std::string wrong;
+    std::uint64_t seed = 0;
+    while (wrong.empty() && seed < 2000) {
+      wrong = atl::sim::run_pair_world(++seed, counts);
+    }
+    atl::planted::chosen = Bug::none;
+    CAPTURE(seed);
+    CHECK(wrong.find("which went alone") != std::string::npos);
   }
-  atl::planted::chosen = Bug::none;
-  INFO("seeds tried: " << seed);
-  REQUIRE(wrong.find("which went alone") != std::string::npos);
 }
