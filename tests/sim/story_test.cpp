@@ -198,6 +198,19 @@ TEST_CASE("in pairs an island whose contributions are rejected again and again i
   CHECK(cluster.view()->reason.text.find("quarantined") != std::string::npos);
 }
 
+TEST_CASE("in pairs an island that is released by an order that comes late is assigned anew") {
+  Cluster cluster(calm_pairs(3, 2, 60));
+  cluster.start();
+  for (int i = 0; i < 10'000 && cluster.checkers().met() < 4; ++i) {
+    cluster.run_for(20ms);
+  }
+  cluster.host(1).from_coordinator(cluster.host(1).process()->boot, Release{cluster.run_id(), Code::cancelled, false, "of an earlier part in the run"});
+  finish(cluster);
+  CHECK(events(cluster, "island_left") == 1);
+  CHECK(cluster.view()->reason.text.find("completed with 3 of 3 islands") == 0);
+  CHECK(cluster.view()->reason.text.find("its agent does not work for the run any more") != std::string::npos);
+}
+
 TEST_CASE("in a group of three whose decider is killed the others come to one decision") {
   Scenario scenario = calm_pairs(3, 2, 60);
   scenario.spec.strategy.group_size = 3;
