@@ -4,8 +4,8 @@
 #include <map>
 #include <toml++/toml.h>
 
-#include "cli/key_depth.hpp"
 #include "cli/spelling.hpp"
+#include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/run_rules.hpp"
@@ -229,8 +229,8 @@ FaultFile parse_fault_file(std::string_view text, std::string source, const Faul
     refuse(1, 1, "the file is " + human_bytes(text.size()) + "; a fault file has at most 1 MiB");
     return file;
   }
-  if (const std::optional<DeepKey> deep = find_deep_key(text)) {
-    refuse(deep->line, deep->column, "a key of more than " + std::to_string(kMostKeyParts) + " parts");
+  if (const std::optional<TomlFault> fault = find_toml_fault(text)) {
+    refuse(fault->line, fault->column, fault->why);
     return file;
   }
   try {

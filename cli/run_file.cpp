@@ -7,9 +7,9 @@
 #include <toml++/toml.h>
 
 #include "agent/run_composition.hpp"
-#include "cli/key_depth.hpp"
 #include "cli/spelling.hpp"
 #include "cli/strategy_names.hpp"
+#include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/run_keys.hpp"
@@ -380,8 +380,8 @@ RunFile parse_run_file(std::string_view text, std::string source) {
     refuse({}, "the file is " + human_bytes(text.size()) + "; a run file has at most 1 MiB");
     return file;
   }
-  if (const std::optional<DeepKey> deep = find_deep_key(text)) {
-    refuse({deep->line, deep->column}, "a key of more than " + std::to_string(kMostKeyParts) + " parts; a run file's have two: section and key");
+  if (const std::optional<TomlFault> fault = find_toml_fault(text)) {
+    refuse({fault->line, fault->column}, fault->why);
     return file;
   }
   try {

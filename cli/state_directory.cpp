@@ -4,7 +4,7 @@
 #include <system_error>
 #include <toml++/toml.h>
 
-#include "cli/key_depth.hpp"
+#include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/address.hpp"
 
@@ -121,8 +121,8 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
   std::string text(std::size_t{1} << 16, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (const std::optional<DeepKey> deep = find_deep_key(text)) {
-    return Error{Code::invalid_argument, path.string() + ":" + std::to_string(deep->line) + ": a key of more than " + std::to_string(kMostKeyParts) + " parts"};
+  if (const std::optional<TomlFault> fault = find_toml_fault(text)) {
+    return Error{Code::invalid_argument, path.string() + ":" + std::to_string(fault->line) + ": " + fault->why};
   }
   try {
     const toml::table table = toml::parse(text);

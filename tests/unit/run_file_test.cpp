@@ -142,6 +142,16 @@ TEST_CASE("keys of very many parts are a mistake at their place, not a stack ove
   require_problem("[run]\nx = \"\"\"\n\\\"\"\" .......... \"\" ........\"\"\"\"\"\ny = '''\n..........'''\n", "4:1", "unknown key \"y\"");
 }
 
+TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they are a mistake at their place") {
+  for (const std::string letter : {"\u00e9", "\u0459", "\u00a0", "\u2003", "\uac00", "\U0001f30a", "\xff"}) {
+    INFO(letter);
+    require_problem("[run]\nn" + letter + "me = \"x\"\n", "2:2", "beyond ASCII");
+    require_problem("[run]\nname = \"x\" " + letter + "\n", "2:12", "beyond ASCII");
+  }
+  require_problem("# \u00e9\n[run]\n\"\u00e9\" = '\u00e9' # \u0459\n", "3:", "unknown key");
+  require_problem("\xEF\xBB\xBF[run]\nx = 1\n", "2:1", "unknown key \"x\"");  // an editor's byte order mark
+}
+
 TEST_CASE("what cannot be streamed is a mistake at its place") {
   const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
   require_problem(streaming("overlap_steps = 100\n"), "9:1", "smaller than inner_steps (100)");

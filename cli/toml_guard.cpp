@@ -1,14 +1,18 @@
-#include "cli/key_depth.hpp"
+#include "cli/toml_guard.hpp"
+
+#include <utility>
 
 namespace atl {
 namespace {
 
-// Walks over strings and comments, so that only dots of keys and numbers are counted.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of an editor; the parser skips it
+
+// Walks over strings and comments, so that only what stands outside of them is looked at.
 class Walk {
  public:
-  explicit Walk(std::string_view text) : text_(text) {}
+  explicit Walk(std::string_view text) : text_(text), at_(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0) {}
 
-  std::optional<DeepKey> find() {
+  std::optional<TomlFault> find() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'') {
@@ -19,9 +23,12 @@ class Walk {
         skip_to_line_end();
         continue;
       }
+      if ((static_cast<unsigned char>(c) & 0x80U) != 0) {
+        return fault("a letter beyond ASCII outside of quotes and comments; put the text that it belongs to in quotes");
+      }
       if (c == '.') {
         if (++dots_ >= kMostKeyParts) {
-          return DeepKey{line_, static_cast<std::uint32_t>(at_ - line_begin_ + 1)};
+          return fault("a key of more than " + std::to_string(kMostKeyParts) + " parts; a section and a key in it are two");
         }
       } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
         dots_ = 0;  // a key ends here
@@ -32,6 +39,7 @@ class Walk {
   }
 
  private:
+  [[nodiscard]] TomlFault fault(std::string why) const { return {line_, static_cast<std::uint32_t>(at_ - line_begin_ + 1), std::move(why)}; }
   void step() {
     if (text_[at_] == '\n') {
       ++line_;
@@ -68,7 +76,7 @@ class Walk {
   }
 
   std::string_view text_;
-  std::size_t at_ = 0;
+  std::size_t at_;
   std::size_t dots_ = 0;
   std::uint32_t line_ = 1;
   std::size_t line_begin_ = 0;
@@ -76,6 +84,6 @@ class Walk {
 
 }  // namespace
 
-std::optional<DeepKey> find_deep_key(std::string_view toml) { return Walk(toml).find(); }
+std::optional<TomlFault> find_toml_fault(std::string_view toml) { return Walk(toml).find(); }
 
 }  // namespace atl
