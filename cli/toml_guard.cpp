@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of an editor; the parser skips it
 
-// Walks over strings and comments, so that only what stands outside of them is looked at.
+// Walks over strings and comments, so that only what stands outside of them is looked at. A quote begins a string only where a key or a value
+// may begin: the parser reads on from `1"` as from a number. What follows a mistake does not matter: the parser ends there.
 class Walk {
  public:
   explicit Walk(std::string_view text) : text_(text), at_(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0) {}
@@ -15,8 +16,9 @@ class Walk {
   std::optional<TomlFault> find() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      if (c == '"' || c == '\'') {
+      if ((c == '"' || c == '\'') && may_begin()) {
         skip_string(c);
+        before_ = c;
         continue;
       }
       if (c == '#') {
@@ -33,12 +35,38 @@ class Walk {
       } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
         dots_ = 0;  // a key ends here
       }
+      note(c);
       step();
     }
     return std::nullopt;
   }
 
  private:
+  [[nodiscard]] bool in_array() const { return !open_.empty() && open_.back() == '['; }
+  [[nodiscard]] bool may_begin() const { return (value_ ? std::string_view("=[,") : std::string_view("\n[{,.")).find(before_) != std::string_view::npos; }
+  void note(char c) {
+    if (c == ' ' || c == '\t' || c == '\r' || (c == '\n' && in_array())) {
+      return;
+    }
+    if (c == '[' || c == '{') {
+      if (value_) {
+        open_ += c;  // else the head of a table
+        value_ = c == '[';
+      }
+    } else if (c == ']' || c == '}') {
+      if (!open_.empty()) {
+        open_.pop_back();
+        value_ = true;
+      }
+    } else if (c == '=') {
+      value_ = true;
+    } else if (c == ',') {
+      value_ = in_array();
+    } else if (c == '\n') {
+      value_ = false;
+    }
+    before_ = c;
+  }
   [[nodiscard]] TomlFault fault(std::string why) const { return {line_, static_cast<std::uint32_t>(at_ - line_begin_ + 1), std::move(why)}; }
   void step() {
     if (text_[at_] == '\n') {
@@ -77,6 +105,9 @@ class Walk {
 
   std::string_view text_;
   std::size_t at_;
+  char before_ = '\n';  // the last one that is no space
+  bool value_ = false;  // a value stands here, not a key
+  std::string open_;    // arrays and inline tables around this place
   std::size_t dots_ = 0;
   std::uint32_t line_ = 1;
   std::size_t line_begin_ = 0;
