@@ -48,6 +48,10 @@ class Walk {
     if (c == ' ' || c == '\t' || c == '\r' || (c == '\n' && in_array())) {
       return;
     }
+    if (value_ && (c == '=' || ((c == '[' || c == '{') && !may_begin()))) {
+      before_ = 'a';  // in the middle of a value it is like any letter
+      return;
+    }
     if (c == '[' || c == '{') {
       if (value_) {
         open_ += c;  // else the head of a table

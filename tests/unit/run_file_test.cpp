@@ -151,6 +151,9 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
   // A quote in the middle of a value begins no string.
   require_problem("[run]\nseed = 1++\"\u0459\"\n", "2:12", "beyond ASCII");
   require_problem("[run]\nx = [1.'\u0459']\n", "2:9", "beyond ASCII");
+  require_problem("[run]\nseed = 12[\"\u0459\"]\n", "2:12", "beyond ASCII");
+  require_problem("[run]\nseed = 12{\"\u0459\"}\n", "2:12", "beyond ASCII");
+  require_problem("[run]\nseed = 12=\"\u0459\"\n", "2:12", "beyond ASCII");
   require_problem("[run]\nname = \"a\"'\u0459'\n", "2:12", "beyond ASCII");
   require_problem("[run]\nx = [ # (\u00e9)\n '\u00e9', { a.\"\u00e9\" = \"\u00e9\", '\u00e9' = [\"\"\"\u00e9\"\"\"] }, '\u00e9' ]\n", "2:1", "unknown key \"x\"");
   require_problem("# \u00e9\n[run]\n\"\u00e9\" = '\u00e9' # \u0459\n", "3:", "unknown key");
