@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <toml++/toml.h>
 
 #include "cli/spelling.hpp"
+#include "cli/toml.hpp"
 #include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"

@@ -4,11 +4,11 @@
 #include <array>
 #include <map>
 #include <set>
-#include <toml++/toml.h>
 
 #include "agent/run_composition.hpp"
 #include "cli/spelling.hpp"
 #include "cli/strategy_names.hpp"
+#include "cli/toml.hpp"
 #include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"

@@ -2,8 +2,8 @@
 
 #include <fstream>
 #include <system_error>
-#include <toml++/toml.h>
 
+#include "cli/toml.hpp"
 #include "cli/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/address.hpp"

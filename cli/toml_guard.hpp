@@ -1,6 +1,6 @@
 // What toml++ must not see, found before it does. Dotted keys that name too many tables: it makes a table for every part and destroys them one
 // inside the other, which half a megabyte of "a.a.a.…" turns into a stack overflow. And letters beyond ASCII outside of quotes and comments,
-// which TOML has no place for: version 3.3 leaves what is defined when it looks whether one is a space.
+// which TOML has no place for: what the parser says of them helps nobody (cli/toml.hpp has more of them).
 // Threads: pure functions.
 #pragma once
 
