@@ -34,6 +34,7 @@ int milliseconds(Duration duration) {
 enum class Loss {
   nobody,        // nothing answers at the address
   handshake,     // something answers, but the handshake fails: keys or mechanisms that do not fit
+  cut_short,     // closed before the handshake was over: as the last says, where it happens twice in a row; a coordinator that ends just then does so, too
   disconnected,  // it was up
 };
 
@@ -133,6 +134,7 @@ class DealerClient final : public ZmqControlClient {
   bool shaken_ = false;             // keys are proven
   bool up_ = false;
   bool down_told_ = false;
+  bool cut_short_ = false;  // so was the last attempt
   Error last_loss_ = describe(Loss::nobody);
   TimePoint changed_;  // when `up_` last changed
   unsigned losses_ = 0;  // in a row
@@ -193,6 +195,7 @@ void DealerClient::pump() {
   const std::optional<Loss> loss = read_monitor();
   if (!loss && shaken_ && !up_ && (attempt_->dealer.events() & ZMQ_POLLOUT) != 0) {
     up_ = true;
+    cut_short_ = false;
     changed_ = now();
     events_.emplace_back(LinkUp{});
     announce(events_.back());
@@ -224,12 +227,14 @@ std::optional<Loss> DealerClient::read_monitor() {
         break;
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
       case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-      case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         loss = Loss::handshake;
+        break;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        loss = loss.value_or(Loss::cut_short);
         break;
       case ZMQ_EVENT_DISCONNECTED:
       case ZMQ_EVENT_CLOSED:
-        loss = loss.value_or(shaken_ ? Loss::disconnected : connected_ ? Loss::handshake : Loss::nobody);
+        loss = loss.value_or(shaken_ ? Loss::disconnected : connected_ ? Loss::cut_short : Loss::nobody);
         break;
       default:
         break;
@@ -249,8 +254,12 @@ void DealerClient::lose(Loss loss) {
   }
   stop();
   ++losses_;
+  if (loss == Loss::cut_short && std::exchange(cut_short_, true)) {
+    loss = Loss::handshake;
+  }
+  cut_short_ = cut_short_ && (loss == Loss::cut_short || loss == Loss::handshake);
   last_loss_ = describe(loss);
-  if (!down_told_) {
+  if (!down_told_ && loss != Loss::cut_short) {
     changed_ = now();
     events_.emplace_back(LinkDown{last_loss_});
     announce(events_.back());
@@ -269,6 +278,8 @@ Error DealerClient::describe(Loss loss) const {
       return Error{Code::unavailable, "cannot reach " + where + ": is it running (atoll coordinator), is the address right, does a firewall let it through?"};
     case Loss::disconnected:
       return Error{Code::unavailable, "lost the connection to " + where};
+    case Loss::cut_short:
+      return Error{Code::unavailable, "the connection to " + where + " was closed before it proved itself: does it start or end just now?"};
     case Loss::handshake:
       break;
   }
