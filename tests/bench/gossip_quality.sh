@@ -6,7 +6,7 @@
 # Usage: tests/bench/gossip_quality.sh ATOLL TEXT ISLANDS SEEDS 'STRATEGY OUTER_LEARNING_RATE OUTER_MOMENTUM OUTER_PULL' …    (- where it has none)
 # for example: tests/bench/gossip_quality.sh build/release/atoll input.txt 4 '1 2 3' 'diloco 1.0 0.5 -' 'noloco 0.7 0.5 0.7' 'local - - -'
 # 0.25 M parameters, 600 steps of 1,024 tokens on each island, H = 30; about a minute of one core for four islands and a seed. The pace is fixed and
-# partners wait for each other however long it takes, so that a setting gives the same figures on every machine and at any load. Summaries are kept
+# partners wait for each other however long it takes, so that a setting gives nearly the same figures on every machine. Summaries are kept
 # as JSON in $ATOLL_RESULTS (default: a new folder); what is there already is not trained again. Needs python3, to read them.
 set -eu
 atoll=$(realpath "$1")
