@@ -3,7 +3,7 @@
 // Who meets whom follows from strategies/pairing.hpp. Each serves its outer parameters as soon as its round before is over, and its
 // outer gradient when its trainer has reached the round's step; each reads the others' as they come, so that only the gradient of
 // the last one is on the path. Then they decide: *met* (all take the step with what all sent) or *alone* (each takes its
-// step with its own gradient). One of them, the one with the lowest id, is the decider; the others promise.
+// step with its own gradient). One of them, the first in the order of the members, is the decider; the others promise.
 //
 //     promiser                                             decider
 //     1. has arrived at the step, has everything of all
@@ -65,7 +65,7 @@ struct PairPlan {
   Epoch epoch;
   Round round;
   IslandId self;
-  std::vector<IslandId> group;     // in order, this island among them; at least two
+  std::vector<IslandId> group;     // in the order of the members, the same for all of them, this island among them; at least two
   std::uint64_t values = 0;        // of the fragment; at least 1
   CodecSettings codec;             // of outer gradients
   CodecSettings parameters_codec;  // of outer parameters
