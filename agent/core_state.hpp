@@ -129,9 +129,9 @@ struct RunInHand {
   std::optional<RunEnded> ended;     // said until released
   bool finishes = false;             // the trainer can be told that a round is its last, and to skip steps
   std::optional<Round> cut;          // pace: the round that the others have come to; until the trainer was told
-  std::optional<Round> pausing;      // the run is paused after this round
+  std::optional<Round> pausing;      // the run is paused after this round, which is committed or about to be: the trainer takes no step beyond
   Epoch pause_epoch;                 // in which that was said
-  bool pause_told = false;             // the newest membership says that the run is being paused
+  std::optional<Round> pause_after;  // the newest membership says that the run is being paused, after this round
   bool cut_short = false;            // leaving: the trainer was told to publish what it has
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 
@@ -219,6 +219,7 @@ struct Core::State {
   void open_run(const Assign& message, RunSpec spec, Composition composition);
   void on_assign_again(const Assign& message);
   void on_membership(const Membership& message);
+  void heed_pause(const Membership& message);
   void on_exchange(const Exchange& message);
   void on_commit(const Commit& message);
   void on_abort(const Abort& message);
@@ -249,6 +250,9 @@ struct Core::State {
   void meet_partner(Round round);
   void reject_own(Round round, const Error& error);
   void note_met(const RoundInHand& round, const ExchangeDone& event);
+  void stand_after(Round round);
+  void pause_own_rounds();
+  void go_on_after_pause();
   void leave_pairs();
   void drive_merges();
 

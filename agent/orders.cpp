@@ -168,10 +168,11 @@ void Core::State::on_assign_again(const Assign& message) {
     return;
   }
   const bool newer = message.epoch > run->epoch;
-  if (run->pausing) {
-    // Nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed. The trainer was told to stop there.
-    run->pausing.reset();
-    drop_rounds();
+  if (newer) {
+    run->pause_after.reset();  // of an older epoch; the next membership says it again if it still holds
+  }
+  if (run->pausing && message.epoch > run->pause_epoch) {
+    go_on_after_pause();  // nobody is assigned in a new epoch while a run is being paused: it was paused meanwhile, and is resumed
   }
   switch (message.from) {
     case StartFrom::scratch:
@@ -301,10 +302,11 @@ void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->me
 
 void Core::State::on_membership(const Membership& message) {
   const bool newer = message.epoch > run->epoch;
-  run->pause_told = message.epoch >= run->epoch ? message.pausing : run->pause_told;
+  run->pause_after = message.pause_after;
   use_epoch(message.epoch, message.members);
   const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == identity.island; });
   if (run->alone()) {
+    heed_pause(message);
     return;  // nobody waits for anybody
   }
   if (!member) {
@@ -319,11 +321,7 @@ void Core::State::on_membership(const Membership& message) {
     return;
   }
   own_up();
-  if (run->pausing && !message.pausing && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
-    // It takes part in a later epoch: the pause is over, though nobody told. The trainer was told to stop there.
-    run->pausing.reset();
-    drop_rounds();
-  }
+  heed_pause(message);
   if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
@@ -338,6 +336,13 @@ void Core::State::on_membership(const Membership& message) {
   if (newer) {
     say_all();
   }
+}
+
+void Core::State::heed_pause(const Membership& message) {
+  if (run->pausing && !message.pause_after && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+    go_on_after_pause();  // it takes part in a later epoch: the pause is over, though nobody told
+  }
+  pause_own_rounds();
 }
 
 void Core::State::become_active() {
@@ -468,7 +473,7 @@ void Core::State::on_offer(const Offer& message) {
   }
   run->lease = now + kLease;
   // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
-  const std::optional<Round> paused_at = run->pausing ? run->pausing : run->pause_told ? std::optional(run->committed) : std::nullopt;
+  const std::optional<Round> paused_at = run->pausing ? run->pausing : run->pause_after && !run->private_state() ? std::optional(run->committed) : std::nullopt;
   const bool wanted = paused_at && (!run->checkpointed || run->checkpointed->round < *paused_at);
   if (run->lease_served && !wanted) {
     tell_checkpoint();

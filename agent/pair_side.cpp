@@ -87,7 +87,7 @@ void Core::State::leave_pairs() {
 
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
 void Core::State::on_engine(const PartnerAhead& event) {
-  if (run->composition.adaptive_pace && run->active && event.round > run->committed && run->rounds.count(event.round) == 0) {
+  if (run->composition.adaptive_pace && run->active && !run->pausing && event.round > run->committed && run->rounds.count(event.round) == 0) {
     run->cut = event.round;
     keep_pace();
   }
@@ -137,10 +137,63 @@ void Core::State::on_pair_answer(const PairAnswer& message) {
   }
 }
 
+// This round, whose result is about to be applied, is the last before the pause.
+void Core::State::stand_after(Round round) {
+  run->pausing = round;
+  run->pause_epoch = run->epoch;
+  run->rounds.at(round).checkpoint = true;
+  if (run->trainer == TrainerPhase::training && run->finishes) {
+    effect(FinishTrainer{run->id, run->incarnation, round, false});
+  }
+}
+
+// The coordinator pauses a run whose islands commit their rounds themselves: all stand after one and the same round, so that they
+// meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to all.
+void Core::State::pause_own_rounds() {
+  if (!run->private_state() || !run->active || !run->has_state || run->at_end() || !run->pause_after) {
+    return;
+  }
+  if (run->pausing && *run->pause_after > *run->pausing && run->committed >= *run->pausing && !settling()) {
+    go_on_after_pause();
+  }
+  if (!run->pausing && run->committed >= *run->pause_after) {
+    run->pausing = run->committed;
+    run->pause_epoch = run->epoch;
+  }
+  if (!run->pausing || run->committed < *run->pausing || settling()) {
+    return;
+  }
+  if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->chain == run->chain) {
+    tell_checkpoint();
+  } else {
+    write_checkpoint();
+  }
+}
+
+// The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
+void Core::State::go_on_after_pause() {
+  run->pausing.reset();
+  if (!run->private_state()) {
+    drop_rounds();
+    return;
+  }
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;
+    run->trainer_round.reset();
+  }
+  const auto held = run->rounds.find(run->committed.next());
+  if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->own(held->first)) {
+    if (run->pause_after && held->first >= *run->pause_after) {
+      stand_after(held->first);
+    }
+    apply(held->first);
+  }
+}
+
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
   if (!run || over || run->ended || !run->pairs() || !run->active || !run->has_state || !run->schedule || !run->rounds.empty() ||
-      !run->merging.empty() || run->committed < run->last_own() || run->at_end()) {
+      !run->merging.empty() || run->pausing || run->pause_after || run->committed < run->last_own() || run->at_end()) {
     return;
   }
   const Round number = run->committed.next();

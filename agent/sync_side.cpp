@@ -109,7 +109,12 @@ void Core::State::on_engine(const ExchangeDone& event) {
     if (run->pairs()) {
       note_met(round, event);
     }
-    apply(event.round);
+    if (run->pause_after && !run->pausing && event.round >= *run->pause_after) {
+      stand_after(event.round);
+    }
+    if (!run->pausing || event.round <= *run->pausing) {
+      apply(event.round);  // else it is held: it is of after the pause
+    }
   } else {
     say(round);
   }

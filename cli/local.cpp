@@ -157,7 +157,7 @@ Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster
 void pause_run(const Invocation& invocation, LocalCluster& cluster, const std::string& run) {
   constexpr Duration kPatience = std::chrono::seconds(20);
   if (!cluster.client().ask("pause", {{"run", run}})) {
-    return;  // it has ended, or has no common rounds: it goes on from its checkpoints
+    return;  // it has ended, or is about to
   }
   invocation.streams.err << "pauses after the round in hand; Ctrl-C again ends at once\n" << std::flush;
   const TimePoint deadline = now() + kPatience;

@@ -17,6 +17,17 @@ constexpr std::size_t kRecent = 16;
 
 std::string bounded(const std::string& text, std::size_t limit) { return text.size() <= limit ? text : text.substr(0, limit) + "…"; }
 
+bool Run::merging() const { return record.committed >= last_own() && !at_end(); }
+
+Round Run::furthest() const {
+  Round newest;
+  for (const IslandId& id : members) {
+    const Seat& seat = seats.at(id);
+    newest = std::max({newest, seat.merged, seat.last.round});
+  }
+  return newest;
+}
+
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
 
 Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>()) {
@@ -285,7 +296,7 @@ std::vector<Member> Core::State::members_of(const Run& run) const {
 }
 
 Membership Core::State::membership_of(const Run& run) const {
-  return Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run), run.record.pause_after.has_value()};
+  return Membership{run.record.id, run.record.epoch, run.record.committed, members_of(run), run.record.pause_after};
 }
 
 std::vector<std::string> Core::State::names_of(const std::vector<IslandId>& ids) const {

@@ -95,7 +95,7 @@ struct Seat {
   std::vector<float> projection;     // of its outer parameters after round `projected`, where it reports one
   Round projected;
   TimePoint progressed;              // in pairs: when it last said that it had merged a round
-  bool settled = false;              // in pairs: it has said something since it has this seat
+  bool settled = false;              // where islands commit by themselves: it has said something since it has this seat
   LastContribution last;
   std::map<WaitKey, double> waits;   // seconds
   std::deque<AccountedWait> accounted;  // the newest, oldest first
@@ -197,7 +197,13 @@ struct Run {
   [[nodiscard]] bool pairs() const { return spec.strategy.group == "pairs"; }
   // Islands commit their rounds by themselves, but for those at the end that merge all of them.
   [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == "nobody"; }
-  [[nodiscard]] bool own(Round round) const { return private_states() && round.value + spec.merge_rounds <= spec.rounds; }
+  [[nodiscard]] bool own(Round round) const { return private_states() && round <= last_own(); }
+  // The last round before those that merge all islands' outer parameters; without any, the last of all.
+  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  // In pairs: all islands' outer parameters are being merged.
+  [[nodiscard]] bool merging() const;
+  // The newest round that a member is known to have come to by itself.
+  [[nodiscard]] Round furthest() const;
   [[nodiscard]] bool phased() const { return spec.strategy.group == "expert"; }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
@@ -249,6 +255,8 @@ struct Core::State {
   void seat_lost(Run& run, Seat& seat, const std::string& cause);
   void new_epoch(Run& run, const std::string& why);
   void activate(Run& run, Seat& seat);
+  void activate(Run& run, const std::vector<IslandId>& ids);
+  void take_in(Run& run, Seat& seat);
   void vacate(Run& run, Seat& seat, SeatState state, const std::string& cause);
   void save(Seat& seat) { record(seat.record); }
   void release(const IslandId& island, const Run& run);
@@ -327,6 +335,8 @@ struct Core::State {
   void on_pair_answer(Run& run, Seat& seat, const PairAnswer& message);
   void advance_pair_joins(Run& run);
   bool restore_merged(Run& run);
+  void restore_own(Run& run);
+  [[nodiscard]] bool has_state(const Run& run, const IslandId& id) const;
   void advance_pairs(Run& run);
 
   // ---- phases.cpp: tasks and who does them
@@ -354,6 +364,8 @@ struct Core::State {
   void advance_queued(Run& run);
   void advance_alone(Run& run);
   void advance_end(Run& run);
+  void pause_after(Run& run, Round round);
+  void note_own_round(Run& run, Round round);
   void advance_pause(Run& run);
   void pause_now(Run& run);
   void check_hopeless(Run& run);

@@ -245,7 +245,7 @@ void Core::State::watch_islands() {
   }
   // Who lives, and says nothing of a run in which it has a place: it was released by an order that came late. It is assigned anew, in a new epoch.
   for (auto& [run_id, run] : runs) {
-    if (is_idle(run.record.state) || (run.private_states() && !run.pairs())) {
+    if (is_idle(run.record.state)) {
       continue;
     }
     for (auto& [id, seat] : run.seats) {

@@ -217,7 +217,13 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
           {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.chain)}, Field{"file", to_hex(message.file)},
            Field{"bytes", static_cast<std::int64_t>(message.file_bytes)}});
   };
+  if (seat.checkpointed == message && seat.record.state == SeatState::active && !run.record.pause_after && run.is_member(island)) {
+    // Said again: it may not have heard that the run is not paused any more.
+    send(island, membership_of(run));
+  }
   if (run.private_states()) {
+    seat.settled = true;
+    note_own_round(run, message.round);
     if (fresh) {
       tell();
     }
@@ -247,10 +253,6 @@ void Core::State::on_checkpointed(Run& run, Seat& seat, const Checkpointed& mess
       tell();
     }
     run.checkpoint_rounds.insert(message.round);
-    if (seat.checkpointed == message && !run.record.pause_after && run.is_member(island)) {
-      // Said again: it may not have heard that the run is not paused any more.
-      send(island, membership_of(run));
-    }
     seat.checkpointed = message;
     if (seat.offering && (!seat.offered || seat.offered->round < message.round)) {
       // The results after its first answer are kept; a later checkpoint only shortens the way.

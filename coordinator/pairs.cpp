@@ -81,7 +81,9 @@ void Core::State::advance_pair_joins(Run& run) {
     seat.memory_offered = false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
   }
   // Once the islands are being merged nobody is needed that copies one of them, but for their number.
-  if (run.record.committed.value + run.spec.merge_rounds < run.spec.rounds || run.members.size() < run.spec.islands.min) {
+  // Nor does anybody come in when the run is about to be paused.
+  const bool late = run.record.committed.value + run.spec.merge_rounds >= run.spec.rounds || run.record.pause_after;
+  if (!late || run.members.size() < run.spec.islands.min) {
     invite(run);
   }
   offer(run);
@@ -123,7 +125,7 @@ bool Core::State::restore_merged(Run& run) {
     wake_at(until);
     return false;
   }
-  const Round own(run.spec.rounds - run.spec.merge_rounds);
+  const Round own = run.last_own();
   run.chains.try_emplace(own);
   const auto genuine = [&](const HeldCheckpoint& held) {
     const auto chain = run.chains.find(held.round);
@@ -161,6 +163,88 @@ bool Core::State::restore_merged(Run& run) {
   return true;
 }
 
+// Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own checkpoints.
+// The others copy one of them: what they decided with partners may be void, since those were told that they had left.
+void Core::State::restore_own(Run& run) {
+  bool begun = std::any_of(run.parts.begin(), run.parts.end(), [](const auto& part) { return part.second.position > 0; });
+  Epoch last;
+  Epoch last_here;
+  for (auto& [id, seat] : run.seats) {
+    if (seat.record.state == SeatState::joining) {
+      vacate(run, seat, SeatState::absent, "the islands that it copied from are gone");
+      seat.retry_at = now;
+    }
+    begun = begun || seat.merged > Round(0);
+    if (seat.record.state == SeatState::absent) {
+      last = std::max(last, seat.record.left);
+      last_here = has_state(run, id) ? std::max(last_here, seat.record.left) : last_here;
+    }
+  }
+  std::vector<IslandId> chosen;
+  std::vector<IslandId> fresh;
+  std::vector<std::string> missing;
+  bool anybody = false;
+  for (const auto& [id, seat] : run.seats) {
+    if (seat.record.state != SeatState::absent) {
+      continue;
+    }
+    const bool here = alive(id) && !islands.at(id).leaving;
+    anybody = anybody || here;
+    if (has_state(run, id)) {
+      if (seat.record.left == last_here) {
+        chosen.push_back(id);
+      }
+    } else if (here) {
+      fresh.push_back(id);
+    }
+    if (!alive(id) && seat.record.left == last) {
+      missing.push_back(name_of(id));
+    }
+  }
+  if (!anybody) {
+    return;  // the reason is that of advance_alone
+  }
+  const TimePoint until = run.nobody_since + settings.restore_grace;
+  if (!missing.empty() && now < until) {
+    run.wait = Wait{"waits for " + list_of(missing) + " to connect; then all go on from where they were", until};
+    wake_at(until);
+    return;
+  }
+  if (chosen.empty() && begun) {
+    run.wait = Wait{"no connected island has the run's state, in memory or on its disk; it cannot go on before one connects that has" +
+                        (missing.empty() ? "" : ": " + list_of(missing)), std::nullopt};
+    return;
+  }
+  const bool from_scratch = chosen.empty();
+  chosen = from_scratch ? fresh : chosen;
+  chosen.resize(std::min<std::size_t>(chosen.size(), run.spec.islands.max));
+  for (const IslandId& id : chosen) {
+    const HeldRun held = islands.at(id).held[run.record.id];
+    take_seat(run, id, SeatState::absent, from_scratch ? StartFrom::scratch : held.live ? StartFrom::memory : StartFrom::checkpoint);
+    Round newest;
+    for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+      newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
+    }
+    run.seats.at(id).assigned = newest;
+  }
+  activate(run, chosen);
+  for (const IslandId& id : chosen) {
+    if (run.seats.at(id).from != StartFrom::memory) {
+      send_assign(run, run.seats.at(id));
+    }
+  }
+}
+
+// A connected island that could go on by itself.
+bool Core::State::has_state(const Run& run, const IslandId& id) const {
+  const auto island = islands.find(id);
+  if (island == islands.end() || !alive(id) || island->second.leaving) {
+    return false;
+  }
+  const auto held = island->second.held.find(run.record.id);
+  return held != island->second.held.end() && (held->second.live || !held->second.checkpoints.empty());
+}
+
 void Core::State::advance_pairs(Run& run) {
   const bool ended = std::any_of(run.seats.begin(), run.seats.end(), [](const auto& seat) { return seat.second.record.state == SeatState::ended; });
   if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.record.committed) && !restore_merged(run)) {
@@ -170,12 +254,23 @@ void Core::State::advance_pairs(Run& run) {
     advance_end(run);
     return;
   }
+  if (run.record.pause_after && run.members.empty()) {
+    pause_now(run);
+    return;
+  }
   advance_pair_joins(run);
   advance_alone(run);
+  if (run.members.empty() && !has_ended(run.record.state) && !ended) {
+    restore_own(run);
+  }
+  if (run.record.pause_after && !has_ended(run.record.state)) {
+    advance_pause(run);
+    return;
+  }
   if (has_ended(run.record.state) || run.members.empty() || run.spec.merge_rounds == 0) {
     return;
   }
-  const Round own(run.spec.rounds - run.spec.merge_rounds);
+  const Round own = run.last_own();
   const Round number(std::max(run.record.committed.value, own.value) + 1);
   const auto flight = run.rounds.find(number);
   if (flight == run.rounds.end()) {

@@ -86,6 +86,7 @@ struct SeatRecord {
   std::string cause;               // of absent and refused
   std::vector<Absence> absences;   // in order; at most kMaxAbsences newest
   std::uint32_t offences = 0;      // contributions and states that were rejected lately; enough of them: quarantine
+  Epoch left;                      // the first epoch without it, of absent: who left last knows best how far the run is
   friend bool operator==(const SeatRecord&, const SeatRecord&) = default;
 };
 inline constexpr std::size_t kMaxAbsences = 16;

@@ -83,6 +83,11 @@ CREATE TABLE parts(run TEXT NOT NULL, part INTEGER NOT NULL, position INTEGER NO
   PRIMARY KEY(run, part)) WITHOUT ROWID;
 )sql";
 
+// Version 7: who left last.
+const char* const kSchema7 = R"sql(
+ALTER TABLE seats ADD COLUMN left_epoch INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -218,7 +223,7 @@ Status write_row(Database& database, const SeatRecord& seat) {
     json until = absence.until ? json(unix_ms(*absence.until)) : json();
     absences.push_back({absence.from.value, std::move(to), absence.cause, unix_ms(absence.since), std::move(until)});
   }
-  return database.prepare("INSERT OR REPLACE INTO seats(run, island, part, state, cause, absences, offences) VALUES(?,?,?,?,?,?,?)")
+  return database.prepare("INSERT OR REPLACE INTO seats(run, island, part, state, cause, absences, offences, left_epoch) VALUES(?,?,?,?,?,?,?,?)")
       .bind(seat.run.text)
       .bind(seat.island.text)
       .bind(seat.part)
@@ -226,6 +231,7 @@ Status write_row(Database& database, const SeatRecord& seat) {
       .bind(seat.cause)
       .bind(dump(absences))
       .bind(seat.offences)
+      .bind(seat.left.value)
       .run();
 }
 
@@ -257,6 +263,7 @@ Result<SeatRecord> read_seat(const Statement& row) {
     seat.absences.push_back(std::move(absence));
   }
   seat.offences = static_cast<std::uint32_t>(row.number(6));
+  seat.left = Epoch(row.number(7));
   return seat;
 }
 

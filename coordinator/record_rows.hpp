@@ -29,7 +29,7 @@ inline constexpr const char* kRunColumns =
     "run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, submitted_ms, started_ms, ended_ms, "
     "epoch, lineage, initialised, committed, chain, tokens, pause_after, restored";
 Result<RunRecord> read_run(const Statement& row);
-inline constexpr const char* kSeatColumns = "run, island, part, state, cause, absences, offences";
+inline constexpr const char* kSeatColumns = "run, island, part, state, cause, absences, offences, left_epoch";
 Result<SeatRecord> read_seat(const Statement& row);
 inline constexpr const char* kMembershipColumns = "run, epoch, time_ms, committed, members, why";
 Result<MembershipRecord> read_membership(const Statement& row);
@@ -58,5 +58,6 @@ extern const char* const kSchema3;
 extern const char* const kSchema4;
 extern const char* const kSchema5;
 extern const char* const kSchema6;
+extern const char* const kSchema7;
 
 }  // namespace atl::coordinator

@@ -51,9 +51,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     }
     seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
     count_data(run, Contribution{false, message.tokens, message.fragment, message.norm, message.data, message.sequences});
-    if (run.pairs()) {
-      seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
-    }
+    seat.settled = current(run, seat, message.epoch) || seat.settled;  // one that missed a membership is told
     return;
   }
   if (message.round == Round(0)) {
@@ -233,6 +231,7 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
   }
   seat.merged = message.round;
   seat.settled = true;
+  note_own_round(run, message.round);
   note_pair_round(run, seat, message);
   MetricRecord metric;
   metric.time = now;

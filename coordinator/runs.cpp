@@ -85,36 +85,67 @@ Status Core::pause(TimePoint now, const RunId& id) {
   if (has_ended(run.record.state)) {
     return Error{Code::conflict, "run " + run.record.name + " has ended already: " + run.record.reason.text};
   }
-  if (run.private_states()) {
-    return Error{Code::conflict, "run " + run.record.name + " has no common rounds to pause at; cancel it, and resume it later from its checkpoints"};
-  }
   if (run.record.state == RunState::paused || run.record.pause_after) {
     return {};
+  }
+  if (run.pairs() && run.merging()) {
+    return Error{Code::conflict, "run " + run.record.name + " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
   }
   if (!run.record.initialised || run.members.empty() || run.phased()) {
     state.pause_now(run);
   } else {
-    run.record.pause_after = run.record.committed.next();
-    state.record(run.record);
-    state.event(id, {}, "info", "run_pausing", "run " + run.record.name + " is paused after round " + std::to_string(run.record.pause_after->value),
-                {Field{"round", static_cast<std::int64_t>(run.record.pause_after->value)}});
+    state.pause_after(run, run.private_states() ? std::min(run.last_own(), run.furthest().next()) : run.record.committed.next());
   }
   state.advance_all();
   return {};
 }
 
-// The round after which the run is paused is committed: every member's checkpoint of it, then nobody trains. Nobody is freed before at least one
-// island has it on its disk: what is in memory would be lost.
+void Core::State::pause_after(Run& run, Round round) {
+  run.record.pause_after = round;
+  record(run.record);
+  event(run.record.id, {}, "info", "run_pausing", "run " + run.record.name + " is paused after round " + std::to_string(round.value),
+        {Field{"round", static_cast<std::int64_t>(round.value)}});
+  if (run.private_states()) {
+    for (const IslandId& id : run.members) {
+      send(id, membership_of(run));  // elsewhere the round's commit says so
+      restart(run.seats.at(id).offer_resend);
+    }
+  }
+  changed = true;
+}
+
+// An island had come further before it heard that the run is being paused: all stand after that round.
+void Core::State::note_own_round(Run& run, Round round) {
+  if (run.record.pause_after && round > *run.record.pause_after && run.own(round)) {
+    pause_after(run, round);
+  }
+}
+
+// Every member's checkpoint of the round after which the run is paused, then nobody trains. Nobody is freed before at least one island has it on
+// its disk: what is in memory would be lost.
 void Core::State::advance_pause(Run& run) {
+  const bool own = run.private_states();  // then every island has its own, and the round is taken when the checkpoint is there
+  const Round last = own ? *run.record.pause_after : run.record.committed;
   std::vector<std::string> writing;
   bool safe = false;
   for (const IslandId& id : run.members) {
     const std::optional<Checkpointed>& told = run.seats.at(id).checkpointed;
-    safe = safe || (told && told->round == run.record.committed && told->chain == run.record.chain);
+    safe = safe || (told && (own ? told->round >= last : told->round == last && told->chain == run.record.chain));
   }
   for (const IslandId& id : run.members) {
     Seat& seat = run.seats.at(id);
-    if (safe && seat.checkpoint_settled && *seat.checkpoint_settled >= run.record.committed) {
+    if (safe && seat.checkpoint_settled && *seat.checkpoint_settled >= last) {
+      continue;
+    }
+    if (own) {
+      if (seat.record.state != SeatState::active || !alive(id)) {
+        continue;  // through with its rounds, or lost: nobody waits for it
+      }
+      writing.push_back(name_of(id));
+      if (due(seat.offer_resend)) {
+        send(id, membership_of(run));
+      }
+      wake_at(seat.offer_resend.next);
       continue;
     }
     writing.push_back(name_of(id));
@@ -128,7 +159,7 @@ void Core::State::advance_pause(Run& run) {
   if (writing.empty()) {
     pause_now(run);
   } else {
-    run.wait = Wait{"is being paused after round " + std::to_string(run.record.committed.value) + "; waits for the checkpoint of " + list_of(writing), std::nullopt};
+    run.wait = Wait{"is being paused after round " + std::to_string(last.value) + "; waits for the checkpoint of " + list_of(writing), std::nullopt};
   }
 }
 
@@ -139,9 +170,13 @@ void Core::State::pause_now(Run& run) {
     if (seat.record.state != SeatState::absent && seat.record.state != SeatState::refused) {
       // No absence: it goes on where everybody does.
       const SeatRecord before = seat.record;
+      seat.record.left = run.is_member(id) ? run.record.epoch.next() : before.left;
       vacate(run, seat, SeatState::absent, "the run is paused");
       seat.record.absences = before.absences;
       save(seat);
+      if (const auto island = islands.find(id); island != islands.end()) {
+        island->second.held[run.record.id].live = false;  // it goes on from its disk
+      }
       freed.push_back(id);
     }
   }
@@ -178,6 +213,8 @@ Status Core::resume(TimePoint now, const RunId& id) {
   state.give_up_tasks(run);
   for (auto& [island, seat] : run.seats) {
     if (ended || seat.record.state == SeatState::refused) {
+      const bool stayed = seat.record.state == SeatState::active || seat.record.state == SeatState::ended;
+      seat.record.left = ended && stayed ? run.record.epoch.next() : seat.record.left;
       seat.record.state = SeatState::absent;
       seat.record.cause = "resumed";
       seat.memory_offered = false;
@@ -313,6 +350,9 @@ void Core::State::advance(Run& run) {
         advance_pairs(run);
       } else if (run.private_states()) {
         advance_alone(run);
+        if (run.record.pause_after && !has_ended(run.record.state)) {
+          advance_pause(run);
+        }
       } else if (!run.record.initialised) {
         advance_initial(run);
       } else {
@@ -406,7 +446,7 @@ void Core::State::advance_alone(Run& run) {
   std::vector<std::string> away;
   bool anybody_ended = false;
   Round slowest(std::numeric_limits<std::uint64_t>::max());
-  const bool own_states = !run.pairs() || run.members.empty();  // else it copies that of another
+  const bool own_states = !run.pairs() && !run.record.pause_after;
   for (auto& [id, seat] : run.seats) {
     if (own_states && run.members.size() < run.spec.islands.max && seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
       const HeldRun held = islands.at(id).held[run.record.id];
@@ -423,7 +463,7 @@ void Core::State::advance_alone(Run& run) {
       training.push_back(name_of(id));
       slowest = std::min(slowest, seat.merged);
       const auto island = islands.find(id);
-      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id && (seat.settled || !run.pairs());
+      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id && seat.settled;
       if (!heard && due(seat.resend)) {
         send_assign(run, seat);
       }

@@ -224,6 +224,7 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   }
   run.members.erase(member);
   Seat& seat = run.seats.at(island);
+  seat.record.left = run.record.epoch.next();
   vacate(run, seat, SeatState::absent, cause);
   seat.retry_at = now;
   if (expelled) {
@@ -261,9 +262,26 @@ void Core::State::seat_lost(Run& run, Seat& seat, const std::string& cause) {
   }
 }
 
-void Core::State::activate(Run& run, Seat& seat) {
+void Core::State::activate(Run& run, Seat& seat) { activate(run, std::vector<IslandId>{seat.record.island}); }
+
+// All of them in one epoch.
+void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
+  for (const IslandId& id : ids) {
+    take_in(run, run.seats.at(id));
+  }
+  new_epoch(run, list_of(names_of(ids)) + " joined");
+  for (const IslandId& id : ids) {
+    Seat& seat = run.seats.at(id);
+    if (seat.from == StartFrom::memory) {
+      send_assign(run, seat);
+    }
+    event(run.record.id, id, "info", "island_joined", "island " + name_of(id) + " takes part in run " + run.record.name + " from round " +
+          std::to_string(run.record.committed.value + 1), {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
+  }
+}
+
+void Core::State::take_in(Run& run, Seat& seat) {
   const IslandId island = seat.record.island;
-  const bool from_memory = seat.from == StartFrom::memory;
   seat.record.state = SeatState::active;
   if (const auto known = islands.find(island); known != islands.end()) {
     known->second.unreported_since.reset();
@@ -288,12 +306,6 @@ void Core::State::activate(Run& run, Seat& seat) {
   if (run.members.size() == 1) {
     run.last_commit = now;
   }
-  new_epoch(run, name_of(island) + " joined");
-  if (from_memory) {
-    send_assign(run, seat);
-  }
-  event(run.record.id, island, "info", "island_joined", "island " + name_of(island) + " takes part in run " + run.record.name + " from round " +
-        std::to_string(run.record.committed.value + 1), {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
 }
 
 // Tells an island that it has no business in a run.

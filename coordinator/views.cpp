@@ -54,7 +54,7 @@ RunView Core::State::view_of(const Run& run) const {
   view.committed = value.committed;
   view.chain = value.chain;
   view.rounds = run.spec.rounds;
-  view.last_own = run.private_states() ? Round(run.spec.rounds - run.spec.merge_rounds) : Round(0);
+  view.last_own = run.private_states() ? run.last_own() : Round(0);
   view.tokens = value.tokens;
   view.min = run.spec.islands.min;
   view.max = run.spec.islands.max;

@@ -33,7 +33,7 @@ class MessageSampler {
             Welcome{word(), island(), number(), number(), number()},
             Refused{error()},
             Assign{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number()},
-            Membership{run(), epoch(), round(), members(), rng_.chance(0.5)},
+            Membership{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
             Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}},
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
             Abort{run(), epoch(), round(), attempt(), text()},

@@ -279,7 +279,7 @@ struct Membership {
   Epoch epoch;
   Round committed;
   std::vector<Member> members;
-  bool pausing = false;  // the run is being paused after a round
+  std::optional<Round> pause_after;  // the run is being paused after this round
   friend bool operator==(const Membership&, const Membership&) = default;
 };
 

@@ -285,7 +285,7 @@ class Decoder {
                   Round(m.committed()), digest(m.chain()), members(m.members()), m.position()};
   }
   Membership get(const wire::Membership& m) {
-    return Membership{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()), m.pausing()};
+    return Membership{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()), m.pause_after() > 0 ? std::optional(Round(m.pause_after())) : std::nullopt};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{run(m.run()),

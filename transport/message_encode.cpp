@@ -210,7 +210,7 @@ class Encoder {
                               members(m.members, "the list of members"), m.position);
   }
   Offset<wire::Membership> put(const Membership& m) {
-    return wire::CreateMembership(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"), m.pausing);
+    return wire::CreateMembership(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"), m.pause_after.value_or(Round(0)).value);
   }
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });

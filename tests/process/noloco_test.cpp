@@ -159,6 +159,49 @@ TEST_CASE("process: four agents in pairs end with the mean that arithmetic says,
   CHECK(cluster.run({"export", run, "--island", "nobody", "-o", (cluster.folder() / "none").string()}).exit == 4);
 }
 
+TEST_CASE("process: a paused run of pairs stands after one round on every island, and goes on to the bytes of one that was never paused") {
+  Cluster cluster;
+  cluster.hold_at(27);  // in the sixth of ten rounds
+  for (const std::string& name : kNames) {
+    cluster.start_island(name);
+  }
+  const std::string paused = cluster.submit(run_file("paused", 4, "600s"));
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(paused) >= 5; }));
+  REQUIRE(cluster.run({"pause", paused}).exit == 0);
+  cluster.release();
+  const bool stopped = Cluster::eventually([&] { return cluster.status(paused)["run"]["state"] == "paused"; });
+  INFO(cluster.logs());
+  REQUIRE(stopped);
+  for (const std::string& name : kNames) {
+    CHECK(Cluster::eventually([&] { return atl_test::children_of(cluster.islands[name].pid()).empty(); }));
+    CHECK(newest_checkpoint(cluster, paused, name) == atl::Round(6));
+  }
+  REQUIRE(cluster.run({"resume", paused}).exit == 0);
+  check_completed(cluster, paused);
+  check_merged(cluster, paused, kNames);
+  CHECK(count(cluster, paused, "pair_alone") == 0);
+  CHECK(cluster.status(paused)["absences"].empty());
+  Cluster others;  // whoever the islands are: who meets whom depends on seed and places alone
+  for (const std::string& name : kNames) {
+    others.start_island(name);
+  }
+  const std::string plain = others.submit(run_file("plain", 4, "600s"));
+  check_completed(others, plain);
+  std::set<std::string> models;
+  for (const auto& [where, run] : {std::pair(&cluster, paused), std::pair(&others, plain)}) {
+    const fs::path model = where->folder() / "model.safetensors";
+    REQUIRE(where->run({"export", run, "-o", model.string()}).exit == 0);
+    const atl::SafetensorsFile file = atl::SafetensorsFile::open(model).value();
+    std::string bytes;
+    for (const char* name : {"embedding", "layer", "head"}) {
+      const auto values = file.floats(name).value();
+      bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    }
+    models.insert(bytes);
+  }
+  CHECK(models.size() == 1);
+}
+
 // In groups of all, with equal outer states, the pull has nothing to pull: NoLoCo's equivalence with DiLoCo, on real processes.
 TEST_CASE("process: three agents in groups of three do what heavy-ball DiLoCo does, to the last bit") {
   Cluster cluster;

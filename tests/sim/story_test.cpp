@@ -465,6 +465,65 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
   }
 }
 
+TEST_CASE("in pairs a paused run stands after one round on every island, and resumed it ends with the bytes of a run that was never paused") {
+  const auto outcome = [](int pause_after_ms, int overlap) {
+    Scenario scenario = calm_pairs(4, 2, 14);
+    scenario.spec.strategy.overlap_steps = static_cast<std::uint64_t>(overlap);
+    Cluster cluster(scenario);
+    cluster.start();
+    if (pause_after_ms >= 0) {
+      cluster.run_for(std::chrono::milliseconds(pause_after_ms));
+      REQUIRE(cluster.pause());
+      const bool paused = cluster.run_until_state(RunState::paused, minutes(5));
+      INFO(cluster.view()->reason.text << "; " << cluster.checkers().failure());
+      REQUIRE(paused);
+      cluster.run_for(1s);
+      const Round last = cluster.host(0).disk().begin()->second.back().meta.round;
+      for (std::size_t i = 0; i < 4; ++i) {
+        REQUIRE_FALSE(cluster.host(i).process()->trainer.up);
+        REQUIRE(cluster.host(i).disk().begin()->second.back().meta.round == last);
+        REQUIRE(cluster.host(i).disk().begin()->second.back().trainer.has_value());
+      }
+      cluster.run_for(30s);
+      REQUIRE(cluster.resume());
+    }
+    finish(cluster);
+    REQUIRE(cluster.checkers().went_alone() == 0);
+    REQUIRE(cluster.view()->reason.text == "completed with 4 of 4 islands");
+    for (std::size_t i = 0; i < 4; ++i) {
+      REQUIRE(cluster.host(i).steps() == 56);
+    }
+    return cluster.ledger().runs.begin()->second.chain;
+  };
+  for (const int overlap : {0, 2}) {
+    const Digest unpaused = outcome(-1, overlap);
+    for (int ms = 4500; ms < 7000; ms += 130) {
+      INFO(overlap << " " << ms);
+      REQUIRE(outcome(ms, overlap) == unpaused);
+    }
+  }
+}
+
+TEST_CASE("in pairs a pause asked for again and again, by a coordinator that dies meanwhile, loses no round") {
+  for (int milliseconds = 0; milliseconds < 2500; milliseconds += 211) {
+    INFO(milliseconds);
+    Cluster cluster(calm_pairs(4, 2, 30));
+    cluster.start();
+    for (int time = 0; time < 3; ++time) {
+      cluster.run_for(time == 0 ? 5s : 3s);
+      REQUIRE(cluster.pause());
+      cluster.run_for(std::chrono::milliseconds(milliseconds));
+      cluster.crash_coordinator();
+      cluster.run_for(1s);
+      cluster.start_coordinator();
+      REQUIRE(cluster.run_until_state(RunState::paused, minutes(5)));
+      REQUIRE(cluster.resume());
+    }
+    finish(cluster);
+    REQUIRE(cluster.checkers().went_alone() == 0);
+  }
+}
+
 TEST_CASE("a coordinator that dies while it pauses a run pauses it all the same") {
   for (int milliseconds = 0; milliseconds < 2500; milliseconds += 211) {
     INFO(milliseconds);

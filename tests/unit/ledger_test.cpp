@@ -102,7 +102,8 @@ TEST_CASE("every kind of record comes back as it was written, the newest of each
                   SeatState::absent,
                   "lost: no heartbeat for 5.0 s",
                   {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}},
-                  2};
+                  2,
+                  Epoch(7)};
   MembershipRecord old_membership{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
   MembershipRecord membership{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
   IslandRecord island{IslandId("i-a"), "a", "key", "tcp://1.2.3.4:5", "0.1.0", "Linux", {"corpus", "x y"}, ~0ULL, kStart};
