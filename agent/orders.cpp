@@ -168,11 +168,8 @@ void Core::State::on_assign_again(const Assign& message) {
     return;
   }
   const bool newer = message.epoch > run->epoch;
-  if (newer) {
-    run->pause_after.reset();  // of an older epoch; the next membership says it again if it still holds
-  }
-  if (run->pausing && message.epoch > run->pause_epoch) {
-    go_on_after_pause();  // nobody is assigned in a new epoch while a run is being paused: it was paused meanwhile, and is resumed
+  if (run->pausing && !run->private_state()) {
+    go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
   }
   switch (message.from) {
     case StartFrom::scratch:
