@@ -12,6 +12,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/nesting.hpp"
+#include "transport/run_rules.hpp"
 #include "transport/sha256.hpp"
 
 namespace atl {
@@ -156,6 +157,11 @@ bool CheckpointMeta::has_trainer_state() const {
 }
 
 std::map<std::string, std::string> outer_metadata(const RunId& run, Round round, const Digest& chain, const RunSpec& spec, const std::string& manifest) {
+  std::map<std::string, std::string> metadata = {{"atoll.format", "1"}, {"atoll.run", run.text}, {"atoll.round", std::to_string(round.value)}, {"atoll.chain", to_hex(chain)},
+                                                 {"atoll.manifest", manifest}, {"atoll.data_format", spec.data.format}};
+  if (trains_on_images(spec)) {
+    return metadata;  // the trainer's description says what it is
+  }
   const ModelSpec& model = spec.model;
   const Json text = {{"layers", model.layers},
                      {"width", model.width},
@@ -163,14 +169,9 @@ std::map<std::string, std::string> outer_metadata(const RunId& run, Round round,
                      {"feed_forward", model.feed_forward},
                      {"vocabulary", model.vocabulary},
                      {"tied_embeddings", model.tied_embeddings}};
-  return {{"atoll.format", "1"},
-          {"atoll.run", run.text},
-          {"atoll.round", std::to_string(round.value)},
-          {"atoll.chain", to_hex(chain)},
-          {"atoll.manifest", manifest},
-          {"atoll.model", text.dump()},
-          {"atoll.data_format", spec.data.format},
-          {"atoll.sequence_length", std::to_string(spec.training.sequence_length)}};
+  metadata["atoll.model"] = text.dump();
+  metadata["atoll.sequence_length"] = std::to_string(spec.training.sequence_length);
+  return metadata;
 }
 
 Result<CheckpointStore> CheckpointStore::open(fs::path folder) {

@@ -347,8 +347,11 @@ Status IslandRun::begin_checkpoint() {
   }
   begun_.erase(round_);
   ATOLL_ASSIGN([[maybe_unused]] const fs::path partial, checkpoints_.resume(round_));
-  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()),
-                                                           outer_metadata(id_, round_, chain_, spec_, layout_->manifest_text()));
+  std::map<std::string, std::string> metadata = outer_metadata(id_, round_, chain_, spec_, layout_->manifest_text());
+  if (const std::optional<std::string>& description = layout_->manifest().description) {
+    metadata[kDescriptionKey] = *description;
+  }
+  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()), metadata);
   if (!outer) {
     checkpoints_.abandon(round_);
     return outer.error();

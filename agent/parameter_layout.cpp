@@ -72,6 +72,9 @@ Result<ParameterLayout> ParameterLayout::from_checkpoint(const SafetensorsHeader
   } catch (const Json::exception&) {
     return Error{Code::corrupt, std::string("the metadata ") + kManifestKey + " cannot be read"};
   }
+  if (const auto description = header.metadata.find(kDescriptionKey); description != header.metadata.end()) {
+    manifest.description = description->second;
+  }
   Result<ParameterLayout> layout = make(std::move(manifest), plan);
   if (!layout) {
     return Error{Code::corrupt, layout.error().why};

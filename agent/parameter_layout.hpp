@@ -19,6 +19,7 @@
 namespace atl {
 
 inline constexpr const char* kManifestKey = "atoll.manifest";
+inline constexpr const char* kDescriptionKey = "atoll.description";  // of the model, as the trainer gave it; not of every trainer
 
 class ParameterLayout {
  public:

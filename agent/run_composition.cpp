@@ -2,6 +2,7 @@
 
 #include "agent/island_link/model_manifest.hpp"
 #include "agent/parameter_layout.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl {
 
@@ -69,8 +70,38 @@ island_link::Training training_of(const TrainingSpec& training) {
   return message;
 }
 
-Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan) {
-  ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(island_link::model_manifest(model_of(model)), plan));
+island_link::Diffusion diffusion_of(const DiffusionSpec& d) {
+  island_link::Diffusion message;
+  message.experts = d.experts;
+  message.clusters_by = d.clusters_by;
+  message.features = d.features;
+  message.feature_width = d.feature_width;
+  message.fine_clusters = d.fine_clusters;
+  message.balance = d.balance;
+  message.patch = d.patch;
+  message.conditional = d.conditional;
+  message.class_dropout = d.class_dropout;
+  message.times = d.times;
+  message.ema = d.ema;
+  message.router_layers = d.router_layers;
+  message.router_width = d.router_width;
+  message.router_heads = d.router_heads;
+  message.router_steps = d.router_steps;
+  message.router_batch = d.router_batch;
+  message.router_learning_rate = d.router_learning_rate;
+  message.distill_steps = d.distill_steps;
+  message.distill_batch = d.distill_batch;
+  message.save_every = d.save_every;
+  return message;
+}
+
+island_link::Manifest manifest_of(const RunSpec& spec) {
+  const island_link::Model model = model_of(spec.model);
+  return trains_on_images(spec) ? island_link::image_model_manifest(model, {1, spec.diffusion.patch, 0, 0}) : island_link::model_manifest(model);
+}
+
+Result<std::vector<std::uint64_t>> fragment_values(const RunSpec& spec, const FragmentPlan& plan) {
+  ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(manifest_of(spec), plan));
   std::vector<std::uint64_t> values;
   for (const island_link::Fragment& fragment : layout.fragments()) {
     values.push_back(fragment.count);

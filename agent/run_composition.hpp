@@ -20,8 +20,12 @@ Result<Composition> composition_of(const RunSpec& spec);
 island_link::Model model_of(const ModelSpec& spec);
 // [training] as the trainer takes it.
 island_link::Training training_of(const TrainingSpec& training);
-// The float32 values of each fragment of the built-in trainer's model, as agents will lay it out.
+// [diffusion] as the trainer takes it.
+island_link::Diffusion diffusion_of(const DiffusionSpec& diffusion);
+// The parameters of the built-in trainer's model. Of images what is not known before they are read is left out: channels beyond the first, and classes.
+island_link::Manifest manifest_of(const RunSpec& spec);
+// The float32 values of each fragment of that model, as agents will lay it out.
 // Errors: invalid_argument where the plan does not suit the model.
-Result<std::vector<std::uint64_t>> fragment_values(const ModelSpec& model, const FragmentPlan& plan);
+Result<std::vector<std::uint64_t>> fragment_values(const RunSpec& spec, const FragmentPlan& plan);
 
 }  // namespace atl

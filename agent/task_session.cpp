@@ -29,9 +29,7 @@ island_link::Task message_of(const StartTask& order, const std::vector<fs::path>
     task.data.files.push_back(file.string());
   }
   task.training = training_of(order.spec.training);
-  const DiffusionSpec& d = order.spec.diffusion;
-  task.diffusion = {d.experts,       d.clusters_by,  d.features, d.feature_width, d.fine_clusters, d.balance,      d.patch,        d.conditional,          d.class_dropout, d.times,
-                    d.ema,           d.router_layers, d.router_width, d.router_heads,  d.router_steps, d.router_batch, d.router_learning_rate, d.distill_steps, d.distill_batch, d.save_every};
+  task.diffusion = diffusion_of(order.spec.diffusion);
   for (const TaskInput& input : order.inputs) {
     task.inputs.push_back({input.task, content_path(folder, input.content.digest).string(), to_hex(input.content.digest), input.content.bytes});
   }

@@ -8,6 +8,7 @@
 #include "agent/checkpoint.hpp"
 #include "agent/run_composition.hpp"
 #include "transport/base/log.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl::agent {
 namespace fs = std::filesystem;
@@ -174,7 +175,7 @@ void TrainerSession::hear(const island_link::Ready& message, std::vector<Session
   last_position_ = message.position;
   if (!std::exchange(announced_, true)) {
     out.push_back(Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_), finishes_,
-                                     message.tokens_available / std::max<std::uint64_t>(order_.spec.training.sequence_length, 1)}));
+                                     message.tokens_available / tokens_per_sequence(order_.spec)}));
   }
 }
 
@@ -274,7 +275,7 @@ void TrainerSession::tell_progress(std::uint64_t step, std::uint64_t position, c
   progress_.run = order_.run;
   progress_.incarnation = order_.incarnation;
   progress_.step = Step(step);
-  progress_.tokens = sequences * order_.spec.training.sequence_length;
+  progress_.tokens = sequences * tokens_per_sequence(order_.spec);
   progress_.training_loss = or_nan(loss);
   out.push_back(Event(progress_));
 }
@@ -292,6 +293,9 @@ island_link::Configure TrainerSession::configuration() const {
   message.model = model_of(spec.model);
   message.data = {files_, spec.data.format, spec.data.validation_fraction, order_.part, order_.parts};
   message.training = training_of(spec.training);
+  if (trains_on_images(spec)) {
+    message.diffusion = diffusion_of(spec.diffusion);
+  }
   const Result<Composition> composition = composition_of(spec);
   message.payload = composition && composition->payload == PayloadKind::gradient ? island_link::Payload::gradient : island_link::Payload::parameters;
   if (order_.checkpoint || order_.step.value > 0 || order_.position > 0) {

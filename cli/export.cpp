@@ -22,10 +22,11 @@ Exit export_run(const Invocation& invocation, const ExportOptions& options) {
   if (!exported) {
     return report_no_model(invocation, exported.error());
   }
+  const bool images = *exported || is_model_of_images(options.path);
   if (invocation.json) {
     invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
   } else {
-    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (*exported ? "sample " : "generate --model ") << printable(options.path, 1000) << (*exported ? " -o samples.png" : "") << "\n";
+    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (images ? "sample " : "generate --model ") << printable(options.path, 1000) << (images ? " -o samples.png" : "") << "\n";
   }
   return Exit::ok;
 }

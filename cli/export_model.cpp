@@ -8,6 +8,7 @@
 
 #include "agent/checkpoint.hpp"
 #include "agent/durable_file.hpp"
+#include "agent/parameter_layout.hpp"
 #include "agent/safetensors.hpp"
 #include "cli/ensemble_folder.hpp"
 #include "cli/views/document.hpp"
@@ -111,7 +112,8 @@ ExportProgress progress_on(const Streams& streams) {
 
 // What the exported file says of itself, from what the checkpoint says.
 std::map<std::string, std::string> model_metadata(const std::map<std::string, std::string>& checkpoint) {
-  static constexpr std::array<std::array<const char*, 2>, 5> kKept = {{{"atoll.model", "atoll.model"},
+  static constexpr std::array<std::array<const char*, 2>, 6> kKept = {{{"atoll.model", "atoll.model"},
+                                                                      {kDescriptionKey, kDescriptionKey},
                                                                       {"atoll.data_format", "atoll.format"},
                                                                       {"atoll.sequence_length", "atoll.sequence_length"},
                                                                       {"atoll.run", "atoll.run"},
@@ -195,10 +197,9 @@ Status export_model(const Invocation& invocation, const std::string& run, const 
   });
 }
 
-Status export_ensemble(const Invocation& invocation, const std::string& run, const fs::path& folder) {
-  return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
-    return fetch_ensemble(client, run, folder, interrupt, progress);
-  });
+bool is_model_of_images(const fs::path& path) {
+  const Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  return file && file->header().metadata.contains(kDescriptionKey) && !file->header().metadata.contains("atoll.model");
 }
 
 Result<bool> export_run(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt, const ExportProgress& progress,

@@ -1,8 +1,8 @@
 // Exporting a run's model: fetched from an island, digest-checked, written as safetensors that other tools read.
 //
 // What the island sends is its checkpoint's outer.safetensors. The exported file has the parameters under their names, without the
-// outer optimiser's momentum, and says in its metadata what it is: atoll.model (JSON of [model]), atoll.format ([data].format),
-// atoll.sequence_length, atoll.run and atoll.round.
+// outer optimiser's momentum, and says in its metadata what it is: atoll.format ([data].format), atoll.run and atoll.round; of a language model atoll.model
+// (JSON of [model]) and atoll.sequence_length; and atoll.description, where the trainer gave one, as it does of a model of images.
 // Threads: one.
 #pragma once
 
@@ -34,7 +34,8 @@ Result<bool> export_run(CoordinatorClient& client, const std::string& run, const
                         const std::string& island = "");
 // The same for a command.
 Result<bool> export_run(const Invocation& invocation, const std::string& run, const std::filesystem::path& path, const std::string& island = "");
-Status export_ensemble(const Invocation& invocation, const std::string& run, const std::filesystem::path& folder);
+// True for the file of a model that images are drawn from.
+bool is_model_of_images(const std::filesystem::path& path);
 
 // A bulk link that only reads, to these islands. Errors: those of the link.
 Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources);

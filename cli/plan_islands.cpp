@@ -87,8 +87,8 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
 }
 
 Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std::vector<json>& statuses, const RunSpec& spec, double round_trip_seconds) {
-  const std::map<std::string, double> speeds = seconds_per_token(statuses, model_parameter_bytes(spec.model) / sizeof(float));
-  const double tokens_per_step = static_cast<double>(spec.training.batch) * spec.training.sequence_length;
+  const std::map<std::string, double> speeds = seconds_per_token(statuses, model_parameter_bytes(spec) / sizeof(float));
+  const double tokens_per_step = static_cast<double>(spec.training.batch * tokens_per_sequence(spec));
   std::vector<PlanIsland> found;
   std::vector<std::string> without_link;
   std::vector<std::string> without_speed;

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "agent/island_link/model_manifest.hpp"
 #include "agent/parameter_layout.hpp"
 #include "agent/run_composition.hpp"
 #include "cli/views/document.hpp"
@@ -105,7 +104,7 @@ json setting_document(const StrategySpec& strategy) {
 Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands) {
   ForecastQuestion question;
   ATOLL_ASSIGN(question.composition, composition_of(spec));
-  ATOLL_ASSIGN(question.fragment_values, fragment_values(spec.model, question.composition.fragments));
+  ATOLL_ASSIGN(question.fragment_values, fragment_values(spec, question.composition.fragments));
   question.total_steps = spec.training.steps;
   const double budget = run_uplink(spec);
   for (const PlanIsland& island : islands) {
@@ -137,7 +136,7 @@ Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& i
                schedule_of(question.composition, question.total_steps, static_cast<std::uint32_t>(question.fragment_values.size())));
   ATOLL_ASSIGN(json rounds, schedule_document(schedule));
   ATOLL_ASSIGN(const ParameterLayout layout,
-               ParameterLayout::make(island_link::model_manifest(model_of(spec.model)), question.composition.fragments));
+               ParameterLayout::make(manifest_of(spec), question.composition.fragments));
   std::uint64_t parameters = 0;
   for (const std::uint64_t values : question.fragment_values) {
     parameters += values;

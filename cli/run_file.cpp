@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -43,6 +44,7 @@ class Reading {
   void report_missing();
   void settle_strategy();
   void settle_diffusion();
+  void settle_images(const std::function<void(std::string_view section, std::string_view key)>& refuse);
   void settle_warmup();
   void settle_rounds();
   void report(RunProblem problem);
@@ -277,9 +279,7 @@ void Reading::settle_diffusion() {
     }
   };
   if (file_.spec.strategy.group != "expert") {
-    for (const std::string_view key : names_of("diffusion")) {
-      refuse("diffusion", key);
-    }
+    settle_images(refuse);
     return;
   }
   for (const auto& [section, key] : kWithoutEffectOnImages) {
@@ -297,6 +297,26 @@ void Reading::settle_diffusion() {
     }
   } else if (diffusion.features != "pixels-pca") {
     refuse_with("feature_width", "features of a file", "diffusion.features");
+  }
+}
+
+// Of a run of rounds: a language model has no [diffusion]; one model of all images has some of it, and nothing of tokens.
+void Reading::settle_images(const std::function<void(std::string_view section, std::string_view key)>& refuse) {
+  constexpr std::array<std::string_view, 4> kOfOneModel = {"patch", "conditional", "class_dropout", "times"};
+  const bool images = trains_on_images(file_.spec);
+  for (const std::string_view key : names_of("diffusion")) {
+    if (!images || std::ranges::find(kOfOneModel, key) == kOfOneModel.end()) {
+      refuse("diffusion", key);
+    }
+  }
+  if (!images) {
+    return;
+  }
+  file_.spec.diffusion.ema = 0;  // what is exported are the parameters that the islands agree on
+  for (const auto& [section, key] : {std::pair<std::string_view, std::string_view>{"model", "vocabulary"}, {"model", "tied_embeddings"}, {"training", "sequence_length"}}) {
+    if (is_set(section, key)) {
+      report({section, key, std::string(key) + " has no effect on images; remove it", {"data.format"}});
+    }
   }
 }
 
@@ -322,7 +342,7 @@ void Reading::settle_rounds() {
     report({"strategy", "", composition.error().why});
     return;
   }
-  const Result<std::vector<std::uint64_t>> fragments = fragment_values(file_.spec.model, composition->fragments);
+  const Result<std::vector<std::uint64_t>> fragments = fragment_values(file_.spec, composition->fragments);
   if (!fragments) {
     report({"strategy", is_set("strategy", "fragments") ? "fragments" : "grouping", fragments.error().why});
     return;

@@ -1,4 +1,4 @@
-// `atoll sample`: images from an ensemble: a folder that `atoll export` wrote, or a run's.
+// `atoll sample`: images from an ensemble or a model of images: what `atoll export` wrote, or a run's.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -52,12 +52,27 @@ Status check(const SampleOptions& options) {
   return {};
 }
 
-Exit write_images(const Invocation& invocation, const SampleOptions& options, const fs::path& folder) {
-  if (const Status good = check_ensemble(folder, options.allow_missing, options.dense); !good) {
+Status check_one_model(const SampleOptions& options, const fs::path& path) {
+  if (options.dense || options.allow_missing || options.router != SampleOptions{}.router) {
+    return Error{Code::invalid_argument, "--router, --allow-missing and --dense are of an ensemble, and " + options.source + " has one model"};
+  }
+  if (!is_model_of_images(path)) {
+    return Error{Code::invalid_argument, options.source + ": not a model that images are drawn from (`atoll generate` writes text with a language model)"};
+  }
+  return {};
+}
+
+// `source`: a folder with an ensemble, or the file of a model.
+Exit write_images(const Invocation& invocation, const SampleOptions& options, const fs::path& source) {
+  std::error_code error;
+  const bool ensemble = fs::is_directory(source, error);
+  const Status good = ensemble ? check_ensemble(source, options.allow_missing, options.dense) : check_one_model(options, source);
+  if (!good) {
     return report(invocation, good.error());
   }
   invocation.streams.out.flush();
-  std::vector<std::string> arguments = {"--folder",   folder.string(),
+  std::vector<std::string> arguments = {ensemble ? "--folder" : "--model",
+                                        source.string(),
                                         "--count",    std::to_string(options.count),
                                         "--router",   options.router,
                                         "--steps",    std::to_string(options.steps),
@@ -82,14 +97,14 @@ Exit write_images(const Invocation& invocation, const SampleOptions& options, co
   return code ? static_cast<Exit>(*code) : report(invocation, code.error());
 }
 
-// A folder of our own for a run's ensemble, removed at the end.
+// A folder of our own for what a run has made, removed at the end.
 class FetchedFolder {
  public:
   static Result<FetchedFolder> make() {
     std::error_code error;
     std::string folder = (fs::temp_directory_path(error) / "atoll-sample-XXXXXX").string();
     if (error || ::mkdtemp(folder.data()) == nullptr) {
-      return Error{Code::io, folder + ": no folder for the run's ensemble can be made; set TMPDIR to one with space for it"};
+      return Error{Code::io, folder + ": no folder for what the run has made can be made; set TMPDIR to one with space for it"};
     }
     return FetchedFolder(folder);
   }
@@ -115,17 +130,18 @@ Exit sample(const Invocation& invocation, const SampleOptions& options) {
     return report(invocation, checked.error());
   }
   std::error_code error;
-  if (fs::is_directory(options.source, error)) {
+  if (fs::exists(options.source, error)) {
     return write_images(invocation, options, options.source);
   }
   Result<FetchedFolder> folder = FetchedFolder::make();
   if (!folder) {
     return report(invocation, folder.error());
   }
-  if (const Status fetched = export_ensemble(invocation, options.source, folder->path()); !fetched) {
+  const fs::path model = folder->path() / "model";
+  if (const Result<bool> fetched = export_run(invocation, options.source, model); !fetched) {
     return report_no_model(invocation, fetched.error());
   }
-  return write_images(invocation, options, folder->path());
+  return write_images(invocation, options, model);
 }
 
 }  // namespace
@@ -134,11 +150,11 @@ Command sample_command() {
   auto options = std::make_shared<SampleOptions>();
   Command command;
   command.name = "sample";
-  command.summary = "draws images from an ensemble into one PNG";
+  command.summary = "draws images from an ensemble, or from a model of images, into one PNG";
   command.details =
-      "SOURCE is a folder that `atoll export` wrote, or a run: its ensemble is fetched into $TMPDIR and removed again.\n"
+      "SOURCE is a folder or file that `atoll export` wrote, or a run: what it has made is fetched into $TMPDIR and removed again.\n"
       "--router says which experts are run: full, top-K, threshold:P or nucleus:P.";
-  command.options = {{"SOURCE", "a folder with an ensemble, or a run", &options->source, true, {}, Completes::runs},
+  command.options = {{"SOURCE", "a folder with an ensemble, the file of a model, or a run", &options->source, true, {}, Completes::runs},
                      {"-o,--output", "the PNG to write", &options->output, true, {}, Completes::files},
                      {"--count", "how many images", &options->count},
                      {"--router", "the choice of experts", &options->router},

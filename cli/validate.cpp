@@ -25,7 +25,7 @@ std::string summary_of(const RunSpec& spec) {
            (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) +
            (spec.diffusion.distill_steps == 0 ? "" : ", a dense model of " + std::to_string(spec.diffusion.distill_steps)) + ", " + islands;
   }
-  const double bytes = model_parameter_bytes(spec.model);
+  const double bytes = model_parameter_bytes(spec);
   std::array<char, 32> millions{};
   std::snprintf(millions.data(), millions.size(), "%.1f M", bytes / 4e6);
   std::string text = "valid: " + strategy.name + ", " + std::to_string(spec.rounds) + (spec.rounds == 1 ? " round" : " rounds") + " of " +

@@ -5,6 +5,7 @@
 #include "coordinator/ledger.hpp"
 #include "coordinator/phases.hpp"
 #include "coordinator/requests.hpp"
+#include "transport/run_rules.hpp"
 #include "transport/run_spec.hpp"
 
 namespace atl::coordinator {
@@ -113,7 +114,7 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   if (in_common) {
     const std::string fault = fault_of(audit, parts);
     proof = {{"holds", fault.empty()}, {"fault", text_or_null(fault)}, {"rounds", audit.rounds()}, {"positions", positions}, {"committed", committed},
-             {"committed_tokens", committed * spec.training.sequence_length}};
+             {"committed_tokens", committed * tokens_per_sequence(spec)}};
   }
   document.update({{"counted_in", "sequences"},
                    {"parts_of_data", std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max)},

@@ -145,7 +145,7 @@ const Requests::Facts& Requests::facts(const RunView& run) {
   Facts facts;
   if (const auto spec = run_spec_from_json(run.spec)) {
     facts = {spec->strategy.name, spec->training.steps, spec->strategy.inner_steps,
-             spec->strategy.group == "expert" ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(spec->model) / sizeof(float))};
+             spec->strategy.group == "expert" ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)), trains_on_images(*spec)};
   }
   return facts_.emplace(run.id, std::move(facts)).first->second;
 }
@@ -201,6 +201,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
   return json{{"id", run.id.text},
               {"name", run.name},
               {"strategy", known.strategy},
+              {"images", known.images},
               {"state", to_string(run.state)},
               {"reason", reason},
               {"waiting_for", std::move(waiting_for)},

@@ -4,6 +4,7 @@
 
 #include "coordinator/core_state.hpp"
 #include "transport/base/planted.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -665,7 +666,7 @@ void Core::State::commit(Run& run, Round number, const Digest& chain) {
   if (value.checkpoint) {
     value.parts = parts;
   }
-  run.record.tokens += sequences * std::max<std::uint64_t>(run.spec.training.sequence_length, 1);
+  run.record.tokens += sequences * tokens_per_sequence(run.spec);
   if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
     run.hold_since.reset();  // it has had its time; the next hold is another one
   }

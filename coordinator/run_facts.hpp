@@ -14,6 +14,7 @@ struct Requests::Facts {
   std::uint64_t steps = 0;
   std::uint64_t inner_steps = 0;
   std::uint64_t parameters = 0;  // of the model
+  bool images = false;           // it is trained on images
 };
 
 }  // namespace atl::coordinator

@@ -13,13 +13,23 @@ using Problems = std::vector<RunProblem>;
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
-bool of_images(const RunSpec& spec) { return spec.strategy.group == "expert"; }
+// A run of phases: every expert has one island, and there are no rounds.
+bool of_experts(const RunSpec& spec) { return spec.strategy.group == "expert"; }
 
 void check_model(const RunSpec& spec, Problems& problems) {
   const ModelSpec& model = spec.model;
-  if (of_images(spec)) {
+  const auto check_memory = [&](std::vector<std::string_view> with) {
+    if (const double bytes = model_parameter_bytes(spec); bytes > static_cast<double>(spec.arena_limit_bytes)) {
+      problems.push_back({"model", "width",
+                          "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))) + ", more than run.arena_limit (" +
+                              human_bytes(spec.arena_limit_bytes) + ")", std::move(with)});
+    }
+  };
+  if (of_experts(spec) || trains_on_images(spec)) {
     if (model.width % model.heads != 0 || model.width % 4 != 0) {
       problems.push_back({"model", "width", "width " + number(model.width) + " must be a multiple of heads (" + number(model.heads) + ") and of 4", {"model.heads"}});
+    } else if (!of_experts(spec)) {
+      check_memory({"run.arena_limit", "model.layers", "model.feed_forward"});
     }
     return;
   }
@@ -30,11 +40,7 @@ void check_model(const RunSpec& spec, Problems& problems) {
                         "width / heads is " + number(model.width / model.heads) + ", but rotary positions need an even number; choose width a multiple of " +
                             number(2 * std::uint64_t{model.heads}), {"model.width"}});
   }
-  if (const double bytes = model_parameter_bytes(model); bytes > static_cast<double>(spec.arena_limit_bytes)) {
-    problems.push_back({"model", "width",
-                        "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))) + ", more than run.arena_limit (" +
-                            human_bytes(spec.arena_limit_bytes) + ")", {"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"}});
-  }
+  check_memory({"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"});
   if (spec.data.format == "bytes" && model.vocabulary < 256) {
     problems.push_back({"model", "vocabulary", "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens", {"data.format"}});
   }
@@ -42,15 +48,10 @@ void check_model(const RunSpec& spec, Problems& problems) {
 
 void check_diffusion(const RunSpec& spec, Problems& problems) {
   const DiffusionSpec& diffusion = spec.diffusion;
-  const bool images = spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32";
-  if (!of_images(spec)) {
-    if (images) {
-      problems.push_back({"data", "format", "format = \"" + spec.data.format + "\" holds images, which strategy.name = \"" + spec.strategy.name +
-                                                "\" does not train on; use \"decentralized-diffusion\" (with diffusion.experts = 1 for one model)", {"strategy.name"}});
-    }
+  if (!of_experts(spec)) {
     return;
   }
-  if (!images) {
+  if (!trains_on_images(spec)) {
     problems.push_back({"data", "format", "format = \"" + spec.data.format + "\" holds tokens, and strategy.name = \"decentralized-diffusion\" trains on images; formats of images are "
                                               "idx, cifar10, images, npy, safetensors", {"strategy.name"}});
   }
@@ -100,7 +101,7 @@ void check_training(const RunSpec& spec, Problems& problems) {
     problems.push_back({"training", "warmup_steps",
                         "warmup_steps " + number(training.warmup_steps) + " is more than steps " + number(training.steps), {"training.steps"}});
   }
-  const double tokens = static_cast<double>(training.steps) * training.batch * training.sequence_length;
+  const double tokens = static_cast<double>(training.steps) * training.batch * static_cast<double>(tokens_per_sequence(spec));
   if (tokens > 9007199254740991.0) {
     problems.push_back({"training", "steps", "steps × batch × sequence_length is more tokens than can be counted (2^53)", {"training.batch", "training.sequence_length"}});
   }
@@ -125,7 +126,7 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
     problems.push_back({"strategy", "min_inner_steps",
                         "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps), {"strategy.inner_steps"}});
   }
-  if (strategy.inner_steps > spec.training.steps && !of_images(spec)) {
+  if (strategy.inner_steps > spec.training.steps && !of_experts(spec)) {
     problems.push_back({"strategy", "inner_steps",
                         "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
                             ": not one round would happen", {"training.steps", "strategy.name"}});
@@ -241,8 +242,20 @@ std::uint32_t feed_forward_width(const ModelSpec& model) {
   return (exact + 31) / 32 * 32;
 }
 
-double model_parameter_bytes(const ModelSpec& model) {
+bool trains_on_images(const RunSpec& spec) { return spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32"; }
+
+std::uint64_t tokens_per_sequence(const RunSpec& spec) { return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1); }
+
+double model_parameter_bytes(const RunSpec& spec) {
+  const ModelSpec& model = spec.model;
   const double width = model.width;
+  if (trains_on_images(spec)) {
+    const double patch = static_cast<double>(spec.diffusion.patch) * spec.diffusion.patch;
+    const double hidden = model.feed_forward == 0 ? 4.0 * width : static_cast<double>(model.feed_forward);
+    const double block = 10.0 * width * width + 2.0 * width * hidden + 11.0 * width + hidden;
+    const double ends = patch * width + width + 256.0 * width + width + width * width + width + patch * width + patch + 2.0 * width * width + 2.0 * width;
+    return 4.0 * (model.layers * block + ends);
+  }
   const double block = 4.0 * width * width + 3.0 * width * feed_forward_width(model) + 2.0 * width;
   const double embeddings = (model.tied_embeddings ? 1.0 : 2.0) * model.vocabulary * width;
   return 4.0 * (model.layers * block + embeddings + width);

@@ -44,8 +44,14 @@ inline constexpr double kLeastUplink = 500e3;
 // [islands].uplink in bits a second; 0: none.
 double run_uplink(const RunSpec& spec);
 
-// The least memory that the model's float32 parameters take.
-double model_parameter_bytes(const ModelSpec& model);
+// The model is a diffusion transformer, trained on images, and not a language model.
+bool trains_on_images(const RunSpec& spec);
+// What a sequence counts in tokens; an image counts as one.
+std::uint64_t tokens_per_sequence(const RunSpec& spec);
+
+// The least memory that the model's float32 parameters take; of images what is not known before they are read is left out: channels beyond the first,
+// and classes.
+double model_parameter_bytes(const RunSpec& spec);
 // The hidden width of the feed-forward layer, with 0 resolved.
 std::uint32_t feed_forward_width(const ModelSpec& model);
 

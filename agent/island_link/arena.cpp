@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLargestParameter = 1ULL << 40;
 constexpr std::uint64_t kFragmentAlignment = 16;
+constexpr std::size_t kLargestDescription = 4096;  // bytes
 
 Error os_error(const std::string& what, int number) {
   return {number == EEXIST ? Code::conflict : Code::io, what + ": " + std::strerror(number)};
@@ -148,6 +149,9 @@ std::uint64_t elements(const std::vector<Parameter>& parameters) {
 Status check_manifest(const Manifest& manifest) {
   if (manifest.parameters.empty()) {
     return Error{Code::invalid_argument, "the trainer declares no parameters"};
+  }
+  if (manifest.description && manifest.description->size() > kLargestDescription) {
+    return Error{Code::invalid_argument, "the trainer's description of its model is longer than " + std::to_string(kLargestDescription) + " bytes"};
   }
   std::set<std::string> names;
   for (const Parameter& parameter : manifest.parameters) {

@@ -118,7 +118,7 @@ void describe(Visitor& v, Of<Visitor, Hello>& m) {
 
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Manifest>& m) {
-  v("parameters", m.parameters);
+  v("parameters", m.parameters), v("description", m.description);
 }
 
 template <typename Visitor>
@@ -174,7 +174,7 @@ void describe(Visitor& v, T& m)
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Configure>& m) {
   v("run", m.run), v("island", m.island), v("seed", m.seed), v("model", m.model), v("data", m.data);
-  v("training", m.training), v("payload", m.payload), v("resume", m.resume);
+  v("training", m.training), v("payload", m.payload), v("diffusion", m.diffusion), v("resume", m.resume);
 }
 
 template <typename Visitor>

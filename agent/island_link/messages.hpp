@@ -42,7 +42,7 @@ struct Model {
 // What the trainer reads. The agent has resolved sets, globs and URLs, checked the owner's permission, and chosen the part.
 struct Data {
   std::vector<std::string> files;  // absolute paths, in the order of the token stream
-  std::string format;              // bytes | uint16 | uint32
+  std::string format;              // as [data].format of the run file
   double validation_fraction = 0.0;
   std::uint32_t part = 0;  // of parts, from 0
   std::uint32_t parts = 1;
@@ -171,6 +171,7 @@ struct Hello {
 struct Manifest {
   static constexpr const char* kType = "manifest";
   std::vector<Parameter> parameters;
+  std::optional<std::string> description;  // of the model, for whoever reads it one day; the same on all islands
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
@@ -178,7 +179,7 @@ struct Ready {
   static constexpr const char* kType = "ready";
   std::uint64_t step = 0;
   std::uint64_t position = 0;
-  std::uint64_t tokens_available = 0;  // in this part, for one epoch
+  std::uint64_t tokens_available = 0;  // in this part, for one epoch; an image counts as one
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -241,7 +242,7 @@ struct Saved {
 
 struct Evaluated {
   static constexpr const char* kType = "evaluated";
-  std::optional<double> loss;  // nats per token; empty without held-out data or when not finite
+  std::optional<double> loss;  // nats per token, or the mean squared error of a flow; empty without held-out data or when not finite
   std::uint32_t batches = 0;
   std::uint64_t step = 0;
   friend bool operator==(const Evaluated&, const Evaluated&) = default;
@@ -306,6 +307,7 @@ struct Configure {
   Data data;
   Training training;
   Payload payload = Payload::parameters;
+  std::optional<Diffusion> diffusion;  // the data are images, and the model a diffusion transformer
   std::optional<Resume> resume;
   friend bool operator==(const Configure&, const Configure&) = default;
 };

@@ -240,6 +240,7 @@ Status Conversation::on(const PublishNow& order) {
 }
 
 Status Conversation::on(const Load& order) {
+  learner_->stand_at(order.step, order.position);
   for (const std::uint32_t fragment : order.fragments) {
     ATOLL_TRY(learner_->merge_parameters(fragment, 0.0));
   }
@@ -253,7 +254,6 @@ Status Conversation::on(const Load& order) {
   until_step_ = order.step;
   tallies_.assign(tallies_.size(), {});
   last_progress_step_ = order.step;
-  learner_->stand_at(order.step, order.position);
   return link_.send(Loaded{order.fragments, order.step, order.position});
 }
 

@@ -19,6 +19,7 @@
 #include "agent/trainer/ensemble_flow.hpp"
 #include "agent/trainer/feature_model.hpp"
 #include "agent/trainer/flow_matching.hpp"
+#include "agent/trainer/image_material.hpp"
 #include "agent/trainer/new_file.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/rng.hpp"
@@ -221,55 +222,14 @@ Result<std::string> make_clusters(const Task& task) {
 
 // ---- training
 
-// The data set with its clusters, split.
-struct Material {
-  ImageSet images;
-  std::vector<std::uint32_t> assignment;
-  std::vector<std::size_t> train;  // images of the cluster, or of all
-  std::vector<std::size_t> held;
-
-  static Result<Material> open(const Task& task, std::optional<std::uint32_t> cluster) {
-    ATOLL_ASSIGN(ImageSet images, ImageSet::open(task.data.files, task.data.format));
-    ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "clustering"));
-    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
-    ATOLL_ASSIGN(const std::span<const float> assignment, file.floats("assignment"));
-    if (assignment.size() != images.count()) {
-      return Error{Code::invalid_argument, "the clustering is of " + std::to_string(assignment.size()) + " images and the data set here has " + std::to_string(images.count()) +
-                                               ": the islands' data sets differ"};
-    }
-    ATOLL_ASSIGN(const std::vector<bool> held, held_out_images(images.count(), task.data.validation_fraction, task.seed));
-    Material material{std::move(images), {assignment.begin(), assignment.end()}, {}, {}};
-    for (std::size_t i = 0; i < assignment.size(); ++i) {
-      if (!cluster || material.assignment[i] == *cluster) {
-        (held[i] ? material.held : material.train).push_back(i);
-      }
-    }
-    return material;
-  }
-
-  [[nodiscard]] at::Tensor batch(const std::vector<std::size_t>& chosen) const {
-    const ImageShape& shape = images.shape();
-    at::Tensor values = at::empty({static_cast<std::int64_t>(chosen.size()), shape.channels, shape.height, shape.width}, at::kFloat);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      images.read(chosen[i], {values.data_ptr<float>() + i * shape.values(), shape.values()});
-    }
-    return values;
-  }
-};
-
-// Images of step s, each once in an epoch, another order in every epoch.
-std::vector<std::size_t> images_of_step(const std::vector<std::size_t>& from, std::uint64_t seed, std::uint64_t step, std::uint32_t batch) {
-  std::vector<std::size_t> chosen;
-  for (std::uint64_t i = step * batch; i < (step + 1) * batch; ++i) {
-    const std::uint64_t epoch = i / from.size();
-    chosen.push_back(from[Permutation(from.size(), stream_of("epoch", seed ^ (epoch << 20))).at(i % from.size())]);
-  }
-  return chosen;
+Result<ImageMaterial> material_of(const Task& task, std::optional<std::uint32_t> cluster) {
+  ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "clustering"));
+  return ImageMaterial::open(task.data, task.seed, input->path, cluster);
 }
 
 // Steps a learner to its end, telling and saving on the way. `loss`: of the step's images.
 using StepLoss = std::function<at::Tensor(const Dit& model, const std::vector<std::size_t>& images, std::uint64_t step)>;
-Status train(const Task& task, const TaskListener& listener, const Material& material, const island_link::Training& training, DitLearner& learner, const StepLoss& loss_of) {
+Status train(const Task& task, const TaskListener& listener, const ImageMaterial& material, const island_link::Training& training, DitLearner& learner, const StepLoss& loss_of) {
   if (task.resume) {
     ATOLL_TRY(learner.restore(*task.resume));
   }
@@ -282,7 +242,7 @@ Status train(const Task& task, const TaskListener& listener, const Material& mat
   TimePoint next = begin;
   while (learner.step() < training.steps) {
     const std::uint64_t step = learner.step();
-    const std::vector<std::size_t> chosen = images_of_step(material.train, task.seed, step, training.batch);
+    const std::vector<std::size_t> chosen = images_from(material.train, task.seed, step * training.batch, training.batch);
     ATOLL_ASSIGN(const double loss, learner.take_step([&](const Dit& model) { return loss_of(model, chosen, step); }));
     if (task.diffusion.save_every > 0 && learner.step() % task.diffusion.save_every == 0 && learner.step() < training.steps) {
       const std::string path = task.checkpoint + "." + std::to_string(learner.step());
@@ -305,11 +265,6 @@ Status train(const Task& task, const TaskListener& listener, const Material& mat
     }
   }
   return {};
-}
-
-DitSizes expert_sizes(const Task& task, const ImageSet& images) {
-  return {images.shape(),     task.diffusion.patch,     task.model.layers, task.model.width, task.model.heads, task.model.feed_forward,
-          task.diffusion.conditional ? images.classes() : 0, 0};
 }
 
 island_link::Training router_training(const Task& task) {
@@ -335,22 +290,6 @@ double training_flops(const DitSizes& sizes, std::uint64_t steps, std::uint32_t 
 
 std::map<std::string, std::string> model_facts(const Task& task) { return {{"atoll.run", task.run}, {"atoll.task", task.task}}; }
 
-std::vector<std::size_t> evaluated_images(const Task& task, const std::vector<std::size_t>& held) {
-  std::vector<std::size_t> chosen(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                                                   held.size(), std::uint64_t{task.training.evaluate_batches} * task.training.batch)));
-  return chosen;
-}
-
-// What experts are told of the images of a step: their classes, a part of them hidden. Without a condition one zero each, which nobody looks at.
-at::Tensor classes_of(const Task& task, const ImageSet& images, const DitSizes& sizes, const std::vector<std::size_t>& chosen, std::uint64_t seed, std::uint64_t step) {
-  std::vector<std::int64_t> labels(chosen.size(), 0);
-  Rng rng(seed, stream_of("class dropout", step));
-  for (std::size_t i = 0; i < chosen.size() && sizes.classes > 0; ++i) {
-    labels[i] = rng.chance(task.diffusion.class_dropout) ? sizes.classes : images.labels()[chosen[i]];
-  }
-  return at::tensor(labels, at::kLong);
-}
-
 Result<std::vector<Dit>> experts_of(const Task& task, const at::Device& device) {
   std::vector<Dit> experts;
   for (std::uint32_t k = 0; k < task.diffusion.experts; ++k) {
@@ -363,18 +302,15 @@ Result<std::vector<Dit>> experts_of(const Task& task, const at::Device& device) 
 }
 
 Result<std::string> train_expert(const Task& task, const TaskListener& listener, std::uint32_t cluster) {
-  ATOLL_ASSIGN(const Material material, Material::open(task, cluster));
-  if (task.diffusion.conditional && material.images.classes() == 0) {
-    return Error{Code::invalid_argument, "diffusion.conditional needs labels, and the data set has none"};
-  }
-  const DitSizes sizes = expert_sizes(task, material.images);
+  ATOLL_ASSIGN(const ImageMaterial material, material_of(task, cluster));
+  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, material.images));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, task.training, task.diffusion.ema, own_seed));
   const at::Device device = learner.device();
   ATOLL_TRY(train(task, listener, material, task.training, learner, [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
     const at::Tensor clean = material.batch(chosen);
     const NoisedBatch noised = noised_batch(clean, task.diffusion.times, own_seed, step);
-    const at::Tensor classes = classes_of(task, material.images, sizes, chosen, own_seed, step).to(device);
+    const at::Tensor classes = classes_of(task.diffusion, material.images, sizes, chosen, own_seed, step).to(device);
     return at::mse_loss(model.forward(noised.x.to(device), noised.t.to(device), classes), noised.velocity.to(device));
   }));
   ATOLL_TRY(learner.export_average(task.output, model_facts(task)));
@@ -382,7 +318,7 @@ Result<std::string> train_expert(const Task& task, const TaskListener& listener,
 }
 
 Result<std::string> train_router(const Task& task, const TaskListener& listener) {
-  ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
+  ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
   const DitSizes sizes{material.images.shape(), task.diffusion.patch, task.diffusion.router_layers, task.diffusion.router_width, task.diffusion.router_heads, 0, 0, task.diffusion.experts};
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = router_training(task);
@@ -402,8 +338,8 @@ Result<std::string> train_router(const Task& task, const TaskListener& listener)
 
 // The dense model's teacher for an image is the expert of its cluster ("Distillation"): no router, and one expert's work for an image.
 Result<std::string> distill(const Task& task, const TaskListener& listener) {
-  ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
-  ATOLL_ASSIGN(const DitSizes sizes, Dit::checked(expert_sizes(task, material.images)));
+  ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
+  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, material.images));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = dense_training(task);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));
@@ -418,7 +354,7 @@ Result<std::string> distill(const Task& task, const TaskListener& listener) {
     const NoisedBatch noised = noised_batch(material.batch(chosen), task.diffusion.times, own_seed, step);
     const at::Tensor x = noised.x.to(device);
     const at::Tensor t = noised.t.to(device);
-    const at::Tensor classes = classes_of(task, material.images, sizes, chosen, own_seed, step).to(device);
+    const at::Tensor classes = classes_of(task.diffusion, material.images, sizes, chosen, own_seed, step).to(device);
     const at::Tensor taught = at::empty_like(x);
     for (std::size_t k = 0; k < experts.size(); ++k) {
       std::vector<std::int64_t> its;
@@ -452,8 +388,8 @@ struct LevelSums {
 };
 
 Result<json> measure(const Task& task, const TaskListener& listener, const std::vector<Dit>& experts, const std::optional<Dit>& router, const std::optional<Dit>& dense) {
-  ATOLL_ASSIGN(const Material material, Material::open(task, std::nullopt));
-  const std::vector<std::size_t> chosen = evaluated_images(task, material.held);
+  ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
+  const std::vector<std::size_t> chosen = material.evaluated(std::uint64_t{task.training.evaluate_batches} * task.training.batch);
   const at::NoGradGuard no_gradient;
   std::vector<LevelSums> levels(kNoiseLevels);
   std::vector<double> by_expert(experts.size(), 0.0);

@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/model_manifest.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
 namespace {
 
-constexpr std::int64_t kFrequencies = 128;  // sines and cosines each, of the time
+constexpr auto kFrequencies = static_cast<std::int64_t>(island_link::kTimeFrequencies);
 constexpr double kNormEpsilon = 1e-6;
 
 std::uint64_t tokens_of(const DitSizes& sizes) { return std::uint64_t{sizes.image.height / sizes.patch} * (sizes.image.width / sizes.patch); }
@@ -66,37 +67,12 @@ Result<DitSizes> Dit::checked(DitSizes sizes) {
 }
 
 island_link::Manifest Dit::manifest(const DitSizes& sizes) {
-  island_link::Manifest manifest;
-  const std::uint64_t d = sizes.width;
-  const auto add = [&](const std::string& name, std::vector<std::uint64_t> shape, std::int32_t block) {
-    manifest.parameters.push_back({name, std::move(shape), block});
-  };
-  const auto linear = [&](const std::string& name, std::uint64_t in, std::uint64_t out, std::int32_t block) {
-    add(name + ".weight", {out, in}, block);
-    add(name + ".bias", {out}, block);
-  };
-  linear("x_embedder.proj", patch_values(sizes), d, -1);
-  linear("t_embedder.mlp.0", 2 * kFrequencies, d, -1);
-  linear("t_embedder.mlp.2", d, d, -1);
-  if (sizes.classes > 0) {
-    add("y_embedder.embedding_table.weight", {std::uint64_t{sizes.classes} + 1, d}, -1);
-  }
-  if (is_router(sizes)) {
-    add("class_token", {1, d}, -1);
-  }
-  for (std::uint32_t i = 0; i < sizes.layers; ++i) {
-    const std::string block = "blocks." + std::to_string(i) + ".";
-    const auto layer = static_cast<std::int32_t>(i);
-    linear(block + "attn.qkv", d, 3 * d, layer);
-    linear(block + "attn.proj", d, d, layer);
-    linear(block + "mlp.fc1", d, sizes.feed_forward, layer);
-    linear(block + "mlp.fc2", sizes.feed_forward, d, layer);
-    linear(block + "adaLN_modulation.1", d, 6 * d, layer);
-  }
-  const auto end = static_cast<std::int32_t>(sizes.layers);
-  linear("final_layer.linear", d, is_router(sizes) ? sizes.outputs : patch_values(sizes), end);
-  linear("final_layer.adaLN_modulation.1", d, 2 * d, end);
-  return manifest;
+  island_link::Model model;
+  model.layers = sizes.layers;
+  model.width = sizes.width;
+  model.heads = sizes.heads;
+  model.feed_forward = sizes.feed_forward;
+  return island_link::image_model_manifest(model, {sizes.image.channels, sizes.patch, sizes.classes, sizes.outputs});
 }
 
 std::string Dit::describe(const DitSizes& sizes) {

@@ -202,9 +202,11 @@ Status DitLearner::export_average(const std::string& path, std::map<std::string,
 }
 
 Result<Dit> load_dit(const SafetensorsFile& file, const at::Device& device) {
-  const auto described = file.header().metadata.find(kSizesKey);
-  if (described == file.header().metadata.end()) {
-    return Error{Code::corrupt, "not a model of a diffusion run: it has no `atoll.dit`"};
+  const auto& metadata = file.header().metadata;
+  // A model of a run of rounds says what it is where every trainer's does.
+  const auto described = metadata.contains(kSizesKey) ? metadata.find(kSizesKey) : metadata.find("atoll.description");
+  if (described == metadata.end()) {
+    return Error{Code::corrupt, "not a model of a diffusion run: it has neither `atoll.dit` nor `atoll.description`"};
   }
   ATOLL_ASSIGN(const DitSizes sizes, Dit::described(described->second));
   const at::Tensor flat = at::empty({elements_of(sizes)}, at::TensorOptions(at::kFloat).device(device));

@@ -103,6 +103,17 @@ Result<Ensemble> Ensemble::open_dense(const std::string& folder, const at::Devic
   return ensemble;
 }
 
+Result<Ensemble> Ensemble::open_model(const std::string& path, const at::Device& device) {
+  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  Result<Dit> model = load_dit(file, device);
+  if (!model) {
+    return with_context(model.error(), path);
+  }
+  Ensemble ensemble;
+  ensemble.experts.emplace_back(*std::move(model));
+  return ensemble;
+}
+
 const DitSizes& Ensemble::expert_sizes() const {
   return std::ranges::find_if(experts, [](const auto& expert) { return expert.has_value(); })->value().sizes();
 }

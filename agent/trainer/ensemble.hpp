@@ -26,6 +26,8 @@ struct Ensemble {
   static Result<Ensemble> open(const std::string& folder, bool allow_missing, const at::Device& device);
   // The model that was distilled from the ensemble, as an ensemble of one expert. Errors: not_found, corrupt, conflict.
   static Result<Ensemble> open_dense(const std::string& folder, const at::Device& device);
+  // The file of one model, which a run of rounds has made, as an ensemble of one expert. Errors: not_found, corrupt, naming the file.
+  static Result<Ensemble> open_model(const std::string& path, const at::Device& device);
   [[nodiscard]] const DitSizes& expert_sizes() const;
   // The flow under this choice. `image_class`: with a condition; `guidance` g: u_none + g·(u_class − u_none), as in classifier-free guidance (arXiv:2207.12598).
   [[nodiscard]] EnsembleFlow flow(const ExpertChoice& choice, std::optional<std::uint32_t> image_class, double guidance) const;

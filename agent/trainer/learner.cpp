@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "agent/trainer/adamw.hpp"
-#include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
-#include "agent/trainer/data/token_stream.hpp"
-#include "agent/trainer/model.hpp"
+#include "agent/trainer/objective.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "agent/trainer/trainer_state.hpp"
 
@@ -42,9 +40,9 @@ struct DecayRange {
 
 std::span<float> floats_of(const at::Tensor& tensor) { return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}; }
 
-std::vector<DecayRange> decay_ranges(const Model& model) {
+std::vector<DecayRange> decay_ranges(const std::vector<Objective::Leaf>& leaves) {
   std::vector<DecayRange> ranges;
-  for (const Model::Leaf& leaf : model.leaves()) {
+  for (const Objective::Leaf& leaf : leaves) {
     if (!ranges.empty() && ranges.back().decays == leaf.matrix) {
       ranges.back().count += leaf.tensor.numel();
     } else {
@@ -52,6 +50,21 @@ std::vector<DecayRange> decay_ranges(const Model& model) {
     }
   }
   return ranges;
+}
+
+// What is left of an average that decays by min(decay, (1 + s)/(10 + s)) at every step s, from step `from` to step `to`. Nothing if it goes back.
+double average_share(double decay, std::uint64_t from, std::uint64_t to) {
+  if (to < from) {
+    return 0.0;
+  }
+  // The first factors are (1 + s)/(10 + s), whose product from a to b is that of (a + k)/(b + 1 + k) over k = 1 … 9.
+  const auto turn = static_cast<std::uint64_t>(std::max(0.0, (10.0 * decay - 1.0) / (1.0 - decay)));
+  const std::uint64_t last = std::clamp(turn, from, to);
+  double share = std::pow(decay, static_cast<double>(to - last));
+  for (int k = 1; last > from && k <= 9; ++k) {
+    share *= static_cast<double>(from + 1 + static_cast<std::uint64_t>(k)) / static_cast<double>(last + 1 + static_cast<std::uint64_t>(k));
+  }
+  return share;
 }
 
 Status check(const Training& training) {
@@ -65,11 +78,8 @@ Status check(const Training& training) {
 
 struct Learner::State {
   Training training;
-  Manifest manifest;
-  std::uint64_t vocabulary;
-  TokenStream stream;
-  DataOrder order;
-  ValidationWindows validation;
+  bool gradients;  // are exchanged, not parameters
+  std::unique_ptr<Objective> objective;
   LearningRate learning_rate;
   at::Device device;
   bool bf16;
@@ -79,13 +89,14 @@ struct Learner::State {
   at::Tensor gradient;
   at::Tensor first;
   at::Tensor second;
-  Model model;
+  at::Tensor average;  // of the synchronised parameters; undefined where none is kept
   std::vector<DecayRange> ranges;
   at::Tensor decay_mask;  // on a GPU: 1 where weight decay applies
 
   Arena arena;
   ArenaLayout layout;
-  std::vector<std::vector<CopyRun>> runs;  // by fragment
+  std::vector<std::vector<CopyRun>> runs;    // by fragment
+  std::vector<std::uint64_t> averaged_at;    // by fragment: the step of the parameters that its average took in last
 
   std::uint64_t step = 0;
   std::uint64_t position = 0;
@@ -93,44 +104,52 @@ struct Learner::State {
   std::vector<double> losses;          // of a processor's steps
   std::vector<at::Tensor> gpu_losses;  // of a GPU's, which nobody has waited for yet
 
-  State(const Configure& configure, const island_link::Model& sizes, TokenStream tokens, DataOrder data_order, ValidationWindows windows, at::Device where,
-        bool half, const at::Tensor& flat)
+  State(const Configure& configure, std::unique_ptr<Objective> aim, at::Device where, bool half)
       : training(configure.training),
-        manifest(Model::manifest(sizes)),
-        vocabulary(sizes.vocabulary),
-        stream(std::move(tokens)),
-        order(data_order),
-        validation(windows),
+        gradients(configure.payload == island_link::Payload::gradient),
+        objective(std::move(aim)),
         learning_rate{training.learning_rate, training.warmup_steps, training.steps, training.final_learning_rate},
         device(where),
         bf16(half),
-        parameters(flat),
-        gradient(at::zeros_like(flat)),
-        first(at::zeros_like(flat)),
-        second(at::zeros_like(flat)),
-        model(sizes, training.sequence_length, flat),
-        ranges(decay_ranges(model)) {
-    for (const Model::Leaf& leaf : model.leaves()) {
+        parameters(objective->parameters()),
+        gradient(at::zeros_like(parameters)),
+        first(at::zeros_like(parameters)),
+        second(at::zeros_like(parameters)) {
+    const std::vector<Objective::Leaf> leaves = objective->leaves();
+    ranges = decay_ranges(leaves);
+    for (const Objective::Leaf& leaf : leaves) {
       leaf.tensor.mutable_grad() = gradient.narrow(0, leaf.offset, leaf.tensor.numel()).view(leaf.tensor.sizes());
     }
+    if (objective->average_decay() > 0.0) {
+      average = parameters.clone();
+    }
     if (device.is_cuda()) {
-      decay_mask = at::zeros_like(flat);
+      decay_mask = at::zeros_like(parameters);
       for (const DecayRange& range : ranges) {
         decay_mask.narrow(0, range.offset, range.count).fill_(range.decays ? 1.0 : 0.0);
       }
     }
   }
 
-  // Windows `begin(0)` … `begin(count − 1)` as a [count, sequence_length + 1] tensor on the device.
-  template <typename Begin>
-  Result<at::Tensor> batch(std::uint64_t count, const Begin& begin) const {
-    const std::uint64_t length = training.sequence_length + 1ULL;
-    const at::Tensor tokens = at::empty({static_cast<std::int64_t>(count), static_cast<std::int64_t>(length)}, at::kLong);
-    auto* to = tokens.data_ptr<std::int64_t>();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      ATOLL_TRY(stream.read(begin(i), vocabulary, {to + i * length, length}));
+  [[nodiscard]] const Manifest& manifest() const { return objective->manifest(); }
+
+  // The average takes in what `values` says of a fragment at `present`, for all the steps since it did so before.
+  template <typename Values>
+  void take_into_average(std::uint32_t fragment, std::uint64_t present, const Values& values) {
+    if (!average.defined()) {
+      return;
     }
-    return tokens.to(device);
+    const double kept = average_share(objective->average_decay(), averaged_at[fragment], present);
+    averaged_at[fragment] = present;
+    for (const CopyRun& run : runs[fragment]) {
+      at::Tensor ours = average.narrow(0, run.flat, run.count);
+      const at::Tensor theirs = values(run);
+      if (kept == 0.0) {
+        ours.copy_(theirs);
+      } else {
+        ours.mul_(kept).add_(theirs.to(device), 1.0 - kept);
+      }
+    }
   }
 
   void step_on_processor(const AdamW& settings, const DecayRange& range) const {
@@ -200,49 +219,37 @@ Result<Learner> Learner::make(const Configure& configure) {
   return catching([&]() -> Result<Learner> {
     const Training& training = configure.training;
     ATOLL_TRY(check(training));
-    ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
-    ATOLL_ASSIGN(TokenStream stream, TokenStream::open(configure.data.files, configure.data.format));
-    ATOLL_ASSIGN(const DataSplit split,
-                 split_data(stream.size(), configure.data.validation_fraction, configure.data.part, configure.data.parts));
-    ATOLL_ASSIGN(const DataOrder order, DataOrder::make(split.training, training.sequence_length, training.batch, configure.seed, configure.data.part));
-    ATOLL_ASSIGN(const ValidationWindows validation,
-                 ValidationWindows::make(split.validation, training.sequence_length,
-                                         static_cast<std::uint64_t>(training.evaluate_batches) * training.batch));
     ATOLL_ASSIGN(const at::Device device, device_named(training.device));
     ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
     set_arithmetic_threads(training.threads);
-    const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
-    const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
-    auto state = std::make_unique<State>(configure, sizes, std::move(stream), order, validation, device, bf16, flat);
-    state->model.initialize(configure.seed);
-    return Learner(std::move(state));
+    ATOLL_ASSIGN(std::unique_ptr<Objective> objective, configure.diffusion ? image_objective(configure, device) : language_objective(configure, device));
+    return Learner(std::make_unique<State>(configure, std::move(objective), device, bf16));
   });
 }
 
-const Manifest& Learner::manifest() const { return state_->manifest; }
+const Manifest& Learner::manifest() const { return state_->manifest(); }
 std::uint64_t Learner::step() const { return state_->step; }
 std::uint64_t Learner::position() const { return state_->position; }
-std::uint64_t Learner::tokens_per_step() const {
-  return static_cast<std::uint64_t>(state_->training.batch) * state_->training.sequence_length;
-}
+std::uint64_t Learner::tokens_per_step() const { return state_->training.batch * state_->objective->tokens_per_sequence(); }
 std::uint64_t Learner::windows_per_step() const { return state_->training.batch; }
-std::uint64_t Learner::tokens_available() const { return state_->order.tokens_per_epoch(); }
+std::uint64_t Learner::tokens_available() const { return state_->objective->sequences_per_epoch() * state_->objective->tokens_per_sequence(); }
 std::size_t Learner::fragments() const { return state_->runs.size(); }
 
 Status Learner::attach(Arena arena, ArenaLayout layout) {
   State& s = *state_;
-  ATOLL_TRY(island_link::check_layout(s.manifest, layout));
+  ATOLL_TRY(island_link::check_layout(s.manifest(), layout));
   if (arena.bytes() != layout.bytes) {
     return Error{Code::corrupt, "the arena and its layout have different sizes"};
   }
-  std::vector<std::uint64_t> arena_offset(s.manifest.parameters.size());
+  std::vector<std::uint64_t> arena_offset(s.manifest().parameters.size());
   for (const island_link::Entry& entry : layout.entries) {
     arena_offset[entry.parameter] = entry.offset;
   }
   s.runs.assign(layout.fragments.size(), {});
+  s.averaged_at.assign(layout.fragments.size(), s.step);
   std::int64_t flat = 0;
   for (std::size_t i = 0; i < arena_offset.size(); ++i) {
-    const auto count = static_cast<std::int64_t>(island_link::elements(s.manifest.parameters[i]));
+    const auto count = static_cast<std::int64_t>(island_link::elements(s.manifest().parameters[i]));
     const auto fragment = std::find_if(layout.fragments.begin(), layout.fragments.end(), [&](const island_link::Fragment& f) {
       return arena_offset[i] >= f.offset && arena_offset[i] < f.offset + f.count;
     });
@@ -269,12 +276,10 @@ Status Learner::compute_gradient() {
     at::Tensor on_gpu;
     double sum = 0.0;
     for (std::uint64_t micro = 0; micro < accumulation; ++micro) {
-      ATOLL_ASSIGN(const at::Tensor tokens,
-                   s.batch(rows, [&](std::uint64_t i) { return s.order.window(s.position + micro * rows + i); }));
       at::Tensor loss;
       {
         const Autocast autocast(s.bf16);
-        loss = s.model.loss(tokens);
+        ATOLL_ASSIGN(loss, s.objective->loss(s.position + micro * rows, rows));
       }
       (accumulation == 1 ? loss : loss / static_cast<double>(accumulation)).backward();
       if (s.device.is_cpu()) {
@@ -323,6 +328,9 @@ Status Learner::apply_gradient() {
     }
     ++s.step;
     s.position += s.training.batch;
+    for (std::uint32_t fragment = 0; s.gradients && fragment < s.runs.size(); ++fragment) {
+      s.take_into_average(fragment, s.step, [&s](const CopyRun& run) { return s.parameters.narrow(0, run.flat, run.count); });
+    }
     return {};
   });
 }
@@ -365,7 +373,9 @@ Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
   ATOLL_TRY(state_->check_fragment(fragment));
   return catching([&]() -> Status {
     const at::NoGradGuard no_gradient;
-    state_->from_arena(fragment, state_->parameters, alpha);
+    State& s = *state_;
+    s.from_arena(fragment, s.parameters, alpha);
+    s.take_into_average(fragment, s.step, [&s](const CopyRun& run) { return at::from_blob(s.arena.floats().data() + run.arena, {run.count}, at::kFloat); });
     return {};
   });
 }
@@ -385,26 +395,15 @@ void Learner::stand_at(std::uint64_t step, std::uint64_t position) {
 
 std::uint32_t Learner::evaluation_batches() const {
   const std::uint64_t batch = state_->training.batch;
-  return static_cast<std::uint32_t>((state_->validation.count() + batch - 1) / batch);
+  return static_cast<std::uint32_t>((state_->objective->held_out_sequences() + batch - 1) / batch);
 }
 
 Result<std::optional<double>> Learner::evaluate() {
   return catching([this]() -> Result<std::optional<double>> {
     const State& s = *state_;
-    const std::uint64_t windows = s.validation.count();
-    if (windows == 0) {
-      return std::optional<double>();
-    }
     const at::NoGradGuard no_gradient;
     const Autocast autocast(s.bf16);
-    const std::uint64_t rows = s.training.batch / s.training.accumulation;  // no more memory than a step needs
-    double sum = 0.0;
-    for (std::uint64_t from = 0; from < windows; from += rows) {
-      const std::uint64_t count = std::min(rows, windows - from);
-      ATOLL_ASSIGN(const at::Tensor tokens, s.batch(count, [&](std::uint64_t i) { return s.validation.window(from + i); }));
-      sum += s.model.loss(tokens).item<double>() * static_cast<double>(count);
-    }
-    return std::optional<double>(sum / static_cast<double>(windows));
+    return s.objective->held_out_loss(s.training.batch / s.training.accumulation);  // no more memory than a step needs
   });
 }
 
@@ -414,7 +413,9 @@ Status Learner::save(const std::string& directory, const std::string& notes) {
     const at::Tensor parameters = s.parameters.cpu();
     const at::Tensor first = s.first.cpu();
     const at::Tensor second = s.second.cpu();
-    return save_trainer_state(directory, s.manifest, {floats_of(parameters), floats_of(first), floats_of(second)}, {s.step, s.position, s.updates, notes});
+    const at::Tensor average = s.average.defined() ? s.average.cpu() : at::empty({0}, at::kFloat);
+    return save_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)},
+                              {s.step, s.position, s.updates, notes, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>()});
   });
 }
 
@@ -424,8 +425,9 @@ Result<std::string> Learner::restore(const std::string& directory, std::uint64_t
     const at::Tensor parameters = at::empty({s.parameters.numel()}, at::kFloat);
     const at::Tensor first = at::empty_like(parameters);
     const at::Tensor second = at::empty_like(parameters);
+    const at::Tensor average = at::empty({s.average.defined() ? s.average.numel() : 0}, at::kFloat);
     ATOLL_ASSIGN(const TrainerPlace place,
-                 load_trainer_state(directory, s.manifest, {floats_of(parameters), floats_of(first), floats_of(second)}));
+                 load_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)}));
     if (place.step != step || place.position != position) {
       return Error{Code::corrupt, "cannot resume from " + directory + ": it was saved at step " + std::to_string(place.step) + ", position " +
                                       std::to_string(place.position) + ", not at step " + std::to_string(step) + ", position " +
@@ -435,6 +437,11 @@ Result<std::string> Learner::restore(const std::string& directory, std::uint64_t
     s.parameters.copy_(parameters);
     s.first.copy_(first);
     s.second.copy_(second);
+    if (s.average.defined()) {
+      s.average.copy_(average);
+      // Saved under another strategy's fragments: taken as that of all of them.
+      s.averaged_at = place.averaged_at.size() == s.averaged_at.size() ? place.averaged_at : std::vector<std::uint64_t>(s.averaged_at.size(), place.step);
+    }
     s.updates = place.updates;
     stand_at(step, position);
     return place.notes;

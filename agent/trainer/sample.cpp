@@ -32,8 +32,9 @@ Status write_samples(const Options& options) {
   ATOLL_ASSIGN(const Solver solver, solver_named(options.text("--solver")));
   ATOLL_ASSIGN(const at::Device device, device_named(options.text("--device")));
   set_arithmetic_threads(static_cast<std::uint32_t>(threads));
-  ATOLL_ASSIGN(const Ensemble ensemble, options.flag("--dense") ? Ensemble::open_dense(options.text("--folder"), device)
-                                                                : Ensemble::open(options.text("--folder"), options.flag("--allow-missing"), device));
+  ATOLL_ASSIGN(const Ensemble ensemble, !options.text("--model").empty() ? Ensemble::open_model(options.text("--model"), device)
+                                        : options.flag("--dense")        ? Ensemble::open_dense(options.text("--folder"), device)
+                                                                         : Ensemble::open(options.text("--folder"), options.flag("--allow-missing"), device));
   const DitSizes& sizes = ensemble.expert_sizes();
   std::optional<std::uint32_t> image_class;
   if (!options.text("--class").empty()) {
@@ -72,7 +73,7 @@ int exit_status(Code code) { return code == Code::invalid_argument ? 2 : code ==
 int sample(const std::vector<std::string>& arguments) {
   const auto run = [&]() -> Status {
     ATOLL_ASSIGN(const Options options, Options::parse(arguments,
-                                                       {{"--folder", ""}, {"--count", "64"}, {"--router", "top-1"}, {"--steps", "50"}, {"--seed", "1"}, {"--solver", "euler"},
+                                                       {{"--folder", ""}, {"--model", ""}, {"--count", "64"}, {"--router", "top-1"}, {"--steps", "50"}, {"--seed", "1"}, {"--solver", "euler"},
                                                         {"--class", ""}, {"--guidance", "1"}, {"--columns", "0"}, {"--threads", "1"}, {"--device", "cpu"}, {"--output", ""}},
                                                        {"--json", "--allow-missing", "--dense"}));
     return catching([&]() -> Status { return write_samples(options); });

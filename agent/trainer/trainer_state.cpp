@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <sstream>
 #include <vector>
 
 #include "agent/island_link/arena.hpp"
@@ -20,7 +21,7 @@ namespace atl {
 namespace {
 
 constexpr const char* kFile = "/trainer.safetensors";
-constexpr std::array<const char*, 3> kSuffixes = {"", ".exp_avg", ".exp_avg_sq"};
+constexpr std::array<const char*, 4> kSuffixes = {"", ".exp_avg", ".exp_avg_sq", ".ema"};
 
 // A checksum against flipped bits, not against people: four lanes of multiply and rotate.
 std::uint64_t checksum(std::span<const float> values) {
@@ -50,11 +51,27 @@ std::uint64_t checksum(std::span<const float> values) {
   return all;
 }
 
-std::string checksums(const TrainerArrays& arrays) {
-  return std::to_string(checksum(arrays.parameters)) + " " + std::to_string(checksum(arrays.first)) + " " + std::to_string(checksum(arrays.second));
+// Those that there are, in the order of their suffixes.
+std::vector<std::span<float>> in_order(const TrainerArrays& arrays) {
+  std::vector<std::span<float>> all = {arrays.parameters, arrays.first, arrays.second};
+  if (!arrays.average.empty()) {
+    all.push_back(arrays.average);
+  }
+  return all;
 }
 
-std::array<std::span<float>, 3> in_order(const TrainerArrays& arrays) { return {arrays.parameters, arrays.first, arrays.second}; }
+template <typename Values, typename Text>
+std::string joined(const Values& values, const Text& text_of) {
+  std::string text;
+  for (const auto& value : values) {
+    text += (text.empty() ? "" : " ") + text_of(value);
+  }
+  return text;
+}
+
+std::string checksums(const TrainerArrays& arrays) {
+  return joined(in_order(arrays), [](std::span<float> values) { return std::to_string(checksum(values)); });
+}
 
 Result<std::uint64_t> read_number(const std::map<std::string, std::string>& metadata, const std::string& key) {
   const auto found = metadata.find(key);
@@ -70,7 +87,7 @@ Result<std::uint64_t> read_number(const std::map<std::string, std::string>& meta
 }
 
 Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::Manifest& manifest, const TrainerArrays& arrays) {
-  const std::array<std::span<float>, 3> targets = in_order(arrays);
+  const std::vector<std::span<float>> targets = in_order(arrays);
   std::size_t at = 0;
   for (const island_link::Parameter& parameter : manifest.parameters) {
     const std::size_t count = island_link::elements(parameter);
@@ -100,6 +117,12 @@ Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::M
   if (const auto notes = metadata.find("atoll.notes"); notes != metadata.end()) {
     place.notes = notes->second;
   }
+  if (const auto averaged = metadata.find("atoll.averaged_at"); averaged != metadata.end()) {
+    std::istringstream words(averaged->second);
+    for (std::uint64_t step = 0; words >> step;) {
+      place.averaged_at.push_back(step);
+    }
+  }
   return place;
 }
 
@@ -107,20 +130,24 @@ Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::M
 
 Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays,
                           const TrainerPlace& place) {
+  const std::vector<std::span<float>> kinds = in_order(arrays);
   std::vector<TensorView> tensors;
   std::size_t at = 0;
   for (const island_link::Parameter& parameter : manifest.parameters) {
     const std::size_t count = island_link::elements(parameter);
-    for (std::size_t kind = 0; kind < kSuffixes.size(); ++kind) {
-      tensors.push_back({parameter.name + kSuffixes[kind], parameter.shape, in_order(arrays)[kind].subspan(at, count)});
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      tensors.push_back({parameter.name + kSuffixes[kind], parameter.shape, kinds[kind].subspan(at, count)});
     }
     at += count;
   }
-  const std::map<std::string, std::string> metadata = {{"atoll.step", std::to_string(place.step)},
+  std::map<std::string, std::string> metadata = {{"atoll.step", std::to_string(place.step)},
                                                        {"atoll.position", std::to_string(place.position)},
                                                        {"atoll.updates", std::to_string(place.updates)},
                                                        {"atoll.notes", place.notes},
                                                        {"atoll.checksums", checksums(arrays)}};
+  if (!place.averaged_at.empty()) {
+    metadata["atoll.averaged_at"] = joined(place.averaged_at, [](std::uint64_t step) { return std::to_string(step); });
+  }
   if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
     return file_error(directory, "make the directory");
   }

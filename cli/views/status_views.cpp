@@ -71,9 +71,13 @@ std::string round_line(const json& run) {
   return line;
 }
 
+// What is counted, and what the loss is, of a language model or of one of images.
+std::string counted(const json& run) { return flag_at(run, "images") ? "images" : "tokens"; }
+std::string loss_unit(const json& run) { return flag_at(run, "images") ? "squared error of the flow" : "nats per token"; }
+
 std::string loss_line(const json& run) {
   const std::string curve = loss_curve(run, 24);
-  std::string line = loss_text(number_at(run, "outer_loss")) + " nats per token";
+  std::string line = loss_text(number_at(run, "outer_loss")) + " " + loss_unit(run);
   if (number_at(run, "initial_loss")) {
     line += ", from " + loss_text(number_at(run, "initial_loss"));
   }
@@ -338,7 +342,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
     text += field("images", count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", validation_line(document), terminal);
   } else {
-    text += field("tokens", count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
+    text += field(counted(run), count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", loss_line(run), terminal);
     text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
     text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
@@ -366,11 +370,11 @@ std::string render_summary(const json& document, const Terminal& terminal) {
     text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
     return text + tasks_table(document, terminal) + absences_text(document, terminal);
   }
-  text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, nats per token on held-out data  " + loss_curve(run, 24),
+  text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, " + loss_unit(run) + " on held-out data  " + loss_curve(run, 24),
                 terminal);
   text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
   text += field("rounds", count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
-                              age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) + " tokens", terminal);
+                              age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) + " " + counted(run), terminal);
   text += field("sent", sent_line(document, run), terminal);
   text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
                                  seconds_text(number_at(run, "compute_seconds")) + " computing, " + seconds_text(number_at(run, "wait_seconds")) +
@@ -387,7 +391,7 @@ std::string render_progress(const json& document, const Terminal& terminal) {
   }
   std::string line = state + "  round " + count_text(number_at(run, "round")) + "/" + count_text(number_at(run, "rounds")) + "  loss " +
                      loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) +
-                     " tokens/s  " + count_text(number_at(run, "members")) + " islands";
+                     " " + counted(run) + "/s  " + count_text(number_at(run, "members")) + " islands";
   if (const std::string reason = printable(text_at(run, "reason"), 200); !reason.empty()) {
     line += "  " + reason;
   }

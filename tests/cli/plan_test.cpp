@@ -97,7 +97,7 @@ TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what ag
   const json document = planned({kStreaming});
   const RunSpec spec = spec_of(kStreaming);
   const Composition parts = composition_of(spec).value();
-  const std::vector<std::uint64_t> values = fragment_values(spec.model, parts.fragments).value();
+  const std::vector<std::uint64_t> values = fragment_values(spec, parts.fragments).value();
   REQUIRE(document["fragments"].size() == 3);
   std::set<int> layers;
   std::uint64_t total = 0;
@@ -110,7 +110,7 @@ TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what ag
     CHECK(document["fragments"][i]["embeddings_and_head"] == (i == 2));
   }
   CHECK(layers == std::set<int>{0, 1, 2, 3});
-  CHECK(static_cast<double>(total) * 4 == model_parameter_bytes(spec.model));
+  CHECK(static_cast<double>(total) * 4 == model_parameter_bytes(spec));
   CHECK(document["islands"][0]["bytes_sent"] == streaming_cost(values, parts, 2000, 2, 0).value().bytes);
   CHECK(document["schedule"].size() == 6);
   CHECK(document["schedule"][1] == json::parse(R"({"round": 2, "fragment": 1, "start": 40, "apply": 42, "last": false})"));

@@ -209,6 +209,58 @@ TEST_CASE("diffusion: an island that is killed for good costs at most the steps 
   }
 }
 
+// One model of all images, as other strategies train a language model.
+TEST_CASE("diffusion: three islands train one model of images in rounds, one of them is killed, and the model draws") {
+  for (const std::string strategy : {"name = \"diloco\"\n", "name = \"streaming-diloco\"\nfragments = 1\ncodec = \"bf16\"\n"}) {
+    INFO(strategy);
+    Cluster cluster;
+    for (const char* name : {"a", "b", "c"}) {
+      start_island(cluster, name);
+    }
+    const std::string run = cluster.submit("[run]\nname = \"shapes\"\n[model]\nlayers = 1\nwidth = 16\nheads = 2\n[data]\nset = \"shapes\"\nformat = \"idx\"\nvalidation_fraction = 0.1\n"
+                                           "[training]\nsteps = 120\nbatch = 8\nlearning_rate = 1e-2\ndevice = \"cpu\"\nevaluate_batches = 2\nmax_steps_per_second = 20\n[strategy]\ninner_steps = 10\n"
+                                           "outer_learning_rate = 1.0\nouter_momentum = 0.3\n" + strategy + "[islands]\nmin = 3\nmax = 3\ndeadline = \"5m\"\n[checkpoint]\nevery_rounds = 2\n");
+    INFO(cluster.logs());
+    REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 3; }, std::chrono::seconds(100)));
+    cluster.islands.at("b").signal(SIGKILL);
+    cluster.islands.at("b").wait();
+    start_island(cluster, "b");
+    const CommandResult waited = cluster.run({"wait", run, "--timeout", "110s"});
+    INFO(waited.err);
+    REQUIRE(waited.exit == 0);
+    const json status = cluster.status(run);
+    CHECK(status["run"]["images"] == true);
+    CHECK(status["run"]["outer_loss"].get<double>() < 0.8 * status["run"]["initial_loss"].get<double>());
+    CHECK(status["run"]["bytes_sent"].get<std::uint64_t>() > 0);
+    CHECK(cluster.run({"status", run}).out.find("squared error of the flow") != std::string::npos);
+    const json data = json::parse(cluster.run({"data", run, "--json"}).out);
+    CHECK(data["proof"]["holds"] == true);
+    CHECK(data["proof"]["committed_tokens"] == data["proof"]["committed"]);  // an image counts as one
+    for (const json& part : data["parts"]) {
+      CHECK(part["epoch_sequences"] == 72);
+    }
+
+    const fs::path model = cluster.folder() / "model.safetensors";
+    const CommandResult exported = cluster.run({"export", run, "-o", model.string()});
+    INFO(exported.err);
+    REQUIRE(exported.exit == 0);
+    CHECK(exported.err.find("try: atoll sample ") != std::string::npos);
+    const fs::path png = cluster.folder() / "model.png";
+    const auto sample = [&](std::vector<std::string> more) {
+      std::vector<std::string> arguments = {"sample", "--count", "4", "--steps", "3", "-o", png.string()};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return cluster.run(arguments);
+    };
+    REQUIRE(sample({model.string()}).exit == 0);
+    const std::string drawn = atl_test::text_of(png);
+    CHECK(is_png(png));
+    REQUIRE(sample({run}).exit == 0);
+    CHECK(atl_test::text_of(png) == drawn);
+    CHECK(sample({model.string(), "--router", "full"}).exit == 2);
+    CHECK(sample({(cluster.folder() / "shapes.idx").string()}).err.find("not a model that images are drawn from") != std::string::npos);
+  }
+}
+
 TEST_CASE("diffusion: a restarted coordinator goes on with the tasks, and data that do not fit end the run with the reason") {
   Cluster cluster;
   start_island(cluster, "a");

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "coordinator/network.hpp"
+
 namespace atl::sim {
 namespace {
 
@@ -374,7 +376,7 @@ void Cluster::start_coordinator() {
   if (coordinator_) {
     return;
   }
-  coordinator::Settings settings;
+  coordinator::Settings settings = coordinator::settings_for_network(scenario_.wan ? "wan" : "lan").value();
   settings.version = "test";
   coordinator_clock_ = draw_clock();
   coordinator_ = std::make_unique<coordinator::Core>(settings, ledger_.recovered(), coordinator_now());
@@ -660,7 +662,7 @@ std::string Cluster::run() {
 Duration Cluster::progress_bound() const {
   const Duration step = scenario_.step_time + scenario_.step_lag * static_cast<Duration::rep>(scenario_.islands) + milliseconds(40);
   const Duration round = step * static_cast<Duration::rep>(scenario_.spec.strategy.inner_steps + scenario_.spec.strategy.overlap_steps + 1);
-  return 2 * scenario_.spec.islands.deadline + 2 * round + seconds(60);
+  return 2 * scenario_.spec.islands.deadline + 2 * round + seconds(scenario_.wan ? 120 : 60);
 }
 
 }  // namespace atl::sim

@@ -181,6 +181,7 @@ Scenario draw_long_scenario(std::uint64_t seed) {
   scenario.full_disks = rng.chance(0.5);
   scenario.skewed_clocks = rng.chance(0.5);
   scenario.flipped_bits = rng.chance(0.2) ? 0.02 : 0;
+  scenario.wan = Rng(seed, stream_of("network")).chance(0.5);
   return scenario;
 }
 

@@ -34,6 +34,7 @@ struct Scenario {
   Duration step_lag = std::chrono::milliseconds(30);   // how much longer each further one takes
   Duration pair_poll = std::chrono::milliseconds(50);  // how often an island looks after its pairs
   Duration at_least{};         // virtual time that passes, also if the run is over before
+  bool wan = false;            // the coordinator's preset for slow networks, not that of `lan`
   Duration patience = std::chrono::minutes(30);      // after healing, until the run must be over
 };
 

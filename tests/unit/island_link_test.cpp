@@ -38,7 +38,8 @@ std::vector<TrainerMessage> trainer_messages() {
   lost.local_validation_loss.reset();
   lost.nonfinite = true;
   return {Hello{kProtocol, "mine", "0.1", 4711, 0, 1, true},
-          Manifest{{{"embedding", {256, 8}, -1}, {"norm \"quoted\"\n", {8}, 0}}},
+          Manifest{{{"embedding", {256, 8}, -1}, {"norm \"quoted\"\n", {8}, 0}}, {}},
+          Manifest{{{"x", {1}, 0}}, "{\"patch\": 2}"},
           Ready{10, 160, 1'000'000},
           PublishedNow{{0, 1}, 10, 160},
           published,
@@ -56,12 +57,18 @@ std::vector<AgentMessage> agent_messages() {
   Configure configure{"r-1", "island", std::numeric_limits<std::uint64_t>::max(), {4, 128, 4, 0, 256, true},
                       {{"/data/a", "/data/b"}, "bytes", 0.05, 1, 3},
                       {600, 16, 128, 2, 1e-3, 100, 0.1, 0.1, 0.9, 0.95, 1e-8, 1.0, 0.0, "cpu", "float32", 1, 16},
-                      Payload::gradient, Resume{"/state", 20, 320}};
+                      Payload::gradient, {}, Resume{"/state", 20, 320}};
   Configure fresh = configure;
   fresh.resume.reset();
   fresh.payload = Payload::parameters;
+  Configure images = fresh;
+  images.data.format = "idx";
+  images.diffusion = Diffusion{};
+  images.diffusion->times = "logit-normal";
+  images.diffusion->ema = 0.99;
   return {configure,
           fresh,
+          images,
           ArenaLayout{"/dev/shm/a", 64, {{0, 0}, {1, 8}}, {{0, 16}}},
           PublishNow{{0}},
           Load{{0, 1}, 20, 320},
@@ -140,7 +147,7 @@ TEST_CASE("an arena is shared between those who map it, and removed with its mak
 }
 
 TEST_CASE("a layout holds every parameter exactly once, fragment by fragment") {
-  const Manifest manifest{{{"a", {3, 5}, -1}, {"b", {7}, 0}, {"c", {2, 2}, 1}}};
+  const Manifest manifest{{{"a", {3, 5}, -1}, {"b", {7}, 0}, {"c", {2, 2}, 1}}, {}};
   const auto layout = lay_out(manifest, {{2, 0}, {1}});
   REQUIRE(layout.has_value());
   CHECK(layout->entries == std::vector<Entry>{{2, 0}, {0, 4}, {1, 32}});
@@ -154,7 +161,7 @@ TEST_CASE("a layout holds every parameter exactly once, fragment by fragment") {
 }
 
 TEST_CASE("a layout that is not one is refused") {
-  const Manifest manifest{{{"a", {4}, -1}, {"b", {4}, 0}}};
+  const Manifest manifest{{{"a", {4}, -1}, {"b", {4}, 0}}, {}};
   const ArenaLayout good = lay_out(manifest, {{0}, {1}}).value();
   const auto bad = [&](auto change) {
     ArenaLayout layout = good;
@@ -177,13 +184,18 @@ TEST_CASE("a layout that is not one is refused") {
 }
 
 TEST_CASE("a manifest that cannot be laid out is refused") {
-  CHECK_FALSE(check_manifest({}).ok());
-  CHECK_FALSE(check_manifest({{{"", {1}, 0}}}).ok());
-  CHECK_FALSE(check_manifest({{{"a", {1}, 0}, {"a", {1}, 0}}}).ok());
-  CHECK_FALSE(check_manifest({{{"a", {0}, 0}}}).ok());
-  CHECK_FALSE(check_manifest({{{"a", {1ULL << 40, 1ULL << 40}, 0}}}).ok());
-  CHECK_FALSE(check_manifest({{{"a", {1}, 2}}}).ok());
-  CHECK(check_manifest({{{"a", {}, -1}}}).ok());  // a scalar
+  const auto good = [](std::vector<Parameter> parameters, std::optional<std::string> description = {}) {
+    return check_manifest({std::move(parameters), std::move(description)}).ok();
+  };
+  CHECK_FALSE(good({}));
+  CHECK_FALSE(good({{"", {1}, 0}}));
+  CHECK_FALSE(good({{"a", {1}, 0}, {"a", {1}, 0}}));
+  CHECK_FALSE(good({{"a", {0}, 0}}));
+  CHECK_FALSE(good({{"a", {1ULL << 40, 1ULL << 40}, 0}}));
+  CHECK_FALSE(good({{"a", {1}, 2}}));
+  CHECK(good({{"a", {}, -1}}));  // a scalar
+  CHECK(good({{"a", {1}, 0}}, std::string(4096, 'x')));
+  CHECK_FALSE(good({{"a", {1}, 0}}, std::string(4097, 'x')));
 }
 
 TEST_CASE("agent and trainer talk over a local socket until one is gone") {

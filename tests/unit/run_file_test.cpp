@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "agent/island_link/arena.hpp"
+#include "agent/run_composition.hpp"
 #include "cli/views/printable.hpp"
 #include "cli/spelling.hpp"
 #include "tests/catch.hpp"
@@ -414,6 +416,42 @@ TEST_CASE("spelling finds slips and refuses guesses") {
   CHECK(nearest("zebra", known).empty());
 }
 
+TEST_CASE("strategies of rounds train one model of images, with its own keys and none of tokens") {
+  const auto images = [](const std::string& strategy, const std::string& more = "") {
+    return "[run]\nname = \"a\"\n[model]\nlayers = 3\nwidth = 16\nheads = 2\n[data]\nset = \"digits\"\nformat = \"idx\"\n[training]\nsteps = 100\n[strategy]\ninner_steps = 10\n" + strategy + more;
+  };
+  const RunFile file = parse_run_file(images("name = \"diloco\"\n", "[diffusion]\npatch = 4\ntimes = \"logit-normal\"\n"), "run.toml");
+  INFO(problems_text(file));
+  REQUIRE(file.valid());
+  CHECK(file.spec.rounds == 10);
+  CHECK(file.spec.diffusion.patch == 4);
+  CHECK(file.spec.diffusion.ema == 0);
+  CHECK(tokens_per_sequence(file.spec) == 1);
+  // Three layers and the ends of a diffusion transformer are four fragments.
+  const RunFile streaming = parse_run_file(images("name = \"streaming-diloco\"\nfragments = 3\n"), "run.toml");
+  INFO(problems_text(streaming));
+  REQUIRE(streaming.valid());
+  CHECK(streaming.spec.rounds == 4 * 10);
+  CHECK(parse_run_file(images("name = \"noloco\"\n"), "run.toml").valid());
+  require_problem(images("name = \"diloco\"\n", "[diffusion]\nexperts = 2\n"), "16:1", "experts has no effect with strategy.name = \"diloco\"");
+  require_problem(images("name = \"diloco\"\n", "[diffusion]\nema = 0.9\n"), "16:1", "ema has no effect with strategy.name = \"diloco\"");
+  require_problem("[run]\nname = \"a\"\n[model]\nvocabulary = 300\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "4:1", "vocabulary has no effect on images");
+  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\nsequence_length = 7\n", "8:1", "sequence_length has no effect on images");
+  require_problem("[run]\nname = \"a\"\narena_limit = \"1MiB\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "1:", "more than run.arena_limit");
+}
+
+TEST_CASE("the memory of a model's parameters is that of its manifest, of language and of images") {
+  for (const char* format : {"bytes", "idx"}) {
+    for (const std::uint32_t feed_forward : {0U, 96U}) {
+      RunSpec spec;
+      spec.data.format = format;
+      spec.model.feed_forward = feed_forward;
+      spec.diffusion.patch = 4;
+      CHECK(model_parameter_bytes(spec) == 4.0 * static_cast<double>(island_link::elements(manifest_of(spec).parameters)));
+    }
+  }
+}
+
 TEST_CASE("a run of experts takes images and its own keys, and says which others do nothing") {
   const auto images = [](const std::string& more, const std::string& data = "format = \"idx\"\n", const std::string& tail = "") {
     return "[run]\nname = \"a\"\n[data]\nset = \"digits\"\n" + data + "[training]\nsteps = 50\n[strategy]\nname = \"decentralized-diffusion\"\n[diffusion]\n" + more + tail;
@@ -430,7 +468,6 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   CHECK(parse_run_file(images("experts = 1\n"), "run.toml").spec.rounds == 1);
 
   require_problem(images("", ""), "3:", "trains on images; formats of images are");
-  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "5:", "holds images, which strategy.name = \"diloco\" does not train on");
   require_problem(with("[diffusion]\nexperts = 2\n"), "8:1", "experts has no effect with strategy.name = \"diloco\"");
   require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");
   require_problem(images("experts = 1\ndistill_steps = 10\n"), "12:", "with one expert there is nothing to distil");

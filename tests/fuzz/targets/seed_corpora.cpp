@@ -56,14 +56,14 @@ void add_pieces(Corpora& corpora) {
 
 void add_island_link(Corpora& corpora) {
   for (const wire::TrainerMessage& message : std::initializer_list<wire::TrainerMessage>{
-           wire::Hello{1, "t", "1", 1, 0, 1, {}}, wire::Manifest{{{"a", {2, 3}, -1}, {"b", {1}, 0}}}, wire::Ready{1, 2, 3},
+           wire::Hello{1, "t", "1", 1, 0, 1, {}}, wire::Manifest{{{"a", {2, 3}, -1}, {"b", {1}, 0}}, "about"}, wire::Ready{1, 2, 3},
            wire::PublishedNow{{0, 1}, 5, 6}, wire::Published{1, 0, 10, 160, 2048, 10, 2.5, 1.0, false, 1.0, 2.0},
            wire::Merged{1, 0, 10, 160, 0.5, 2.0, true, "x"}, wire::Loaded{{0}, 1, 2}, wire::Saved{"/d", 1, 2, "full"},
            wire::Evaluated{2.0, 3, 4}}) {
     corpora.add("island_link", encode(message));
   }
   for (const wire::AgentMessage& message : std::initializer_list<wire::AgentMessage>{
-           wire::Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, wire::Payload::parameters, wire::Resume{"/d", 1, 2}},
+           wire::Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, wire::Payload::parameters, wire::Diffusion{}, wire::Resume{"/d", 1, 2}},
            wire::ArenaLayout{"/a", 64, {{0, 0}}, {{0, 4}}}, wire::Plan{40, {{1, 0, 40, true}}, {{1, 0, 42, 0.5, true, false, "/state/1"}}},
            wire::Stop{"the run has ended"}}) {
     corpora.add("island_link", encode(message));
