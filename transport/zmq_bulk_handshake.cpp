@@ -63,6 +63,7 @@ void ZmqBulkIo::say_hello(Dealer& dealer) {
   dealer.hello_sent = now();
   dealer.hello_again = dealer.hello_sent + from_seconds(seconds(dealer.patience) * (0.5 + rng_.uniform()));
   dealer.patience = std::min(dealer.patience * 2, kHelloPatienceAtMost);
+  ++dealer.hellos;
   ZmqMessage(dealer.handshake->hello()).send(dealer.socket, false);
 }
 
@@ -71,11 +72,17 @@ void ZmqBulkIo::on_welcome(Dealer& dealer, ByteView welcome) {
     return;
   }
   Result<BulkKeys> keys = dealer.handshake->finish(welcome);
+  if (!keys && ++dealer.refuted < dealer.hellos) {
+    log_debug("bulk link: island " + dealer.peer.text + " answered an earlier hello than the last");
+    return;
+  }
   if (!keys) {
     log_rarely("bulk link: island " + dealer.peer.text + " at " + peers_.at(dealer.peer).who.address + ": " + keys.error().why);
     return;  // said again when the patience is over
   }
   dealer.handshake.reset();
+  dealer.hellos = 0;
+  dealer.refuted = 0;
   dealer.hello_again = TimePoint::max();
   dealer.patience = kHelloPatience;
   Session session;
@@ -142,6 +149,8 @@ void ZmqBulkIo::redial(Dealer& dealer) {
   zmq_close(dealer.socket);
   dealer.socket = make_dealer_socket(peers_.at(dealer.peer).who.address);
   dealer.handshake.reset();
+  dealer.hellos = 0;
+  dealer.refuted = 0;
   dealer.hello_again = TimePoint::max();
 }
 

@@ -66,6 +66,8 @@ class ZmqBulkIo {
     TimePoint hello_sent;
     TimePoint hello_again;       // if nothing is heard
     Duration patience{};
+    unsigned hellos = 0;   // said since the last session of this connection
+    unsigned refuted = 0;  // answers that the newest of them cannot open; one to an earlier hello comes late, and shows nothing
     std::uint64_t session = 0;  // 0: none
   };
   struct Session {
