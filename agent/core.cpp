@@ -383,6 +383,7 @@ void Core::State::close_run(const std::string& why) {
   if (!run) {
     return;
   }
+  note_group_work();
   constexpr std::size_t kReleased = 64;
   effect(StopTrainer{run->id, why});
   effect(CloseRun{run->id});

@@ -164,6 +164,10 @@ struct DutyInHand {
   unsigned crashes = 0;
   std::optional<TimePoint> restart_at;
   double compute_before = 0;               // of earlier starts
+  double group_compute_seconds = 0;        // of its groups whose rounds are over
+  double group_wait_seconds = 0;
+  std::uint64_t group_bytes_sent = 0;
+  std::uint64_t group_bytes_received = 0;
 };
 
 struct Core::State {
@@ -172,7 +176,7 @@ struct Core::State {
   std::map<RunId, StoredRun> stored;
   std::map<RunId, std::vector<std::string>> stored_readers;  // keys, of runs that only lie on the disk
   std::optional<RunInHand> run;
-  std::optional<DutyInHand> duty;  // of a run of phases; at most one of the two
+  std::optional<DutyInHand> duty;  // of a run of phases; both only where `run` is that of a group that works for it
   std::map<RunId, Epoch> released;  // runs that are over here: older assignments are stale; the newest few
   std::deque<RunId> released_order;
   Ready out;
@@ -270,6 +274,9 @@ struct Core::State {
   void say_duty();
   void close_duty(const std::string& why);
   [[nodiscard]] IslandReport duty_report() const;
+  [[nodiscard]] bool has_group_state() const;
+  [[nodiscard]] bool in_group() const;
+  void note_group_work();
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);

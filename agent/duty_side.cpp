@@ -44,7 +44,9 @@ void Core::State::on_duty(const Duty& message) {
       send(RunEnded{message.run, Round(0), Digest{}, with_context(spec.error(), "the run's settings")});
       return;
     }
-    close_run("the coordinator gave another run's duty");
+    if (!(run && run->spec.work.run == message.run.text)) {
+      close_run("the coordinator gave another run's duty");
+    }
     close_duty("the coordinator gave another run's duty");
     duty.emplace();
     duty->spec = std::move(*spec);
@@ -54,6 +56,7 @@ void Core::State::on_duty(const Duty& message) {
     effect(OpenContent{message.run});
   }
   const std::string before = duty->duty.task;
+  const bool same = message.task == before && message.group == duty->duty.group && message.group_round == duty->duty.group_round;
   duty->duty = message;
   duty->report.number = message.number;
   duty->wanted.clear();
@@ -82,7 +85,7 @@ void Core::State::on_duty(const Duty& message) {
       effect(DropContent{message.run, content.digest});
     }
   }
-  if (message.task != before) {
+  if (!same) {
     end_task("the coordinator gave another task");
     duty->start = 0;  // what the old one has written and is not adopted yet is none of the new one's
     duty->crashes = 0;
@@ -119,13 +122,30 @@ void Core::State::drive_duty() {
     }
   }
   if (here && duty->report.state == "fetching") {
-    begin_task();
+    if (duty->duty.group.empty() || (duty->duty.group_round > Round(0) && has_group_state())) {
+      begin_task();
+    } else {
+      // Its group's run assigns it its place; or its rounds are over, and others have what the trainer saved after the last.
+      duty->report.state = duty->duty.group_round == Round(0) ? "ready" : "without";
+      say_duty();
+    }
   }
   if (duty->restart_at && now >= *duty->restart_at) {
     duty->restart_at.reset();
     begin_task();
   }
 }
+
+// What its own trainer saved after the last round of its group.
+bool Core::State::has_group_state() const {
+  const auto held = stored.find(duty->duty.group);
+  return held != stored.end() && std::ranges::any_of(held->second.checkpoints, [&](const StoredCheckpoint& checkpoint) {
+           return checkpoint.round == duty->duty.group_round && checkpoint.trainer_state;
+         });
+}
+
+// This island trains an expert with others at the moment.
+bool Core::State::in_group() const { return run && duty && run->spec.work.run == duty->duty.run.text; }
 
 void Core::State::begin_task() {
   StartTask order;
@@ -134,6 +154,8 @@ void Core::State::begin_task() {
   order.spec = duty->spec;
   order.task = duty->duty.task;
   order.inputs = duty->duty.inputs;
+  order.group = duty->duty.group;
+  order.group_round = duty->duty.group_round;
   // After a crash its own newest checkpoint is at least as new as what the duty names.
   order.resume = duty->report.checkpoint.digest.empty() ? duty->duty.resume : duty->report.checkpoint;
   duty->start = order.start;
@@ -282,7 +304,34 @@ IslandReport Core::State::duty_report() const {
   value.bytes_received = report.bytes_received;
   value.agent_memory_bytes = gauges.agent_memory_bytes;
   value.trainer_memory_bytes = gauges.trainer_memory_bytes;
+  value.compute_seconds += duty->group_compute_seconds;
+  value.wait_seconds += duty->group_wait_seconds;
+  value.bytes_sent += duty->group_bytes_sent;
+  value.bytes_received += duty->group_bytes_received;
+  if (in_group()) {
+    const IslandReport group = this->report();
+    value.state = group.state;
+    value.reason = "task " + report.task + " with its group" + (group.reason.empty() ? "" : ": " + group.reason);
+    value.step = group.step;
+    value.tokens_per_second = group.tokens_per_second;
+    value.compute_seconds += group.compute_seconds;
+    value.wait_seconds += group.wait_seconds;
+    value.training_loss = group.training_loss;
+    value.bytes_sent += group.bytes_sent;
+    value.bytes_received += group.bytes_received;
+  }
   return value;
+}
+
+// What it did with its group counts in the run that it did it for.
+void Core::State::note_group_work() {
+  if (in_group()) {
+    const IslandReport group = report();
+    duty->group_compute_seconds += group.compute_seconds;
+    duty->group_wait_seconds += group.wait_seconds;
+    duty->group_bytes_sent += group.bytes_sent;
+    duty->group_bytes_received += group.bytes_received;
+  }
 }
 
 }  // namespace atl::agent

@@ -284,6 +284,8 @@ struct StartTask {
   std::string task;
   std::vector<TaskInput> inputs;
   Content resume;
+  RunId group;        // it goes on from what this run's trainer saved here,
+  Round group_round;  // after this round; 0: from `resume`
 };
 // No answer: a stopped task is not reported as ended.
 struct StopTask {

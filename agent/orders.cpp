@@ -117,8 +117,10 @@ void Core::State::on_assign(const Assign& message) {
     return;
   }
   close_run("the coordinator assigned another run");
-  close_duty("the coordinator assigned another run");
   Result<RunSpec> spec = run_spec_from_json(message.spec);
+  if (duty && !(spec && spec->work.run == duty->duty.run.text)) {
+    close_duty("the coordinator assigned another run");
+  }
   Result<Composition> composition = spec ? composition_of(*spec) : Result<Composition>(spec.error());
   if (!composition) {
     send(RunEnded{message.run, Round(0), Digest{}, with_context(composition.error(), "the run's settings")});

@@ -4,6 +4,7 @@
 #include <limits>
 #include <system_error>
 
+#include "agent/checkpoint.hpp"
 #include "agent/content_shelf.hpp"
 #include "agent/run_composition.hpp"
 #include "transport/base/log.hpp"
@@ -37,6 +38,9 @@ island_link::Task message_of(const StartTask& order, const std::vector<fs::path>
   task.checkpoint = (work / "checkpoint").string();
   if (!order.resume.digest.empty()) {
     task.resume = content_path(folder, order.resume.digest).string();
+  }
+  if (order.group_round > Round(0)) {
+    task.resume = (settings.runs_folder / order.group.text / "checkpoints" / std::to_string(order.group_round.value) / kTrainerFolder / "trainer.safetensors").string();
   }
   return task;
 }

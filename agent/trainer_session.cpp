@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/checkpoint.hpp"
+#include "agent/content_shelf.hpp"
 #include "agent/run_composition.hpp"
 #include "transport/base/log.hpp"
 #include "transport/run_rules.hpp"
@@ -295,6 +296,10 @@ island_link::Configure TrainerSession::configuration() const {
   message.training = training_of(spec.training);
   if (trains_on_images(spec)) {
     message.diffusion = diffusion_of(spec.diffusion);
+  }
+  if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
+    const fs::path path = content_path(settings_.runs_folder / spec.work.run, *clustering);
+    message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.string(), spec.work.sha256, 0}}};
   }
   const Result<Composition> composition = composition_of(spec);
   message.payload = composition && composition->payload == PayloadKind::gradient ? island_link::Payload::gradient : island_link::Payload::parameters;

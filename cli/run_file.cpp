@@ -44,6 +44,7 @@ class Reading {
   void report_missing();
   void settle_strategy();
   void settle_diffusion();
+  void settle_groups();
   void settle_images(const std::function<void(std::string_view section, std::string_view key)>& refuse);
   void settle_warmup();
   void settle_rounds();
@@ -285,6 +286,7 @@ void Reading::settle_diffusion() {
   for (const auto& [section, key] : kWithoutEffectOnImages) {
     refuse(section, key);
   }
+  settle_groups();
   const DiffusionSpec& diffusion = file_.spec.diffusion;
   const auto refuse_with = [&](std::string_view key, const std::string& with, std::string_view other) {
     if (is_set("diffusion", key)) {
@@ -297,6 +299,24 @@ void Reading::settle_diffusion() {
     }
   } else if (diffusion.features != "pixels-pca") {
     refuse_with("feature_width", "features of a file", "diffusion.features");
+  }
+}
+
+// The parts of the strategy are those of islands that train one expert together: with no more islands than experts there are none.
+void Reading::settle_groups() {
+  RunSpec& spec = file_.spec;
+  if (!is_set("strategy", "inner_steps")) {
+    spec.strategy.inner_steps = std::min(spec.strategy.inner_steps, spec.training.steps);
+  }
+  const std::uint32_t alone = islands_without_groups(spec);
+  if (spec.islands.max > alone) {
+    return;
+  }
+  for (const std::string_view key : names_of("strategy")) {
+    if (is_set("strategy", key) && key != "name" && key != "group") {
+      report({"strategy", key, std::string(key) + " has no effect where every expert is trained by one island: islands.max is " + std::to_string(spec.islands.max) +
+                                   ", and for several islands an expert there have to be more than " + std::to_string(alone) + "; remove it, or raise islands.max", {"islands.max", "diffusion.experts"}});
+    }
   }
 }
 
@@ -333,8 +353,10 @@ void Reading::settle_rounds() {
     return;
   }
   if (file_.spec.strategy.group == "expert") {
-    file_.spec.rounds = file_.spec.diffusion.experts + (file_.spec.diffusion.experts > 1 ? 1 : 0);  // tasks that train
-    return;
+    file_.spec.rounds = islands_without_groups(file_.spec);  // tasks that train
+    if (file_.spec.islands.max <= islands_without_groups(file_.spec)) {
+      return;
+    }
   }
   const std::string_view cut = is_set("strategy", "fragments") ? "fragments" : "inner_steps";  // what a person would change
   const Result<Composition> composition = composition_of(file_.spec);
@@ -350,6 +372,10 @@ void Reading::settle_rounds() {
   const Result<Schedule> schedule = schedule_of(*composition, file_.spec.training.steps, static_cast<std::uint32_t>(fragments->size()));
   if (!schedule) {
     report({"strategy", cut, schedule.error().why});
+    return;
+  }
+  if (file_.spec.strategy.group == "expert") {
+    file_.spec.group_rounds = schedule->rounds();
     return;
   }
   file_.spec.merge_rounds = composition->merge_rounds(schedule->fragments());

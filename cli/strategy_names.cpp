@@ -94,14 +94,9 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
     refuse("rounding", "codec = \"f32\"");
     refuse("error_feedback", "codec = \"f32\", which loses nothing");
   }
-  if (strategy.group == "nobody" || strategy.group == "expert") {
+  if (strategy.group == "nobody") {
     for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {
       refuse(key, "group = \"" + strategy.group + "\"");
-    }
-  }
-  if (strategy.group == "expert") {
-    for (const std::string_view key : {"inner_steps", "pace", "min_inner_steps", "overlap_steps", "grouping", "merge_alpha"}) {
-      refuse(key, "group = \"expert\"");
     }
   }
 }

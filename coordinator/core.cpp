@@ -147,6 +147,11 @@ void Core::State::recover(Recovered recovered) {
     }
     for (auto& [island, seat] : run.seats) {
       restart(seat.resend);
+      const SeatState state = seat.record.state;
+      const bool there = state == SeatState::active || state == SeatState::joining || state == SeatState::starting;
+      if (const auto known = islands.find(island); known != islands.end() && run.of_group() && !is_idle(run.record.state) && there) {
+        known->second.lent_to = id;
+      }
     }
   }
   // Members have the usual time to be heard again.

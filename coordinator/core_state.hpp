@@ -42,8 +42,9 @@ struct Island {
   std::optional<Probe> probe;
   std::map<RunId, HeldRun> held;  // of its hello; checkpoints are kept up to date
   double uplink_budget = 0;       // of its hello, in bits a second; 0: none
-  std::optional<IslandReport> report;
-  std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run
+  std::map<RunId, IslandReport> reports;      // of its newest heartbeat
+  std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
+  RunId lent_to;                              // in which it trains an expert with others; empty: none
 };
 
 // What an island last contributed, for the metrics.
@@ -205,6 +206,8 @@ struct Run {
   // The newest round that a member is known to have come to by itself.
   [[nodiscard]] Round furthest() const;
   [[nodiscard]] bool phased() const { return spec.strategy.group == "expert"; }
+  // Several islands train one expert in it, for a run of phases.
+  [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
 };
@@ -353,6 +356,15 @@ struct Core::State {
   [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
   void settle_checkpoint(Run& run, Task& task);
   void place_tasks(Run& run);
+  void fill_groups(Run& run, const std::vector<std::string>& begun, const std::vector<std::uint64_t>& sizes, std::vector<FreeIsland> left);
+  void form_group(Run& run, Task& task, const std::vector<IslandId>& others);
+  void join_group(Run& run, Task& task, const IslandId& island);
+  void keep_group(Run& run, Task& task);
+  void dissolve_group(Run& run, Task& task, const std::string& why);
+  [[nodiscard]] bool is_lent(const Run& group, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> present_members(const Run& run, const Task& task) const;
+  [[nodiscard]] bool groups_stand(const Run& run) const;
+  [[nodiscard]] std::string progress_of(const Run& run, const Task& task) const;
   [[nodiscard]] IslandId copy_place(Run& run, Task& task);
   [[nodiscard]] Duty duty_of(Run& run, const IslandId& island);
   void say_duties(Run& run);

@@ -54,17 +54,22 @@ json cluster_parts(const RunView& run, const RunSpec& spec) {
       continue;
     }
     const bool done = task->state == TaskState::done;
-    const std::uint64_t images = (done ? spec.training.steps : std::max(task->step, task->checkpoint_step)) * spec.training.batch;
+    const bool grouped = !task->group.empty();
+    const std::uint64_t images = grouped ? task->group_images : (done ? spec.training.steps : std::max(task->step, task->checkpoint_step)) * spec.training.batch;
+    json islands = json::object();
+    for (const std::string& member : task->members) {
+      islands[member] = nullptr;  // the data of the group's run say how many each
+    }
     parts.push_back({{"part", cluster},
                      {"owner", text_or_null(task->island)},
                      {"in_use", task->state == TaskState::running},
                      {"position", images},
                      {"epoch_sequences", sizes[cluster]},
                      {"epochs", epochs(images, sizes[cluster])},
-                     {"committed", done ? json(images) : json(task->checkpoint_step * spec.training.batch)},
+                     {"committed", done || grouped ? json(images) : json(task->checkpoint_step * spec.training.batch)},
                      {"passed_over", 0},
                      {"taken_over", 0},
-                     {"islands", json::object()},
+                     {"islands", std::move(islands)},
                      {"fault", nullptr}});
   }
   return parts;

@@ -67,6 +67,28 @@ std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, c
   return placements;
 }
 
+std::vector<std::vector<IslandId>> decide_groups(const std::vector<BeginningExpert>& experts, const std::vector<FreeIsland>& left, std::uint32_t batch) {
+  std::vector<FreeIsland> free = left;
+  std::ranges::stable_sort(free, [](const FreeIsland& a, const FreeIsland& b) { return a.speed > b.speed; });
+  std::vector<std::size_t> order(experts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return experts[a].size > experts[b].size; });
+  std::vector<std::vector<IslandId>> groups(experts.size());
+  const auto has_room = [&](std::size_t i) { return experts[i].size == 0 || experts[i].size / std::max(batch, 1U) >= groups[i].size() + 2; };
+  for (std::size_t next = 0; next < free.size();) {
+    const std::size_t before = next;
+    for (const std::size_t i : order) {
+      if (next < free.size() && has_room(i)) {
+        groups[i].push_back(free[next++].island);
+      }
+    }
+    if (next == before) {
+      break;
+    }
+  }
+  return groups;
+}
+
 std::vector<std::uint64_t> cluster_sizes(const std::string& facts) {
   const nlohmann::json object = nlohmann::json::parse(facts, nullptr, false);
   std::vector<std::uint64_t> sizes;

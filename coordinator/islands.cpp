@@ -75,7 +75,7 @@ bool Core::State::is_routine(const IslandId& id, const Message& message) const {
     return false;
   }
   const Island& island = found->second;
-  const bool as_before = heartbeat->reports.empty() ? island.unreported_since.has_value() : island.report.has_value();
+  const bool as_before = heartbeat->reports.size() == island.reports.size() && (!heartbeat->reports.empty() || island.unreported_since);
   return island.greeted && !island.probe && heartbeat->boot == island.boot && as_before;
 }
 
@@ -159,7 +159,7 @@ void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello)
   island.contributes = false;
   island.draining.reset();
   island.unreported_since.reset();
-  island.report.reset();
+  island.reports.clear();
   island.held.clear();
   for (const HeldRun& run : hello.runs) {
     if (runs.count(run.run) > 0 && island.held.size() < 64) {
@@ -190,7 +190,7 @@ void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
   if (island.draining && !island.leaving) {
     send(island.record.id, Drain{*island.draining});  // it may not have heard
   }
-  island.report.reset();
+  island.reports.clear();
   for (const IslandReport& report : heartbeat.reports) {
     const auto found = runs.find(report.run);
     if (found == runs.end()) {
@@ -205,9 +205,9 @@ void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
     IslandReport kept = report;
     kept.state = bounded(report.state, 64);
     kept.reason = bounded(report.reason, 512);
-    island.report = std::move(kept);
+    island.reports[report.run] = std::move(kept);
   }
-  if (island.report) {
+  if (!island.reports.empty() && (island.lent_to.empty() || island.reports.contains(island.lent_to))) {
     island.unreported_since.reset();
   } else {
     island.unreported_since = island.unreported_since.value_or(now);
@@ -252,7 +252,7 @@ void Core::State::watch_islands() {
       const bool active = seat.record.state == SeatState::active;
       const auto island = islands.find(id);
       const bool coming = seat.record.state == SeatState::joining || seat.record.state == SeatState::starting;
-      if ((!active && !coming) || island == islands.end() || !island->second.greeted || !island->second.unreported_since) {
+      if ((!active && !coming) || island == islands.end() || !island->second.greeted || !island->second.unreported_since || island->second.reports.contains(run_id)) {
         continue;
       }
       const TimePoint limit = *island->second.unreported_since + settings.dead_after * (active ? 1 : 2);
@@ -292,7 +292,7 @@ void Core::State::watch_islands() {
 void Core::State::lose(Island& island, const std::string& cause) {
   island.greeted = false;
   island.probe.reset();
-  island.report.reset();
+  island.reports.clear();
   for (auto& [run_id, run] : runs) {
     const auto seat = run.seats.find(island.record.id);
     if (!has_ended(run.record.state) && seat != run.seats.end()) {

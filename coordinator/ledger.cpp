@@ -12,7 +12,7 @@ namespace atl::coordinator {
 namespace {
 
 // Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
-const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5, kSchema6, kSchema7};
+const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5, kSchema6, kSchema7, kSchema8};
 constexpr const char* kVersionQuery = "PRAGMA user_version";
 
 Status migrate(Database& database, const std::filesystem::path& path) {

@@ -522,8 +522,8 @@ void Core::State::advance_restore(Run& run) {
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (auto& [id, seat] : run.seats) {
-    if (seat.record.state != SeatState::absent) {
-      continue;
+    if (seat.record.state != SeatState::absent || (run.of_group() && alive(id) && !is_lent(run, id))) {
+      continue;  // here, and busy with something else
     }
     RestoreCandidate candidate{id, name_of(id), alive(id) && !islands.at(id).leaving, std::nullopt, {}};
     if (!seat.record.absences.empty()) {

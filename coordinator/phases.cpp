@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "coordinator/core_state.hpp"
+#include "transport/sha256.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -17,16 +18,14 @@ std::size_t place_of(const Run& run, const std::string& task) {
   return static_cast<std::size_t>(std::find(run.task_order.begin(), run.task_order.end(), task) - run.task_order.begin());
 }
 
-std::string progress_text(const Run& run, const std::string& name, const Task& task) {
-  const auto duty = run.duties.find(task.record.island);
-  std::string text = task.record.task + " on " + name;
-  if (duty != run.duties.end() && duty->second.report && duty->second.report->task == task.record.task) {
-    const DutyReport& report = *duty->second.report;
-    text += report.state == "fetching" ? " (fetches its inputs)"
-            : report.steps > 0         ? " (" + std::to_string(report.step) + " of " + std::to_string(report.steps) + ")"
-                                       : "";
-  }
-  return text;
+// K of "experts/K".
+std::size_t number_of(const std::string& task) { return static_cast<std::size_t>(std::strtoul(task.c_str() + task.find('/') + 1, nullptr, 10)); }
+
+// An id for the run of a task's group that nobody else gives.
+RunId group_id(const Run& run, const std::string& task, std::uint32_t count) {
+  Sha256 hash;
+  hash.update(as_bytes("atoll group\n" + run.record.id.text + "\n" + task + "\n" + std::to_string(count)));
+  return RunId("g-" + to_hex(hash.finish()).substr(0, 8));
 }
 
 }  // namespace
@@ -134,6 +133,7 @@ void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message
     task.facts = message.facts.size() <= kMaxFacts ? message.facts : "{}";
     task.checkpoint = Digest{};
     task.ended = now;
+    task.members.clear();
     record(task);
     event(run.record.id, island, "info", "task_done", "task " + task.task + " is done on " + name_of(island), {Field{"task", task.task}});
     run.record.committed = Round(0);
@@ -167,6 +167,7 @@ void Core::State::give_up_tasks(Run& run) {
     if (task.record.state == TaskState::failed || task.record.state == TaskState::running) {
       task.record.state = TaskState::waiting;
       task.record.island = IslandId();
+      task.record.members.clear();
       record(task.record);
     }
   }
@@ -247,16 +248,22 @@ void Core::State::place_tasks(Run& run) {
       ready = ready && other.record.state == TaskState::done && input_at_hand(run, other);
     }
     if (ready) {
-      const bool expert = task.plan.phase == "experts";
-      const std::size_t index = expert ? static_cast<std::size_t>(std::strtoul(name.c_str() + name.find('/') + 1, nullptr, 10)) : sizes.size();
+      const std::size_t index = task.plan.phase == "experts" ? number_of(name) : sizes.size();
       settle_checkpoint(run, task);
-      waiting.push_back({name, index < sizes.size() ? sizes[index] : 0, holders_of(run, task.record.checkpoint)});
+      std::vector<IslandId> has_state = holders_of(run, task.record.checkpoint);
+      if (const auto group = runs.find(task.record.group); group != runs.end()) {
+        for (const auto& [id, seat] : group->second.seats) {
+          has_state.push_back(id);
+        }
+      }
+      waiting.push_back({name, index < sizes.size() ? sizes[index] : 0, std::move(has_state)});
     }
   }
   std::set<IslandId> busy;
   for (const auto& [name, task] : run.tasks) {
     if (task.record.state == TaskState::running) {
       busy.insert(task.record.island);
+      busy.insert(task.record.members.begin(), task.record.members.end());
     }
   }
   std::vector<FreeIsland> free;
@@ -268,17 +275,221 @@ void Core::State::place_tasks(Run& run) {
   if (run.members.size() < run.spec.islands.min) {
     return;
   }
+  std::vector<std::string> begun;
   for (const Placement& placement : decide_placement(waiting, free)) {
     TaskRecord& task = run.tasks.at(placement.task).record;
     task.state = TaskState::running;
     task.island = placement.island;
     task.started = now;
     ++task.starts;
+    if (!task.group.empty()) {
+      task.members = {placement.island};
+    }
     record(task);
+    std::erase_if(free, [&](const FreeIsland& island) { return island.island == placement.island; });
+    begun.push_back(placement.task);
     event(run.record.id, placement.island, "info", "task_started", "task " + task.task + " starts on " + name_of(placement.island) +
           (task.checkpoint_step > 0 ? " from step " + std::to_string(task.checkpoint_step) : ""), {Field{"task", task.task}});
     changed = true;
   }
+  if (run.spec.group_rounds > 0 && begun.size() == waiting.size() && !free.empty()) {
+    fill_groups(run, begun, sizes, std::move(free));
+  }
+}
+
+// Nothing waits for an island any more: those that are left go to groups that lack some, then to the experts that have just begun.
+void Core::State::fill_groups(Run& run, const std::vector<std::string>& begun, const std::vector<std::uint64_t>& sizes, std::vector<FreeIsland> left) {
+  for (const std::string& name : run.task_order) {
+    Task& task = run.tasks.at(name);
+    const auto group = runs.find(task.record.group);
+    if (task.record.state != TaskState::running || group == runs.end() || has_ended(group->second.record.state)) {
+      continue;
+    }
+    std::ranges::stable_sort(left, [&](const FreeIsland& a, const FreeIsland& b) {
+      return group->second.seats.contains(a.island) > group->second.seats.contains(b.island);  // it knows the rounds already
+    });
+    while (!left.empty() && present_members(run, task).size() < group->second.spec.islands.max) {
+      join_group(run, task, left.front().island);
+      left.erase(left.begin());
+    }
+  }
+  std::vector<BeginningExpert> experts;
+  for (const std::string& name : begun) {
+    const Task& task = run.tasks.at(name);
+    if (task.plan.phase == "experts" && task.record.group.empty() && task.record.checkpoint.empty()) {
+      const std::size_t index = number_of(name);
+      experts.push_back({name, index < sizes.size() ? sizes[index] : 0});
+    }
+  }
+  const std::vector<std::vector<IslandId>> groups = decide_groups(experts, left, run.spec.training.batch);
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    if (!groups[i].empty()) {
+      form_group(run, run.tasks.at(experts[i].task), groups[i]);
+    }
+  }
+}
+
+// A run of rounds of its own, with as many parts of the cluster as there are islands at its beginning.
+void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& others) {
+  TaskRecord& value = task.record;
+  std::uint32_t count = value.starts;
+  while (runs.contains(group_id(run, value.task, count))) {
+    ++count;
+  }
+  const RunId id = group_id(run, value.task, count);
+  std::string short_name = value.task;
+  std::ranges::replace(short_name, '/', '-');
+  Run& group = runs[id];
+  group.spec = run.spec;
+  group.spec.name = short_name;
+  group.spec.strategy.name = run.spec.strategy.grouping == "whole" ? "diloco" : "streaming-diloco";
+  group.spec.strategy.group = "all";
+  group.spec.training.precision = "float32";  // as an island that trains alone
+  group.spec.islands.min = 1;
+  group.spec.islands.max = static_cast<std::uint32_t>(others.size()) + 1;
+  group.spec.islands.names.clear();
+  group.spec.data.parts = group.spec.islands.max;
+  group.spec.rounds = run.spec.group_rounds;
+  group.spec.group_rounds = 0;
+  group.spec.work = GroupWork{run.record.id.text, value.task, to_hex(run.tasks.at("clustering").record.result)};
+  group.record.id = id;
+  group.record.name = run.record.name + "." + short_name + (count > 1 ? "-" + std::to_string(count) : "");
+  group.record.file = run.record.file;
+  group.record.spec = to_json(group.spec);
+  group.record.submitted = now;
+  group.last_commit = now;
+  group.nobody_since = now;
+  value.group = id;
+  value.members = {value.island};
+  set_state(group, RunState::queued, "waits for its islands");
+  event(id, {}, "info", "run_submitted", "run " + group.record.name + " trains " + value.task + " of run " + run.record.name, {Field{"spec", group.record.spec}});
+  for (const IslandId& other : others) {
+    join_group(run, task, other);
+  }
+  record(value);
+  wake_at(now);
+}
+
+void Core::State::join_group(Run& run, Task& task, const IslandId& island) {
+  std::erase_if(task.record.members, [&](const IslandId& member) { return !run.is_member(member); });  // another has taken its place
+  task.record.members.push_back(island);
+  record(task.record);
+  event(run.record.id, island, "info", "task_joined", "island " + name_of(island) + " trains " + task.record.task + " with " + std::to_string(task.record.members.size() - 1) +
+        " more, in run " + runs.at(task.record.group).record.name, {Field{"task", task.record.task}, Field{"group", task.record.group.text}});
+  changed = true;
+}
+
+std::vector<IslandId> Core::State::present_members(const Run& run, const Task& task) const {
+  std::vector<IslandId> present;
+  std::ranges::copy_if(task.record.members, std::back_inserter(present), [&](const IslandId& id) { return run.is_member(id) && alive(id); });
+  return present;
+}
+
+// It has a place in the group, and what it needs for the work.
+bool Core::State::is_lent(const Run& group, const IslandId& island) const {
+  const auto run = runs.find(RunId(group.spec.work.run));
+  if (run == runs.end() || is_idle(run->second.record.state)) {
+    return false;
+  }
+  const auto task = run->second.tasks.find(group.spec.work.task);
+  const auto duty = run->second.duties.find(island);
+  if (task == run->second.tasks.end() || task->second.record.group != group.record.id || duty == run->second.duties.end() || !duty->second.report ||
+      duty->second.sent.group != group.record.id) {
+    return false;
+  }
+  const DutyReport& report = *duty->second.report;
+  return std::ranges::find(task->second.record.members, island) != task->second.record.members.end() && report.task == group.spec.work.task && report.state == "ready";
+}
+
+// No group of this run trains.
+bool Core::State::groups_stand(const Run& run) const {
+  return std::ranges::none_of(run.tasks, [this](const auto& task) {
+    const auto group = runs.find(task.second.record.group);
+    return group != runs.end() && !is_idle(group->second.record.state);
+  });
+}
+
+// What a task that several islands work on has come to: who speaks for it, and whether its rounds are over.
+void Core::State::keep_group(Run& run, Task& task) {
+  TaskRecord& value = task.record;
+  const auto found = runs.find(value.group);
+  if (found == runs.end()) {
+    dissolve_group(run, task, "the ledger has lost its run");
+    return;
+  }
+  const Run& group = found->second;
+  if (group.record.state == RunState::failed || group.record.state == RunState::cancelled) {
+    value.state = TaskState::failed;
+    record(value);
+    run.first_error = Error{Code::internal, "task " + value.task + " failed in run " + group.record.name + ": " + group.record.reason.text};
+    return;
+  }
+  // After the last round one of those goes on that have what their trainer saved then.
+  const bool over = group.record.state == RunState::completed;
+  if (over) {
+    const auto without = [&](const IslandId& id) {
+      const auto duty = run.duties.find(id);
+      return duty != run.duties.end() && duty->second.report && duty->second.report->task == value.task && duty->second.report->state == "without";
+    };
+    if (std::erase_if(value.members, without) > 0) {
+      record(value);
+    }
+  }
+  const std::vector<IslandId> present = present_members(run, task);
+  const bool restoring = std::ranges::any_of(group.seats, [](const auto& seat) { return seat.second.record.state == SeatState::joining; });
+  const bool stranded = !over && group.record.initialised && group.members.empty() && !restoring;  // nobody here has the state of its rounds
+  if (present.empty() || stranded) {
+    task.missing_since = task.missing_since.value_or(now);
+    const TimePoint until = *task.missing_since + run.spec.islands.deadline;
+    if (value.members.empty() || now >= until) {
+      dissolve_group(run, task, "every island that had its state is gone");
+      return;
+    }
+    run.wait = Wait{"waits for an island that trained " + value.task + " in run " + group.record.name + "; else it is trained again from its beginning", until};
+    wake_at(until);
+  } else {
+    task.missing_since.reset();
+  }
+  if (present.empty()) {
+    return;
+  }
+  if (std::ranges::find(present, value.island) == present.end()) {
+    value.island = present.front();
+    record(value);
+    changed = true;
+  }
+}
+
+void Core::State::dissolve_group(Run& run, Task& task, const std::string& why) {
+  event(run.record.id, {}, "warning", "task_again", "task " + task.record.task + " begins again: " + why, {Field{"task", task.record.task}});
+  if (const auto group = runs.find(task.record.group); group != runs.end() && !has_ended(group->second.record.state)) {
+    end_run(group->second, RunState::cancelled, why, std::nullopt);
+  }
+  task.missing_since.reset();
+  task.record.group = RunId();
+  task.record.members.clear();
+  task.record.island = IslandId();
+  task.record.state = TaskState::waiting;
+  record(task.record);
+  changed = true;
+}
+
+std::string Core::State::progress_of(const Run& run, const Task& task) const {
+  const TaskRecord& value = task.record;
+  if (const auto group = runs.find(value.group); group != runs.end() && group->second.record.state != RunState::completed) {
+    const Run& rounds = group->second;
+    return value.task + " on " + list_of(names_of(value.members)) + " (round " + std::to_string(rounds.record.committed.value) + " of " + std::to_string(rounds.spec.rounds) +
+           " of run " + rounds.record.name + (rounds.record.reason.text.empty() ? ")" : ": " + rounds.record.reason.text + ")");
+  }
+  const auto duty = run.duties.find(value.island);
+  std::string text = value.task + " on " + name_of(value.island);
+  if (duty != run.duties.end() && duty->second.report && duty->second.report->task == value.task) {
+    const DutyReport& report = *duty->second.report;
+    text += report.state == "fetching" ? " (fetches its inputs)"
+            : report.steps > 0         ? " (" + std::to_string(report.step) + " of " + std::to_string(report.steps) + ")"
+                                       : "";
+  }
+  return text;
 }
 
 // The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
@@ -330,7 +541,12 @@ Duty Core::State::duty_of(Run& run, const IslandId& island) {
     Task& task = run.tasks.at(name);
     const TaskRecord& value = task.record;
     const bool own = value.island == island;
-    if (value.state == TaskState::running && own) {
+    const auto group = runs.find(value.group);
+    const bool over = group != runs.end() && group->second.record.state == RunState::completed;
+    const bool helps = group != runs.end() && !over && std::ranges::find(value.members, island) != value.members.end();
+    if (value.state == TaskState::running && (own || helps)) {
+      duty.group = value.group;
+      duty.group_round = over ? Round(group->second.spec.rounds) : Round(0);
       duty.task = name;
       for (const std::string& need : task.plan.needs) {
         const TaskRecord& other = run.tasks.at(need).record;
@@ -400,11 +616,15 @@ void Core::State::advance_phases(Run& run) {
   ensure_tasks(run);
   seat_islands(run);
   for (auto& [name, task] : run.tasks) {
-    if (task.record.state == TaskState::running && !run.is_member(task.record.island)) {
+    const bool grouped = !task.record.group.empty();
+    if (task.record.state == TaskState::running && grouped) {
+      keep_group(run, task);
+    }
+    if (task.record.state == TaskState::running && !grouped && !run.is_member(task.record.island)) {
       const auto seat = run.seats.find(task.record.island);
       take_back(run, task, seat == run.seats.end() ? "gone" : seat->second.record.cause);
     }
-    if (task.record.state == TaskState::running && !can_begin(run, task)) {
+    if (task.record.state == TaskState::running && !grouped && !can_begin(run, task)) {
       take_back(run, task, "what it needs is lost");
     }
     if (task.record.state == TaskState::failed) {
@@ -413,14 +633,22 @@ void Core::State::advance_phases(Run& run) {
       return;
     }
   }
-  place_tasks(run);
+  if (run.record.pause_after && groups_stand(run)) {
+    pause_now(run);
+    return;
+  }
+  if (run.record.pause_after) {
+    run.wait.text = "is being paused; waits for the rounds that its groups are in";
+  } else {
+    place_tasks(run);
+  }
   std::vector<std::string> working;
   std::size_t done = 0;
   for (const std::string& name : run.task_order) {
     const Task& task = run.tasks.at(name);
     done += task.record.state == TaskState::done ? 1U : 0U;
     if (task.record.state == TaskState::running) {
-      working.push_back(progress_text(run, name_of(task.record.island), task));
+      working.push_back(progress_of(run, task));
     }
   }
   if (done == run.tasks.size()) {

@@ -6,6 +6,8 @@
 //
 //   decentralized-diffusion   features → clustering → experts ∥ router → (distillation, where distill_steps is set) → assemble
 //   (with one expert: clustering → experts → assemble)
+// With more islands than such tasks several train one expert: a run of rounds of its own, the group's, whose islands have the same task here. What a
+// trainer of it has saved after the last round is what the task is continued from, by one island, to its result.
 // Threads: pure functions.
 #pragma once
 
@@ -51,6 +53,14 @@ struct Placement {
 // The largest task first, each to the fastest island that is free; to one that can continue it without a copy, if such a one is free. Of equals the
 // earlier task and island. Tasks that find no island wait.
 std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, const std::vector<FreeIsland>& islands);
+
+// Islands that are left over when every task has one join the experts that begin, so that several train one in rounds: one each in turn, the largest
+// cluster and the fastest island first, no more to an expert than it has batches. What each of `experts` gets, in that order; the rest stand by.
+struct BeginningExpert {
+  std::string task;
+  std::uint64_t size = 0;   // images of its cluster; 0: not known
+};
+std::vector<std::vector<IslandId>> decide_groups(const std::vector<BeginningExpert>& experts, const std::vector<FreeIsland>& left, std::uint32_t batch);
 
 // The images of each cluster, from the facts of the task `clustering` ("sizes"); empty if it does not say.
 std::vector<std::uint64_t> cluster_sizes(const std::string& facts);

@@ -154,6 +154,8 @@ struct TaskRecord {
   std::uint64_t checkpoint_step = 0;
   std::optional<TimePoint> started;  // newest start
   std::optional<TimePoint> ended;
+  RunId group;                     // the run of rounds in which several islands train it; empty: one island does
+  std::vector<IslandId> members;   // of that group, while it works; `island` is one of them
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
 };
 

@@ -88,6 +88,12 @@ const char* const kSchema7 = R"sql(
 ALTER TABLE seats ADD COLUMN left_epoch INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// Version 8: tasks that a group of islands works on.
+const char* const kSchema8 = R"sql(
+ALTER TABLE tasks ADD COLUMN group_run TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN members TEXT NOT NULL DEFAULT '[]';
+)sql";
+
 namespace {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -340,11 +346,12 @@ Result<IslandRecord> read_island(const Statement& row) {
 // ----------------------------------------------------------------------------------------------------------------- tasks
 
 Status write_row(Database& database, const TaskRecord& task) {
-  auto statement = database.prepare(std::string("INSERT OR REPLACE INTO tasks(") + kTaskColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  auto statement = database.prepare(std::string("INSERT OR REPLACE INTO tasks(") + kTaskColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.bind(task.run.text).bind(task.task).bind(to_string(task.state)).bind(task.island.text).bind(task.starts);
   statement.bind(task.result).bind(task.result_bytes).bind(task.facts).bind(task.checkpoint).bind(task.checkpoint_bytes).bind(task.checkpoint_step);
   bind_time(statement, task.started);
   bind_time(statement, task.ended);
+  statement.bind(task.group.text).bind(ids_text(task.members));
   return statement.run();
 }
 
@@ -367,6 +374,12 @@ Result<TaskRecord> read_task(const Statement& row) {
   task.checkpoint_step = row.number(10);
   task.started = time_of(row, 11);
   task.ended = time_of(row, 12);
+  task.group = RunId(row.text(13));
+  auto members = ids_of(row.text(14));
+  if (!members) {
+    return broken("tasks", "members");
+  }
+  task.members = std::move(*members);
   return task;
 }
 

@@ -48,7 +48,8 @@ std::pair<IslandId, IslandReport> read_report(const Statement& row);
 Counters read_carried(const Statement& row);
 
 inline constexpr const char* kTaskColumns =
-    "run, task, state, island, starts, result, result_bytes, facts, checkpoint, checkpoint_bytes, checkpoint_step, started_ms, ended_ms";
+    "run, task, state, island, starts, result, result_bytes, facts, checkpoint, checkpoint_bytes, checkpoint_step, started_ms, ended_ms, group_run, "
+    "members";
 Result<TaskRecord> read_task(const Statement& row);
 
 // The tables of schema version 1, and what each later version changed.
@@ -59,5 +60,6 @@ extern const char* const kSchema4;
 extern const char* const kSchema5;
 extern const char* const kSchema6;
 extern const char* const kSchema7;
+extern const char* const kSchema8;
 
 }  // namespace atl::coordinator

@@ -147,6 +147,7 @@ Result<RunView> Requests::find_run(TimePoint now, std::string_view which, bool o
     if (runs.empty()) {
       return Error{Code::not_found, "there are no runs yet; submit one with `atoll submit run.toml`"};
     }
+    std::erase_if(runs, [](const RunView& run) { return !run.part_of.empty(); });  // the run that it is part of tells of it
     for (std::size_t i = runs.size(); i > 0; --i) {
       if (!has_ended(runs[i - 1].state)) {
         return std::move(runs[i - 1]);
@@ -217,8 +218,19 @@ Result<json> Requests::submit(TimePoint now, const Arguments& arguments) {
   return json{{"run", id.text}, {"name", run->name}, {"created", created}, {"state", to_string(run->state)}, {"reason", run->reason.text}};
 }
 
+// Of the run of a group: whoever changes it changes the run that it is part of.
+Status Requests::refuse_part(TimePoint now, const RunView& run, const std::string& verb) const {
+  if (run.part_of.empty()) {
+    return {};
+  }
+  const std::optional<RunView> whole = core_.run(now, run.part_of);
+  const std::string name = whole ? whole->name : run.part_of.text;
+  return Error{Code::conflict, "run " + run.name + " is part of run " + name + "; try: atoll " + verb + " " + name};
+}
+
 Result<json> Requests::cancel(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "cancel"));
   const bool changed = run.state != RunState::cancelled;
   if (changed) {
     ATOLL_TRY(core_.cancel(now, run.id, "cancelled by an operator"));
@@ -228,6 +240,7 @@ Result<json> Requests::cancel(TimePoint now, const Arguments& arguments) {
 
 Result<json> Requests::resume(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "resume"));
   const bool refused = std::any_of(run.seats.begin(), run.seats.end(), [](const SeatView& seat) { return seat.state == SeatState::refused; });
   const bool changed = is_idle(run.state) || (refused && run.state != RunState::completed);  // quarantines are lifted
   if (changed) {
@@ -239,6 +252,7 @@ Result<json> Requests::resume(TimePoint now, const Arguments& arguments) {
 
 Result<json> Requests::pause(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "pause"));
   const bool changed = run.state != RunState::paused;
   ATOLL_TRY(core_.pause(now, run.id));
   const std::optional<RunView> after = core_.run(now, run.id);

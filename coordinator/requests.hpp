@@ -77,6 +77,7 @@ class Requests {
   // A run by id, prefix or name; `or_newest`: "" is the newest run that has not ended, else the newest.
   Result<RunView> find_run(TimePoint now, std::string_view which, bool or_newest = false) const;
   Result<RunView> named_run(TimePoint now, const Arguments& arguments) const;
+  [[nodiscard]] Status refuse_part(TimePoint now, const RunView& run, const std::string& verb) const;
   Result<EnrolledKey> find_key(std::string_view which) const;
   Status revoke_key(TimePoint now, const EnrolledKey& key);
   const Facts& facts(const RunView& run);

@@ -252,7 +252,8 @@ void Core::State::on_merged(Run& run, Seat& seat, const Merged& message) {
     metric.bytes_sent = seat.last.bytes_sent;
     metric.bytes_received = seat.last.bytes_received;
   } else {
-    metric.training_loss = island.report && island.report->run == run.record.id ? island.report->training_loss : std::numeric_limits<double>::quiet_NaN();
+    const auto report = island.reports.find(run.record.id);
+    metric.training_loss = report == island.reports.end() ? std::numeric_limits<double>::quiet_NaN() : report->second.training_loss;
   }
   record(std::move(metric));
 }

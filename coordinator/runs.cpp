@@ -91,7 +91,16 @@ Status Core::pause(TimePoint now, const RunId& id) {
   if (run.pairs() && run.merging()) {
     return Error{Code::conflict, "run " + run.record.name + " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
   }
-  if (!run.record.initialised || run.members.empty() || run.phased()) {
+  if (run.phased() && !state.groups_stand(run)) {
+    // Its groups end their rounds in hand first.
+    for (const auto& [name, task] : run.tasks) {
+      if (const auto group = state.runs.find(task.record.group); group != state.runs.end() && !is_idle(group->second.record.state)) {
+        ATOLL_TRY(pause(now, group->first));
+      }
+    }
+    run.record.pause_after = Round(0);
+    state.record(run.record);
+  } else if (!run.record.initialised || run.members.empty() || run.phased()) {
     state.pause_now(run);
   } else {
     state.pause_after(run, run.private_states() ? std::min(run.last_own(), run.furthest().next()) : run.record.committed.next());
@@ -211,6 +220,12 @@ Status Core::resume(TimePoint now, const RunId& id) {
   }
   run.first_error.reset();
   state.give_up_tasks(run);
+  for (const auto& [name, task] : run.tasks) {
+    const auto group = state.runs.find(task.record.group);
+    if (task.record.state != TaskState::done && group != state.runs.end() && is_idle(group->second.record.state) && group->second.record.state != RunState::completed) {
+      ATOLL_TRY(resume(now, group->first));
+    }
+  }
   for (auto& [island, seat] : run.seats) {
     if (ended || seat.record.state == SeatState::refused) {
       const bool stayed = seat.record.state == SeatState::active || seat.record.state == SeatState::ended;
@@ -330,9 +345,20 @@ void Core::State::end_run(Run& run, RunState value, const std::string& reason, s
   event(run.record.id, {}, value == RunState::failed ? "error" : "info", "run_" + std::string(to_string(value)), "run " + run.record.name + ": " + reason);
   for (const auto& [id, seat] : run.seats) {
     release(id, run);
+    if (const auto island = islands.find(id); island != islands.end() && island->second.lent_to == run.record.id) {
+      island->second.lent_to = RunId();
+    }
   }
   give_up_rounds(run);
   run.members.clear();
+  for (const auto& [name, task] : run.tasks) {
+    if (const auto group = runs.find(task.record.group); group != runs.end() && !has_ended(group->second.record.state)) {
+      end_run(group->second, value, "run " + run.record.name + ": " + reason, group->second.record.error);
+    }
+  }
+  if (run.of_group()) {
+    wake_at(now);  // the run that it works for goes on
+  }
 }
 
 void Core::State::advance(Run& run) {
@@ -463,7 +489,7 @@ void Core::State::advance_alone(Run& run) {
       training.push_back(name_of(id));
       slowest = std::min(slowest, seat.merged);
       const auto island = islands.find(id);
-      const bool heard = island != islands.end() && island->second.report && island->second.report->run == run.record.id && seat.settled;
+      const bool heard = island != islands.end() && island->second.reports.contains(run.record.id) && seat.settled;
       if (!heard && due(seat.resend)) {
         send_assign(run, seat);
       }

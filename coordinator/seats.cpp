@@ -6,6 +6,9 @@
 namespace atl::coordinator {
 
 bool Core::State::admits_name(const Run& run, const Island& island) const {
+  if (run.of_group()) {
+    return is_lent(run, island.record.id);
+  }
   const std::vector<std::string>& names = run.spec.islands.names;
   return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
 }
@@ -23,7 +26,10 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
     return "cannot take part: " + own->second.record.cause;
   }
   for (const auto& [id, other] : runs) {
-    if (id == run.record.id || is_idle(other.record.state)) {
+    // A run of phases and its groups: in which of these it has a place is told by its task.
+    const std::string& whole = run.of_group() ? run.spec.work.run : run.record.id.text;
+    const bool same_work = (other.of_group() ? other.spec.work.run : id.text) == whole;
+    if (id == run.record.id || is_idle(other.record.state) || same_work) {
       continue;
     }
     const auto seat = other.seats.find(island.record.id);
@@ -79,6 +85,7 @@ void Core::State::take_seat(Run& run, const IslandId& island, SeatState state, S
   restart(seat.resend);
   if (const auto known = islands.find(island); known != islands.end()) {
     known->second.unreported_since.reset();
+    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
   }
   save(seat);
   changed = true;
@@ -198,6 +205,9 @@ void Core::State::vacate(Run& run, Seat& seat, SeatState state, const std::strin
   seat.offered.reset();
   seat.memory_offered = false;
   run.duties.erase(seat.record.island);
+  if (const auto island = islands.find(seat.record.island); island != islands.end() && island->second.lent_to == run.record.id) {
+    island->second.lent_to = RunId();
+  }
   save(seat);
   changed = true;
 }
@@ -325,6 +335,9 @@ void Core::State::advance_leaving(Run& run) {
     const auto island = islands.find(id);
     if (island == islands.end() || !island->second.leaving || !island->second.greeted || seat.record.state == SeatState::refused) {
       continue;
+    }
+    if (run.phased() && !island->second.lent_to.empty()) {
+      continue;  // first it leaves its group
     }
     if (!seat.leaves_after) {
       seat.leaves_after = run.record.committed;

@@ -58,6 +58,12 @@ struct TaskView {
   std::uint64_t result_bytes = 0;
   std::string facts;  // JSON
   std::uint32_t starts = 0;
+  RunId group;                       // the run of rounds in which several islands train it; empty: one island does
+  std::string group_name;
+  std::vector<std::string> members;  // names, while they do
+  Round group_round;                 // newest committed one of that run
+  std::uint64_t group_rounds = 0;
+  std::uint64_t group_images = 0;    // that its committed contributions were trained on
   std::optional<TimePoint> started;
   std::optional<TimePoint> ended;
 };
@@ -89,6 +95,7 @@ struct RunView {
   std::vector<SeatView> seats;     // by part
   std::vector<std::string> phases;  // in order
   std::vector<TaskView> tasks;      // of a run of phases, in order
+  RunId part_of;                    // the run of phases that it trains an expert for; empty: none
 };
 
 struct IslandView {

@@ -78,8 +78,8 @@ RunView Core::State::view_of(const Run& run) const {
     if (const auto island = islands.find(id); island != islands.end()) {
       item.connected = island->second.greeted;
       item.last_seen = island->second.heard;
-      if (island->second.report && island->second.report->run == value.id) {
-        report = island->second.report;
+      if (const auto said = island->second.reports.find(value.id); said != island->second.reports.end()) {
+        report = said->second;
         item.report = *report;
       }
     }
@@ -94,6 +94,7 @@ RunView Core::State::view_of(const Run& run) const {
   }
   std::stable_sort(view.seats.begin(), view.seats.end(), [](const SeatView& a, const SeatView& b) { return a.part < b.part; });
   view.phases = phases_of(run.spec);
+  view.part_of = RunId(run.spec.work.run);
   for (const std::string& name : run.task_order) {
     view.tasks.push_back(task_view(run, run.tasks.at(name)));
   }
@@ -102,14 +103,36 @@ RunView Core::State::view_of(const Run& run) const {
 
 TaskView Core::State::task_view(const Run& run, const Task& task) const {
   const TaskRecord& value = task.record;
-  TaskView view{value.task, task.plan.phase, value.state, {}, 0, 0, std::numeric_limits<double>::quiet_NaN(), value.checkpoint_step, 0, value.result, value.result_bytes,
-                value.facts, value.starts, value.started, value.ended};
+  TaskView view;
+  view.task = value.task;
+  view.phase = task.plan.phase;
+  view.state = value.state;
+  view.loss = std::numeric_limits<double>::quiet_NaN();
+  view.checkpoint_step = value.checkpoint_step;
+  view.result = value.result;
+  view.result_bytes = value.result_bytes;
+  view.facts = value.facts;
+  view.starts = value.starts;
+  view.started = value.started;
+  view.ended = value.ended;
+  if (const auto group = runs.find(value.group); group != runs.end()) {
+    const Run& rounds = group->second;
+    view.group = value.group;
+    view.group_name = rounds.record.name;
+    view.members = names_of(value.members);
+    view.group_round = rounds.record.committed;
+    view.group_rounds = rounds.spec.rounds;
+    view.group_images = rounds.record.tokens;
+    view.steps = run.spec.training.steps;
+    view.step = std::min(view.steps, view.steps * rounds.record.committed.value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
+  }
   if (!value.island.empty()) {
     view.island = name_of(value.island);
   }
   view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
   const auto duty = run.duties.find(value.island);
-  if (value.state == TaskState::running && duty != run.duties.end() && duty->second.report && duty->second.report->task == value.task) {
+  const bool alone = view.group.empty() || view.group_round.value == view.group_rounds;
+  if (alone && value.state == TaskState::running && duty != run.duties.end() && duty->second.report && duty->second.report->task == value.task) {
     view.step = duty->second.report->step;
     view.steps = duty->second.report->steps;
     view.loss = duty->second.report->loss;

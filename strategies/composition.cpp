@@ -42,7 +42,7 @@ const std::array<Named, 6>& named_strategies() {
     local.group = "nobody";
     local.payload = "parameters";
     local.outer_optimizer = "adopt";
-    StrategySettings diffusion = local;
+    StrategySettings diffusion;  // inside of a group of islands that train one expert: DiLoCo
     diffusion.group = "expert";
     return std::array<Named, 6>{{{"diloco", StrategySettings{}},
                                  {"streaming-diloco", streaming},
@@ -197,13 +197,13 @@ class Composer {
   void check_combinations() {
     check_pairs();
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
-    if (composition_.group == Group::expert && (composition_.payload != PayloadKind::parameters || composition_.fragments.kind != FragmentKind::whole)) {
-      problem("payload", "must be 'parameters' of the 'whole' model with group 'expert': an expert is trained by one island and sent when it is done");
+    if (composition_.group == Group::expert && composition_.payload != PayloadKind::outer_gradient) {
+      problem("payload", "must be 'outer-gradient' with group 'expert': that is what islands send that train one expert together");
     }
     if (composition_.group == Group::nobody && composition_.payload == PayloadKind::gradient) {
       problem("payload", "'gradient' needs a group to average with; with group 'nobody' use 'parameters' or 'outer-gradient'");
     }
-    const bool by_itself = composition_.group == Group::nobody || composition_.group == Group::expert;
+    const bool by_itself = composition_.group == Group::nobody;
     if (by_itself &&
         (composition_.codec.kind != CodecKind::f32 || composition_.reduce_codec.kind != CodecKind::f32)) {
       problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec", "must be f32 with group '" + settings_.group + "', which sends no contributions");

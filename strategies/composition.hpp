@@ -26,7 +26,7 @@ enum class Group : std::uint8_t {
   all,     // every active member of the epoch
   nobody,  // the island alone: nothing is sent
   pairs,   // one other member (or group_size − 1 others), drawn anew in every round (pairing.hpp); every island has an outer state of its own
-  expert,  // the island alone, on an expert of its own: a run of phases, not of rounds
+  expert,  // the islands that train the same expert, where there are more than experts; else nobody: a run of phases (coordinator/phases.hpp)
 };
 
 enum class PayloadKind : std::uint8_t {

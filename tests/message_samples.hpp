@@ -47,7 +47,7 @@ class MessageSampler {
             Reply{number(), maybe_error(), json()},
             PairQuery{run(), epoch(), round(), island(), island(), epoch()},
             PairAnswer{run(), epoch(), round(), island(), island(), static_cast<PairWord>(rng_.below(4)), epoch()},
-            Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}, {content()}},
+            Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}, {content()}, run(), Round(number())},
             DutyReport{run(), number(), word(), word(), number(), number(), real(), real(), real(), content(), json(), content(), number(), {content()},
                        maybe_error(), number(), number()}};
   }

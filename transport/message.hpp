@@ -363,6 +363,8 @@ struct Duty {
   Content resume;             // what to continue the task from; empty: from the beginning
   std::vector<Content> keep;  // to have and to serve besides
   std::vector<Content> drop;  // that it told of and nobody needs of it any more; nothing else of the run is dropped
+  RunId group;                // the run of rounds in which several islands train the task's expert; empty: this island alone
+  Round group_round;          // that run's last round: the task goes on from what this island's trainer saved after it; 0: it is not over
   friend bool operator==(const Duty&, const Duty&) = default;
 };
 
@@ -371,7 +373,7 @@ struct DutyReport {
   RunId run;
   std::uint64_t number = 0;  // of the newest duty
   std::string task;
-  std::string state;  // idle | fetching | running | done | failed
+  std::string state;  // idle | fetching | ready (for its group) | running | done | failed | without (the state that its group's trainer saved)
   std::uint64_t step = 0;
   std::uint64_t steps = 0;
   double loss = 0;  // NaN: none

@@ -312,7 +312,7 @@ class Decoder {
   Duty get(const wire::Duty& m) {
     return Duty{run(m.run()),   m.number(), json(m.spec()), members(m.members()), name(m.task()),
                 list(m.inputs(), [this](const wire::TaskInput* input) { return TaskInput{name(input->task()), get(input->content())}; }),
-                get(m.resume()), contents(m.keep()), contents(m.drop())};
+                get(m.resume()), contents(m.keep()), contents(m.drop()), run(m.group()), Round(m.group_round())};
   }
   DutyReport get(const wire::DutyReport& m) {
     return DutyReport{run(m.run()),           m.number(),      name(m.task()),     name(m.state()),     m.step(),           m.steps(),

@@ -243,7 +243,8 @@ class Encoder {
       return wire::CreateTaskInput(builder_, name(input.task, "a task's name"), put(input.content));
     });
     return wire::CreateDuty(builder_, name(m.run), m.number, json(m.spec, "the run's specification"), members(m.members, "the list of members"),
-                            name(m.task, "a task's name"), inputs, put(m.resume), contents(m.keep, "the list of what to keep"), contents(m.drop, "the list of what to drop"));
+                            name(m.task, "a task's name"), inputs, put(m.resume), contents(m.keep, "the list of what to keep"), contents(m.drop, "the list of what to drop"), name(m.group),
+                            m.group_round.value);
   }
   Offset<wire::DutyReport> put(const DutyReport& m) {
     return wire::CreateDutyReport(builder_, name(m.run), m.number, name(m.task, "a task's name"), name(m.state, "a task's state"), m.step, m.steps, m.loss,

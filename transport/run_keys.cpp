@@ -179,7 +179,7 @@ const std::array kKeys = {
     RunKey{.section = "strategy", .name = "min_inner_steps", .type = integer, .field = of<&RunSpec::strategy, &StrategySpec::min_inner_steps>, .least = 1,
            .most = 1e12, .doc = "with adaptive pace the least that an island does for a round, however slow it is"},
     RunKey{.section = "strategy", .name = "group", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::group>, .choices = kGroups,
-           .doc = "with whom an island synchronises; random pairs with noloco, nobody with local; expert with decentralized-diffusion: nobody either, an island trains an expert by itself"},
+           .doc = "with whom an island synchronises; random pairs with noloco, nobody with local; expert with decentralized-diffusion: with those that train the same expert, where there are more islands than experts, else nobody"},
     RunKey{.section = "strategy", .name = "payload", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::payload>,
            .choices = kPayloads, .doc = "what is sent; gradient with data-parallel, parameters with local"},
     RunKey{.section = "strategy", .name = "codec", .type = text, .field = of<&RunSpec::strategy, &StrategySpec::codec>, .choices = kCodecs,

@@ -126,7 +126,7 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
     problems.push_back({"strategy", "min_inner_steps",
                         "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps), {"strategy.inner_steps"}});
   }
-  if (strategy.inner_steps > spec.training.steps && !of_experts(spec)) {
+  if (strategy.inner_steps > spec.training.steps && !(of_experts(spec) && spec.islands.max <= islands_without_groups(spec))) {
     problems.push_back({"strategy", "inner_steps",
                         "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
                             ": not one round would happen", {"training.steps", "strategy.name"}});
@@ -199,6 +199,8 @@ std::string_view features_file(std::string_view features) {
   }
   return {};
 }
+
+std::uint32_t islands_without_groups(const RunSpec& spec) { return spec.diffusion.experts + (spec.diffusion.experts > 1 ? 1 : 0); }
 
 std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
   for (const std::string& entry : spec.islands.overlap_steps) {

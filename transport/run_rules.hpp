@@ -55,6 +55,9 @@ double model_parameter_bytes(const RunSpec& spec);
 // The hidden width of the feed-forward layer, with 0 resolved.
 std::uint32_t feed_forward_width(const ModelSpec& model);
 
+// So many islands a run of phases has work for by themselves, when all its experts and the router are trained: with more, several train one expert.
+std::uint32_t islands_without_groups(const RunSpec& spec);
+
 // The FILE of "npy:FILE" or "torchscript:FILE" of diffusion.features; empty for any other text.
 std::string_view features_file(std::string_view features);
 

@@ -69,6 +69,21 @@ Status read_section(const json& document, std::string_view section, RunSpec& spe
   return found->size() == known ? Status() : refuse("section " + std::string(section) + " has a key that is not known");
 }
 
+Result<GroupWork> read_work(const json& object) {
+  GroupWork work;
+  for (const auto& [key, field] : {std::pair{"run", &work.run}, std::pair{"task", &work.task}, std::pair{"sha256", &work.sha256}}) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    if (!object.is_object() || found == object.end() || !found->is_string() || found->get<std::string>().empty() || found->get<std::string>().size() > 64) {
+      return refuse("work." + std::string(key) + " is not a name");
+    }
+    *field = found->get<std::string>();
+  }
+  if (object.size() != 3) {
+    return refuse("work has a key that is not known");
+  }
+  return work;
+}
+
 }  // namespace
 
 std::string to_json(const RunSpec& spec) {
@@ -78,6 +93,12 @@ std::string to_json(const RunSpec& spec) {
   }
   document["rounds"] = spec.rounds;
   document["merge_rounds"] = spec.merge_rounds;
+  if (spec.group_rounds > 0) {
+    document["group_rounds"] = spec.group_rounds;
+  }
+  if (!spec.work.run.empty()) {
+    document["work"] = {{"run", spec.work.run}, {"task", spec.work.task}, {"sha256", spec.work.sha256}};
+  }
   // Texts were checked on the way in; a byte that is not UTF-8 must still not throw here.
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -104,7 +125,19 @@ Result<RunSpec> run_spec_from_json(std::string_view text) {
     return refuse("merge_rounds is missing or not a count of rounds");
   }
   spec.merge_rounds = merges->get<std::uint64_t>();
-  if (document.size() != run_sections().size() + 2) {
+  std::size_t more = 0;
+  if (const auto group = document.find("group_rounds"); group != document.end()) {
+    if (!group->is_number_unsigned() || group->get<std::uint64_t>() == 0 || group->get<std::uint64_t>() > kMaxRounds) {
+      return refuse("group_rounds is not a count of rounds");
+    }
+    spec.group_rounds = group->get<std::uint64_t>();
+    ++more;
+  }
+  if (const auto work = document.find("work"); work != document.end()) {
+    ATOLL_ASSIGN(spec.work, read_work(*work));
+    ++more;
+  }
+  if (document.size() != run_sections().size() + 2 + more) {
     return refuse("it has a section that is not known");
   }
   return spec;

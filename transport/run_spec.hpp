@@ -145,6 +145,14 @@ struct GuardsSpec {
   friend bool operator==(const GuardsSpec&, const GuardsSpec&) = default;
 };
 
+// Of a run of rounds in which several islands train one expert of a run of phases; not in a run file.
+struct GroupWork {
+  std::string run;     // that run's id; empty: this is a run of its own
+  std::string task;    // "experts/2"
+  std::string sha256;  // of the result of its task `clustering`, which every island of the group holds
+  friend bool operator==(const GroupWork&, const GroupWork&) = default;
+};
+
 struct RunSpec {
   std::string name;  // [run].name; required
   std::uint64_t seed = 1;  // [run].seed
@@ -159,6 +167,8 @@ struct RunSpec {
   GuardsSpec guards;
   std::uint64_t rounds = 0;  // of the whole run, or of a run of phases the tasks that train; computed from the schedule by the command line, not a key
   std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
+  std::uint64_t group_rounds = 0;  // of a run of phases: rounds of an expert that several islands train; computed as `rounds` is; 0: none has several
+  GroupWork work;
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 

@@ -57,6 +57,11 @@ void describe(Visitor& v, Of<Visitor, TaskInput>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Work>& m) {
+  v("task", m.task), v("inputs", m.inputs);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, TaskProgress>& m) {
   v("step", m.step), v("steps", m.steps), v("loss", m.loss), v("images_per_second", m.images_per_second);
   v("compute_seconds", m.compute_seconds);
@@ -174,7 +179,7 @@ void describe(Visitor& v, T& m)
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Configure>& m) {
   v("run", m.run), v("island", m.island), v("seed", m.seed), v("model", m.model), v("data", m.data);
-  v("training", m.training), v("payload", m.payload), v("diffusion", m.diffusion), v("resume", m.resume);
+  v("training", m.training), v("payload", m.payload), v("diffusion", m.diffusion), v("work", m.work), v("resume", m.resume);
 }
 
 template <typename Visitor>

@@ -105,6 +105,13 @@ struct TaskInput {
   friend bool operator==(const TaskInput&, const TaskInput&) = default;
 };
 
+// What an expert is trained from that several islands train in rounds: its task, and the results that it needs.
+struct Work {
+  std::string task;
+  std::vector<TaskInput> inputs;
+  friend bool operator==(const Work&, const Work&) = default;
+};
+
 // Where to continue. Without a directory the optimiser starts fresh at that step and data position (a newcomer in a run).
 struct Resume {
   std::optional<std::string> directory;  // what this trainer saved at that step
@@ -308,6 +315,7 @@ struct Configure {
   Training training;
   Payload payload = Payload::parameters;
   std::optional<Diffusion> diffusion;  // the data are images, and the model a diffusion transformer
+  std::optional<Work> work;            // of one cluster of them: the model is this expert
   std::optional<Resume> resume;
   friend bool operator==(const Configure&, const Configure&) = default;
 };

@@ -545,8 +545,8 @@ Result<std::string> perform(const Task& task, const TaskListener& listener) {
     if (task.task == "assemble") {
       return assemble(task, listener);
     }
-    if (task.task.starts_with("experts/") && task.task.size() < 16) {
-      return train_expert(task, listener, static_cast<std::uint32_t>(std::strtoul(task.task.c_str() + 8, nullptr, 10)));
+    if (const std::optional<std::uint32_t> expert = expert_number(task.task)) {
+      return train_expert(task, listener, *expert);
     }
     return Error{Code::invalid_argument, "this trainer knows no task '" + task.task + "'"};
   });

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "agent/safetensors.hpp"
 #include "agent/trainer/data/data_order.hpp"
@@ -76,6 +77,14 @@ at::Tensor classes_of(const island_link::Diffusion& diffusion, const ImageSet& i
     labels[i] = rng.chance(diffusion.class_dropout) ? sizes.classes : images.labels()[chosen[i]];
   }
   return at::tensor(labels, at::kLong);
+}
+
+std::optional<std::uint32_t> expert_number(const std::string& task) {
+  constexpr std::string_view kPrefix = "experts/";
+  std::uint32_t number = 0;
+  const char* end = task.data() + task.size();
+  const bool good = task.starts_with(kPrefix) && task.size() > kPrefix.size() && std::from_chars(task.data() + kPrefix.size(), end, number).ptr == end;
+  return good ? std::optional(number) : std::nullopt;
 }
 
 Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageSet& images) {

@@ -45,6 +45,9 @@ Result<std::vector<std::size_t>> part_of_images(const std::vector<std::size_t>& 
 at::Tensor classes_of(const island_link::Diffusion& diffusion, const ImageSet& images, const DitSizes& sizes, const std::vector<std::size_t>& chosen, std::uint64_t seed,
                       std::uint64_t step);
 
+// K of "experts/K"; empty for another task.
+std::optional<std::uint32_t> expert_number(const std::string& task);
+
 // Errors: invalid_argument where a condition is wanted and the set has no labels.
 Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageSet& images);
 

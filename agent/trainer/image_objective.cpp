@@ -19,18 +19,19 @@ constexpr std::uint64_t kMeasuredAtOnce = 64;  // as the ensemble is measured, w
 class ImageObjective : public Objective {
  public:
   // `mine`: the images of this island's part.
-  ImageObjective(const Configure& configure, ImageMaterial material, std::vector<std::size_t> mine, const DitSizes& sizes, const at::Tensor& flat)
+  ImageObjective(const Configure& configure, std::uint64_t own_seed, ImageMaterial material, std::vector<std::size_t> mine, const DitSizes& sizes, const at::Tensor& flat)
       : diffusion_(*configure.diffusion),
         seed_(configure.seed),
         // Islands must not draw the same noise for images of the same number.
-        noise_seed_(stream_of("noise of a part", configure.seed ^ (std::uint64_t{configure.data.part} << 32))),
+        noise_seed_(stream_of("noise of a part", own_seed ^ (std::uint64_t{configure.data.part} << 32))),
+        keeps_average_(configure.work || configure.diffusion->ema > 0),
         material_(std::move(material)),
         mine_(std::move(mine)),
         measured_(material_.evaluated(std::uint64_t{configure.training.evaluate_batches} * configure.training.batch)),
         manifest_{Dit::manifest(sizes).parameters, Dit::describe(sizes)},
         flat_(flat),
         model_(sizes, flat) {
-    model_.initialize(configure.seed);
+    model_.initialize(own_seed);
   }
 
   const Manifest& manifest() const override { return manifest_; }
@@ -72,7 +73,7 @@ class ImageObjective : public Objective {
   // An image counts as one.
   std::uint64_t tokens_per_sequence() const override { return 1; }
   std::uint64_t sequences_per_epoch() const override { return mine_.size(); }
-  double average_decay() const override { return diffusion_.ema; }
+  std::optional<double> average_decay() const override { return keeps_average_ ? std::optional(diffusion_.ema) : std::nullopt; }
 
  private:
   [[nodiscard]] at::Tensor flow_error(const NoisedBatch& noised, const at::Tensor& classes) const {
@@ -84,6 +85,7 @@ class ImageObjective : public Objective {
   island_link::Diffusion diffusion_;
   std::uint64_t seed_;
   std::uint64_t noise_seed_;
+  bool keeps_average_;
   ImageMaterial material_;
   std::vector<std::size_t> mine_;
   std::vector<std::size_t> measured_;
@@ -95,12 +97,24 @@ class ImageObjective : public Objective {
 }  // namespace
 
 Result<std::unique_ptr<Objective>> image_objective(const Configure& configure, const at::Device& device) {
-  ATOLL_ASSIGN(ImageMaterial material, ImageMaterial::open(configure.data, configure.seed, "", std::nullopt));
+  std::string clustering;
+  std::optional<std::uint32_t> cluster;
+  std::uint64_t own_seed = configure.seed;
+  if (configure.work) {
+    const auto input = std::ranges::find(configure.work->inputs, "clustering", &island_link::TaskInput::task);
+    cluster = expert_number(configure.work->task);
+    if (!cluster || input == configure.work->inputs.end()) {
+      return Error{Code::invalid_argument, "this trainer trains experts in rounds from their clustering, and was told of task '" + configure.work->task + "'"};
+    }
+    clustering = input->path;
+    own_seed = stream_of(configure.work->task, configure.seed);  // as of one that trains it alone
+  }
+  ATOLL_ASSIGN(ImageMaterial material, ImageMaterial::open(configure.data, configure.seed, clustering, cluster));
   ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(configure.model, *configure.diffusion, material.images));
   ATOLL_ASSIGN(std::vector<std::size_t> mine, part_of_images(material.train, configure.seed, configure.data.part, configure.data.parts, configure.training.batch));
   const auto count = static_cast<std::int64_t>(island_link::elements(Dit::manifest(sizes).parameters));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
-  return std::unique_ptr<Objective>(std::make_unique<ImageObjective>(configure, std::move(material), std::move(mine), sizes, flat));
+  return std::unique_ptr<Objective>(std::make_unique<ImageObjective>(configure, own_seed, std::move(material), std::move(mine), sizes, flat));
 }
 
 }  // namespace atl

@@ -120,7 +120,7 @@ struct Learner::State {
     for (const Objective::Leaf& leaf : leaves) {
       leaf.tensor.mutable_grad() = gradient.narrow(0, leaf.offset, leaf.tensor.numel()).view(leaf.tensor.sizes());
     }
-    if (objective->average_decay() > 0.0) {
+    if (objective->average_decay()) {
       average = parameters.clone();
     }
     if (device.is_cuda()) {
@@ -139,7 +139,7 @@ struct Learner::State {
     if (!average.defined()) {
       return;
     }
-    const double kept = average_share(objective->average_decay(), averaged_at[fragment], present);
+    const double kept = average_share(*objective->average_decay(), averaged_at[fragment], present);
     averaged_at[fragment] = present;
     for (const CopyRun& run : runs[fragment]) {
       at::Tensor ours = average.narrow(0, run.flat, run.count);

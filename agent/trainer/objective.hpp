@@ -41,15 +41,16 @@ class Objective {
 
   [[nodiscard]] virtual std::uint64_t tokens_per_sequence() const = 0;
   [[nodiscard]] virtual std::uint64_t sequences_per_epoch() const = 0;
-  // Decay, at every step, of the average of the synchronised parameters that is kept beside them; 0: none is.
-  [[nodiscard]] virtual double average_decay() const { return 0.0; }
+  // Decay, at every step, of the average of the synchronised parameters that is kept beside them; empty: none is.
+  [[nodiscard]] virtual std::optional<double> average_decay() const { return std::nullopt; }
 };
 
 // A decoder-only transformer on windows of a stream of tokens.
 // Errors: those of the data (missing, empty, too small); invalid_argument for sizes that do not fit one another.
 Result<std::unique_ptr<Objective>> language_objective(const island_link::Configure& configure, const at::Device& device);
 
-// A diffusion transformer on images, or on those of one cluster: flow matching (flow_matching.hpp).
+// A diffusion transformer on images, or on those of one cluster: flow matching (flow_matching.hpp). What is saved of it a task of training can be
+// continued from (dit_learner.hpp).
 // Errors: the same; invalid_argument also for a condition without labels.
 Result<std::unique_ptr<Objective>> image_objective(const island_link::Configure& configure, const at::Device& device);
 

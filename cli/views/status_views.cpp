@@ -191,6 +191,16 @@ std::string phases_line(const json& document) {
   return line;
 }
 
+// Who works on a task: an island, or a group of them in a round of theirs.
+std::string workers_text(const json& task) {
+  const json& group = object_at(task, "group");
+  std::string names;
+  for (const json& island : list_at(group, "islands")) {
+    names += (names.empty() ? "" : "+") + (island.is_string() ? island.get<std::string>() : "");
+  }
+  return names.empty() ? text_at(task, "island") : names + " (round " + count_text(number_at(group, "round")) + "/" + count_text(number_at(group, "rounds")) + ")";
+}
+
 std::string tasks_table(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
   Table table({{"TASK", false, true}, {"STATE"}, {"ISLAND", false, true}, {"STEP", true}, {"LOSS", true}, {"SAVED", true}, {"COPIES", true}, {"RESULT", true}, {"TIME", true}});
@@ -202,7 +212,7 @@ std::string tasks_table(const json& document, const Terminal& terminal) {
       const auto ended = number_at(task, "ended_unix_ms");
       table.add({{text_at(task, "task")},
                  {state, style},
-                 {text_at(task, "island")},
+                 {workers_text(task)},
                  {steps > 0 ? count_text(number_at(task, "step")) + "/" + count_text(steps) : "-"},
                  {loss_text(number_at(task, "loss"))},
                  {number_at(task, "checkpoint_step").value_or(0) > 0 && state != "done" ? count_text(number_at(task, "checkpoint_step")) : "-"},

@@ -35,7 +35,7 @@ TEST_CASE("mutated island link messages are refused or read, and what is read ca
       encode(TrainerMessage(Published{1, 0, 10, 160, 2048, 10, 2.5, 1.0, false, 1.0, 2.0})),
       encode(TrainerMessage(Merged{1, 0, 10, 160, 0.5, 2.0, true, "x"}))};
   const std::string agent_seeds[] = {
-      encode(AgentMessage(Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, Payload::parameters, Diffusion{}, Resume{"/d", 1, 2}})),
+      encode(AgentMessage(Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, Payload::parameters, Diffusion{}, Work{"experts/1", {{"clustering", "/c", "ab", 1}}}, Resume{"/d", 1, 2}})),
       encode(AgentMessage(ArenaLayout{"/a", 64, {{0, 0}}, {{0, 4}}})),
       encode(AgentMessage(Plan{40, {{1, 0, 40, true}}, {{1, 0, 42, 0.5, true, false, "/state/1"}}}))};
   Rng rng(20'240'521);

@@ -261,6 +261,73 @@ TEST_CASE("diffusion: three islands train one model of images in rounds, one of 
   }
 }
 
+// More islands than experts: an expert is trained by several of them in rounds.
+TEST_CASE("diffusion: three islands train one expert together, the one that speaks for it is killed for good, and the ensemble is whole") {
+  for (const std::string strategy : {"", "grouping = \"strided\"\nfragments = 1\noverlap_steps = 2\nmerge_alpha = 0.5\ncodec = \"bf16\"\n"}) {
+    INFO(strategy);
+    Cluster cluster;
+    for (const char* name : {"a", "b", "c"}) {
+      start_island(cluster, name);
+    }
+    std::string file = run_file("experts = 1\n", "max_steps_per_second = 15\n");
+    file.replace(file.find("steps = 60"), 10, "steps = 150");
+    file.replace(file.find("[strategy]\n"), 11, "[strategy]\ninner_steps = 15\nouter_learning_rate = 1.0\nouter_momentum = 0.3\n" + strategy);
+    const std::string run = cluster.submit(file);
+    INFO(cluster.logs());
+    json group;
+    std::string owner;
+    REQUIRE(Cluster::eventually([&] {
+      const json status = cluster.status(run);
+      const json* task = task_of(status, "experts/0");
+      if (task == nullptr || !(*task)["group"].is_object() || (*task)["group"]["round"].get<std::uint64_t>() < 2) {
+        return false;
+      }
+      group = (*task)["group"];
+      owner = (*task)["island"];
+      return true;
+    }, std::chrono::seconds(100)));
+    CHECK(group["islands"].size() == 3);
+    CHECK(group["name"] == "shapes.experts-0");
+    // Who trains what with whom, for people; and the rounds are those of any run.
+    CHECK(cluster.run({"status", run}).out.find(" (round ") != std::string::npos);
+    CHECK(cluster.status(run)["run"]["reason"].get<std::string>().find("experts/0 on ") != std::string::npos);
+    const json rounds = cluster.status(group["name"]);
+    CHECK(rounds["run"]["part_of"] == run);
+    CHECK(rounds["run"]["members"] == 3);
+    CHECK(rounds["run"]["initial_loss"].is_number());
+    const CommandResult refused = cluster.run({"pause", group["name"]});
+    CHECK(refused.exit == 8);
+    CHECK(refused.err.find("is part of run shapes; try: atoll pause shapes") != std::string::npos);
+
+    cluster.islands.at(owner).signal(SIGKILL);
+    cluster.islands.at(owner).wait();
+    const CommandResult waited = cluster.run({"wait", run, "--timeout", "110s"});
+    INFO(waited.err);
+    REQUIRE(waited.exit == 0);
+    const json status = cluster.status(run);
+    const json* task = task_of(status, "experts/0");
+    REQUIRE(task != nullptr);
+    CHECK((*task)["starts"] == 1);
+    CHECK((*task)["island"] != owner);
+    CHECK((*task)["group"]["round"] == (*task)["group"]["rounds"]);
+    CHECK((*task)["group"]["run"] == group["run"]);
+    const json trained = cluster.status(group["name"]);
+    CHECK(trained["run"]["state"] == "completed");
+    CHECK(trained["run"]["outer_loss"].get<double>() < trained["run"]["initial_loss"].get<double>());
+    // What the group exchanged counts for the run that it did it for.
+    CHECK(trained["run"]["bytes_sent"].get<std::uint64_t>() > 0);
+    CHECK(status["run"]["bytes_sent"].get<std::uint64_t>() >= trained["run"]["bytes_sent"].get<std::uint64_t>() / 2);
+    const json data = json::parse(cluster.run({"data", group["name"], "--json"}).out);
+    CHECK(data["proof"]["holds"] == true);
+    CHECK(data["parts"].size() == 3);
+    const fs::path png = cluster.folder() / "group.png";
+    const CommandResult sampled = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
+    INFO(sampled.err);
+    REQUIRE(sampled.exit == 0);
+    CHECK(is_png(png));
+  }
+}
+
 TEST_CASE("diffusion: a restarted coordinator goes on with the tasks, and data that do not fit end the run with the reason") {
   Cluster cluster;
   start_island(cluster, "a");

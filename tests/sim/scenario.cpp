@@ -121,8 +121,6 @@ void make_experts(Scenario& scenario, Rng& rng) {
   spec.strategy = StrategySpec{};
   spec.strategy.name = "decentralized-diffusion";
   spec.strategy.group = "expert";
-  spec.strategy.payload = "parameters";
-  spec.strategy.outer_optimizer = "adopt";
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
   spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(6));

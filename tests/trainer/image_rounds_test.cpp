@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "agent/safetensors.hpp"
+#include "agent/trainer/diffusion_task.hpp"
 
 using namespace atl;
 
@@ -194,6 +195,63 @@ TEST_CASE("a diffusion model learns in rounds, on parts that together are all im
   }
   CHECK(images == 360);
   CHECK(trained[0] != trained[1]);
+}
+
+TEST_CASE("an expert that islands train in rounds is of its cluster alone, and a task of one island goes on from it to its file") {
+  const Folder folder;
+  Configure configure = image_run(write_images(folder, 300, true));
+  configure.training.steps = 12;
+  configure.diffusion->experts = 2;
+  configure.diffusion->clusters_by = "labels";
+  configure.diffusion->ema = 0;  // then the average is what the islands agreed on last
+  Task task;
+  task.run = "r-test";
+  task.task = "clustering";
+  task.seed = configure.seed;
+  task.model = configure.model;
+  task.data = configure.data;
+  task.training = configure.training;
+  task.diffusion = *configure.diffusion;
+  task.output = folder.path + "/clusters";
+  const TaskListener deaf = {[](const TaskProgress&) { return Status(); }, [](const TaskSaved&) { return Status(); }};
+  const Result<std::string> clusters = perform(task, deaf);
+  INFO((clusters ? *clusters : clusters.error().why));
+  REQUIRE(clusters);
+  const TaskInput clustering{"clustering", task.output, std::string(64, '0'), 1};
+
+  std::uint64_t images = 0;
+  std::vector<std::vector<std::vector<float>>> beginnings;
+  for (const std::string expert : {"experts/0", "experts/1"}) {
+    configure.work = Work{expert, {clustering}};
+    TrainerProcess trainer(folder.path);
+    images += trainer.open(configure, 2).tokens_available;
+    beginnings.push_back(trainer.parameters());
+    const std::string state = folder.path + "/" + expert.substr(8);
+    exchange(trainer, 1, 5, 0.0, std::nullopt);
+    exchange(trainer, 2, 12, 0.0, state);
+
+    task.task = expert;
+    task.inputs = {clustering};
+    task.output = state + ".expert";
+    task.checkpoint = state + ".checkpoint";
+    task.resume = state + "/trainer.safetensors";
+    const Result<std::string> facts = perform(task, deaf);
+    INFO((facts ? *facts : facts.error().why));
+    REQUIRE(facts);
+    const SafetensorsFile file = SafetensorsFile::open(task.output).value();
+    for (const Parameter& parameter : trainer.manifest.parameters) {
+      const std::span<const float> made = file.floats(parameter.name).value();
+      CHECK(std::vector<float>(made.begin(), made.end()) == values_of(state, parameter.name));
+    }
+    CHECK(file.header().metadata.at("atoll.task") == expert);
+  }
+  CHECK(images == 270);
+  CHECK(beginnings[0] != beginnings[1]);
+  configure.work->task = "router";
+  TrainerProcess trainer(folder.path);
+  trainer.expect<Hello>();
+  trainer.send(configure);
+  CHECK(trainer.expect<Failed>().why.find("was told of task 'router'") != std::string::npos);
 }
 
 TEST_CASE("images and settings that cannot be trained on in rounds are refused with the reason") {

@@ -26,8 +26,6 @@ Duty duty(std::uint64_t number, const std::string& task) {
   spec.data.format = "idx";
   spec.strategy.name = "decentralized-diffusion";
   spec.strategy.group = "expert";
-  spec.strategy.payload = "parameters";
-  spec.strategy.outer_optimizer = "adopt";
   spec.training.steps = 100;
   spec.rounds = 2;
   Duty message;
@@ -181,6 +179,91 @@ TEST_CASE("a duty is carried out: inputs are fetched, the task runs, is continue
   CHECK(bench.all<DropContent>()[0].digest == content(6).digest);
   bench.hold(content(6));
   CHECK(std::ranges::none_of(bench.reports.back().held, [](const Content& held) { return held.digest == content(6).digest; }));
+}
+
+TEST_CASE("an island trains an expert with others in a run of rounds beside its duty, and makes the result of what its trainer saved") {
+  for (const bool saved : {true, false}) {
+    Bench bench;
+    Duty order = duty(1, "experts/0");
+    order.inputs = {{"clustering", content(1, {IslandId("i-b")})}};
+    order.group = RunId("g-1");
+    bench.say(order);
+    bench.feed(ContentOpened{RunId("r-1")});
+    CHECK(bench.reports.back().state == "fetching");
+    bench.hold(content(1));
+    CHECK(bench.reports.back().state == "ready");
+    CHECK(bench.all<StartTask>().empty());
+
+    // The group's run is assigned: the duty stays, its trainer is told what the expert is of.
+    RunSpec spec = run_spec_from_json(order.spec).value();
+    spec.strategy = StrategySpec{};
+    spec.strategy.inner_steps = 50;
+    spec.rounds = 2;
+    spec.work = GroupWork{"r-1", "experts/0", to_hex(content(1).digest)};
+    Assign assign;
+    assign.run = RunId("g-1");
+    assign.spec = to_json(spec);
+    assign.epoch = Epoch(1);
+    assign.parts = 2;
+    assign.from = StartFrom::scratch;
+    bench.say(assign);
+    REQUIRE(bench.all<StartTrainer>().size() == 1);
+    const StartTrainer trainer = bench.all<StartTrainer>()[0];
+    CHECK(trainer.run == RunId("g-1"));
+    CHECK(trainer.spec.work == spec.work);
+    CHECK(bench.all<DropContent>().empty());
+    // A newer duty does not end the rounds; both are reported, and what the group does counts for the run.
+    order.number = 2;
+    bench.say(order);
+    CHECK(bench.all<StopTrainer>().empty());
+    bench.feed(TrainerReady{RunId("g-1"), trainer.incarnation, Step(0), 0, 1, true, 90});
+    TrainerProgress progress;
+    progress.run = RunId("g-1");
+    progress.incarnation = trainer.incarnation;
+    progress.step = Step(7);
+    progress.tokens_per_second = 12;
+    progress.compute_seconds = 3;
+    bench.feed(progress);
+    bench.wait(1s);
+    const auto reports_of = [&] {
+      for (const Message& message : bench.messages) {
+        if (const auto* beat = std::get_if<Heartbeat>(&message)) {
+          return beat->reports;
+        }
+      }
+      return std::vector<IslandReport>{};
+    };
+    const std::vector<IslandReport> reports = reports_of();
+    REQUIRE(reports.size() == 2);
+    CHECK(reports[0].run == RunId("g-1"));
+    CHECK(reports[1].run == RunId("r-1"));
+    CHECK(reports[1].step == Step(7));
+    CHECK(reports[1].compute_seconds == 3);
+    CHECK(reports[1].reason.find("task experts/0 with its group") != std::string::npos);
+    if (saved) {
+      bench.feed(CheckpointWritten{RunId("g-1"), Round(2), content(9).digest, content(9).digest, 100, true, Step(100), 400, 0});
+    }
+    Release release;
+    release.run = RunId("g-1");
+    release.completed = true;
+    bench.say(release);
+    CHECK(bench.all<StopTrainer>().size() == 1);
+    bench.wait(1s);
+    REQUIRE(reports_of().size() == 1);
+    CHECK(reports_of()[0].compute_seconds == 3);  // is not forgotten
+
+    order.number = 3;
+    order.group_round = Round(2);
+    bench.say(order);
+    if (saved) {
+      REQUIRE(bench.all<StartTask>().size() == 1);
+      CHECK(bench.all<StartTask>()[0].group == RunId("g-1"));
+      CHECK(bench.all<StartTask>()[0].group_round == Round(2));
+    } else {
+      CHECK(bench.all<StartTask>().empty());
+      CHECK(bench.reports.back().state == "without");
+    }
+  }
 }
 
 TEST_CASE("a task whose trainer says why it cannot is not tried again, one that the owner does not allow ends this island's part") {

@@ -57,7 +57,7 @@ std::vector<AgentMessage> agent_messages() {
   Configure configure{"r-1", "island", std::numeric_limits<std::uint64_t>::max(), {4, 128, 4, 0, 256, true},
                       {{"/data/a", "/data/b"}, "bytes", 0.05, 1, 3},
                       {600, 16, 128, 2, 1e-3, 100, 0.1, 0.1, 0.9, 0.95, 1e-8, 1.0, 0.0, "cpu", "float32", 1, 16},
-                      Payload::gradient, {}, Resume{"/state", 20, 320}};
+                      Payload::gradient, {}, {}, Resume{"/state", 20, 320}};
   Configure fresh = configure;
   fresh.resume.reset();
   fresh.payload = Payload::parameters;
@@ -66,9 +66,12 @@ std::vector<AgentMessage> agent_messages() {
   images.diffusion = Diffusion{};
   images.diffusion->times = "logit-normal";
   images.diffusion->ema = 0.99;
+  Configure group = images;
+  group.work = Work{"experts/2", {{"clustering", "/c/ab", "ab", 12}}};
   return {configure,
           fresh,
           images,
+          group,
           ArenaLayout{"/dev/shm/a", 64, {{0, 0}, {1, 8}}, {{0, 16}}},
           PublishNow{{0}},
           Load{{0, 1}, 20, 320},

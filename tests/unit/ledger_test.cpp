@@ -93,6 +93,29 @@ Status write(Ledger& ledger, std::vector<Record> records) { return ledger.write(
 
 }  // namespace
 
+TEST_CASE("a task comes back with the group that works on it") {
+  const atl_test::TemporaryFolder directory;
+  TaskRecord alone;
+  alone.run = RunId("r-1");
+  alone.task = "experts/0";
+  alone.facts = "{}";
+  TaskRecord grouped = alone;
+  grouped.task = "experts/1";
+  grouped.state = TaskState::running;
+  grouped.island = IslandId("i-b");
+  grouped.starts = 2;
+  grouped.checkpoint = digest(5);
+  grouped.started = kStart;
+  grouped.group = RunId("g-1");
+  grouped.members = {IslandId("i-a"), IslandId("i-b")};
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    REQUIRE(write(ledger, {run_record(), alone, grouped}).ok());
+  }
+  const Recovered back = Ledger::open(directory.path()).value().recover().value();
+  CHECK(back.tasks == std::vector<TaskRecord>{alone, grouped});
+}
+
 TEST_CASE("every kind of record comes back as it was written, the newest of each key") {
   const atl_test::TemporaryFolder directory;
   RunRecord run = run_record();

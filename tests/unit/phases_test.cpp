@@ -23,8 +23,6 @@ RunSpec spec_of(std::uint32_t experts, std::uint32_t max = 4) {
   spec.training.steps = 100;
   spec.strategy.name = "decentralized-diffusion";
   spec.strategy.group = "expert";
-  spec.strategy.payload = "parameters";
-  spec.strategy.outer_optimizer = "adopt";
   spec.diffusion.experts = experts;
   spec.islands.max = max;
   spec.islands.deadline = 60s;
@@ -48,6 +46,7 @@ struct Play {
   std::vector<std::string> connected;
   std::vector<coordinator::Record> records;
   std::set<std::string> released;
+  std::map<std::string, Assign> assigned;  // in the run of a group
   std::uint64_t next_digest = 1;
 
   void join(const std::string& name, std::uint64_t boot = 1) {
@@ -90,14 +89,61 @@ struct Play {
         if (duty->task.empty()) {
           idle.push_back(out.island.text);
         }
-      } else if (std::holds_alternative<Release>(out.message)) {
+      } else if (const auto* release = std::get_if<Release>(&out.message)) {
         released.insert(out.island.text);
+        if (assigned.contains(out.island.text) && assigned[out.island.text].run == release->run) {
+          assigned.erase(out.island.text);
+        }
+      } else if (const auto* assign = std::get_if<Assign>(&out.message)) {
+        assigned[out.island.text] = *assign;
+      } else if (const auto* membership = std::get_if<Membership>(&out.message); membership != nullptr && assigned.contains(out.island.text)) {
+        assigned[out.island.text].epoch = std::max(assigned[out.island.text].epoch, membership->epoch);
+      } else if (const auto* exchange = std::get_if<Exchange>(&out.message)) {
+        answers.emplace_back(out.island.text, Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, digest(900 + exchange->round.value), 10, 10, 0.1});
+      } else if (const auto* commit = std::get_if<Commit>(&out.message)) {
+        if (commit->round.value < 2) {
+          answers.emplace_back(out.island.text, ready_for(out.island.text, commit->round.next(), commit->chain));
+        } else {
+          answers.emplace_back(out.island.text, Checkpointed{commit->run, commit->round, commit->chain, digest(77), 100, std::nullopt});
+          answers.emplace_back(out.island.text, RunEnded{commit->run, commit->round, commit->chain, std::nullopt});
+        }
       }
     }
     for (const std::string& name : idle) {
       say(name, report(name, "idle"));
     }
   }
+  // An island trains with its group: it answers what it was told, until nothing is told any more.
+  atl::Ready ready_for(const std::string& name, Round round, const Digest& chain) {
+    const Assign& assign = assigned[name];
+    return atl::Ready{assign.run, assign.epoch, round, 10, 5, 2.0, 0.1, chain};
+  }
+  // `on`: to their end, and not only until all have begun with the same.
+  void begin_rounds(const std::vector<std::string>& names, bool on = true) {
+    for (const std::string& name : names) {
+      core.step(now, IslandId(name), 1, ready_for(name, Round(0), digest(900)));
+    }
+    take();
+    if (on) {
+      answer();
+    }
+    answers.clear();
+  }
+  void answer() {
+    while (!answers.empty()) {
+      const auto [name, message] = answers.front();
+      answers.erase(answers.begin());
+      core.step(now, IslandId(name), 1, message);
+      take();
+    }
+  }
+  std::vector<std::pair<std::string, Message>> answers;
+  // All that the duty names is there: it can take part in its group's rounds.
+  void prepare(const std::string& name) {
+    fetch(name);
+    say(name, report(name, "ready"));
+  }
+
   DutyReport report(const std::string& name, const std::string& state) {
     const Duty& duty = duties[name];
     DutyReport message;
@@ -206,6 +252,195 @@ TEST_CASE("the largest task goes to the fastest island, and to one that can cont
   CHECK(decide_placement(tasks, {}).empty());
   CHECK(cluster_sizes(R"({"sizes": [3, 1]})") == std::vector<std::uint64_t>{3, 1});
   CHECK(cluster_sizes("no JSON").empty());
+}
+
+TEST_CASE("islands that are left over join the experts, in turn, and no more than an expert has batches for") {
+  const IslandId a("a"), b("b"), c("c"), d("d");
+  using Groups = std::vector<std::vector<IslandId>>;
+  const std::vector<BeginningExpert> experts = {{"experts/0", 100}, {"experts/1", 300}};
+  CHECK(decide_groups(experts, {}, 10) == Groups{{}, {}});
+  CHECK(decide_groups(experts, {{a, 1}}, 10) == Groups{{}, {a}});                                 // the largest cluster first
+  CHECK(decide_groups(experts, {{a, 1}, {b, 5}, {c, 3}}, 10) == Groups{{c}, {b, a}});             // and the fastest island
+  CHECK(decide_groups(experts, {{a, 4}, {b, 3}, {c, 2}, {d, 1}}, 100) == Groups{{}, {a, b}});     // three batches: three islands, two of them more
+  CHECK(decide_groups({{"experts/0", 0}}, {{a, 4}, {b, 3}}, 100) == Groups{{a, b}});              // not known
+  CHECK(decide_groups({}, {{a, 4}}, 1).empty());
+}
+
+TEST_CASE("more islands than experts train them in groups: a run of rounds each, whose end is what the task goes on from") {
+  Play play;
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    play.join(name);
+  }
+  RunSpec spec = spec_of(2, 5);
+  spec.training.batch = 4;
+  spec.group_rounds = 2;
+  play.submit(spec);
+  play.finish(play.who("features"));
+  play.finish(play.who("clustering"), R"({"sizes": [40, 60]})");
+  // Two experts and the router have an island each; the two others help.
+  std::map<std::string, std::vector<std::string>> workers;
+  for (const auto& [name, duty] : play.duties) {
+    workers[duty.task].push_back(name);
+  }
+  CHECK(workers["router"].size() == 1);
+  REQUIRE(workers["experts/0"].size() == 2);
+  REQUIRE(workers["experts/1"].size() == 2);
+  const TaskView before = play.view("experts/0");
+  CHECK_FALSE(before.group.empty());
+  CHECK(before.group_name == "images.experts-0");
+  CHECK(before.group_rounds == 2);
+  CHECK(before.members.size() == 2);
+  CHECK(play.view("experts/1").group != before.group);
+  CHECK(play.view("router").group.empty());
+  CHECK(play.assigned.empty());
+
+  // Nobody is let into the rounds who has not what they need.
+  const std::vector<std::string>& group = workers["experts/0"];
+  CHECK(play.duties[group[0]].group == before.group);
+  CHECK(play.duties[group[0]].group_round == Round(0));
+  CHECK(play.duties[group[0]].inputs.at(0).task == "clustering");
+  play.prepare(group[0]);
+  CHECK(play.assigned.empty());  // it waits a moment for the other
+  play.prepare(group[1]);
+  REQUIRE(play.assigned.size() == 2);
+  const Assign assign = play.assigned[group[0]];
+  CHECK(assign.run == before.group);
+  CHECK(assign.parts == 2);
+  const RunSpec rounds = run_spec_from_json(assign.spec).value();
+  CHECK(rounds.strategy.group == "all");
+  CHECK(rounds.rounds == 2);
+  CHECK(rounds.work.run == "r-1");
+  CHECK(rounds.work.task == "experts/0");
+  CHECK(rounds.work.sha256 == to_hex(play.view("clustering").result));
+  CHECK(play.core.run(play.now, before.group)->part_of == play.run);
+
+  play.begin_rounds(group);
+  CHECK(play.core.run(play.now, before.group)->state == RunState::completed);
+  play.wait(1s);
+  // One of them makes the result from what its trainer saved; the other is free.
+  const std::string owner = play.who("experts/0");
+  REQUIRE_FALSE(owner.empty());
+  CHECK(play.duties[owner].group == before.group);
+  CHECK(play.duties[owner].group_round == Round(2));
+  CHECK(play.view("experts/0").state == TaskState::running);
+  const std::string other = owner == group[0] ? group[1] : group[0];
+  CHECK(play.duties[other].task.empty());
+  // It has not got it: the other has.
+  play.say(owner, play.report(owner, "without"));
+  REQUIRE(play.who("experts/0") == other);
+  CHECK(play.duties[other].group_round == Round(2));
+  play.finish(other);
+  CHECK(play.view("experts/0").state == TaskState::done);
+  CHECK(play.view("experts/0").members.empty());
+}
+
+TEST_CASE("one island an expert has no group; a group whose islands are gone for good begins again, and one that fails fails the run") {
+  Play play;
+  for (const char* name : {"a", "b", "c"}) {
+    play.join(name);
+  }
+  RunSpec spec = spec_of(2, 3);
+  spec.group_rounds = 2;
+  play.submit(spec);
+  play.finish(play.who("features"));
+  play.finish(play.who("clustering"), R"({"sizes": [400, 600]})");
+  for (const char* task : {"experts/0", "experts/1", "router"}) {
+    CHECK(play.view(task).group.empty());
+    CHECK(play.view(task).state == TaskState::running);
+  }
+
+  Play gone;
+  for (const char* name : {"a", "b", "c"}) {
+    gone.join(name);
+  }
+  RunSpec one = spec_of(1, 3);
+  one.group_rounds = 2;
+  gone.submit(one);
+  gone.finish(gone.who("clustering"), R"({"sizes": [600]})");
+  const RunId first = gone.view("experts/0").group;
+  REQUIRE_FALSE(first.empty());
+  CHECK(gone.view("experts/0").members.size() == 3);
+  for (const char* name : {"a", "b", "c"}) {
+    gone.prepare(name);
+  }
+  REQUIRE(gone.assigned.size() == 3);
+  // The rounds have begun. One island is lost: the others go on, and its place is kept.
+  gone.begin_rounds({"a", "b", "c"}, false);
+  CHECK(gone.core.run(gone.now, first)->state == RunState::running);
+  gone.lose("b");
+  CHECK(gone.view("experts/0").group == first);
+  CHECK(gone.view("experts/0").state == TaskState::running);
+  gone.lose("a");
+  gone.lose("c");
+  gone.join("d");
+  gone.held["d"] = gone.held["a"];  // what it takes over from the disk of another: the clustering is not lost
+  gone.say("d", gone.report("d", "idle"));
+  gone.wait(70s);
+  const RunId second = gone.view("experts/0").group;
+  CHECK(second != first);
+  CHECK(gone.core.run(gone.now, first)->state == RunState::cancelled);
+
+  Play failing;
+  for (const char* name : {"a", "b"}) {
+    failing.join(name);
+  }
+  failing.submit(one);
+  failing.finish(failing.who("clustering"), R"({"sizes": [600]})");
+  const RunId group = failing.view("experts/0").group;
+  for (const char* name : {"a", "b"}) {
+    failing.prepare(name);
+  }
+  REQUIRE(failing.assigned.size() == 2);
+  for (const char* name : {"a", "b"}) {
+    failing.core.step(failing.now, IslandId(name), 1, RunEnded{group, Round(0), Digest{}, Error{Code::invalid_argument, "the data are too small"}});
+    failing.take();
+  }
+  failing.wait(1s);
+  const auto whole = failing.core.run(failing.now, failing.run);
+  CHECK(whole->state == RunState::failed);
+  CHECK(whole->reason.text.find("task experts/0 failed in run images.experts-0") != std::string::npos);
+  CHECK(whole->reason.text.find("the data are too small") != std::string::npos);
+}
+
+TEST_CASE("a run with groups is paused when they have ended the round in hand, and cancelled with them") {
+  for (const bool cancels : {false, true}) {
+    Play play;
+    for (const char* name : {"a", "b"}) {
+      play.join(name);
+    }
+    RunSpec spec = spec_of(1, 2);
+    spec.group_rounds = 2;
+    play.submit(spec);
+    play.finish(play.who("clustering"), R"({"sizes": [600]})");
+    const RunId group = play.view("experts/0").group;
+    REQUIRE_FALSE(group.empty());
+    for (const char* name : {"a", "b"}) {
+      play.prepare(name);
+    }
+    REQUIRE(play.assigned.size() == 2);
+    if (cancels) {
+      REQUIRE(play.core.cancel(play.now, play.run, ""));
+      CHECK(play.core.run(play.now, group)->state == RunState::cancelled);
+      continue;
+    }
+    REQUIRE(play.core.pause(play.now, play.run));
+    play.take();
+    play.wait(1s);
+    CHECK(play.core.run(play.now, group)->state == RunState::paused);
+    CHECK(play.core.run(play.now, play.run)->state == RunState::paused);
+    play.duties.clear();
+    play.assigned.clear();
+    REQUIRE(play.core.resume(play.now, play.run));
+    play.take();
+    play.wait(3s);
+    CHECK(play.view("experts/0").group == group);
+    for (const char* name : {"a", "b"}) {
+      REQUIRE(play.duties[name].group == group);
+      play.prepare(name);
+    }
+    play.wait(3s);
+    CHECK(play.assigned.size() == 2);
+  }
 }
 
 TEST_CASE("experts queue over islands, results are copied, and the run ends with all of them") {

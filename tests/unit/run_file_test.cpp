@@ -467,6 +467,28 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   CHECK(spec.diffusion.features == "npy:/runs/features.npy");
   CHECK(parse_run_file(images("experts = 1\n"), "run.toml").spec.rounds == 1);
 
+  // With more islands than experts and the router several train one, as the parts of the strategy say.
+  CHECK(file.spec.strategy.inner_steps == 50);  // no more than there are
+  CHECK(file.spec.group_rounds == 1);
+  const auto grouped = [&](const std::string& strategy, const std::string& islands) {
+    std::string text = images("experts = 2\n");
+    text.replace(text.find("[strategy]\n"), 11, "[strategy]\n" + strategy);
+    return text + "[islands]\n" + islands;
+  };
+  const RunFile groups = parse_run_file(grouped("inner_steps = 10\ngrouping = \"strided\"\nfragments = 4\noverlap_steps = 2\n", "max = 4\n"), "run.toml");
+  INFO(problems_text(groups));
+  REQUIRE(groups.valid());
+  CHECK(groups.spec.group_rounds == 5 * 5);
+  CHECK(groups.spec.rounds == 3);
+  CHECK(run_spec_from_json(to_json(groups.spec)).value() == groups.spec);
+  CHECK(parse_run_file(grouped("", "max = 3\n"), "run.toml").spec.group_rounds == 0);
+  require_problem(grouped("inner_steps = 10\n", "max = 3\n"), "9:1", "inner_steps has no effect where every expert is trained by one island: islands.max is 3");
+  require_problem(grouped("inner_steps = 60\n", "max = 4\n"), "9:1", "inner_steps 60 is more than training.steps 50");
+  require_problem(grouped("payload = \"parameters\"\n", "max = 4\n"), "9:1", "contradicts name = \"decentralized-diffusion\"");
+  RunSpec group = groups.spec;
+  group.work = GroupWork{"r-1", "experts/1", std::string(64, 'a')};
+  CHECK(run_spec_from_json(to_json(group)).value() == group);
+
   require_problem(images("", ""), "3:", "trains on images; formats of images are");
   require_problem(with("[diffusion]\nexperts = 2\n"), "8:1", "experts has no effect with strategy.name = \"diloco\"");
   require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");

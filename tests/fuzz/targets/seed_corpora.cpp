@@ -63,7 +63,7 @@ void add_island_link(Corpora& corpora) {
     corpora.add("island_link", encode(message));
   }
   for (const wire::AgentMessage& message : std::initializer_list<wire::AgentMessage>{
-           wire::Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, wire::Payload::parameters, wire::Diffusion{}, wire::Resume{"/d", 1, 2}},
+           wire::Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, wire::Payload::parameters, wire::Diffusion{}, wire::Work{"experts/1", {{"clustering", "/c", "ab", 1}}}, wire::Resume{"/d", 1, 2}},
            wire::ArenaLayout{"/a", 64, {{0, 0}}, {{0, 4}}}, wire::Plan{40, {{1, 0, 40, true}}, {{1, 0, 42, 0.5, true, false, "/state/1"}}},
            wire::Stop{"the run has ended"}}) {
     corpora.add("island_link", encode(message));
