@@ -334,7 +334,7 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   CHECK(play.view("experts/0").members.empty());
 }
 
-TEST_CASE("one island an expert has no group; a group whose islands are gone for good begins again, and one that fails fails the run") {
+TEST_CASE("one island an expert has no group: a group whose islands are gone for good begins again, and one that fails fails the run") {
   Play play;
   for (const char* name : {"a", "b", "c"}) {
     play.join(name);
