@@ -250,6 +250,14 @@ void Core::State::take_part(const Assign& message) {
     run->counted = message.position;  // else this island knows best what it trained on
   }
   if (run->part == message.part && run->parts == message.parts) {
+    // A contribution that was counted without this island's hearing of it would be refused again and again.
+    const bool counted = std::any_of(run->rounds.begin(), run->rounds.end(), [&](const auto& item) {
+      const DataRange& data = item.second.ready.data;
+      return data.sequences() > 0 && data.part == run->part && data.from < run->counted && item.second.phase != RoundInHand::Phase::applying;
+    });
+    if (!run->private_state() && counted) {
+      drop_rounds();
+    }
     return;
   }
   run->part = message.part;

@@ -1,6 +1,7 @@
 #include "tests/sim/island_host.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -591,7 +592,9 @@ std::vector<IslandId> IslandHost::reduce_exchange(ExchangeInHand& exchange) {
     exchange.result = reduce(parts, exchange.tokens);
     // Of one alone nobody could tell.
     if (cluster_.troubled() && exchange.members.size() > 1 && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
-      exchange.result.front() = std::nextafter(exchange.result.front(), 10.0F);
+      // Bits of its own: two islands that flip the same one would be a majority.
+      float& value = exchange.result[cluster_.rng().below(exchange.result.size())];
+      value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ static_cast<std::uint32_t>(1 + cluster_.rng().below((1U << 22U) - 1)));
     }
     exchange.done = true;
     report_exchanges();
