@@ -3,7 +3,7 @@
 # seeds, and prints a line for each: validation loss of the one model at the end (of `local`: the mean of the islands'), of the islands' own outer
 # parameters after the last own round (lowest to highest, mean over the seeds), and what each island sent.
 #
-# Usage: tests/bench/gossip_quality.sh ATOLL TEXT ISLANDS SEEDS 'STRATEGY OUTER_LEARNING_RATE OUTER_MOMENTUM OUTER_PULL' …    (- where it has none)
+# Usage: tests/bench/gossip_quality.sh ATOLL TEXT ISLANDS SEEDS 'STRATEGY OUTER_LEARNING_RATE OUTER_MOMENTUM OUTER_PULL [GROUP_SIZE]' …    (- where it has none)
 # for example: tests/bench/gossip_quality.sh build/release/atoll input.txt 4 '1 2 3' 'diloco 1.0 0.5 -' 'noloco 0.7 0.5 0.7' 'local - - -'
 # 0.25 M parameters, 600 steps of 1,024 tokens on each island, H = 30; about a minute of one core for four islands and a seed. The pace is fixed and
 # partners wait for each other however long it takes, so that a setting gives nearly the same figures on every machine. Summaries are kept
@@ -18,7 +18,7 @@ results=${ATOLL_RESULTS:-$(mktemp -d)}
 mkdir -p "$results"
 echo "results in $results" >&2
 
-# one NAME STRATEGY RATE MOMENTUM PULL SEED: trains, and leaves the summary in NAME.json.
+# one NAME STRATEGY RATE MOMENTUM PULL SEED [GROUP_SIZE]: trains, and leaves the summary in NAME.json.
 one() {
   file="$results/$1.toml"
   {
@@ -27,6 +27,7 @@ one() {
     printf 'evaluate_batches = 48\nevaluate_every = 0\n[strategy]\nname = "%s"\ninner_steps = 30\npace = "fixed"\n' "$2"
     [ "$3" = - ] || printf 'outer_learning_rate = %s\nouter_momentum = %s\n' "$3" "$4"
     [ "$5" = - ] || printf 'outer_pull = %s\nmax_skew = 1000\n' "$5"
+    [ -z "${7:-}" ] || printf 'group_size = %s\n' "$7"
     printf '[islands]\nmin = %s\nmax = %s\ndeadline = "1h"\n[checkpoint]\nevery_rounds = 1000000\n' "$islands" "$islands"
   } > "$file"
   rm -rf "$results/$1.state"
@@ -40,8 +41,8 @@ for setting in "$@"; do
   set -- $setting
   names=
   for seed in $seeds; do
-    name="$1-$islands-islands-$2-$3-$4-seed$seed"
-    [ -s "$results/$name.json" ] || one "$name" "$1" "$2" "$3" "$4" "$seed"
+    name="$1-$islands-islands-$2-$3-$4${5:+-group$5}-seed$seed"
+    [ -s "$results/$name.json" ] || one "$name" "$1" "$2" "$3" "$4" "$seed" ${5:+"$5"}
     names="$names $results/$name.json"
   done
   # shellcheck disable=SC2086
