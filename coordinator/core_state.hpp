@@ -374,6 +374,7 @@ struct Core::State {
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);
   void advance_queued(Run& run);
+  void seat_with_own_state(Run& run, const IslandId& id);
   void advance_alone(Run& run);
   void advance_end(Run& run);
   void pause_after(Run& run, Round round);

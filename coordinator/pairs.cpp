@@ -215,17 +215,10 @@ void Core::State::restore_own(Run& run) {
                         (missing.empty() ? "" : ": " + list_of(missing)), std::nullopt};
     return;
   }
-  const bool from_scratch = chosen.empty();
-  chosen = from_scratch ? fresh : chosen;
+  chosen = chosen.empty() ? fresh : chosen;
   chosen.resize(std::min<std::size_t>(chosen.size(), run.spec.islands.max));
   for (const IslandId& id : chosen) {
-    const HeldRun held = islands.at(id).held[run.record.id];
-    take_seat(run, id, SeatState::absent, from_scratch ? StartFrom::scratch : held.live ? StartFrom::memory : StartFrom::checkpoint);
-    Round newest;
-    for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-      newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
-    }
-    run.seats.at(id).assigned = newest;
+    seat_with_own_state(run, id);
   }
   activate(run, chosen);
   for (const IslandId& id : chosen) {

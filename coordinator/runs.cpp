@@ -466,6 +466,17 @@ void Core::State::advance_queued(Run& run) {
   }
 }
 
+// It goes on from what it has: in memory, on its disk, or nothing.
+void Core::State::seat_with_own_state(Run& run, const IslandId& id) {
+  const HeldRun held = islands.at(id).held[run.record.id];
+  take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
+  Round newest;
+  for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+    newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
+  }
+  run.seats.at(id).assigned = newest;
+}
+
 // A group of nobody: every island goes its own way; whoever was away goes on from its own checkpoint.
 void Core::State::advance_alone(Run& run) {
   std::vector<std::string> training;
@@ -475,13 +486,7 @@ void Core::State::advance_alone(Run& run) {
   const bool own_states = !run.pairs() && !run.record.pause_after;
   for (auto& [id, seat] : run.seats) {
     if (own_states && run.members.size() < run.spec.islands.max && seat.record.state == SeatState::absent && alive(id) && !islands.at(id).leaving) {
-      const HeldRun held = islands.at(id).held[run.record.id];
-      take_seat(run, id, SeatState::absent, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
-      Round newest;
-      for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-        newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
-      }
-      seat.assigned = newest;
+      seat_with_own_state(run, id);
       activate(run, seat);
       send_assign(run, seat);
     }
