@@ -22,4 +22,22 @@ struct Clock {
   static Duration scaled(Duration length, double by) { return by == 0 ? Duration(0) : Duration(static_cast<Duration::rep>(static_cast<double>(length.count()) * by)); }
 };
 
+// Counts how often a core asks to be woken: one that does so a hundred times within a second waits for something that is due already.
+class Wakes {
+ public:
+  // True once it is too often.
+  bool count(TimePoint now) {
+    if (now - begun_ > std::chrono::seconds(1)) {
+      begun_ = now;
+      count_ = 0;
+    }
+    return ++count_ > kMost;
+  }
+
+ private:
+  static constexpr int kMost = 100;
+  TimePoint begun_;
+  int count_ = 0;
+};
+
 }  // namespace atl::sim

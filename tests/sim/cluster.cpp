@@ -356,6 +356,9 @@ void Cluster::arm_coordinator() {
   timeline_.at(*next, [this, life = coordinator_life_, time = *next] {
     if (coordinator_ && coordinator_life_ == life && coordinator_timer_ == time) {
       coordinator_timer_.reset();
+      if (coordinator_wakes_.count(timeline_.now())) {
+        checkers_.fail("the coordinator wakes again and again");
+      }
       if (!unwritten_) {
         coordinator_->tick(coordinator_now());
         pump_coordinator();

@@ -118,6 +118,7 @@ class Cluster {
   std::uint64_t coordinator_life_ = 0;
   Clock coordinator_clock_;
   std::optional<TimePoint> coordinator_timer_;
+  Wakes coordinator_wakes_;
   std::optional<TimePoint> ledger_full_until_;
   std::optional<coordinator::Ready> unwritten_;  // decided, and neither durable nor said: the ledger's disk is full
   std::deque<std::function<void()>> unheard_;    // came meanwhile

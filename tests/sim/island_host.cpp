@@ -139,6 +139,9 @@ void IslandHost::arm() {
   cluster_.timeline().at(*process_->timer, [this, boot = process_->boot, time = *process_->timer] {
     if (process_ && process_->boot == boot && process_->timer == time) {
       process_->timer.reset();
+      if (process_->wakes.count(cluster_.timeline().now())) {
+        cluster_.checkers().fail("the agent of " + id_.text + " wakes again and again");
+      }
       process_->core.tick(now());
       pump();
     }

@@ -140,6 +140,7 @@ struct Process {
   std::map<std::string, ShelfItem> written;  // by path; not adopted yet
   std::set<Digest> fetches;                  // of content, under way
   std::optional<TimePoint> timer;
+  Wakes wakes;
   Clock clock;
 };
 
