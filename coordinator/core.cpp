@@ -43,8 +43,9 @@ Core& Core::operator=(Core&&) noexcept = default;
 void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
   state_->now = std::max(now, state_->now);
   const bool routine = state_->is_routine(island, message);
+  const std::size_t said = state_->out.messages.size() + state_->out.records.size();
   state_->hear(island, boot, message);
-  if (!routine) {
+  if (!routine || state_->out.messages.size() + state_->out.records.size() != said) {
     state_->advance_all();
   }
 }

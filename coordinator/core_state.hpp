@@ -111,6 +111,7 @@ struct Contribution {
   double norm = 0;
   DataRange data = {};
   std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
+  friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 
 struct RoundInFlight {
@@ -307,6 +308,7 @@ struct Core::State {
   void on_ready(Run& run, Seat& seat, const atl::Ready& message);
   void on_withdrawn(Run& run, Seat& seat, const Withdrawn& message);
   void reject(Run& run, Seat& seat, const Withdrawn& message);
+  [[nodiscard]] bool says_nothing_new(const IslandId& island, const atl::Ready& message) const;
   void on_exchanged(Run& run, Seat& seat, const Exchanged& message);
   void note_bytes(Seat& seat, const Exchanged& message) const;
   void on_exchange_failed(Run& run, Seat& seat, const ExchangeFailed& message);

@@ -69,6 +69,9 @@ bool Core::State::is_routine(const IslandId& id, const Message& message) const {
   if (const auto* report = std::get_if<DutyReport>(&message)) {
     return says_nothing_new(id, *report);
   }
+  if (const auto* ready = std::get_if<atl::Ready>(&message)) {
+    return says_nothing_new(id, *ready);
+  }
   const auto* heartbeat = std::get_if<Heartbeat>(&message);
   const auto found = heartbeat == nullptr ? islands.end() : islands.find(id);
   if (found == islands.end()) {

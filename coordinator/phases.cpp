@@ -49,8 +49,11 @@ void Core::State::ensure_tasks(Run& run) {
 std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& digest) const {
   std::vector<IslandId> holders;
   for (const auto& [id, duty] : run.duties) {
+    if (!duty.held.contains(digest)) {
+      continue;
+    }
     const bool goes = std::ranges::find(duty.sent.drop, digest, &Content::digest) != duty.sent.drop.end();
-    if (run.is_member(id) && alive(id) && duty.held.contains(digest) && !goes) {
+    if (!goes && alive(id) && run.is_member(id)) {
       holders.push_back(id);
     }
   }

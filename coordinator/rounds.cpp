@@ -45,6 +45,27 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
   }
 }
 
+namespace {
+Contribution contribution_of(const atl::Ready& message) {
+  return {false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences};
+}
+}  // namespace
+
+// An island that waits repeats its answer until it hears of the round.
+bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message) const {
+  const auto island = islands.find(id);
+  const auto run = runs.find(message.run);
+  if (island == islands.end() || !island->second.greeted || island->second.probe || island->second.leaving || run == runs.end()) {
+    return false;
+  }
+  const auto flight = run->second.rounds.find(message.round);
+  if (flight == run->second.rounds.end() || flight->second.recovered || run->second.private_states()) {
+    return false;
+  }
+  const auto known = flight->second.contributions.find(id);
+  return known != flight->second.contributions.end() && known->second == contribution_of(message);
+}
+
 void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
   if (run.own(message.round)) {
     if (message.round > seat.last.round) {
@@ -82,8 +103,7 @@ void Core::State::on_ready(Run& run, Seat& seat, const atl::Ready& message) {
     return;
   }
   seat.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-  contribute(run, seat, message.round,
-             Contribution{false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences});
+  contribute(run, seat, message.round, contribution_of(message));
 }
 
 void Core::State::on_withdrawn(Run& run, Seat& seat, const Withdrawn& message) {
