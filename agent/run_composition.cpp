@@ -83,6 +83,7 @@ island_link::Diffusion diffusion_of(const DiffusionSpec& d) {
   message.class_dropout = d.class_dropout;
   message.times = d.times;
   message.ema = d.ema;
+  message.router_patch = d.router_patch;
   message.router_layers = d.router_layers;
   message.router_width = d.router_width;
   message.router_heads = d.router_heads;

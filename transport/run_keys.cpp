@@ -246,6 +246,8 @@ const std::array kKeys = {
            .doc = "how the noise levels of training are drawn"},
     RunKey{.section = "diffusion", .name = "ema", .type = number, .field = of<&RunSpec::diffusion, &DiffusionSpec::ema>, .most = 1, .below_most = true,
            .doc = "decay of the average of an expert's parameters, which is what is exported"},
+    RunKey{.section = "diffusion", .name = "router_patch", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_patch>, .most = 64,
+           .doc = "pixels of a token's side for the router, which needs less detail: 7 instead of 4 is a third of its work; 0: as patch"},
     RunKey{.section = "diffusion", .name = "router_layers", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_layers>, .least = 1, .most = 1000,
            .doc = "of the router, a smaller transformer"},
     RunKey{.section = "diffusion", .name = "router_width", .type = integer, .field = of<&RunSpec::diffusion, &DiffusionSpec::router_width>, .least = 4, .most = 65536,

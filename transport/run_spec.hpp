@@ -107,6 +107,7 @@ struct DiffusionSpec {
   double class_dropout = 0.1;             // images whose class is hidden in training, for guidance
   std::string times = "uniform";          // uniform | logit-normal
   double ema = 0.999;                     // of the exported parameters
+  std::uint32_t router_patch = 0;         // pixels of a token's side; 0: as patch
   std::uint32_t router_layers = 4;
   std::uint32_t router_width = 64;
   std::uint32_t router_heads = 4;

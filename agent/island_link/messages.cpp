@@ -46,7 +46,7 @@ template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Diffusion>& m) {
   v("experts", m.experts), v("clusters_by", m.clusters_by), v("features", m.features), v("feature_width", m.feature_width), v("fine_clusters", m.fine_clusters);
   v("balance", m.balance), v("patch", m.patch), v("conditional", m.conditional), v("class_dropout", m.class_dropout);
-  v("times", m.times), v("ema", m.ema), v("router_layers", m.router_layers), v("router_width", m.router_width);
+  v("times", m.times), v("ema", m.ema), v("router_patch", m.router_patch), v("router_layers", m.router_layers), v("router_width", m.router_width);
   v("router_heads", m.router_heads), v("router_steps", m.router_steps), v("router_batch", m.router_batch);
   v("router_learning_rate", m.router_learning_rate), v("distill_steps", m.distill_steps), v("distill_batch", m.distill_batch), v("save_every", m.save_every);
 }

@@ -84,6 +84,7 @@ struct Diffusion {
   double class_dropout = 0.0;
   std::string times;  // uniform | logit-normal
   double ema = 0.0;
+  std::uint32_t router_patch = 0;  // 0: as patch
   std::uint32_t router_layers = 0;
   std::uint32_t router_width = 0;
   std::uint32_t router_heads = 0;

@@ -194,6 +194,11 @@ Result<std::string> make_clusters(const Task& task) {
   if (task.diffusion.experts > images.count()) {
     return Error{Code::invalid_argument, "diffusion.experts " + std::to_string(task.diffusion.experts) + " is more than the " + std::to_string(images.count()) + " images of the data set"};
   }
+  // What experts or the router cannot be is said now, not when their turn comes.
+  ATOLL_TRY(expert_sizes(task.model, task.diffusion, images));
+  if (task.diffusion.experts > 1) {
+    ATOLL_TRY(router_sizes(task.diffusion, images));
+  }
   ATOLL_ASSIGN(const Clustering clusters, cluster(task, images, held));
   std::vector<std::uint64_t> sizes(task.diffusion.experts, 0);
   std::vector<std::uint64_t> held_sizes(task.diffusion.experts, 0);
@@ -319,7 +324,7 @@ Result<std::string> train_expert(const Task& task, const TaskListener& listener,
 
 Result<std::string> train_router(const Task& task, const TaskListener& listener) {
   ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
-  const DitSizes sizes{material.images.shape(), task.diffusion.patch, task.diffusion.router_layers, task.diffusion.router_width, task.diffusion.router_heads, 0, 0, task.diffusion.experts};
+  ATOLL_ASSIGN(const DitSizes sizes, router_sizes(task.diffusion, material.images));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = router_training(task);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));

@@ -60,7 +60,7 @@ Result<DitSizes> Dit::checked(DitSizes sizes) {
   }
   if (sizes.image.values() == 0 || sizes.image.height % sizes.patch != 0 || sizes.image.width % sizes.patch != 0) {
     return refuse("images of " + to_string(sizes.image) + " are no whole number of patches of " + std::to_string(sizes.patch) + " × " + std::to_string(sizes.patch) +
-                  "; choose diffusion.patch so that it divides height and width");
+                  "; choose diffusion." + (is_router(sizes) ? "router_" : "") + "patch so that it divides height and width");
   }
   sizes.feed_forward = sizes.feed_forward == 0 ? 4 * sizes.width : sizes.feed_forward;
   return sizes;

@@ -94,4 +94,9 @@ Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link
   return Dit::checked({images.shape(), diffusion.patch, model.layers, model.width, model.heads, model.feed_forward, diffusion.conditional ? images.classes() : 0, 0});
 }
 
+Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageSet& images) {
+  const std::uint32_t patch = diffusion.router_patch == 0 ? diffusion.patch : diffusion.router_patch;
+  return Dit::checked({images.shape(), patch, diffusion.router_layers, diffusion.router_width, diffusion.router_heads, 0, 0, diffusion.experts});
+}
+
 }  // namespace atl

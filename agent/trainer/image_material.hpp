@@ -50,5 +50,7 @@ std::optional<std::uint32_t> expert_number(const std::string& task);
 
 // Errors: invalid_argument where a condition is wanted and the set has no labels.
 Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageSet& images);
+// Of an ensemble of more than one expert. Errors: invalid_argument as Dit::checked().
+Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageSet& images);
 
 }  // namespace atl

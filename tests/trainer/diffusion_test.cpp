@@ -113,7 +113,7 @@ island_link::Task small_task(const TemporaryFolder& folder, const std::vector<st
   task.training.device = "cpu";
   task.training.threads = 1;
   task.training.evaluate_batches = 4;
-  task.diffusion = {2, "features", "pixels-pca", 8, 16, 1.5, 2, false, 0.1, "uniform", 0.9, 1, 16, 2, 60, 16, 3e-3, 0};
+  task.diffusion = {2, "features", "pixels-pca", 8, 16, 1.5, 2, false, 0.1, "uniform", 0.9, 4, 1, 16, 2, 60, 16, 3e-3, 0};
   task.output = (folder.path() / "out").string();
   task.checkpoint = (folder.path() / "checkpoint").string();
   return task;
@@ -464,6 +464,11 @@ TEST_CASE("settings that do not fit the data are refused with what to do") {
   task.task = "experts/0";
   task.diffusion.patch = 3;
   CHECK(has(why(task), "choose diffusion.patch"));
+  task.task = "clustering";
+  CHECK(has(why(task), "choose diffusion.patch"));
+  task.diffusion.patch = 2;
+  task.diffusion.router_patch = 3;
+  CHECK(has(why(task), "choose diffusion.router_patch"));
   task.task = "paint";
   CHECK(has(why(task), "no task 'paint'"));
 }
