@@ -255,6 +255,7 @@ struct Core::State {
   void reject_own(Round round, const Error& error);
   void note_met(const RoundInHand& round, const ExchangeDone& event);
   void stand_after(Round round);
+  void forget_stand();
   void pause_own_rounds();
   void go_on_after_pause();
   void leave_pairs();

@@ -551,6 +551,7 @@ void Core::State::drop_rounds() {
   run->merging.clear();
   run->cut.reset();
   run->cut_short = false;
+  forget_stand();
 }
 
 void Core::State::on_serve(const Serve& message) {

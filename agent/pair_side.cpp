@@ -147,6 +147,13 @@ void Core::State::stand_after(Round round) {
   }
 }
 
+// Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
+void Core::State::forget_stand() {
+  if (run->private_state() && run->pausing && *run->pausing > run->committed) {
+    run->pausing.reset();
+  }
+}
+
 // The coordinator pauses a run whose islands commit their rounds themselves: all stand after one and the same round, so that they
 // meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to all.
 void Core::State::pause_own_rounds() {

@@ -257,6 +257,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->committed = event.round;
   run->chain = event.chain;
   run->planned = event.round;
+  forget_stand();
   for (const PendingRound& pending : event.pending) {
     if (run->lockstep()) {
       break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
@@ -332,6 +333,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
   run->committed = event.round;
   run->chain = event.chain;
   run->planned = event.round;
+  forget_stand();
   run->initial.reset();
   run->trainer_round.reset();
   if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {

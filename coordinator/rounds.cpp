@@ -357,7 +357,12 @@ void Core::State::advance_initial(Run& run) {
                     std::to_string(ready) + ")", std::nullopt};
   } else {
     run.wait = Wait{list_of(starting) + (starting.size() == 1 ? " is" : " are") + " starting", deadline};
-    wake_at(deadline);
+    if (now < deadline) {
+      wake_at(deadline);
+    } else {  // fewer than min are there: only their answers help
+      run.wait.until.reset();
+      run.wait.text += "; the deadline has passed, but only " + std::to_string(ready) + " of at least " + std::to_string(run.spec.islands.min) + " are ready";
+    }
   }
 }
 

@@ -22,11 +22,15 @@ struct Clock {
   static Duration scaled(Duration length, double by) { return by == 0 ? Duration(0) : Duration(static_cast<Duration::rep>(static_cast<double>(length.count()) * by)); }
 };
 
-// Counts how often a core asks to be woken: one that does so a hundred times within a second waits for something that is due already.
+// Counts how often a core asks to be woken: one that does so at a hundred times within a second waits for something that is due already.
 class Wakes {
  public:
-  // True once it is too often.
+  // True once it is too often. Once at a time: what a full disk held back is all heard at the same one.
   bool count(TimePoint now) {
+    if (now == last_) {
+      return false;
+    }
+    last_ = now;
     if (now - begun_ > std::chrono::seconds(1)) {
       begun_ = now;
       count_ = 0;
@@ -37,6 +41,7 @@ class Wakes {
  private:
   static constexpr int kMost = 100;
   TimePoint begun_;
+  TimePoint last_;
   int count_ = 0;
 };
 

