@@ -32,6 +32,7 @@ void Core::step(TimePoint now, const Event& event) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->dispatch(event);
+    state_->end_pause();
     state_->drive_merges();
     state_->drive_trainer();
     state_->drive_duty();
@@ -42,6 +43,7 @@ void Core::tick(TimePoint now) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->on_time();
+    state_->end_pause();
     state_->drive_merges();
     state_->drive_trainer();
     state_->drive_duty();

@@ -131,6 +131,7 @@ struct RunInHand {
   std::optional<Round> cut;          // pace: the round that the others have come to; until the trainer was told
   std::optional<Round> pausing;      // the run is paused after this round, which is committed or about to be: the trainer takes no step beyond
   Epoch pause_epoch;                 // in which that was said
+  Epoch unpaused_in;                 // the newest one of which it was said that the run is not being paused
   std::optional<Round> pause_after;  // the newest membership says that the run is being paused, after this round
   bool cut_short = false;            // leaving: the trainer was told to publish what it has
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
@@ -224,6 +225,7 @@ struct Core::State {
   void on_assign_again(const Assign& message);
   void on_membership(const Membership& message);
   void heed_pause(const Membership& message);
+  void end_pause();
   void on_exchange(const Exchange& message);
   void on_commit(const Commit& message);
   void on_abort(const Abort& message);

@@ -346,10 +346,18 @@ void Core::State::on_membership(const Membership& message) {
 }
 
 void Core::State::heed_pause(const Membership& message) {
-  if (run->pausing && !message.pause_after && message.epoch > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
-    go_on_after_pause();  // it takes part in a later epoch: the pause is over, though nobody told
+  if (!message.pause_after) {
+    run->unpaused_in = std::max(run->unpaused_in, message.epoch);
   }
+  end_pause();
   pause_own_rounds();
+}
+
+// It takes part in a later epoch: the pause is over, though nobody told. What it was doing is finished first.
+void Core::State::end_pause() {
+  if (run && run->pausing && run->unpaused_in > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+    go_on_after_pause();
+  }
 }
 
 void Core::State::become_active() {

@@ -46,6 +46,9 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.data.from; }) {
           detail += " part " + std::to_string(m.data.part) + ":" + std::to_string(m.data.from) + "-" + std::to_string(m.data.to);
         }
+        if constexpr (requires { m.pause_after->value; }) {
+          detail += m.pause_after ? " pause after " + std::to_string(m.pause_after->value) : "";
+        }
         if constexpr (requires { m.committed; }) {
           detail += " committed " + std::to_string(m.committed.value);
         }
