@@ -95,6 +95,7 @@ struct RunInHand {
   std::optional<Round> horizon_of;     // committed round that `planned` was last decided for
   std::uint64_t position = 0;          // of the trainer in its part of the data; newest known
   std::uint64_t counted = 0;           // the first sequence of the part that no committed round holds
+  std::uint64_t assigned_position = 0; // what that is once this island has the state that it was last assigned
   std::uint64_t sequences = 0;         // of an epoch of the part; 0: not known
   Step step;
   std::uint64_t tokens_before = 0;     // of earlier incarnations

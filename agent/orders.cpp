@@ -141,6 +141,7 @@ void Core::State::open_run(const Assign& message, RunSpec spec, Composition comp
   run->state_of = message.epoch;
   run->members = message.members;
   run->counted = message.position;
+  run->assigned_position = message.position;
   effect(OpenRun{run->id, run->spec});
   allow_peers();
   switch (message.from) {
@@ -246,10 +247,14 @@ void Core::State::own_up() {
 
 // Its part of the data, and how far that is committed. On another part than before the trainer starts anew; what it has formed is of the old one.
 void Core::State::take_part(const Assign& message) {
-  if (!run->private_state() || message.from == StartFrom::peers) {
-    run->counted = message.position;  // else this island knows best what it trained on
+  const bool same = run->part == message.part && run->parts == message.parts;
+  run->assigned_position = message.position;
+  // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best what it trained on.
+  const bool there = run->has_state && run->committed == message.committed && run->chain == message.chain;
+  if (run->private_state() ? message.from == StartFrom::peers : there || !same || !run->has_state) {
+    run->counted = message.position;
   }
-  if (run->part == message.part && run->parts == message.parts) {
+  if (same) {
     // A contribution that was counted without this island's hearing of it would be refused again and again.
     const bool counted = std::any_of(run->rounds.begin(), run->rounds.end(), [&](const auto& item) {
       const DataRange& data = item.second.ready.data;
@@ -520,8 +525,12 @@ void Core::State::on_catch_up(const CatchUp& message) {
   if (run->active || run->restoring) {
     return;
   }
+  if (!run->private_state() && message.part != run->part) {
+    return;  // the order that gives it this part is on its way; this one comes again
+  }
   use_epoch(message.epoch, run->members);
   if (run->has_state && !run->catching_up && run->committed == message.committed && run->chain == message.chain) {
+    run->counted = run->private_state() ? run->counted : message.position;
     run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->chain, std::nullopt};
     send(*run->caught_up);
     return;

@@ -258,6 +258,9 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->chain = event.chain;
   run->planned = event.round;
   forget_stand();
+  if (!run->private_state()) {
+    run->counted = run->assigned_position;
+  }
   for (const PendingRound& pending : event.pending) {
     if (run->lockstep()) {
       break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
@@ -326,6 +329,9 @@ void Core::State::on_engine(const CheckpointBroken& event) {
 void Core::State::on_engine(const CatchUpDone& event) {
   if (!run->catching_up || run->catching_up->committed != event.round) {
     return;
+  }
+  if (!run->private_state()) {
+    run->counted = run->catching_up->position;
   }
   run->catching_up.reset();
   run->state_of = run->epoch;

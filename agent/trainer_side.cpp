@@ -71,7 +71,8 @@ void Core::State::drive_trainer() {
   if (!run->active || run->at_end()) {
     return;
   }
-  if (run->trainer_round == run->committed) {
+  // One that went on from a checkpoint, unless samples that it would train on next are committed already.
+  if (run->trainer_round == run->committed && (run->private_state() || run->position >= published())) {
     continue_training();
     return;
   }

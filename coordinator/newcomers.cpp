@@ -139,7 +139,7 @@ void Core::State::order_catch_up(Run& run, Seat& seat) {
       }
       return;
     }
-    CatchUp order{run.record.id, run.record.epoch, best->round, best->file, best->file_bytes, run.record.committed, run.record.chain, {}};
+    CatchUp order{run.record.id, run.record.epoch, best->round, best->file, best->file_bytes, run.record.committed, run.record.chain, {}, 0, 0};
     for (const IslandId& id : run.members) {
       const Seat& source = run.seats.at(id);
       if (source.offering && source.offered && source.offered->round == best->round && source.offered->file == best->file) {
@@ -152,6 +152,8 @@ void Core::State::order_catch_up(Run& run, Seat& seat) {
   }
   if (again && (!seat.caught_up || *seat.caught_up < seat.catch_up->committed)) {
     seat.catch_up->epoch = run.record.epoch;
+    seat.catch_up->part = seat.record.part;
+    seat.catch_up->position = position_at(run, seat.record.part, seat.catch_up->committed);
     for (const Member& source : seat.catch_up->sources) {
       send(source.island, Serve{run.record.id, member_of(island).public_key, seat.catch_up->checkpoint_round, true});
     }

@@ -108,7 +108,7 @@ void Core::State::advance_pair_joins(Run& run) {
     }
     if (source != nullptr) {
       const Checkpointed& has = *source->offered;
-      seat.catch_up = CatchUp{run.record.id, run.record.epoch, has.round, has.file, has.file_bytes, has.round, has.chain, {member_of(source->record.island)}};
+      seat.catch_up = CatchUp{run.record.id, run.record.epoch, has.round, has.file, has.file_bytes, has.round, has.chain, {member_of(source->record.island)}, 0, 0};
       restart(seat.resend);
       send(source->record.island, Serve{run.record.id, member_of(id).public_key, has.round});
       send(id, *seat.catch_up);

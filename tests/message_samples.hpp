@@ -38,7 +38,7 @@ class MessageSampler {
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},
-            CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members()},
+            CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members(), half(), number()},
             Serve{run(), word(), round(), rng_.chance(0.5)},
             Release{run(), static_cast<Code>(rng_.below(10)), rng_.chance(0.5), text()},
             Enrol{kProtocolVersion, word(), word()},

@@ -334,6 +334,8 @@ struct CatchUp {
   Round committed;
   Digest chain;  // of `committed`
   std::vector<Member> sources;
+  std::uint32_t part = 0;      // of the data, as in Assign
+  std::uint64_t position = 0;  // the first sequence of that part that is not committed by round `committed`
   friend bool operator==(const CatchUp&, const CatchUp&) = default;
 };
 

@@ -301,7 +301,7 @@ class Decoder {
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {
     return CatchUp{run(m.run()),         Epoch(m.epoch()),     Round(m.checkpoint_round()), digest(m.checkpoint_file()), m.checkpoint_bytes(),
-                   Round(m.committed()), digest(m.chain()), members(m.sources())};
+                   Round(m.committed()), digest(m.chain()), members(m.sources()), m.part(), m.position()};
   }
   Content get(const wire::Content* c) {
     return c == nullptr ? Content{} : Content{digest(c->digest()), c->bytes(), list(c->sources(), [this](const flatbuffers::String* source) { return island(source); })};

@@ -226,7 +226,7 @@ class Encoder {
   Offset<wire::Offer> put(const Offer& m) { return wire::CreateOffer(builder_, name(m.run), m.offering); }
   Offset<wire::CatchUp> put(const CatchUp& m) {
     return wire::CreateCatchUp(builder_, name(m.run), m.epoch.value, m.checkpoint_round.value, DigestField(m.checkpoint_file).get(),
-                               m.checkpoint_bytes, m.committed.value, DigestField(m.chain).get(), members(m.sources, "the list of sources"));
+                               m.checkpoint_bytes, m.committed.value, DigestField(m.chain).get(), members(m.sources, "the list of sources"), m.part, m.position);
   }
   Offset<wire::Serve> put(const Serve& m) { return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed); }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }

@@ -52,6 +52,9 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.committed; }) {
           detail += " committed " + std::to_string(m.committed.value);
         }
+        if constexpr (requires { m.parts; m.position; }) {
+          detail += " part " + std::to_string(m.part) + " at " + std::to_string(m.position);
+        }
         if constexpr (requires { m.from; }) {
           detail += " from " + std::to_string(static_cast<int>(m.from));
         }
