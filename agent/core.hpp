@@ -60,7 +60,7 @@ struct Settings {
   Duration hello_again = std::chrono::seconds(1);     // until welcomed
   Duration resend = std::chrono::seconds(2);          // what is not answered is said again
   Duration restart_delay = std::chrono::seconds(1);   // of a crashed trainer; doubles with each crash
-  std::uint32_t crashes = 5;                          // without a committed round in between: the island gives up the run
+  std::uint32_t crashes = 5;                          // without a committed round, or of a task a checkpoint, in between: the island gives up
   Duration leave_limit = std::chrono::seconds(60);    // after SIGTERM, without an answer: go anyway
   std::uint64_t rounds_ahead = 2;                     // orders that the trainer has beyond the round in hand
 };

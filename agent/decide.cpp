@@ -44,12 +44,12 @@ Activity decide_activity(const ActivityInput& input) {
   return {"waiting", "waits for the others to start" + away};
 }
 
-RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay) {
+RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay, std::string_view progress) {
   if (permanent) {
     return {false, {}, "trying again cannot help"};
   }
   if (crashes >= limit) {
-    return {false, {}, "it ended " + std::to_string(crashes) + " times without a committed round in between"};
+    return {false, {}, "it ended " + std::to_string(crashes) + " times without " + std::string(progress) + " in between"};
   }
   return {true, first_delay * (1U << std::min(crashes == 0 ? 0U : crashes - 1, 6U)), ""};
 }

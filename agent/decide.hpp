@@ -43,8 +43,8 @@ struct RestartDecision {
   Duration delay{};
   std::string why;  // of giving up
 };
-// crashes: without a committed round in between, this one included.
-RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay);
+// crashes: without `progress` in between ("a committed round", "a checkpoint"), this one included.
+RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay, std::string_view progress);
 
 // What a trainer is asked for in a run's rounds.
 struct PlanSettings {

@@ -209,14 +209,15 @@ void Core::State::on_task(const TaskEnded& event) {
     return;
   }
   ++duty->crashes;
-  if (!event.permanent && duty->crashes < settings.crashes) {
+  const RestartDecision decision = decide_restart(duty->crashes, settings.crashes, event.permanent, settings.restart_delay, "a checkpoint");
+  if (decision.restart) {
     tell("warning", "trainer_crashed", "task " + duty->duty.task + ": " + event.error.why + "; it is started again" +
          (duty->report.checkpoint_step > 0 ? " from step " + std::to_string(duty->report.checkpoint_step) : ""));
-    duty->restart_at = now + settings.restart_delay * (1U << std::min(duty->crashes - 1, 5U));
+    duty->restart_at = now + decision.delay;
     return;
   }
   duty->report.state = "failed";
-  duty->report.error = event.error;
+  duty->report.error = event.permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")");
   say_duty();
 }
 
@@ -241,6 +242,7 @@ void Core::State::on_task(const ContentHeld& event) {
       }
       report.checkpoint = event.content;
       report.checkpoint_step = event.step;
+      duty->crashes = 0;
     }
   }
   say_duty();

@@ -565,6 +565,9 @@ void Core::State::drop_rounds() {
     run->trainer = TrainerPhase::ready;  // it may wait for a result that never comes: it is loaded anew
     run->trainer_round.reset();
   }
+  if (run->lockstep() && !run->merging.empty()) {
+    run->has_state = false;  // the parameters after the newest round would have come from the trainer
+  }
   run->merging.clear();
   run->cut.reset();
   run->cut_short = false;

@@ -329,7 +329,7 @@ void Core::State::on_trainer(const TrainerExited& event) {
   if (run->at_end()) {
     return;  // nothing is left to train
   }
-  const RestartDecision decision = decide_restart(run->crashes, settings.crashes, event.permanent, settings.restart_delay);
+  const RestartDecision decision = decide_restart(run->crashes, settings.crashes, event.permanent, settings.restart_delay, "a committed round");
   if (!decision.restart) {
     give_up(event.permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")"));
     return;
