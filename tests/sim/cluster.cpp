@@ -88,7 +88,7 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
 
 constexpr std::size_t kHistory = 8;  // messages of a way that may come again
 constexpr Duration kLedgerRetry = seconds(1);  // as the coordinator's driver does
-constexpr Duration kReasonsEvery = seconds(1);
+constexpr Duration kReasonsEvery = seconds(2);
 
 }  // namespace
 

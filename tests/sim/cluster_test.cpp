@@ -103,6 +103,15 @@ TEST_CASE("large clusters in trouble for ten minutes stay safe, and go on once h
   check_long(only == 0 ? 1 : only, only == 0 ? number_from("ATOLL_SIM_LONG_SEEDS", 2000) : 1);
 }
 
+TEST_CASE("large clusters whose trouble has found bugs stay safe") {
+  // Beyond the first two thousand: what each found is in the history of this line.
+  for (const std::uint64_t seed : {3673, 3772, 3972, 8119, 8703, 8761, 9590, 10688, 11695, 12136, 12349}) {
+    Cluster cluster(draw_long_scenario(seed));
+    INFO("ATOLL_SIM_SEED=" << seed);
+    CHECK(cluster.run() == "");
+  }
+}
+
 TEST_CASE("soak: twenty thousand large clusters", "[.soak]") { check_long(1, number_from("ATOLL_SIM_LONG_SEEDS", 20000)); }
 
 TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothing that is needed is dropped") {
