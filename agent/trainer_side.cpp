@@ -45,7 +45,11 @@ void Core::State::start_trainer() {
 
 // Brings it forward by one order if nothing is in the way. Called after everything that happens.
 void Core::State::drive_trainer() {
-  if (!run || run->ended || over) {
+  if (!run || over) {
+    return;
+  }
+  if (run->ended) {
+    run->restart_at.reset();  // one that crashed after its last step is not needed again
     return;
   }
   if (run->restart_at) {

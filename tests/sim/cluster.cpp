@@ -649,7 +649,7 @@ std::string Cluster::run() {
   // A run may fail where every island's contribution was spoilt, or where trainers were killed again and again.
   const coordinator::RunRecord& end_of_run = ledger_.runs[run_id_];
   const bool trainers_failed = end_of_run.reason.text.find("the trainer keeps failing") != std::string::npos;
-  if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed && scenario_.nonfinite + scenario_.exploding == 0 && !trainers_failed) {
+  if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed && scenario_.nonfinite + scenario_.exploding + scenario_.flipped_bits == 0 && !trainers_failed) {
     return "the run failed: " + end_of_run.reason.text;
   }
   checkers_.check_pairs();
