@@ -341,9 +341,11 @@ void Cluster::check_reasons() {
     return;
   }
   reasons_checked_ = timeline_.now();
-  const std::optional<coordinator::RunView> run = coordinator_ ? coordinator_->run(coordinator_now(), run_id_) : std::nullopt;
-  if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
-    checkers_.fail("the run is " + std::string(coordinator::to_string(run->state)) + " without a reason");
+  for (const auto& [id, record] : ledger_.runs) {
+    const std::optional<coordinator::RunView> run = coordinator_ && !coordinator::has_ended(record.state) ? coordinator_->run(coordinator_now(), id) : std::nullopt;
+    if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
+      checkers_.fail("run " + id.text + " is " + std::string(coordinator::to_string(run->state)) + " without a reason");
+    }
   }
 }
 
@@ -567,6 +569,9 @@ void Cluster::fault() {
   }
   if (kind < 3 && scenario_.agent_faults) {
     host.crash();
+    if (scenario_.lost_disks > 0 && rng_.chance(scenario_.lost_disks)) {
+      host.lose_disk();
+    }
     timeline_.after(draw(milliseconds(100), seconds(12)), [&host] { host.start(); });
   } else if (kind == 3 && scenario_.agent_faults) {
     host.crash_trainer();
@@ -656,6 +661,11 @@ std::string Cluster::run() {
   for (const auto& [key, task] : ledger_.tasks) {
     if (end_of_run.state == coordinator::RunState::completed && task.state != coordinator::TaskState::done) {
       checkers_.fail("the run is completed, and task " + task.task + " is not done");
+    }
+  }
+  for (const auto& [id, run] : ledger_.runs) {
+    if (!coordinator::has_ended(run.state)) {
+      checkers_.fail("the run is over, and run " + id.text + " of a group is not");
     }
   }
   if (elapsed() < scenario_.at_least) {
