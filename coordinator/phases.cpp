@@ -219,10 +219,13 @@ std::optional<IslandId> Core::State::unheard_of(const Run& run) const {
   return unheard == run.members.end() ? std::nullopt : std::optional<IslandId>(*unheard);
 }
 
-// Of a task whose island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its inputs is to be made again.
+// Of a task of which an island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its inputs is to be made again.
 bool Core::State::can_begin(Run& run, Task& task) {
-  const IslandDuty& duty = run.duties[task.record.island];
-  if (unheard_of(run) || !duty.report || duty.report->task != task.record.task || duty.report->state != "fetching") {
+  const auto fetches = [&](const IslandId& island) {
+    const auto duty = run.duties.find(island);
+    return duty != run.duties.end() && duty->second.report && duty->second.report->task == task.record.task && duty->second.report->state == "fetching";
+  };
+  if (unheard_of(run) || (!fetches(task.record.island) && std::ranges::none_of(task.record.members, fetches))) {
     return true;
   }
   settle_checkpoint(run, task);
@@ -627,8 +630,8 @@ void Core::State::advance_phases(Run& run) {
       const auto seat = run.seats.find(task.record.island);
       take_back(run, task, seat == run.seats.end() ? "gone" : seat->second.record.cause);
     }
-    if (task.record.state == TaskState::running && !grouped && !can_begin(run, task)) {
-      take_back(run, task, "what it needs is lost");
+    if (task.record.state == TaskState::running && !can_begin(run, task)) {
+      grouped ? dissolve_group(run, task, "what it needs is lost") : take_back(run, task, "what it needs is lost");
     }
     if (task.record.state == TaskState::failed) {
       const Error error = run.first_error.value_or(Error{Code::internal, "task " + name + " failed"});
