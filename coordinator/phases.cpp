@@ -122,6 +122,10 @@ void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message
   if (found == run.tasks.end() || found->second.record.state != TaskState::running || found->second.record.island != island) {
     return;
   }
+  // What it did before it heard that this task is its own now may be of an earlier start, with another group, and on its way to be dropped.
+  if (duty.work_since == 0 || message.number < duty.work_since) {
+    return;
+  }
   TaskRecord& task = found->second.record;
   if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step) {
     task.checkpoint = message.checkpoint.digest;
@@ -606,6 +610,8 @@ void Core::State::say_duties(Run& run) {
       // The first is above all that a coordinator before a restart said: numbers are not in the ledger.
       const std::uint64_t before = known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now), 0)) : known.sent.number;
       duty.number = std::max(heard, before) + 1;
+      const bool same = duty.task == known.sent.task && duty.group == known.sent.group && duty.group_round == known.sent.group_round;
+      known.work_since = same && known.work_since > 0 ? known.work_since : duty.number;
       known.sent = std::move(duty);
       restart(known.resend);
       send(id, known.sent);
