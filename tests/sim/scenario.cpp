@@ -179,7 +179,13 @@ Scenario draw_group_scenario(std::uint64_t seed) {
   spec.group_rounds = schedule_of_spec(spec).rounds();
   scenario.lost_disks = rng.chance(0.25) ? 0.3 : 0;
   scenario.full_disks = rng.chance(0.3);
-  scenario.at_least = scenario.full_disks ? scenario.trouble : Duration(0);
+  scenario.clogs = rng.chance(0.2);
+  scenario.at_least = scenario.full_disks || scenario.clogs ? scenario.trouble : Duration(0);
+  scenario.skewed_clocks = rng.chance(0.2);
+  scenario.flipped_bits = rng.chance(0.1) ? 0.02 : 0;
+  scenario.exploding = rng.chance(0.1) ? 0.05 : 0;
+  scenario.step_time = std::chrono::milliseconds(20 + rng.below(150));
+  scenario.step_lag = std::chrono::milliseconds(rng.below(40));
   return scenario;
 }
 
