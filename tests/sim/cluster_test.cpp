@@ -145,9 +145,11 @@ TEST_CASE("runs of phases whose experts are trained by groups stay safe: an expe
   }
   INFO(sums.report);
   REQUIRE(sums.failures == 0);
-  CHECK(sums.tasks > 3 * count);
-  CHECK(sums.by_groups > count / 2);
-  CHECK(sums.group_commits > 2 * count);
+  if (only == 0) {
+    CHECK(sums.tasks > 3 * count);
+    CHECK(sums.by_groups > count / 2);
+    CHECK(sums.group_commits > 2 * count);
+  }
 }
 
 TEST_CASE("clusters in trouble stay safe, and go on once healed") {
