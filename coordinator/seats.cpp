@@ -295,6 +295,7 @@ void Core::State::take_in(Run& run, Seat& seat) {
   seat.record.state = SeatState::active;
   if (const auto known = islands.find(island); known != islands.end()) {
     known->second.unreported_since.reset();
+    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
   }
   seat.record.cause.clear();
   if (!seat.record.absences.empty() && !seat.record.absences.back().to) {
