@@ -1,4 +1,4 @@
-// Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one.
+// Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one. ATOLL_SIM_TRACE=1 prints its history.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -136,7 +136,7 @@ TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothi
 TEST_CASE("runs of phases whose experts are trained by groups stay safe: an expert is what its group's last round came to") {
   const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
   const std::uint64_t first = only == 0 ? 1 : only;
-  const std::uint64_t count = only == 0 ? number_from("ATOLL_SIM_PHASE_SEEDS", 500) : 1;
+  const std::uint64_t count = only == 0 ? number_from("ATOLL_SIM_PHASE_SEEDS", 1000) : 1;
   Sums sums;
   for (std::uint64_t seed = first; seed < first + count && sums.failures < 10; ++seed) {
     Cluster cluster(draw_group_scenario(seed));
