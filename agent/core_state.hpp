@@ -278,7 +278,7 @@ struct Core::State {
   void say_duty();
   void close_duty(const std::string& why);
   [[nodiscard]] IslandReport duty_report() const;
-  [[nodiscard]] bool has_group_state() const;
+  [[nodiscard]] std::optional<Round> saved_by_group() const;
   [[nodiscard]] bool in_group() const;
   void note_group_work();
 

@@ -122,7 +122,7 @@ void Core::State::drive_duty() {
     }
   }
   if (here && duty->report.state == "fetching") {
-    if (duty->duty.group.empty() || (duty->duty.group_round > Round(0) && has_group_state())) {
+    if (duty->duty.group.empty() || (duty->duty.group_round > Round(0) && saved_by_group())) {
       begin_task();
     } else {
       // Its group's run assigns it its place; or its rounds are over, and others have what the trainer saved after the last.
@@ -136,12 +136,16 @@ void Core::State::drive_duty() {
   }
 }
 
-// What its own trainer saved after the last round of its group.
-bool Core::State::has_group_state() const {
+// The round of its group, as the duty says the last, after which its own trainer saved its state, if that lies here.
+std::optional<Round> Core::State::saved_by_group() const {
   const auto held = stored.find(duty->duty.group);
-  return held != stored.end() && std::ranges::any_of(held->second.checkpoints, [&](const StoredCheckpoint& checkpoint) {
-           return checkpoint.round == duty->duty.group_round && checkpoint.trainer_state;
-         });
+  std::optional<Round> newest;
+  for (const StoredCheckpoint& checkpoint : held == stored.end() ? std::vector<StoredCheckpoint>{} : held->second.checkpoints) {
+    if (checkpoint.trainer_state && (checkpoint.round == duty->duty.group_round || ATOLL_PLANTED(other_round))) {
+      newest = checkpoint.round;
+    }
+  }
+  return newest;
 }
 
 // This island trains an expert with others at the moment.
@@ -155,7 +159,7 @@ void Core::State::begin_task() {
   order.task = duty->duty.task;
   order.inputs = duty->duty.inputs;
   order.group = duty->duty.group;
-  order.group_round = duty->duty.group_round;
+  order.group_round = saved_by_group().value_or(duty->duty.group_round);
   // After a crash its own newest checkpoint is at least as new as what the duty names.
   order.resume = duty->report.checkpoint.digest.empty() ? duty->duty.resume : duty->report.checkpoint;
   duty->start = order.start;

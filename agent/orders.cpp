@@ -267,8 +267,8 @@ void Core::State::take_part(const Assign& message) {
   }
   run->part = message.part;
   run->parts = message.parts;
+  drop_rounds();
   if (run->trainer != TrainerPhase::none) {
-    drop_rounds();
     start_trainer();
   }
 }

@@ -161,6 +161,7 @@ struct Task {
 // What an island of a run of phases was told, and what it says.
 struct IslandDuty {
   Duty sent;
+  std::uint64_t work_since = 0;  // the first of those in a row that gave it its present task; 0: none was sent yet
   Resend resend;
   std::optional<DutyReport> report;  // newest, without facts and what is held
   std::map<Digest, std::uint64_t> held;

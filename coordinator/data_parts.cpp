@@ -90,11 +90,15 @@ void Core::State::give_part(Run& run, SeatRecord& seat) {
 
 // Why a contribution may not count: its samples are not this island's to train on, or are committed already. Empty: it may.
 std::string Core::State::stale_data(const Run& run, const Seat& seat, const DataRange& data) const {
-  if (data.sequences() == 0) {
-    return "";
+  const bool empty = data.sequences() == 0;
+  if (data == DataRange{}) {
+    return "";  // it says of none
   }
   if (data.part != seat.record.part) {
     return "its contribution is of part " + std::to_string(data.part) + " of the data, it has part " + std::to_string(seat.record.part);
+  }
+  if (empty) {
+    return "";  // of the steps that the round before it holds
   }
   const std::uint64_t position = position_of(run, data.part);
   if (data.from < position) {

@@ -40,6 +40,9 @@ void Core::State::readmit(Run& run) {
     if (!seat.memory_offered || seat.record.state != SeatState::absent || !alive(id) || islands.at(id).leaving || now < seat.retry_at) {
       continue;
     }
+    if (run.of_group() && !is_lent(run, id)) {
+      continue;  // it may have another task by now
+    }
     const HeldRun& held = islands.at(id).held[run.record.id];
     if (held.committed != run.record.committed || held.chain != run.record.chain || run.members.size() >= run.spec.islands.max) {
       seat.memory_offered = false;
@@ -281,6 +284,17 @@ void Core::State::on_caught_up(Run& run, Seat& seat, const CaughtUp& message) {
       seat.settled = seat.settled || !message.error;
       send(island, membership_of(run));
     }
+    return;
+  }
+  const bool newest = !message.error && !run.private_states() && message.round == run.record.committed && message.chain == run.record.chain;
+  if (seat.record.state == SeatState::absent && run.members.empty() && newest) {
+    // It held the result of the round whose commit it had not heard, and nobody else is left: no round is lost.
+    HeldRun& held = islands.at(island).held[run.record.id];
+    held.live = true;
+    held.committed = message.round;
+    held.chain = message.chain;
+    seat.memory_offered = true;
+    changed = true;
     return;
   }
   if (seat.record.state != SeatState::joining || message.epoch < seat.assigned_epoch) {

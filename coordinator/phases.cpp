@@ -122,6 +122,10 @@ void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message
   if (found == run.tasks.end() || found->second.record.state != TaskState::running || found->second.record.island != island) {
     return;
   }
+  // What it did before it heard that this task is its own now may be of an earlier start, with another group, and on its way to be dropped.
+  if (duty.work_since == 0 || message.number < duty.work_since) {
+    return;
+  }
   TaskRecord& task = found->second.record;
   if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step) {
     task.checkpoint = message.checkpoint.digest;
@@ -219,10 +223,13 @@ std::optional<IslandId> Core::State::unheard_of(const Run& run) const {
   return unheard == run.members.end() ? std::nullopt : std::optional<IslandId>(*unheard);
 }
 
-// Of a task whose island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its inputs is to be made again.
+// Of a task of which an island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its inputs is to be made again.
 bool Core::State::can_begin(Run& run, Task& task) {
-  const IslandDuty& duty = run.duties[task.record.island];
-  if (unheard_of(run) || !duty.report || duty.report->task != task.record.task || duty.report->state != "fetching") {
+  const auto fetches = [&](const IslandId& island) {
+    const auto duty = run.duties.find(island);
+    return duty != run.duties.end() && duty->second.report && duty->second.report->task == task.record.task && duty->second.report->state == "fetching";
+  };
+  if (unheard_of(run) || (!fetches(task.record.island) && std::ranges::none_of(task.record.members, fetches))) {
     return true;
   }
   settle_checkpoint(run, task);
@@ -603,6 +610,8 @@ void Core::State::say_duties(Run& run) {
       // The first is above all that a coordinator before a restart said: numbers are not in the ledger.
       const std::uint64_t before = known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now), 0)) : known.sent.number;
       duty.number = std::max(heard, before) + 1;
+      const bool same = duty.task == known.sent.task && duty.group == known.sent.group && duty.group_round == known.sent.group_round;
+      known.work_since = same && known.work_since > 0 ? known.work_since : duty.number;
       known.sent = std::move(duty);
       restart(known.resend);
       send(id, known.sent);
@@ -627,8 +636,8 @@ void Core::State::advance_phases(Run& run) {
       const auto seat = run.seats.find(task.record.island);
       take_back(run, task, seat == run.seats.end() ? "gone" : seat->second.record.cause);
     }
-    if (task.record.state == TaskState::running && !grouped && !can_begin(run, task)) {
-      take_back(run, task, "what it needs is lost");
+    if (task.record.state == TaskState::running && !can_begin(run, task)) {
+      grouped ? dissolve_group(run, task, "what it needs is lost") : take_back(run, task, "what it needs is lost");
     }
     if (task.record.state == TaskState::failed) {
       const Error error = run.first_error.value_or(Error{Code::internal, "task " + name + " failed"});

@@ -219,10 +219,12 @@ Status Core::resume(TimePoint now, const RunId& id) {
     return Error{Code::conflict, "run " + run.record.name + " is " + std::string(to_string(run.record.state)) + " already"};
   }
   run.first_error.reset();
-  state.give_up_tasks(run);
+  if (ended) {
+    state.give_up_tasks(run);
+  }
   for (const auto& [name, task] : run.tasks) {
     const auto group = state.runs.find(task.record.group);
-    if (task.record.state != TaskState::done && group != state.runs.end() && is_idle(group->second.record.state) && group->second.record.state != RunState::completed) {
+    if (ended && task.record.state != TaskState::done && group != state.runs.end() && is_idle(group->second.record.state) && group->second.record.state != RunState::completed) {
       ATOLL_TRY(resume(now, group->first));
     }
   }

@@ -295,6 +295,7 @@ void Core::State::take_in(Run& run, Seat& seat) {
   seat.record.state = SeatState::active;
   if (const auto known = islands.find(island); known != islands.end()) {
     known->second.unreported_since.reset();
+    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
   }
   seat.record.cause.clear();
   if (!seat.record.absences.empty() && !seat.record.absences.back().to) {
@@ -396,6 +397,10 @@ void Core::State::on_run_ended(Run& run, Seat& seat, const RunEnded& message) {
     seat.refusal = error;
     release(island, run);
     return;
+  }
+  const bool lost = seat.record.state == SeatState::joining || seat.record.state == SeatState::absent;
+  if (lost && !run.private_states() && run.at_end() && message.chain == run.record.chain) {
+    activate(run, seat);  // it took part to the end, and was lost before it was heard
   }
   if (seat.record.state == SeatState::active && ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.chain == run.record.chain))) {
     seat.record.state = SeatState::ended;

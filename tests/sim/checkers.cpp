@@ -4,6 +4,7 @@
 
 #include "coordinator/phases.hpp"
 #include "strategies/aggregate.hpp"
+#include "tests/sim/scenario.hpp"
 #include "transport/run_rules.hpp"
 #include "transport/sha256.hpp"
 
@@ -37,9 +38,34 @@ Vector reduce(const std::vector<const Vector*>& contributions, const std::vector
 }
 
 void Checkers::fail(const std::string& what) {
-  if (failure_.empty()) {
+  if (whole_ != nullptr) {
+    whole_->fail("run " + run_.text + ": " + what);
+  } else if (failure_.empty()) {
     failure_ = what;
   }
+}
+
+Checkers& Checkers::of(const RunId& run) {
+  const auto group = groups_.empty() ? groups_.end() : groups_.find(run);
+  return group == groups_.end() ? *this : *group->second.checkers;
+}
+
+std::size_t Checkers::group_commits() const {
+  std::size_t commits = 0;
+  for (const auto& [run, group] : groups_) {
+    commits += group.checkers->commits_;
+  }
+  return commits;
+}
+
+void Checkers::open_group(const coordinator::RunRecord& record) {
+  Result<RunSpec> spec = run_spec_from_json(record.spec);
+  if (!spec || spec->work.run.empty()) {
+    return;
+  }
+  Schedule schedule = schedule_of_spec(*spec);
+  Group& group = groups_.emplace(record.id, Group{*std::move(spec), std::move(schedule), nullptr}).first->second;
+  group.checkers.reset(new Checkers(group.schedule, group.spec, *this, record.id));
 }
 
 void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens, const Trained& trained) {
@@ -151,7 +177,37 @@ void Checkers::restored(const std::map<RunId, coordinator::RunRecord>& runs) {
   tape_ = EventTape(first_planned());
 }
 
+// Each record is checked with those of its run: groups' before those of the run that they work for.
 void Checkers::durable(const std::vector<coordinator::Record>& records, bool alone) {
+  if (spec_.group_rounds == 0) {
+    take(records, alone);
+    return;
+  }
+  std::vector<coordinator::Record> own;
+  std::map<RunId, std::vector<coordinator::Record>> of_groups;
+  for (const coordinator::Record& record : records) {
+    RunId run;
+    std::visit(
+        [&](const auto& value) {
+          if constexpr (requires { value.run; }) {
+            run = value.run;
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, coordinator::RunRecord>) {
+            run = value.id;
+            if (!groups_.contains(run)) {
+              open_group(value);
+            }
+          }
+        },
+        record);
+    (groups_.contains(run) ? of_groups[run] : own).push_back(record);
+  }
+  for (const auto& [run, of_group] : of_groups) {
+    groups_.at(run).checkers->take(of_group, false);
+  }
+  take(own, alone);
+}
+
+void Checkers::take(const std::vector<coordinator::Record>& records, bool alone) {
   std::set<RunId> rolled_back;
   for (const coordinator::Record& record : records) {
     if (const auto* event = std::get_if<coordinator::EventRecord>(&record)) {
@@ -249,6 +305,7 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
 
 // A result is that of all steps, each once and in order, on the results of the tasks that it needs.
 void Checkers::check_task(const coordinator::TaskRecord& record) {
+  check_places(record);
   if (record.state != coordinator::TaskState::done) {
     results_.erase(record.task);
     return;
@@ -269,13 +326,66 @@ void Checkers::check_task(const coordinator::TaskRecord& record) {
     inputs.push_back(input->second);
   }
   Digest expected = task_before_steps(record.task, inputs);
-  for (std::uint64_t step = 0; step < steps_of_task(spec_, record.task); ++step) {
-    expected = task_after_step(expected, step);
-  }
-  if (record.result != expected) {
-    fail("the result of task " + record.task + " is not that of each of its steps once");
+  if (!record.group.empty()) {
+    check_group_result(record, expected);
+  } else {
+    for (std::uint64_t step = 0; step < steps_of_task(spec_, record.task); ++step) {
+      expected = task_after_step(expected, step);
+    }
+    if (record.result != expected) {
+      fail("the result of task " + record.task + " is not that of each of its steps once");
+    }
   }
   tasks_done_ += results_.emplace(record.task, record.result).second ? 1U : 0U;
+}
+
+// A group's expert is what the trainer of the island that made its file saved after the last round that the group's run committed, when that was over.
+void Checkers::check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps) {
+  const auto group = groups_.find(record.group);
+  if (group == groups_.end()) {
+    fail("task " + record.task + " was trained by a group that there is not");
+    return;
+  }
+  const Checkers& rounds = *group->second.checkers;
+  const coordinator::RunRecord& run = rounds.runs_.at(record.group);
+  if (run.state != coordinator::RunState::completed || run.committed.value != group->second.spec.rounds) {
+    fail("task " + record.task + " was done before the rounds of its group " + record.group.text + " were");
+    return;
+  }
+  const auto saved = rounds.saved_.find(record.island);
+  const bool follows = saved != rounds.saved_.end() && std::ranges::any_of(saved->second, [&](const auto& state) {
+    return state.first == run.chain && task_after_rounds(before_steps, state.first, state.second) == record.result;
+  });
+  if (!follows) {
+    fail("the result of task " + record.task + " is not made of what " + record.island.text + " saved after the last round of its group " + record.group.text);
+    return;
+  }
+  trained_by_groups_ += results_.contains(record.task) ? 0U : 1U;
+}
+
+// Nobody works on two tasks.
+void Checkers::check_places(const coordinator::TaskRecord& record) {
+  if (record.state != coordinator::TaskState::running) {
+    at_work_.erase(record.task);
+    return;
+  }
+  std::set<IslandId>& islands = at_work_[record.task];
+  islands = {record.members.begin(), record.members.end()};
+  islands.insert(record.island);
+  for (const auto& [task, others] : at_work_) {
+    for (const IslandId& island : others) {
+      if (task != record.task && islands.contains(island)) {
+        fail(island.text + " works on task " + task + " and on task " + record.task);
+      }
+    }
+  }
+}
+
+void Checkers::trainer_saved(const IslandId& island, const Digest& chain, Step step, const Vector& parameters) {
+  if (step.value != spec_.training.steps) {
+    fail(island.text + " saved its trainer's state after step " + std::to_string(step.value) + " as that of the end");
+  }
+  saved_[island].insert({chain, parameters});
 }
 
 void Checkers::last_copy_dropped(const IslandId& island, const Digest& digest) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,12 +37,17 @@ Digest chain_of_initial(const Vector& parameters);
 std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task);
 Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs);
 Digest task_after_step(const Digest& before, std::uint64_t step);
+// A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `chain`.
+Digest task_after_rounds(const Digest& before_steps, const Digest& chain, const Vector& trainer);
 // Σ tokens·contribution / Σ tokens, in member order, in float32. Empty without any contribution.
 Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens);
 
+// Of a run, and of each run of rounds in which a group trains an expert for it: those are checked as any run of rounds is.
 class Checkers {
  public:
   Checkers(const Schedule& schedule, const RunSpec& spec) : schedule_(schedule), spec_(spec), tape_(first_planned()) {}
+  // Those of a group's run; of any other these.
+  [[nodiscard]] Checkers& of(const RunId& run);
   // A trainer that was loaded or resumed at `stood_at` published for a round, and merged its result, after so many steps.
   void published(const IslandId& island, Round round, Step step, Step stood_at);
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
@@ -54,6 +60,8 @@ class Checkers {
   void outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum);
   // A committed result was applied to the state of the round before.
   void applied(const IslandId& island, Round before, Round round, const Digest& chain, bool alone);
+  // An island of a group has what its trainer saved after the last round on its disk.
+  void trainer_saved(const IslandId& island, const Digest& chain, Step step, const Vector& parameters);
   // A transaction of the ledger is durable.
   void durable(const std::vector<coordinator::Record>& records, bool alone);
   void fail(const std::string& what);
@@ -74,13 +82,22 @@ class Checkers {
   // Commits, and rounds that islands took by themselves.
   [[nodiscard]] std::size_t progress() const { return commits_ + applied_alone_; }
   [[nodiscard]] std::size_t tasks_done() const { return tasks_done_; }
+  // Of these, those that groups trained, and the rounds that groups committed.
+  [[nodiscard]] std::size_t trained_by_groups() const { return trained_by_groups_; }
+  [[nodiscard]] std::size_t group_commits() const;
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
   [[nodiscard]] std::size_t met() const { return met_; }
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
  private:
+  Checkers(const Schedule& schedule, const RunSpec& spec, Checkers& whole, RunId run) : schedule_(schedule), spec_(spec), tape_(first_planned()), whole_(&whole), run_(std::move(run)) {}
+  // Of one run.
+  void take(const std::vector<coordinator::Record>& records, bool alone);
+  void open_group(const coordinator::RunRecord& record);
   void check_commit(const coordinator::RoundRecord& record);
   void check_task(const coordinator::TaskRecord& record);
+  void check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps);
+  void check_places(const coordinator::TaskRecord& record);
   [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
   [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
   void check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained);
@@ -128,6 +145,20 @@ class Checkers {
   std::size_t met_ = 0;
   std::size_t went_alone_ = 0;
   std::string failure_;
+
+  // Of a run with groups.
+  struct Group {
+    RunSpec spec;
+    Schedule schedule;
+    std::unique_ptr<Checkers> checkers;
+  };
+  std::map<RunId, Group> groups_;
+  std::map<std::string, std::set<IslandId>> at_work_;  // by running task
+  std::size_t trained_by_groups_ = 0;
+  // Of a group.
+  Checkers* whole_ = nullptr;
+  RunId run_;
+  std::map<IslandId, std::set<std::pair<Digest, Vector>>> saved_;  // what trainers saved after the last round, with its digest
 };
 
 }  // namespace atl::sim

@@ -31,6 +31,9 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
   std::string detail;
   std::visit(
       [&](const auto& m) {
+        if constexpr (requires { m.run.text; }) {
+          detail += m.run.text == "r-1" ? "" : " of " + m.run.text;
+        }
         if constexpr (requires { m.epoch; }) {
           detail += " epoch " + std::to_string(m.epoch.value);
         }
@@ -66,6 +69,9 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.number; m.task; }) {
           detail += " " + std::to_string(m.number) + " " + m.task;
         }
+        if constexpr (requires { m.group_round; }) {
+          detail += m.group.empty() ? "" : " in " + m.group.text + " after round " + std::to_string(m.group_round.value);
+        }
         if constexpr (requires { m.drop; }) {
           detail += " from " + to_hex(m.resume.digest).substr(0, 4) + ", keeps" + short_of(m.keep) + ", drops" + short_of(m.drop) + ",";
         }
@@ -84,6 +90,13 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
       message);
   std::printf("%8.3f %s → %s %s%s\n", static_cast<double>(unix_ms(now) - 1'700'000'000'000) / 1000, from.c_str(), to.c_str(), std::string(kind_of(message)).c_str(),
               detail.c_str());
+}
+
+void trace(const coordinator::EventRecord& event) {
+  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
+  if (wanted) {
+    std::printf("%8.3f %s: %s\n", static_cast<double>(unix_ms(event.time) - 1'700'000'000'000) / 1000, event.kind.c_str(), event.text.c_str());
+  }
 }
 
 constexpr std::size_t kHistory = 8;  // messages of a way that may come again
@@ -147,6 +160,7 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             tasks[{r.run, r.task}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
+            trace(r);
           }
         },
         record);
@@ -341,9 +355,11 @@ void Cluster::check_reasons() {
     return;
   }
   reasons_checked_ = timeline_.now();
-  const std::optional<coordinator::RunView> run = coordinator_ ? coordinator_->run(coordinator_now(), run_id_) : std::nullopt;
-  if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
-    checkers_.fail("the run is " + std::string(coordinator::to_string(run->state)) + " without a reason");
+  for (const auto& [id, record] : ledger_.runs) {
+    const std::optional<coordinator::RunView> run = coordinator_ && !coordinator::has_ended(record.state) ? coordinator_->run(coordinator_now(), id) : std::nullopt;
+    if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
+      checkers_.fail("run " + id.text + " is " + std::string(coordinator::to_string(run->state)) + " without a reason");
+    }
   }
 }
 
@@ -567,6 +583,9 @@ void Cluster::fault() {
   }
   if (kind < 3 && scenario_.agent_faults) {
     host.crash();
+    if (scenario_.lost_disks > 0 && rng_.chance(scenario_.lost_disks)) {
+      host.lose_disk();
+    }
     timeline_.after(draw(milliseconds(100), seconds(12)), [&host] { host.start(); });
   } else if (kind == 3 && scenario_.agent_faults) {
     host.crash_trainer();
@@ -656,6 +675,11 @@ std::string Cluster::run() {
   for (const auto& [key, task] : ledger_.tasks) {
     if (end_of_run.state == coordinator::RunState::completed && task.state != coordinator::TaskState::done) {
       checkers_.fail("the run is completed, and task " + task.task + " is not done");
+    }
+  }
+  for (const auto& [id, run] : ledger_.runs) {
+    if (!coordinator::has_ended(run.state)) {
+      checkers_.fail("the run is over, and run " + id.text + " of a group is not");
     }
   }
   if (elapsed() < scenario_.at_least) {

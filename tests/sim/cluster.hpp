@@ -63,6 +63,7 @@ class Cluster {
   // The coordinator, which must not run, starts from an older copy of its ledger.
   void start_coordinator_from(const Ledger& backup);
   void cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
+  void join(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
   [[nodiscard]] std::optional<coordinator::RunView> view();
   [[nodiscard]] IslandHost& host(std::size_t index) { return *hosts_.at(index); }
   [[nodiscard]] std::size_t islands() const { return hosts_.size(); }

@@ -1,4 +1,4 @@
-// Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one.
+// Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one. ATOLL_SIM_TRACE=1 prints its history.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -33,6 +33,8 @@ struct Sums {
   std::size_t commits = 0;
   std::size_t met = 0;
   std::size_t tasks = 0;
+  std::size_t by_groups = 0;
+  std::size_t group_commits = 0;
   std::size_t failures = 0;
   std::uint64_t events = 0;
   Duration elapsed{};
@@ -46,6 +48,8 @@ void add(Sums& sums, Cluster& cluster, std::uint64_t seed, const std::string& fa
   sums.commits += cluster.checkers().commits();
   sums.met += cluster.checkers().met();
   sums.tasks += cluster.checkers().tasks_done();
+  sums.by_groups += cluster.checkers().trained_by_groups();
+  sums.group_commits += cluster.checkers().group_commits();
   sums.events += cluster.timeline().planned();
   sums.elapsed += cluster.elapsed();
   sums.shortest = std::min(sums.shortest, cluster.elapsed());
@@ -127,6 +131,25 @@ TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothi
   INFO(sums.report);
   REQUIRE(sums.failures == 0);
   CHECK(sums.tasks > 3 * count);
+}
+
+TEST_CASE("runs of phases whose experts are trained by groups stay safe: an expert is what its group's last round came to") {
+  const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
+  const std::uint64_t first = only == 0 ? 1 : only;
+  const std::uint64_t count = only == 0 ? number_from("ATOLL_SIM_PHASE_SEEDS", 1000) : 1;
+  Sums sums;
+  for (std::uint64_t seed = first; seed < first + count && sums.failures < 10; ++seed) {
+    Cluster cluster(draw_group_scenario(seed));
+    const std::string failure = cluster.run();
+    add(sums, cluster, seed, failure);
+  }
+  INFO(sums.report);
+  REQUIRE(sums.failures == 0);
+  if (only == 0) {
+    CHECK(sums.tasks > 3 * count);
+    CHECK(sums.by_groups > count / 2);
+    CHECK(sums.group_commits > 2 * count);
+  }
 }
 
 TEST_CASE("clusters in trouble stay safe, and go on once healed") {

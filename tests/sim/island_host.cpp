@@ -43,6 +43,8 @@ Digest file_digest(const DiskCheckpoint& checkpoint) {
 IslandHost::IslandHost(Cluster& cluster, std::size_t index)
     : cluster_(cluster), index_(index), id_("i" + std::to_string(index)), key_("key-" + std::to_string(index)) {}
 
+Checkers& IslandHost::checkers() const { return cluster_.checkers().of(process_->run); }
+
 bool IslandHost::gradients() const { return process_->engine && process_->engine->composition.payload == PayloadKind::gradient; }
 
 std::uint32_t IslandHost::fragments() const { return std::max<std::uint32_t>(1, cluster_.scenario().spec.strategy.fragments); }
@@ -74,6 +76,11 @@ void IslandHost::start() {
 }
 
 void IslandHost::crash() { process_.reset(); }
+
+void IslandHost::lose_disk() {
+  disk_.clear();
+  shelf_.clear();
+}
 
 void IslandHost::fill_disk(Duration length) { disk_full_until_ = cluster_.timeline().now() + length; }
 
@@ -221,8 +228,8 @@ void IslandHost::carry_out(const agent::Effect& effect) {
             engine.has_state = true;
             engine.round = Round(0);
             engine.chain = chain_of_initial(engine.parameters);
-            cluster_.checkers().outer_state(id_, Round(0), engine.chain, engine.parameters, engine.momentum);
-            cluster_.checkers().void_pairs(id_, Round(0));
+            checkers().outer_state(id_, Round(0), engine.chain, engine.parameters, engine.momentum);
+            checkers().void_pairs(id_, Round(0));
             feed(agent::InitialState{e.run, engine.chain});
           });
         } else if constexpr (std::is_same_v<E, agent::FormContribution>) {
@@ -443,7 +450,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   const Step step(trainer.state.step.value + inside);
   const std::span<float> from = range(gradients() ? trainer.gradient : trainer.state.parameters, order.fragment);
   std::copy(from.begin(), from.end(), range(engine.arena, order.fragment).begin());
-  cluster_.checkers().published(id_, order.round, step, trainer.stood_at);
+  checkers().published(id_, order.round, step, trainer.stood_at);
   agent::TrainerPublished event{process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0, false, std::nan("")};
   std::uint64_t& before = trainer.state.published_at[order.fragment];
   event.steps = event.position - before;
@@ -466,9 +473,9 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
     inner_step();
     engine.arena = trainer.state.parameters;
   } else if (const Status status = merge(order.alpha, range(engine.arena, order.fragment), range(trainer.state.parameters, order.fragment)); !status) {
-    cluster_.checkers().fail("the merge failed: " + status.error().why);
+    checkers().fail("the merge failed: " + status.error().why);
   }
-  cluster_.checkers().merged(id_, order.round, trainer.state.step, trainer.stood_at);
+  checkers().merged(id_, order.round, trainer.state.step, trainer.stood_at);
   const bool save = order.save || trainer.last == order.round;
   if (save) {
     process_->saved[order.round] = trainer.state;
@@ -547,14 +554,14 @@ void IslandHost::form(const agent::FormContribution& effect) {
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
   const Trained trained = process_->published[effect.round];
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
+  checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
   const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values), trained};
   for (auto& [round, checkpoint] : engine.begun) {
     std::erase_if(checkpoint.pending, [&](const FormedContribution& old) { return old.facts.round >= effect.round; });
     checkpoint.pending.push_back(formed);
   }
   engine.contributions[effect.round] = formed;
-  cluster_.checkers().retained(id_, engine.round, static_cast<std::size_t>(std::distance(engine.contributions.upper_bound(engine.round), engine.contributions.end())));
+  checkers().retained(id_, engine.round, static_cast<std::size_t>(std::distance(engine.contributions.upper_bound(engine.round), engine.contributions.end())));
   feed(agent::ContributionFormed{effect.run, effect.round, formed.facts.norm});
 }
 
@@ -570,7 +577,7 @@ void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
   for (std::size_t i = 0; i < effect.members.size(); ++i) {
     if (effect.members[i].island == id_ && effect.tokens[i] > 0) {
       if (engine.contributions.count(effect.round) == 0) {
-        cluster_.checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) + " that it does not have");
+        checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) + " that it does not have");
         return;
       }
       exchange.got[id_] = engine.contributions.at(effect.round).values;
@@ -623,9 +630,9 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
     return;
   }
   for (const IslandId& peer : missing) {
-    const auto answer = [this, peer, round, epoch = exchange.epoch, attempt, boot = process_->boot] {
+    const auto answer = [this, peer, run = process_->run, round, epoch = exchange.epoch, attempt, boot = process_->boot] {
       IslandHost* source = cluster_.find(peer);
-      if (source == nullptr || !source->process_ || !source->process_->engine) {
+      if (source == nullptr || !source->process_ || !source->process_->engine || source->process_->run != run) {
         return;
       }
       const Engine& theirs = *source->process_->engine;
@@ -635,8 +642,8 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
       }
       const auto own = serving->second.got.find(peer);
       if (own != serving->second.got.end()) {
-        cluster_.carry(peer.text, id_.text, [this, round, epoch, attempt, peer, piece = own->second, boot] {
-          if (process_ && process_->boot == boot && process_->engine) {
+        cluster_.carry(peer.text, id_.text, [this, run, round, epoch, attempt, peer, piece = own->second, boot] {
+          if (process_ && process_->boot == boot && process_->engine && process_->run == run) {
             take_piece(round, epoch, attempt, peer, piece);
           }
         });
@@ -644,8 +651,8 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
     };
     cluster_.carry(id_.text, peer.text, answer);
   }
-  cluster_.timeline().after(milliseconds(300), [this, round, attempt, boot = process_->boot] {
-    if (process_ && process_->boot == boot && process_->engine) {
+  cluster_.timeline().after(milliseconds(300), [this, round, attempt, boot = process_->boot, engine = process_->engines] {
+    if (process_ && process_->boot == boot && process_->engines == engine && process_->engine) {
       poll_exchange(round, attempt);
     }
   });
@@ -675,13 +682,13 @@ void IslandHost::report_exchanges() {
 
 void IslandHost::take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& chain) {
   Engine& engine = *process_->engine;
-  cluster_.checkers().applied(id_, engine.round, round, chain, own(round));
+  checkers().applied(id_, engine.round, round, chain, own(round));
   if (engine.composition.group == Group::pairs) {
     std::copy(result.begin(), result.end(), range(engine.parameters, fragment).begin());  // a merge: the mean
   } else if (!gradients()) {
     const std::span<float> momentum = has_momentum(engine.composition.outer.kind) ? range(engine.momentum, fragment) : std::span<float>();
     if (const Status status = outer_step(result, engine.composition.outer, OuterState{range(engine.parameters, fragment), momentum}); !status) {
-      cluster_.checkers().fail("the outer step failed: " + status.error().why);
+      checkers().fail("the outer step failed: " + status.error().why);
     }
   }
   engine.round = round;
@@ -690,9 +697,9 @@ void IslandHost::take_outer_step(Round round, std::uint32_t fragment, const Vect
     engine.kept[round] = result;
   }
   if (engine.composition.group == Group::all && !gradients()) {
-    cluster_.checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
+    checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
   } else if (engine.composition.group == Group::pairs && round == Round(engine.spec.rounds)) {
-    cluster_.checkers().outer_state(id_, round, chain, engine.parameters, {});  // one model; each its own momentum
+    checkers().outer_state(id_, round, chain, engine.parameters, {});  // one model; each its own momentum
   }
 }
 
@@ -703,7 +710,7 @@ void IslandHost::apply(const agent::ApplyResult& effect) {
   }
   const auto found = engine.exchanges.find(effect.round);
   if (found == engine.exchanges.end() || !found->second.reported || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
-    cluster_.checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
+    checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
     return;
   }
   const Vector result = found->second.result;
@@ -722,11 +729,11 @@ void IslandHost::apply(const agent::ApplyResult& effect) {
 void IslandHost::adopt(const agent::AdoptParameters& effect) {
   Engine& engine = *process_->engine;
   if (engine.round != effect.round) {
-    cluster_.checkers().fail(id_.text + " adopts the parameters of round " + std::to_string(effect.round.value) + " while its state is another");
+    checkers().fail(id_.text + " adopts the parameters of round " + std::to_string(effect.round.value) + " while its state is another");
     return;
   }
   engine.parameters = engine.arena;
-  cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+  checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
   feed(agent::ParametersAdopted{effect.run, effect.round, std::nullopt});
 }
 
@@ -749,7 +756,7 @@ DiskCheckpoint IslandHost::present_state() const {
 void IslandHost::begin_checkpoint(const agent::BeginCheckpoint& effect) {
   Engine& engine = *process_->engine;
   if (engine.round != effect.round || engine.chain != effect.chain) {
-    cluster_.checkers().fail(id_.text + " was told to begin a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+    checkers().fail(id_.text + " was told to begin a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
     return;
   }
   engine.begun[effect.round] = present_state();
@@ -765,13 +772,16 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   const auto begun = engine.begun.find(effect.round);
   const bool prepared = begun != engine.begun.end() && begun->second.meta.chain == effect.chain;
   if (!prepared && (engine.round != effect.round || engine.chain != effect.chain)) {
-    cluster_.checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+    checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
     return;
   }
   DiskCheckpoint checkpoint = prepared ? begun->second : present_state();
   engine.begun.erase(effect.round);
   if (effect.trainer_state) {
     checkpoint.trainer = process_->saved.at(effect.round);
+    if (!engine.spec.work.run.empty() && effect.round == Round(engine.spec.rounds)) {
+      checkers().trainer_saved(id_, effect.chain, checkpoint.trainer->step, checkpoint.trainer->parameters);
+    }
   }
   checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100, effect.part};
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
@@ -796,16 +806,16 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
     return;
   }
   take_over(*found);
-  cluster_.checkers().void_pairs(id_, Round(0));  // it had left, or everybody was lost: what it decided with others before counts no more
+  checkers().void_pairs(id_, Round(0));  // it had left, or everybody was lost: what it decided with others before counts no more
   engine.arena = engine.parameters;
   agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
   for (const FormedContribution& formed : found->pending) {
     engine.contributions[formed.facts.round] = formed;
-    cluster_.checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens, formed.trained);
+    checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens, formed.trained);
     loaded.pending.push_back(formed.facts);
   }
   if (engine.composition.group == Group::all) {
-    cluster_.checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+    checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
   }
   feed(loaded);
 }
@@ -869,7 +879,7 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
       return false;
     }
     take_over(*found);
-    cluster_.checkers().void_pairs(id_, Round(0));
+    checkers().void_pairs(id_, Round(0));
   }
   engine.contributions.clear();
   engine.exchanges.clear();

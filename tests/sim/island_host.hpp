@@ -156,7 +156,7 @@ class IslandHost {
   void crash();
   void crash_trainer();
   void leave();
-  void lose_disk() { disk_.clear(); }
+  void lose_disk();
   void set_slow(bool slow) { slow_ = slow; }
   void feed(const agent::Event& event);
   void from_coordinator(std::uint64_t boot, const Message& message);
@@ -235,6 +235,7 @@ class IslandHost {
   void load_checkpoint(const agent::LoadCheckpoint& effect);
   void catch_up(const agent::CatchUpFromPeers& effect);
   bool copy_from(IslandHost& source, const agent::CatchUpFromPeers& effect);
+  [[nodiscard]] Checkers& checkers() const;  // of the run of rounds that it serves
   [[nodiscard]] bool alone() const;
   [[nodiscard]] bool gradients() const;
   [[nodiscard]] std::uint32_t fragments() const;

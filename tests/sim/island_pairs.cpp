@@ -112,7 +112,7 @@ void IslandHost::form_merge(const agent::FormMergeContribution& effect) {
   Engine& engine = *process_->engine;
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   const Vector values(parameters.begin(), parameters.end());
-  cluster_.checkers().contribution(id_, effect.round, engine.chain, values, 0, {});
+  checkers().contribution(id_, effect.round, engine.chain, values, 0, {});
   engine.contributions[effect.round] = FormedContribution{{effect.round, effect.fragment, 0, {}}, values, {}};
   feed(agent::ContributionFormed{effect.run, effect.round, 0});
 }
@@ -251,17 +251,17 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
   }
   PairInHand& pair = found->second;
   if (pair.chain != effect.chain || engine.round.next() != effect.round) {
-    cluster_.checkers().fail(id_.text + " was asked to apply a round of a pair that it does not hold");
+    checkers().fail(id_.text + " was asked to apply a round of a pair that it does not hold");
     return true;
   }
-  cluster_.checkers().applied(id_, engine.round, effect.round, effect.chain, true);
+  checkers().applied(id_, engine.round, effect.round, effect.chain, true);
   const OuterState state{range(engine.parameters, effect.fragment), range(engine.momentum, effect.fragment)};
   const ByteView bytes = std::as_bytes(std::span(pair.result));
   const std::array<EncodedTerm, 1> terms = {{{bytes, 1.0F}}};
   Status stepped;
   if (pair.exchange) {
     const bool met = pair.exchange->outcome()->met;
-    cluster_.checkers().paired(id_, pair.exchange->plan().group, pair.exchange->plan().epoch, effect.round, met, met ? pair.result : Vector{});
+    checkers().paired(id_, pair.exchange->plan().group, pair.exchange->plan().epoch, effect.round, met, met ? pair.result : Vector{});
   }
   if (pair.order->withdrawn) {
     // Nobody's contribution counts: the outer state stays.
@@ -272,7 +272,7 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
     stepped = outer_step(ReducedResult{{}, terms}, engine.composition.outer, state);
   }
   if (!stepped) {
-    cluster_.checkers().fail("the outer step of a pair failed: " + stepped.error().why);
+    checkers().fail("the outer step of a pair failed: " + stepped.error().why);
   }
   engine.round = effect.round;
   engine.chain = effect.chain;

@@ -35,6 +35,14 @@ Digest task_after_step(const Digest& before, std::uint64_t step) {
   return hash.finish();
 }
 
+Digest task_after_rounds(const Digest& before_steps, const Digest& chain, const Vector& trainer) {
+  Sha256 hash;
+  hash.update(before_steps.bytes);
+  hash.update(chain.bytes);
+  hash.update(std::as_bytes(std::span(trainer)));
+  return hash.finish();
+}
+
 template <typename F>
 void IslandHost::on_shelf(Duration delay, F what) {
   cluster_.timeline().after(delay, [this, boot = process_->boot, what] {
@@ -118,7 +126,16 @@ void IslandHost::start_task(const agent::StartTask& effect) {
     }
   }
   task.history = task_before_steps(effect.task, inputs);
-  if (!effect.resume.digest.empty()) {
+  if (effect.group_round > Round(0)) {
+    const std::vector<DiskCheckpoint>& saved = disk_[effect.group];
+    const auto last = std::ranges::find_if(saved, [&](const DiskCheckpoint& c) { return c.meta.round == effect.group_round && c.trainer; });
+    if (last == saved.end()) {
+      cluster_.checkers().fail(id_.text + " was asked to go on with " + effect.task + " from rounds of which it does not hold the last");
+      return;
+    }
+    task.step = last->trainer->step.value;
+    task.history = task_after_rounds(task.history, last->meta.chain, last->trainer->parameters);
+  } else if (!effect.resume.digest.empty()) {
     const auto held = shelf_[effect.run].find(effect.resume.digest);
     if (held == shelf_[effect.run].end() || held->second.task != effect.task) {
       cluster_.checkers().fail(id_.text + " was asked to go on with " + effect.task + " from what it does not hold");

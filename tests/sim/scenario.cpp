@@ -4,6 +4,7 @@
 
 #include "agent/run_composition.hpp"
 #include "strategies/composition.hpp"
+#include "transport/run_rules.hpp"
 
 namespace atl::sim {
 
@@ -116,14 +117,14 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   }
 }
 
-void make_experts(Scenario& scenario, Rng& rng) {
+void make_experts(Scenario& scenario, Rng& rng, std::uint64_t most = 6) {
   RunSpec& spec = scenario.spec;
   spec.strategy = StrategySpec{};
   spec.strategy.name = "decentralized-diffusion";
   spec.strategy.group = "expert";
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
-  spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(6));
+  spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(most));
   spec.diffusion.save_every = rng.below(6);
   spec.diffusion.router_steps = 5 + rng.below(30);
   spec.diffusion.distill_steps = spec.diffusion.experts > 1 && rng.chance(0.3) ? 5 + rng.below(30) : 0;
@@ -144,6 +145,47 @@ Scenario draw_phase_scenario(std::uint64_t seed) {
   Scenario scenario = draw_scenario(seed);
   Rng rng(seed, stream_of("phases"));
   make_experts(scenario, rng);
+  return scenario;
+}
+
+Scenario draw_group_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  Rng rng(seed, stream_of("groups"));
+  make_experts(scenario, rng, 3);
+  RunSpec& spec = scenario.spec;
+  const std::uint32_t alone = islands_without_groups(spec);
+  scenario.islands = static_cast<std::uint32_t>(alone + 1 + rng.below(4));
+  spec.islands.max = rng.chance(0.7) ? scenario.islands : static_cast<std::uint32_t>(alone + 1 + rng.below(scenario.islands - alone));
+  spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(rng.chance(0.5) ? spec.islands.max : alone));
+  spec.training.batch = static_cast<std::uint32_t>(1 + rng.below(12));  // of 40 images and fewer in a cluster
+  StrategySpec& strategy = spec.strategy;
+  strategy.inner_steps = 1 + rng.below(5);
+  if (rng.chance(0.5)) {
+    const std::uint32_t fragments[] = {2, 3, 4, 6};
+    strategy.grouping = "balanced";
+    strategy.fragments = fragments[rng.below(4)];
+    strategy.inner_steps = strategy.fragments + rng.below(4);
+  }
+  strategy.overlap_steps = rng.chance(strategy.fragments > 0 ? 0.8 : 0.3) ? rng.below(strategy.inner_steps) : 0;
+  strategy.merge_alpha = rng.chance(0.3) ? 0.5 : 0.0;
+  for (std::uint32_t i = 0; i < scenario.islands && strategy.overlap_steps > 0; ++i) {
+    if (rng.chance(0.2)) {
+      spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(strategy.inner_steps)));
+    }
+  }
+  strategy.pace = rng.chance(0.3) ? "adaptive" : "fixed";
+  spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
+  spec.training.steps = strategy.inner_steps * (2 + rng.below(6)) + rng.below(2);
+  spec.group_rounds = schedule_of_spec(spec).rounds();
+  scenario.lost_disks = rng.chance(0.25) ? 0.3 : 0;
+  scenario.full_disks = rng.chance(0.3);
+  scenario.clogs = rng.chance(0.2);
+  scenario.at_least = scenario.full_disks || scenario.clogs ? scenario.trouble : Duration(0);
+  scenario.skewed_clocks = rng.chance(0.2);
+  scenario.flipped_bits = rng.chance(0.1) ? 0.02 : 0;
+  scenario.exploding = rng.chance(0.1) ? 0.05 : 0;
+  scenario.step_time = std::chrono::milliseconds(20 + rng.below(150));
+  scenario.step_lag = std::chrono::milliseconds(rng.below(40));
   return scenario;
 }
 

@@ -23,6 +23,7 @@ struct Scenario {
   double nonfinite = 0;                              // of a contribution
   double exploding = 0;                              // of a contribution: a thousand times its size
   double broken_disk = 0;                            // of a checkpoint: cannot be written
+  double lost_disks = 0;                             // of a killed agent: its island's disk is lost with it
   bool coordinator_faults = true;
   bool agent_faults = true;
   bool partitions = true;
@@ -43,6 +44,8 @@ Scenario draw_scenario(std::uint64_t seed);
 Scenario draw_pair_scenario(std::uint64_t seed);
 // The same world, with a run of phases.
 Scenario draw_phase_scenario(std::uint64_t seed);
+// The same with more islands than tasks, so that groups train experts.
+Scenario draw_group_scenario(std::uint64_t seed);
 // A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for: clogged links, full disks, clocks
 // that are wrong, flipped bits.
 Scenario draw_long_scenario(std::uint64_t seed);

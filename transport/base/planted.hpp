@@ -19,6 +19,7 @@ enum class Bug {
   runs_ahead,        // an agent's trainer goes on without the results that it should wait for
   arena_in_use,      // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
   drops_unnamed,     // an agent drops what its duty does not name, whether the coordinator knows of it or not
+  other_round,       // an agent goes on with an expert from the newest round of its group that its trainer saved, whichever that is
 };
 
 #ifdef ATOLL_PLANTED_BUGS

@@ -64,6 +64,10 @@ TEST_CASE("the simulator finds an agent that drops what its duty does not name")
   REQUIRE_FALSE(found(Bug::drops_unnamed, "dropped the last copy", 0, atl::sim::draw_phase_scenario).empty());
 }
 
+TEST_CASE("the simulator finds an agent that goes on with an expert from another round than its group's last") {
+  REQUIRE_FALSE(found(Bug::other_round, "saved after the last round of its group", 0, atl::sim::draw_group_scenario).empty());
+}
+
 TEST_CASE("the simulator finds a pair whose decider does not wait for the promise, and a group that lost its decider and does not ask around") {
   for (const Bug bug : {Bug::no_promise, Bug::others_unasked}) {
     CAPTURE(static_cast<int>(bug));
