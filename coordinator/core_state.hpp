@@ -160,7 +160,8 @@ struct Task {
 
 // What an island of a run of phases was told, and what it says.
 struct IslandDuty {
-  Duty sent;
+  Duty sent;                     // without the run's spec, which stays the same, and without
+  std::vector<Member> members;   // these, which were sent with it
   std::uint64_t work_since = 0;  // the first of those in a row that gave it its present task; 0: none was sent yet
   Resend resend;
   std::optional<DutyReport> report;  // newest, without facts and what is held

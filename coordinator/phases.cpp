@@ -544,8 +544,6 @@ bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const 
 Duty Core::State::duty_of(Run& run, const IslandId& island) {
   Duty duty;
   duty.run = run.record.id;
-  duty.spec = run.record.spec;
-  duty.members = members_of(run);
   const auto content = [&](const Digest& digest, std::uint64_t bytes) { return Content{digest, bytes, holders_of(run, digest)}; };
   for (const std::string& name : run.task_order) {
     Task& task = run.tasks.at(name);
@@ -597,6 +595,13 @@ Duty Core::State::duty_of(Run& run, const IslandId& island) {
 }
 
 void Core::State::say_duties(Run& run) {
+  const std::vector<Member> members = members_of(run);
+  const auto say = [&](const IslandId& id, const IslandDuty& known) {
+    Duty whole = known.sent;
+    whole.spec = run.record.spec;
+    whole.members = known.members;
+    send(id, std::move(whole));
+  };
   for (const IslandId& id : run.members) {
     if (!alive(id)) {
       continue;
@@ -606,18 +611,19 @@ void Core::State::say_duties(Run& run) {
     duty.number = known.sent.number;
     // An island that has a newer duty heard it from this coordinator before its restart.
     const std::uint64_t heard = known.report ? known.report->number : 0;
-    if (duty != known.sent || known.sent.number == 0 || heard > known.sent.number) {
+    if (duty != known.sent || members != known.members || known.sent.number == 0 || heard > known.sent.number) {
       // The first is above all that a coordinator before a restart said: numbers are not in the ledger.
       const std::uint64_t before = known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now), 0)) : known.sent.number;
       duty.number = std::max(heard, before) + 1;
       const bool same = duty.task == known.sent.task && duty.group == known.sent.group && duty.group_round == known.sent.group_round;
       known.work_since = same && known.work_since > 0 ? known.work_since : duty.number;
       known.sent = std::move(duty);
+      known.members = members;
       restart(known.resend);
-      send(id, known.sent);
+      say(id, known);
     } else if (!known.report || known.report->number < known.sent.number) {
       if (due(known.resend)) {
-        send(id, known.sent);
+        say(id, known);
       }
       wake_at(known.resend.next);
     }
