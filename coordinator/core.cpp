@@ -271,12 +271,12 @@ void Core::State::event(const RunId& run, const IslandId& island, std::string le
 }
 
 bool Core::State::due(Resend& resend) const {
-  if (now < resend.next || ATOLL_PLANTED(no_resend)) {
+  if (now < resend.next) {
     return false;
   }
   resend.interval = std::min(resend.interval * 2, settings.resend * 4);
   resend.next = now + std::max(resend.interval, settings.resend);
-  return true;
+  return !ATOLL_PLANTED(no_resend);
 }
 
 const std::string& Core::State::name_of(const IslandId& id) const {

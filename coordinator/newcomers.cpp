@@ -517,10 +517,10 @@ void Core::State::advance_restore(Run& run) {
   for (auto& [id, seat] : run.seats) {
     if (seat.record.state == SeatState::joining && seat.from == StartFrom::checkpoint) {
       loading.push_back(name_of(id));
-      if (seat.caught_up) {
+      if (seat.caught_up && !ATOLL_PLANTED(wakes_for_ever)) {
         continue;  // it waits for the others: nothing is due
       }
-      if (due(seat.resend)) {
+      if (!seat.caught_up && due(seat.resend)) {
         send_assign(run, seat);
       }
       wake_at(seat.resend.next);

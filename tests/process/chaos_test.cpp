@@ -279,9 +279,9 @@ TEST_CASE("process: chaos for a minute: no committed round is lost, everybody ha
   chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 60)));
 }
 
-TEST_CASE("process: soak: chaos for ten minutes", "[.soak]") { chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 600))); }
+TEST_CASE("process: soak: chaos for ten minutes", "[.soak][chaos]") { chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 600))); }
 
-TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an undisturbed run learns from as many tokens", "[.soak]") {
+TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an undisturbed run learns from as many tokens", "[.soak][learns]") {
   const char* data = std::getenv("ATOLL_TEST_DATA");
   const std::filesystem::path text = std::filesystem::path(data == nullptr ? "" : data) / "tinyshakespeare" / "input.txt";
   const std::filesystem::path module = std::filesystem::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";

@@ -56,6 +56,8 @@ TEST_CASE("the simulator finds a coordinator that waits and does not say for who
 
 TEST_CASE("the simulator finds a coordinator that says everything only once") { REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty()); }
 
+TEST_CASE("the simulator finds a coordinator that wakes again and again for what is done") { REQUIRE_FALSE(found(Bug::wakes_for_ever, "wakes again and again").empty()); }
+
 TEST_CASE("the simulator finds a trainer that writes its next gradient over parameters that nobody has read") {
   REQUIRE_FALSE(found(Bug::arena_in_use, "differs from another's with the same digest").empty());
 }
