@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::int64_t kFeatures = 32;
 constexpr std::int64_t kBatch = 64;
-constexpr int kEpochs = 6;
-constexpr double kLearningRate = 2e-3;
+constexpr int kEpochs = 8;
+constexpr double kLearningRate = 1e-3;
 
 class Classifier {
  public:
@@ -41,7 +41,7 @@ class Classifier {
   }
 
   [[nodiscard]] at::Tensor features(const at::Tensor& x) const {
-    at::Tensor h = at::max_pool2d(at::relu(at::conv2d(x, p_[0], p_[1], 1, 1)), 2);
+    at::Tensor h = at::max_pool2d(at::relu(at::conv2d((x + 1.0) / 2.0, p_[0], p_[1], 1, 1)), 2);
     h = at::max_pool2d(at::relu(at::conv2d(h, p_[2], p_[3], 1, 1)), 2);
     return at::relu(at::linear(h.flatten(1), p_[4], p_[5]));
   }
