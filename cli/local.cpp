@@ -1,4 +1,6 @@
 // `atoll local`: a whole training on this machine: coordinator and islands on loopback, live progress, a summary.
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -96,7 +98,8 @@ Result<fs::path> cluster_folder(const Invocation& invocation, const RunSpec& spe
     return fs::absolute(options.state);
   }
   ATOLL_ASSIGN(const fs::path state, state_directory("", invocation.environment));
-  return fs::absolute(state / "local" / (spec.name + "-" + std::to_string(unix_ms(now()))));
+  // Two that are started in the same millisecond have folders of their own.
+  return fs::absolute(state / "local" / (spec.name + "-" + std::to_string(unix_ms(now())) + "-" + std::to_string(::getpid())));
 }
 
 std::vector<std::string> island_names(const RunSpec& spec, std::uint64_t count) {
