@@ -51,6 +51,9 @@ Configure image_run(const std::vector<std::string>& files) {
   diffusion.patch = 2;
   diffusion.times = "uniform";
   diffusion.ema = kDecay;
+  diffusion.router_layers = 1;
+  diffusion.router_width = 16;
+  diffusion.router_heads = 2;
   configure.diffusion = diffusion;
   return configure;
 }
