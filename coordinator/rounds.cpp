@@ -15,6 +15,10 @@ constexpr double kToldWait = 1.0;           // seconds that a trainer waited for
 constexpr double kToldShare = 0.1;          // the share of a round: less is not worth an event
 constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
 
+Contribution contribution_of(const atl::Ready& message) {
+  return {false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences};
+}
+
 }  // namespace
 
 // Whether a member says this in the present epoch; else it is told what the present epoch is.
@@ -44,12 +48,6 @@ void Core::State::on_initial(Run& run, Seat& seat, const atl::Ready& message) {
     changed = true;
   }
 }
-
-namespace {
-Contribution contribution_of(const atl::Ready& message) {
-  return {false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences};
-}
-}  // namespace
 
 // An island that waits repeats its answer until it hears of the round.
 bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message) const {
