@@ -399,7 +399,8 @@ class Driver {
     starting_ = order;
     std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http, queue = prepared_] {
       const Downloader download = [&](const std::string& url, const std::string& sha256) { return fetch_data(url, sha256, cache, http, order.run); };
-      queue->push(PreparedData{order, resolve_data(order.spec.data, permissions, download)});
+      const bool fetched = !order.spec.work.images.empty();  // a group's islands have the images as results of its run
+      queue->push(PreparedData{order, fetched ? Result<std::vector<fs::path>>(std::vector<fs::path>()) : resolve_data(order.spec.data, permissions, download)});
     }).detach();
   }
   void carry_out(const StartTask& order, TimePoint) {
@@ -407,8 +408,12 @@ class Driver {
     starting_task_ = order;
     std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http, queue = prepared_] {
       const Downloader download = [&](const std::string& url, const std::string& sha256) { return fetch_data(url, sha256, cache, http, order.run); };
-      PreparedTask prepared{order, resolve_data(order.spec.data, permissions, download)};
-      if (order.task == "features" && prepared.files) {
+      // Where the data set is spread only its packing reads files of the owner's.
+      const bool spread = order.spec.data.spread > 0;
+      const bool packs = order.task.starts_with("images/");
+      const bool of_owner = order.spec.diffusion.features.starts_with("npy:") && spread ? packs : order.task.starts_with("features");
+      PreparedTask prepared{order, spread && !packs ? Result<std::vector<fs::path>>(std::vector<fs::path>()) : resolve_data(order.spec.data, permissions, download)};
+      if (of_owner && prepared.files) {
         if (Result<std::string> features = resolve_features(order.spec.diffusion.features, permissions)) {
           prepared.order.spec.diffusion.features = *std::move(features);
         } else {

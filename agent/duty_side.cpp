@@ -206,14 +206,15 @@ void Core::State::on_task(const TaskEnded& event) {
     return;
   }
   duty->running = false;
-  if (event.refused) {
+  // Without images of its own an island can still train: the coordinator has others pack theirs.
+  if (event.refused && !duty->duty.task.starts_with("images/")) {
     const RunId id = duty->duty.run;
     close_duty(event.error.why);
     send(RunEnded{id, Round(0), Digest{}, event.error});
     return;
   }
   ++duty->crashes;
-  const RestartDecision decision = decide_restart(duty->crashes, settings.crashes, event.permanent, settings.restart_delay, "a checkpoint");
+  const RestartDecision decision = decide_restart(duty->crashes, settings.crashes, event.permanent || event.refused, settings.restart_delay, "a checkpoint");
   if (decision.restart) {
     tell("warning", "trainer_crashed", "task " + duty->duty.task + ": " + event.error.why + "; it is started again" +
          (duty->report.checkpoint_step > 0 ? " from step " + std::to_string(duty->report.checkpoint_step) : ""));
@@ -221,7 +222,7 @@ void Core::State::on_task(const TaskEnded& event) {
     return;
   }
   duty->report.state = "failed";
-  duty->report.error = event.permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")");
+  duty->report.error = event.permanent || event.refused ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")");
   say_duty();
 }
 

@@ -600,14 +600,18 @@ void Core::State::on_serve(const Serve& message) {
 }
 
 void Core::State::on_release(const Release& message) {
+  const auto is_late = [&](Epoch told) { return message.epoch != Epoch(0) && message.epoch < told; };
   if (duty && duty->duty.run == message.run) {
+    if (is_late(duty->duty.epoch)) {
+      return;
+    }
     close_duty(message.why);
     if (leaving) {
       exit(std::nullopt);
     }
     return;
   }
-  if (!run || run->id != message.run) {
+  if (!run || run->id != message.run || is_late(run->epoch)) {
     return;
   }
   if (leaving && settling()) {

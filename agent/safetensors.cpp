@@ -185,7 +185,8 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::u
 }
 
 Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
-  std::sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
+  // Floats come first, so that they are aligned.
+  std::sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) { return std::pair(!a.bytes.empty(), a.name) < std::pair(!b.bytes.empty(), b.name); });
   std::string json = "{";
   if (!metadata.empty()) {
     json += quoted(std::string(kMetadataKey)) + ":{";
@@ -195,20 +196,19 @@ Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const st
     json += "}";
   }
   std::uint64_t at = 0;
-  const std::string* previous = nullptr;
+  std::set<std::string> names;
   for (const TensorView& tensor : tensors) {
-    if (tensor.name == kMetadataKey || (previous != nullptr && *previous == tensor.name)) {
+    if (tensor.name == kMetadataKey || !names.insert(tensor.name).second) {
       return Error{Code::invalid_argument, "the tensor name '" + tensor.name + "' is reserved or taken twice"};
     }
-    if (element_count(tensor.shape) != tensor.values.size()) {
+    if (element_count(tensor.shape) != (tensor.bytes.empty() ? tensor.values.size() : tensor.bytes.size())) {
       return Error{Code::invalid_argument, "the tensor '" + tensor.name + "' has values that do not fill its shape"};
     }
-    previous = &tensor.name;
-    json += (json.size() == 1 ? "" : ",") + quoted(tensor.name) + R"(:{"dtype":"F32","shape":[)";
+    json += (json.size() == 1 ? "" : ",") + quoted(tensor.name) + R"(:{"dtype":")" + (tensor.bytes.empty() ? "F32" : "U8") + R"(","shape":[)";
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
       json += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
     }
-    const std::uint64_t end = at + tensor.values.size_bytes();
+    const std::uint64_t end = at + tensor.values.size_bytes() + tensor.bytes.size_bytes();
     json += R"(],"data_offsets":[)" + std::to_string(at) + "," + std::to_string(end) + "]}";
     at = end;
   }
@@ -229,7 +229,7 @@ Status write_safetensors(std::vector<TensorView> tensors, const std::map<std::st
   ATOLL_ASSIGN(const Bytes header, make_safetensors_header(tensors, metadata));
   ATOLL_TRY(sink(header));
   for (const TensorView& tensor : tensors) {
-    ATOLL_TRY(sink(std::as_bytes(tensor.values)));
+    ATOLL_TRY(sink(tensor.bytes.empty() ? std::as_bytes(tensor.values) : std::as_bytes(tensor.bytes)));
   }
   return {};
 }

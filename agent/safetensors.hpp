@@ -2,8 +2,8 @@
 //
 // Layout: u64 little-endian length n of the header · n bytes of JSON · the data. The header is an object
 //   { "__metadata__": {text: text}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, … }
-// whose offsets count from the first byte of the data. Written here: names in byte order, data in the order of names without
-// gaps, keys in a fixed order, the header padded with spaces to a multiple of 8; so equal tensors and metadata are equal files.
+// whose offsets count from the first byte of the data. Written here: names in byte order, those of bytes after those of floats, data in this order
+// without gaps, keys in a fixed order, the header padded with spaces to a multiple of 8; so equal tensors and metadata are equal files.
 //
 // Reading verifies everything before any tensor is handed out, because files come from peers and from other tools: the
 // header's length and JSON, duplicate names, known types, shapes that overflow, sizes that disagree with their type and shape,
@@ -50,11 +50,12 @@ struct SafetensorsHeader {
 // Errors: corrupt, naming the tensor.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::uint64_t data_bytes);
 
-// A tensor to write: its name, shape and the floats of it, in row-major order.
+// A tensor to write: its name, shape and the values of it in row-major order, floats (F32) or bytes (U8).
 struct TensorView {
   std::string name;
   std::vector<std::uint64_t> shape;
   std::span<const float> values;
+  std::span<const std::uint8_t> bytes = {};  // if it has any, there are no values
 };
 
 // Receives consecutive pieces of a file.
@@ -81,6 +82,7 @@ class SafetensorsFile {
   [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
   // The floats of an F32 tensor. Errors: not_found; invalid_argument for another type.
   [[nodiscard]] Result<std::span<const float>> floats(std::string_view name) const;
+  // The bytes of any tensor, as they lie in the file.
   [[nodiscard]] ByteView bytes(const TensorEntry& entry) const { return data_.subspan(entry.begin, entry.end - entry.begin); }
 
  private:

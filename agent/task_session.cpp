@@ -26,6 +26,7 @@ island_link::Task message_of(const StartTask& order, const std::vector<fs::path>
   task.model = model_of(order.spec.model);
   task.data.format = order.spec.data.format;
   task.data.validation_fraction = order.spec.data.validation_fraction;
+  task.data.parts = std::max(order.spec.data.spread, 1U);
   for (const fs::path& file : files) {
     task.data.files.push_back(file.string());
   }

@@ -300,6 +300,12 @@ island_link::Configure TrainerSession::configuration() const {
   if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
     const fs::path path = content_path(settings_.runs_folder / spec.work.run, *clustering);
     message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.string(), spec.work.sha256, 0}}};
+    for (const std::string& images : spec.work.images) {
+      if (const Result<Digest> digest = digest_from_hex(images)) {
+        const std::string task = "images/" + std::to_string(message.work->inputs.size() - 1);
+        message.work->inputs.push_back({task, content_path(settings_.runs_folder / spec.work.run, *digest).string(), images, 0});
+      }
+    }
   }
   const Result<Composition> composition = composition_of(spec);
   message.payload = composition && composition->payload == PayloadKind::gradient ? island_link::Payload::gradient : island_link::Payload::parameters;

@@ -86,6 +86,10 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
                                              " to " + std::to_string(spec.islands.max) + " islands"};
   }
   spec.islands.max = static_cast<std::uint32_t>(options.islands);
+  if (spec.data.spread > 1) {
+    return Error{Code::invalid_argument, "data.spread " + std::to_string(spec.data.spread) + ": the islands of `atoll local` all have the same files, so there are no parts of which each has one; "
+                                         "remove spread, or start agents with --data of their own and submit the run"};
+  }
   if (!options.uplink.empty()) {
     ATOLL_TRY(parse_uplink(options.uplink));
   }

@@ -167,6 +167,7 @@ struct IslandDuty {
   std::optional<DutyReport> report;  // newest, without facts and what is held
   std::map<Digest, std::uint64_t> held;
   double speed = 0;  // images a second
+  std::string no_images;  // why it has no images of its own to pack; empty: it may have
 };
 
 struct Run {
@@ -268,6 +269,7 @@ struct Core::State {
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
+  static bool has_set(const Run& run, const Island& island);  // that the run names, if it names one
   [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
   [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
   void on_run_ended(Run& run, Seat& seat, const RunEnded& message);
@@ -374,6 +376,16 @@ struct Core::State {
   void say_duties(Run& run);
   void end_phases(Run& run);
   [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
+
+  // ---- image_parts.cpp: a data set whose parts lie on several islands
+  static bool is_images(const Task& task) { return task.plan.phase == "images"; }
+  [[nodiscard]] bool images_are_used(const Run& run, const Task& task) const;
+  [[nodiscard]] bool takes_images(Run& run, Task& task, const DutyReport& message);
+  [[nodiscard]] std::string lack_of_images(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> cannot_pack(const Run& run, const Task& task) const;
+  [[nodiscard]] bool found_images_again(Run& run, Task& task);
+  void wait_for_images(Run& run, Task& task);
+  void say_what_lacks_images(Run& run);
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);

@@ -12,20 +12,29 @@ std::vector<TaskPlan> tasks_of(const RunSpec& spec) {
     return tasks;
   }
   const bool several = spec.diffusion.experts > 1;
-  const bool features = several && spec.diffusion.clusters_by == "features";
-  if (features) {
-    tasks.push_back({"features", "features", {}});
+  const bool by_features = several && spec.diffusion.clusters_by == "features";
+  std::vector<std::string> images;  // none where every island has the whole data set
+  for (std::uint32_t p = 0; p < spec.data.spread; ++p) {
+    images.push_back("images/" + std::to_string(p));
+    tasks.push_back({images.back(), "images", {}});
   }
-  tasks.push_back({"clustering", "clustering", features ? std::vector<std::string>{"features"} : std::vector<std::string>{}});
-  TaskPlan last{"assemble", "assemble", {"clustering"}};
-  TaskPlan dense{"distill", "distillation", {"clustering"}};
+  std::vector<std::string> features;
+  for (std::uint32_t p = 0; by_features && p < std::max(spec.data.spread, 1U); ++p) {
+    features.push_back(images.empty() ? "features" : "features/" + std::to_string(p));
+    tasks.push_back({features.back(), "features", images.empty() ? images : std::vector<std::string>{images[p]}});
+  }
+  tasks.push_back({"clustering", "clustering", by_features ? features : images});
+  std::vector<std::string> material = {"clustering"};  // of all that trains or measures
+  material.insert(material.end(), images.begin(), images.end());
+  TaskPlan last{"assemble", "assemble", material};
+  TaskPlan dense{"distill", "distillation", material};
   for (std::uint32_t k = 0; k < spec.diffusion.experts; ++k) {
-    tasks.push_back({"experts/" + std::to_string(k), "experts", {"clustering"}});
+    tasks.push_back({"experts/" + std::to_string(k), "experts", material});
     last.needs.push_back(tasks.back().task);
     dense.needs.push_back(tasks.back().task);
   }
   if (several) {
-    tasks.push_back({"router", "router", {"clustering"}});
+    tasks.push_back({"router", "router", material});
     last.needs.emplace_back("router");
   }
   if (several && spec.diffusion.distill_steps > 0) {
@@ -54,15 +63,16 @@ std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, c
   std::ranges::stable_sort(free, [](const FreeIsland& a, const FreeIsland& b) { return a.speed > b.speed; });
   std::vector<Placement> placements;
   for (const std::size_t i : order) {
-    if (free.empty()) {
-      break;
+    const auto is_among = [](const std::vector<IslandId>& islands_of, const FreeIsland& island) { return std::ranges::find(islands_of, island.island) != islands_of.end(); };
+    const auto can = [&](const FreeIsland& island) { return !is_among(tasks[i].not_on, island); };
+    auto chosen = std::ranges::find_if(free, [&](const FreeIsland& island) { return can(island) && is_among(tasks[i].has_state, island); });
+    if (chosen == free.end()) {
+      chosen = std::ranges::find_if(free, can);
     }
-    const auto ready = std::ranges::find_if(free, [&](const FreeIsland& island) {
-      return std::ranges::find(tasks[i].has_state, island.island) != tasks[i].has_state.end();
-    });
-    const auto chosen = ready == free.end() ? free.begin() : ready;
-    placements.push_back({tasks[i].task, chosen->island});
-    free.erase(chosen);
+    if (chosen != free.end()) {
+      placements.push_back({tasks[i].task, chosen->island});
+      free.erase(chosen);
+    }
   }
   return placements;
 }

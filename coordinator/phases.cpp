@@ -127,6 +127,9 @@ void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message
     return;
   }
   TaskRecord& task = found->second.record;
+  if (is_images(found->second) && !takes_images(run, found->second, message)) {
+    return;
+  }
   if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step) {
     task.checkpoint = message.checkpoint.digest;
     task.checkpoint_bytes = message.checkpoint.bytes;
@@ -163,7 +166,7 @@ void Core::State::take_back(Run& run, Task& task, const std::string& why) {
         "task " + task.record.task + " has lost its island " + name_of(task.record.island) + " (" + why + "); it goes on elsewhere" +
             (task.record.checkpoint_step > 0 ? " from step " + std::to_string(task.record.checkpoint_step) + " or an older copy" : " from its beginning"));
   task.record.state = TaskState::waiting;
-  task.record.island = IslandId();
+  task.record.island = task.record.result.empty() ? IslandId() : task.record.island;  // images that were packed before: only it can do so again
   record(task.record);
   changed = true;
 }
@@ -173,7 +176,7 @@ void Core::State::give_up_tasks(Run& run) {
   for (auto& [name, task] : run.tasks) {
     if (task.record.state == TaskState::failed || task.record.state == TaskState::running) {
       task.record.state = TaskState::waiting;
-      task.record.island = IslandId();
+      task.record.island = task.record.result.empty() ? IslandId() : task.record.island;
       task.record.members.clear();
       record(task.record);
     }
@@ -185,6 +188,10 @@ bool Core::State::input_at_hand(Run& run, Task& task) {
   if (!holders_of(run, task.record.result).empty()) {
     task.missing_since.reset();
     return true;
+  }
+  if (is_images(task) && images_are_used(run, task)) {
+    wait_for_images(run, task);
+    return false;
   }
   task.missing_since = task.missing_since ? task.missing_since : std::optional<TimePoint>(now);
   const TimePoint until = *task.missing_since + run.spec.islands.deadline;
@@ -249,7 +256,7 @@ void Core::State::place_tasks(Run& run) {
   const std::vector<std::uint64_t> sizes = cluster_sizes(run.tasks.at("clustering").record.facts);
   for (const std::string& name : run.task_order) {
     Task& task = run.tasks.at(name);
-    if (task.record.state != TaskState::waiting) {
+    if (task.record.state != TaskState::waiting || found_images_again(run, task)) {
       continue;
     }
     bool ready = true;
@@ -266,7 +273,14 @@ void Core::State::place_tasks(Run& run) {
           has_state.push_back(id);
         }
       }
-      waiting.push_back({name, index < sizes.size() ? sizes[index] : 0, std::move(has_state)});
+      std::vector<IslandId> not_on;
+      if (is_images(task)) {
+        has_state.push_back(task.record.island);
+        not_on = cannot_pack(run, task);
+      } else if (task.plan.phase == "features" && !task.plan.needs.empty()) {
+        has_state = holders_of(run, run.tasks.at(task.plan.needs.front()).record.result);  // its images need not travel
+      }
+      waiting.push_back({name, index < sizes.size() ? sizes[index] : 0, std::move(has_state), std::move(not_on)});
     }
   }
   std::set<IslandId> busy;
@@ -302,6 +316,7 @@ void Core::State::place_tasks(Run& run) {
           (task.checkpoint_step > 0 ? " from step " + std::to_string(task.checkpoint_step) : ""), {Field{"task", task.task}});
     changed = true;
   }
+  say_what_lacks_images(run);
   if (run.spec.group_rounds > 0 && begun.size() == waiting.size() && !free.empty()) {
     fill_groups(run, begun, sizes, std::move(free));
   }
@@ -359,9 +374,13 @@ void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& 
   group.spec.islands.max = static_cast<std::uint32_t>(others.size()) + 1;
   group.spec.islands.names.clear();
   group.spec.data.parts = group.spec.islands.max;
+  group.spec.data.spread = 0;
   group.spec.rounds = run.spec.group_rounds;
   group.spec.group_rounds = 0;
-  group.spec.work = GroupWork{run.record.id.text, value.task, to_hex(run.tasks.at("clustering").record.result)};
+  group.spec.work = GroupWork{run.record.id.text, value.task, to_hex(run.tasks.at("clustering").record.result), {}};
+  for (std::uint32_t p = 0; p < run.spec.data.spread; ++p) {
+    group.spec.work.images.push_back(to_hex(run.tasks.at("images/" + std::to_string(p)).record.result));
+  }
   group.record.id = id;
   group.record.name = run.record.name + "." + short_name + (count > 1 ? "-" + std::to_string(count) : "");
   group.record.file = run.record.file;
@@ -544,6 +563,7 @@ bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const 
 Duty Core::State::duty_of(Run& run, const IslandId& island) {
   Duty duty;
   duty.run = run.record.id;
+  duty.epoch = run.record.epoch;
   const auto content = [&](const Digest& digest, std::uint64_t bytes) { return Content{digest, bytes, holders_of(run, digest)}; };
   for (const std::string& name : run.task_order) {
     Task& task = run.tasks.at(name);
@@ -575,7 +595,9 @@ Duty Core::State::duty_of(Run& run, const IslandId& island) {
     if (value.state != TaskState::done && task.copied.digest != value.checkpoint && !held.contains(value.checkpoint) && held.contains(task.copied.digest)) {
       duty.keep.push_back(content(task.copied.digest, task.copied.bytes));
     }
-    if (value.state == TaskState::done && (own || copies || has_to_keep(run, task, value.result, island))) {
+    // Images are kept by whoever has fetched them: every task that trains needs them again.
+    const bool images = is_images(task) && held.contains(value.result);
+    if (images || (value.state == TaskState::done && (own || copies || has_to_keep(run, task, value.result, island)))) {
       duty.keep.push_back(content(value.result, value.result_bytes));
     }
   }
@@ -714,6 +736,10 @@ Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& 
   std::vector<TaskResult> results;
   std::set<IslandId> asked;
   for (const auto& [name, task] : run.tasks) {
+    const std::vector<std::string>& needs = last->second.plan.needs;
+    if (State::is_images(task) || (name != last->first && std::ranges::find(needs, name) == needs.end())) {
+      continue;  // no part of the ensemble
+    }
     TaskResult result{name, task.record.result, task.record.result_bytes, {}};
     for (const IslandId& source : {last->second.record.island, task.record.island}) {
       const bool there = std::any_of(result.sources.begin(), result.sources.end(), [&](const Member& member) { return member.island == source; });

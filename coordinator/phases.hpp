@@ -6,6 +6,9 @@
 //
 //   decentralized-diffusion   features → clustering → experts ∥ router → (distillation, where distill_steps is set) → assemble
 //   (with one expert: clustering → experts → assemble)
+// Where the data set is spread (data.spread = P), a phase `images` comes first: each of P islands packs its own images into a result, `images/p`. From then
+// on these results are the data set, which any island may fetch; `features/p` makes the features and the fine clusters of one part, on the island that has it
+// if that is free, and `clustering` needs no image. Nobody else can make the images of a lost part again: it waits for its island, or its result's copy.
 // With more islands than such tasks several train one expert: a run of rounds of its own, the group's, whose islands have the same task here. What a
 // trainer of it has saved after the last round is what the task is continued from, by one island, to its result.
 // Threads: pure functions.
@@ -40,6 +43,7 @@ struct WaitingTask {
   std::string task;
   std::uint64_t size = 0;             // how much work it is, as far as is known (images of the cluster)
   std::vector<IslandId> has_state;    // islands that hold what it can be continued from
+  std::vector<IslandId> not_on = {};  // islands that cannot do it
 };
 struct FreeIsland {
   IslandId island;
@@ -50,8 +54,8 @@ struct Placement {
   IslandId island;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
-// The largest task first, each to the fastest island that is free; to one that can continue it without a copy, if such a one is free. Of equals the
-// earlier task and island. Tasks that find no island wait.
+// The largest task first, each to the fastest island that is free and can do it; to one that can continue it without a copy, if such a one is free. Of
+// equals the earlier task and island. Tasks that find no island wait.
 std::vector<Placement> decide_placement(const std::vector<WaitingTask>& tasks, const std::vector<FreeIsland>& islands);
 
 // Islands that are left over when every task has one join the experts that begin, so that several train one in rounds: one each in turn, the largest

@@ -13,14 +13,17 @@ bool Core::State::admits_name(const Run& run, const Island& island) const {
   return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
 }
 
+bool Core::State::has_set(const Run& run, const Island& island) {
+  const std::vector<std::string>& sets = island.record.data_sets;
+  return run.spec.data.set.empty() || std::find(sets.begin(), sets.end(), run.spec.data.set) != sets.end();
+}
+
 std::string Core::State::obstacle_of(const Run& run, const Island& island) const {
   if (island.leaving) {
     return "is leaving";
   }
-  const std::string& set = run.spec.data.set;
-  const std::vector<std::string>& sets = island.record.data_sets;
-  if (!set.empty() && std::find(sets.begin(), sets.end(), set) == sets.end()) {
-    return "has no data set '" + set + "'";
+  if (run.spec.data.spread == 0 && run.spec.work.images.empty() && !has_set(run, island)) {
+    return "has no data set '" + run.spec.data.set + "'";
   }
   if (const auto own = run.seats.find(island.record.id); own != run.seats.end() && own->second.record.state == SeatState::refused) {
     return "cannot take part: " + own->second.record.cause;
@@ -327,7 +330,7 @@ void Core::State::release(const IslandId& island, const Run& run) {
   if (!has_ended(run.record.state)) {
     why = seat == run.seats.end() ? "this island has no place in the run" : seat->second.record.cause;
   }
-  send(island, Release{run.record.id, completed ? Code::cancelled : run.record.state == RunState::failed ? Code::internal : Code::cancelled, completed, why});
+  send(island, Release{run.record.id, completed ? Code::cancelled : run.record.state == RunState::failed ? Code::internal : Code::cancelled, completed, why, run.record.epoch});
 }
 
 // Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.

@@ -367,6 +367,7 @@ struct Duty {
   std::vector<Content> drop;  // that it told of and nobody needs of it any more; nothing else of the run is dropped
   RunId group;                // the run of rounds in which several islands train the task's expert; empty: this island alone
   Round group_round;          // that run's last round: the task goes on from what this island's trainer saved after it; 0: it is not over
+  Epoch epoch = {};           // of the run, for Release
   friend bool operator==(const Duty&, const Duty&) = default;
 };
 
@@ -450,6 +451,7 @@ struct Release {
   Code code = Code::cancelled;  // why the trainer stops; `cancelled` keeps the checkpoints like every other code
   bool completed = false;
   std::string why;
+  Epoch epoch = {};  // of the run then: what the island was told in a newer one stands; 0: whatever it was told
   friend bool operator==(const Release&, const Release&) = default;
 };
 

@@ -312,14 +312,14 @@ class Decoder {
   Duty get(const wire::Duty& m) {
     return Duty{run(m.run()),   m.number(), json(m.spec()), members(m.members()), name(m.task()),
                 list(m.inputs(), [this](const wire::TaskInput* input) { return TaskInput{name(input->task()), get(input->content())}; }),
-                get(m.resume()), contents(m.keep()), contents(m.drop()), run(m.group()), Round(m.group_round())};
+                get(m.resume()), contents(m.keep()), contents(m.drop()), run(m.group()), Round(m.group_round()), Epoch(m.epoch())};
   }
   DutyReport get(const wire::DutyReport& m) {
     return DutyReport{run(m.run()),           m.number(),      name(m.task()),     name(m.state()),     m.step(),           m.steps(),
                       m.loss(),               m.images_per_second(), m.compute_seconds(), get(m.result()),    json(m.facts()),    get(m.checkpoint()),
                       m.checkpoint_step(),    contents(m.held()),    maybe(m.error()),    m.bytes_sent(),     m.bytes_received()};
   }
-  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why())}; }
+  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), Epoch(m.epoch())}; }
 
   // enrolment and operators
   Enrol get(const wire::Enrol& m) { return Enrol{protocol_, name(m.token_secret()), name(m.name())}; }

@@ -244,7 +244,7 @@ class Encoder {
     });
     return wire::CreateDuty(builder_, name(m.run), m.number, json(m.spec, "the run's specification"), members(m.members, "the list of members"),
                             name(m.task, "a task's name"), inputs, put(m.resume), contents(m.keep, "the list of what to keep"), contents(m.drop, "the list of what to drop"), name(m.group),
-                            m.group_round.value);
+                            m.group_round.value, m.epoch.value);
   }
   Offset<wire::DutyReport> put(const DutyReport& m) {
     return wire::CreateDutyReport(builder_, name(m.run), m.number, name(m.task, "a task's name"), name(m.state, "a task's state"), m.step, m.steps, m.loss,
@@ -252,7 +252,7 @@ class Encoder {
                                   contents(m.held, "the list of what is held"), put(m.error), m.bytes_sent, m.bytes_received);
   }
   Offset<wire::Release> put(const Release& m) {
-    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why));
+    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value);
   }
 
   // enrolment and operators

@@ -120,6 +120,8 @@ const std::array kKeys = {
            .least = 0, .most = 0.5, .above_least = true, .doc = "this last part of the tokens is held out, or this part of the images, drawn from the seed"},
     RunKey{.section = "data", .name = "parts", .type = integer, .field = of<&RunSpec::data, &DataSpec::parts>, .most = 100000,
            .doc = "disjoint parts that the islands get; 0: islands.max"},
+    RunKey{.section = "data", .name = "spread", .type = integer, .field = of<&RunSpec::data, &DataSpec::spread>, .most = kMaxSpread,
+           .doc = "of experts: so many islands have images of their own, which together are the data set, and the others fetch them; 0: every island has the whole set"},
 
     RunKey{.section = "training", .name = "steps", .type = integer, .field = of<&RunSpec::training, &TrainingSpec::steps>, .least = 1,
            .most = 1e12, .required = true, .doc = "inner steps of each island"},

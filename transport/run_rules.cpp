@@ -70,6 +70,21 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   }
 }
 
+// Images that lie on several islands, a part on each.
+void check_spread(const RunSpec& spec, Problems& problems) {
+  const DataSpec& data = spec.data;
+  if (data.spread == 0) {
+    return;
+  }
+  if (!of_experts(spec)) {
+    problems.push_back({"data", "spread", "spread is for strategy.name = \"decentralized-diffusion\"; of the other strategies every island needs the whole data set", {"strategy.name"}});
+  } else if (!data.url.empty()) {
+    problems.push_back({"data", "spread", "spread needs data.set or data.files: a url gives every island the same images", {"data.url"}});
+  } else if (data.spread > spec.islands.max) {
+    problems.push_back({"data", "spread", "spread " + number(data.spread) + " is more than islands.max " + number(spec.islands.max) + ": each of these islands packs one part", {"islands.max"}});
+  }
+}
+
 void check_data(const RunSpec& spec, Problems& problems) {
   const DataSpec& data = spec.data;
   const int sources = int{!data.set.empty()} + int{!data.files.empty()} + int{!data.url.empty()};
@@ -221,6 +236,7 @@ std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   check_model(spec, problems);
   check_data(spec, problems);
   check_diffusion(spec, problems);
+  check_spread(spec, problems);
   check_training(spec, problems);
   check_strategy(spec, problems);
   check_islands(spec, problems);

@@ -78,7 +78,17 @@ Result<GroupWork> read_work(const json& object) {
     }
     *field = found->get<std::string>();
   }
-  if (object.size() != 3) {
+  const auto images = object.find("images");
+  if (images == object.end() || !images->is_array() || images->size() > kMaxSpread) {
+    return refuse("work.images is no list of digests");
+  }
+  for (const json& digest : *images) {
+    if (!digest.is_string() || digest.get<std::string>().size() > 64) {
+      return refuse("work.images is no list of digests");
+    }
+    work.images.push_back(digest.get<std::string>());
+  }
+  if (object.size() != 4) {
     return refuse("work has a key that is not known");
   }
   return work;
@@ -97,7 +107,7 @@ std::string to_json(const RunSpec& spec) {
     document["group_rounds"] = spec.group_rounds;
   }
   if (!spec.work.run.empty()) {
-    document["work"] = {{"run", spec.work.run}, {"task", spec.work.task}, {"sha256", spec.work.sha256}};
+    document["work"] = {{"run", spec.work.run}, {"task", spec.work.task}, {"sha256", spec.work.sha256}, {"images", spec.work.images}};
   }
   // Texts were checked on the way in; a byte that is not UTF-8 must still not throw here.
   return document.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -28,6 +28,8 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
+inline constexpr std::uint32_t kMaxSpread = 1000;
+
 // [data]: exactly one of set, files, url.
 struct DataSpec {
   std::string set;                 // a name that each agent maps to files of its own (`agent --data NAME=PATH`)
@@ -37,6 +39,7 @@ struct DataSpec {
   std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none), or images: idx | cifar10 | images | npy | safetensors
   double validation_fraction = 0.05;  // the last part of the tokens is held out
   std::uint32_t parts = 0;            // disjoint parts the rest is split into; 0: [islands].max
+  std::uint32_t spread = 0;           // of group expert: so many islands have images of their own, which together are the data set; 0: all have the whole set
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 
@@ -151,6 +154,7 @@ struct GroupWork {
   std::string run;     // that run's id; empty: this is a run of its own
   std::string task;    // "experts/2"
   std::string sha256;  // of the result of its task `clustering`, which every island of the group holds
+  std::vector<std::string> images = {};  // of the results of its tasks `images/…`, which it holds, too; empty where every island has the whole data set
   friend bool operator==(const GroupWork&, const GroupWork&) = default;
 };
 

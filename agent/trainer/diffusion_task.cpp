@@ -7,17 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <thread>
 
-#include "agent/trainer/data/data_order.hpp"
-#include "agent/trainer/data/images.hpp"
-#include "agent/trainer/data/kmeans.hpp"
-#include "agent/trainer/data/npy.hpp"
+#include "agent/trainer/cluster_task.hpp"
 #include "agent/trainer/dit_learner.hpp"
 #include "agent/trainer/ensemble_flow.hpp"
-#include "agent/trainer/feature_model.hpp"
 #include "agent/trainer/flow_matching.hpp"
 #include "agent/trainer/image_material.hpp"
 #include "agent/trainer/new_file.hpp"
@@ -36,200 +31,11 @@ std::string expert_name(std::uint32_t k) { return "experts/" + std::to_string(k)
 
 constexpr Duration kTellEvery = std::chrono::milliseconds(500);
 
-Result<const TaskInput*> input_of(const Task& task, std::string_view name) {
-  const auto found = std::ranges::find(task.inputs, name, &TaskInput::task);
-  if (found == task.inputs.end()) {
-    return Error{Code::corrupt, "task " + task.task + " has no input '" + std::string(name) + "'"};
-  }
-  return &*found;
-}
-
-std::vector<float> all_values(const ImageSet& images) {
-  const std::size_t values = images.shape().values();
-  std::vector<float> all(images.count() * values);
-  for (std::size_t i = 0; i < images.count(); ++i) {
-    images.read(i, std::span(all).subspan(i * values, values));
-  }
-  return all;
-}
-
-// ---- features and clusters
-
-struct Features {
-  std::vector<float> values;  // [images × width]
-  std::size_t width = 0;
-};
-
-Result<Features> components_of(const Task& task, const ImageSet& images) {
-  ATOLL_ASSIGN(std::vector<bool> fit, held_out_images(images.count(), task.data.validation_fraction, task.seed));
-  fit.flip();
-  const std::vector<float> values = all_values(images);
-  const auto width = static_cast<std::uint32_t>(std::min<std::size_t>(task.diffusion.feature_width, images.shape().values()));
-  ATOLL_ASSIGN(std::vector<float> components, principal_components({values, images.shape().values()}, fit, width, task.seed));
-  return Features{std::move(components), width};
-}
-
-Result<Features> array_features(const std::string& path, const ImageSet& images) {
-  ATOLL_ASSIGN(const NpyArray array, NpyArray::read(path));
-  if (array.shape().size() != 2 || array.shape()[0] != images.count() || array.type()[0] != 'f') {
-    return Error{Code::invalid_argument, path + ": features are floats [" + std::to_string(images.count()) + " images, width], and this array of " + array.type() + " has the shape [" +
-                                             std::accumulate(array.shape().begin(), array.shape().end(), std::string(), [](const std::string& text, std::uint64_t extent) {
-                                               return text + (text.empty() ? "" : ", ") + std::to_string(extent);
-                                             }) + "]"};
-  }
-  Features features{std::vector<float>(array.count()), static_cast<std::size_t>(array.shape()[1])};
-  for (std::size_t i = 0; i < array.count(); ++i) {
-    features.values[i] = static_cast<float>(array.at(i));
-    if (!std::isfinite(features.values[i])) {
-      return Error{Code::corrupt, path + ": the feature of image " + std::to_string(i / features.width) + " is not finite"};
-    }
-  }
-  return features;
-}
-
-// What a model of the user's makes of batches [B, C, H, W] of the images as the experts see them: [B, width].
-Result<Features> model_features(const Task& task, const std::string& path, const ImageSet& images, const TaskListener& listener) {
-  constexpr std::size_t kBatch = 64;
-  set_arithmetic_threads(task.training.threads);
-  ATOLL_ASSIGN(const at::Device device, device_named(task.training.device));
-  ATOLL_ASSIGN(FeatureModel model, FeatureModel::load(path, device));
-  Features features;
-  const ImageShape& shape = images.shape();
-  for (std::size_t from = 0; from < images.count(); from += kBatch) {
-    const std::size_t some = std::min(kBatch, images.count() - from);
-    const at::Tensor batch = at::empty({static_cast<std::int64_t>(some), shape.channels, shape.height, shape.width}, at::kFloat);
-    for (std::size_t i = 0; i < some; ++i) {
-      images.read(from + i, {batch.data_ptr<float>() + i * shape.values(), shape.values()});
-    }
-    ATOLL_ASSIGN(const at::Tensor made, model.features(batch));
-    const auto width = static_cast<std::size_t>(made.size(1));
-    if (from > 0 && width != features.width) {
-      return Error{Code::invalid_argument, path + ": the model gives " + std::to_string(width) + " features for an image, and gave " + std::to_string(features.width) + " before"};
-    }
-    features.width = width;
-    features.values.insert(features.values.end(), made.data_ptr<float>(), made.data_ptr<float>() + made.numel());
-    ATOLL_TRY(listener.progress({from + some, images.count(), std::nullopt, 0.0, 0.0}));
-  }
-  return features;
-}
-
-Result<std::string> make_features(const Task& task, const TaskListener& listener) {
-  ATOLL_ASSIGN(const ImageSet images, ImageSet::open(task.data.files, task.data.format));
-  const std::string& by = task.diffusion.features;
-  const std::string path = by.find(':') == std::string::npos ? std::string() : by.substr(by.find(':') + 1);
-  ATOLL_ASSIGN(const Features features, by.starts_with("npy:")           ? array_features(path, images)
-                                        : by.starts_with("torchscript:") ? model_features(task, path, images, listener)
-                                                                         : components_of(task, images));
-  ATOLL_TRY(write_tensors(task.output, {{"features", {images.count(), features.width}, features.values}}, {{"atoll.run", task.run}, {"atoll.task", task.task}}));
-  return json{{"images", images.count()}, {"shape", to_string(images.shape())}, {"classes", images.classes()}, {"by", by.substr(0, by.find(':'))}, {"width", features.width}}.dump();
-}
-
-struct Clustering {
-  std::vector<std::uint32_t> assignment;
-  std::vector<float> centroids;  // empty where there are none (labels, random)
-  std::size_t width = 0;
-  std::uint64_t fine = 0;
-  double inertia = 0;
-};
-
-// Fine clusters over the images that are trained on, coarse ones over the fine centroids; every image, held out or not, goes with its nearest fine one.
-Result<Clustering> cluster_by_features(const Task& task, const ImageSet& images, const std::vector<bool>& held) {
-  ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "features"));
-  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
-  ATOLL_ASSIGN(const std::span<const float> values, file.floats("features"));
-  const TensorEntry* entry = file.header().find("features");
-  if (entry->shape.size() != 2 || entry->shape[0] != images.count()) {
-    return Error{Code::invalid_argument, "the features are of " + std::to_string(entry->shape[0]) + " images and the data set has " + std::to_string(images.count())};
-  }
-  const Points all{values, entry->shape[1]};
-  std::vector<float> used;
-  for (std::size_t i = 0; i < all.count(); ++i) {
-    if (!held[i]) {
-      used.insert(used.end(), all[i].begin(), all[i].end());
-    }
-  }
-  KMeansSettings fine{task.diffusion.fine_clusters, 1024, 200, task.seed};
-  if (fine.clusters < task.diffusion.experts) {
-    return Error{Code::invalid_argument, "diffusion.fine_clusters " + std::to_string(fine.clusters) + " is less than diffusion.experts " + std::to_string(task.diffusion.experts)};
-  }
-  ATOLL_ASSIGN(const Clusters small, k_means({used, all.width}, fine));
-  const KMeansSettings coarse{task.diffusion.experts, 1, 100, task.seed};
-  ATOLL_ASSIGN(const Clusters large, balanced_k_means({small.centroids, all.width}, small.sizes, task.diffusion.balance, coarse));
-  Clustering result{nearest_centroids(all, small.centroids), large.centroids, all.width, fine.clusters, 0};
-  std::ranges::for_each(result.assignment, [&](std::uint32_t& cluster) { cluster = large.assignment[cluster]; });
-  result.inertia = small.inertia;
-  return result;
-}
-
-Result<Clustering> cluster(const Task& task, const ImageSet& images, const std::vector<bool>& held) {
-  const std::uint32_t experts = task.diffusion.experts;
-  Clustering result;
-  if (experts == 1) {
-    result.assignment.assign(images.count(), 0);
-    return result;
-  }
-  if (task.diffusion.clusters_by == "features") {
-    return cluster_by_features(task, images, held);
-  }
-  if (task.diffusion.clusters_by == "random") {
-    const Permutation order(images.count(), stream_of("random clusters", task.seed));
-    for (std::size_t i = 0; i < images.count(); ++i) {
-      result.assignment.push_back(static_cast<std::uint32_t>(order.at(i) % experts));
-    }
-    return result;
-  }
-  if (images.classes() < experts) {
-    return Error{Code::invalid_argument, "diffusion.clusters_by = \"labels\" needs at least as many classes as experts; the data set has " + std::to_string(images.classes()) +
-                                             " classes, diffusion.experts is " + std::to_string(experts)};
-  }
-  for (const std::uint32_t label : images.labels()) {
-    result.assignment.push_back(static_cast<std::uint32_t>(std::uint64_t{label} * experts / images.classes()));
-  }
-  return result;
-}
-
-Result<std::string> make_clusters(const Task& task) {
-  ATOLL_ASSIGN(const ImageSet images, ImageSet::open(task.data.files, task.data.format));
-  ATOLL_ASSIGN(const std::vector<bool> held, held_out_images(images.count(), task.data.validation_fraction, task.seed));
-  if (task.diffusion.experts > images.count()) {
-    return Error{Code::invalid_argument, "diffusion.experts " + std::to_string(task.diffusion.experts) + " is more than the " + std::to_string(images.count()) + " images of the data set"};
-  }
-  // What experts or the router cannot be is said now, not when their turn comes.
-  ATOLL_TRY(expert_sizes(task.model, task.diffusion, images));
-  if (task.diffusion.experts > 1) {
-    ATOLL_TRY(router_sizes(task.diffusion, images));
-  }
-  ATOLL_ASSIGN(const Clustering clusters, cluster(task, images, held));
-  std::vector<std::uint64_t> sizes(task.diffusion.experts, 0);
-  std::vector<std::uint64_t> held_sizes(task.diffusion.experts, 0);
-  for (std::size_t i = 0; i < images.count(); ++i) {
-    ++(held[i] ? held_sizes : sizes)[clusters.assignment[i]];
-  }
-  for (std::size_t k = 0; k < sizes.size(); ++k) {
-    if (sizes[k] < task.training.batch) {
-      return Error{Code::invalid_argument, "cluster " + std::to_string(k) + " has " + std::to_string(sizes[k]) + " images to train on, fewer than training.batch (" +
-                                               std::to_string(task.training.batch) + "); choose fewer experts, a smaller batch or a diffusion.balance nearer to 1"};
-    }
-  }
-  const std::vector<float> assignment(clusters.assignment.begin(), clusters.assignment.end());
-  std::vector<TensorView> tensors = {{"assignment", {assignment.size()}, assignment}};
-  if (!clusters.centroids.empty()) {
-    tensors.push_back({"centroids", {task.diffusion.experts, clusters.width}, clusters.centroids});
-  }
-  ATOLL_TRY(write_tensors(task.output, std::move(tensors), {{"atoll.run", task.run}, {"atoll.task", task.task}}));
-  json facts = {{"by", task.diffusion.experts == 1 ? "none" : task.diffusion.clusters_by}, {"sizes", sizes}, {"held_out", held_sizes}};
-  if (clusters.fine > 0) {
-    facts["fine_clusters"] = clusters.fine;
-    facts["fine_inertia"] = clusters.inertia;
-  }
-  return facts.dump();
-}
-
 // ---- training
 
 Result<ImageMaterial> material_of(const Task& task, std::optional<std::uint32_t> cluster) {
-  ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "clustering"));
-  return ImageMaterial::open(task.data, task.seed, input->path, cluster);
+  ATOLL_TRY(input_of(task, "clustering"));
+  return ImageMaterial::open(task.data, task.seed, task.inputs, cluster);
 }
 
 // Steps a learner to its end, telling and saving on the way. `loss`: of the step's images.
@@ -308,7 +114,7 @@ Result<std::vector<Dit>> experts_of(const Task& task, const at::Device& device) 
 
 Result<std::string> train_expert(const Task& task, const TaskListener& listener, std::uint32_t cluster) {
   ATOLL_ASSIGN(const ImageMaterial material, material_of(task, cluster));
-  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, material.images));
+  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, facts_of(material.images)));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, task.training, task.diffusion.ema, own_seed));
   const at::Device device = learner.device();
@@ -324,7 +130,7 @@ Result<std::string> train_expert(const Task& task, const TaskListener& listener,
 
 Result<std::string> train_router(const Task& task, const TaskListener& listener) {
   ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
-  ATOLL_ASSIGN(const DitSizes sizes, router_sizes(task.diffusion, material.images));
+  ATOLL_ASSIGN(const DitSizes sizes, router_sizes(task.diffusion, facts_of(material.images)));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = router_training(task);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));
@@ -344,7 +150,7 @@ Result<std::string> train_router(const Task& task, const TaskListener& listener)
 // The dense model's teacher for an image is the expert of its cluster ("Distillation"): no router, and one expert's work for an image.
 Result<std::string> distill(const Task& task, const TaskListener& listener) {
   ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
-  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, material.images));
+  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(task.model, task.diffusion, facts_of(material.images)));
   const std::uint64_t own_seed = stream_of(task.task, task.seed);
   const island_link::Training training = dense_training(task);
   ATOLL_ASSIGN(DitLearner learner, DitLearner::make(sizes, training, task.diffusion.ema, own_seed));
@@ -535,7 +341,10 @@ Result<std::string> assemble(const Task& task, const TaskListener& listener) {
 
 Result<std::string> perform(const Task& task, const TaskListener& listener) {
   return catching([&]() -> Result<std::string> {
-    if (task.task == "features") {
+    if (task.task.starts_with("images/")) {
+      return pack_images(task);
+    }
+    if (task.task.starts_with("features")) {
       return make_features(task, listener);
     }
     if (task.task == "clustering") {

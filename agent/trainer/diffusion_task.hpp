@@ -1,6 +1,8 @@
 // The tasks of a decentralized-diffusion run (Decentralized Diffusion Models, arXiv:2501.05450), each from files to one file:
 //
-//   features     the data set → `features` [N, D]: principal components of the pixels, or as [diffusion].features says
+//   images/P     where the data set is spread: the images of one island → a file of them (packed_images.hpp), which other islands' tasks are given
+//   features     the data set → `features` [N, D]: principal components of the pixels, or as [diffusion].features says; features/P: of one part, with
+//                its fine clusters
 //   clustering   features → `assignment` [N] (cluster of every image) and `centroids`; two stages of k-means, or by label, or at random
 //   experts/K    clustering → an expert: a flow trained on the images of cluster K alone
 //   router       clustering → a router: which cluster does a noised image come from?

@@ -11,12 +11,12 @@
 
 namespace atl {
 
-Result<ImageMaterial> ImageMaterial::open(const island_link::Data& data, std::uint64_t seed, const std::string& clustering, std::optional<std::uint32_t> cluster) {
-  ATOLL_ASSIGN(ImageSet images, ImageSet::open(data.files, data.format));
-  ImageMaterial material{std::move(images), {}, {}, {}};
+Result<ImageMaterial> ImageMaterial::open(const island_link::Data& data, std::uint64_t seed, const std::vector<island_link::TaskInput>& inputs, std::optional<std::uint32_t> cluster) {
+  ATOLL_ASSIGN(SplitImages split, open_images(data, seed, inputs));
+  ImageMaterial material{std::move(split.images), {}, {}, {}};
   const std::size_t count = material.images.count();
-  if (!clustering.empty()) {
-    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(clustering));
+  if (const auto clustering = std::ranges::find(inputs, "clustering", &island_link::TaskInput::task); clustering != inputs.end()) {
+    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(clustering->path));
     ATOLL_ASSIGN(const std::span<const float> assignment, file.floats("assignment"));
     if (assignment.size() != count) {
       return Error{Code::invalid_argument, "the clustering is of " + std::to_string(assignment.size()) + " images and the data set here has " + std::to_string(count) +
@@ -24,10 +24,9 @@ Result<ImageMaterial> ImageMaterial::open(const island_link::Data& data, std::ui
     }
     material.assignment.assign(assignment.begin(), assignment.end());
   }
-  ATOLL_ASSIGN(const std::vector<bool> held, held_out_images(count, data.validation_fraction, seed));
   for (std::size_t i = 0; i < count; ++i) {
     if (!cluster || material.assignment[i] == *cluster) {
-      (held[i] ? material.held : material.train).push_back(i);
+      (split.held[i] ? material.held : material.train).push_back(i);
     }
   }
   return material;
@@ -87,16 +86,24 @@ std::optional<std::uint32_t> expert_number(const std::string& task) {
   return good ? std::optional(number) : std::nullopt;
 }
 
-Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageSet& images) {
-  if (diffusion.conditional && images.classes() == 0) {
+Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageFacts& images) {
+  if (diffusion.conditional && images.classes == 0) {
     return Error{Code::invalid_argument, "diffusion.conditional needs labels, and the data set has none"};
   }
-  return Dit::checked({images.shape(), diffusion.patch, model.layers, model.width, model.heads, model.feed_forward, diffusion.conditional ? images.classes() : 0, 0});
+  return Dit::checked({images.shape, diffusion.patch, model.layers, model.width, model.heads, model.feed_forward, diffusion.conditional ? images.classes : 0, 0});
 }
 
-Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageSet& images) {
+Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageFacts& images) {
   const std::uint32_t patch = diffusion.router_patch == 0 ? diffusion.patch : diffusion.router_patch;
-  return Dit::checked({images.shape(), patch, diffusion.router_layers, diffusion.router_width, diffusion.router_heads, 0, 0, diffusion.experts});
+  return Dit::checked({images.shape, patch, diffusion.router_layers, diffusion.router_width, diffusion.router_heads, 0, 0, diffusion.experts});
+}
+
+Result<const island_link::TaskInput*> input_of(const island_link::Task& task, std::string_view name) {
+  const auto found = std::ranges::find(task.inputs, name, &island_link::TaskInput::task);
+  if (found == task.inputs.end()) {
+    return Error{Code::corrupt, "task " + task.task + " has no input '" + std::string(name) + "'"};
+  }
+  return &*found;
 }
 
 }  // namespace atl

@@ -14,6 +14,7 @@
 #include "agent/island_link/messages.hpp"
 #include "agent/trainer/data/images.hpp"
 #include "agent/trainer/dit.hpp"
+#include "agent/trainer/packed_images.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -24,9 +25,10 @@ struct ImageMaterial {
   std::vector<std::size_t> train;         // of one cluster, or of all
   std::vector<std::size_t> held;
 
-  // `clustering`: the file that the task of this name has written; empty: no clusters. `cluster`: only its images.
-  // Errors: those of ImageSet and SafetensorsFile; invalid_argument if the clustering is of another number of images.
-  static Result<ImageMaterial> open(const island_link::Data& data, std::uint64_t seed, const std::string& clustering, std::optional<std::uint32_t> cluster);
+  // `inputs`: the results that a task needs; `clustering` among them says the clusters (none without), `images/p` are the data set where it is spread.
+  // `cluster`: only its images.
+  // Errors: those of open_images and SafetensorsFile; invalid_argument if the clustering is of another number of images.
+  static Result<ImageMaterial> open(const island_link::Data& data, std::uint64_t seed, const std::vector<island_link::TaskInput>& inputs, std::optional<std::uint32_t> cluster);
 
   // The chosen images [B, C, H, W].
   [[nodiscard]] at::Tensor batch(const std::vector<std::size_t>& chosen) const;
@@ -49,8 +51,11 @@ at::Tensor classes_of(const island_link::Diffusion& diffusion, const ImageSet& i
 std::optional<std::uint32_t> expert_number(const std::string& task);
 
 // Errors: invalid_argument where a condition is wanted and the set has no labels.
-Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageSet& images);
+Result<DitSizes> expert_sizes(const island_link::Model& model, const island_link::Diffusion& diffusion, const ImageFacts& images);
 // Of an ensemble of more than one expert. Errors: invalid_argument as Dit::checked().
-Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageSet& images);
+Result<DitSizes> router_sizes(const island_link::Diffusion& diffusion, const ImageFacts& images);
+
+// What a task was given under this name. Errors: corrupt if it was not.
+Result<const island_link::TaskInput*> input_of(const island_link::Task& task, std::string_view name);
 
 }  // namespace atl

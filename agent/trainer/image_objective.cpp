@@ -97,7 +97,7 @@ class ImageObjective : public Objective {
 }  // namespace
 
 Result<std::unique_ptr<Objective>> image_objective(const Configure& configure, const at::Device& device) {
-  std::string clustering;
+  std::vector<island_link::TaskInput> inputs;
   std::optional<std::uint32_t> cluster;
   std::uint64_t own_seed = configure.seed;
   if (configure.work) {
@@ -106,11 +106,11 @@ Result<std::unique_ptr<Objective>> image_objective(const Configure& configure, c
     if (!cluster || input == configure.work->inputs.end()) {
       return Error{Code::invalid_argument, "this trainer trains experts in rounds from their clustering, and was told of task '" + configure.work->task + "'"};
     }
-    clustering = input->path;
+    inputs = configure.work->inputs;
     own_seed = stream_of(configure.work->task, configure.seed);  // as of one that trains it alone
   }
-  ATOLL_ASSIGN(ImageMaterial material, ImageMaterial::open(configure.data, configure.seed, clustering, cluster));
-  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(configure.model, *configure.diffusion, material.images));
+  ATOLL_ASSIGN(ImageMaterial material, ImageMaterial::open(configure.data, configure.seed, inputs, cluster));
+  ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(configure.model, *configure.diffusion, facts_of(material.images)));
   ATOLL_ASSIGN(std::vector<std::size_t> mine, part_of_images(material.train, configure.seed, configure.data.part, configure.data.parts, configure.training.batch));
   const auto count = static_cast<std::int64_t>(island_link::elements(Dit::manifest(sizes).parameters));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -19,7 +20,18 @@
 namespace atl {
 namespace {
 
-constexpr std::uint64_t kAtOnce = 64;  // images that are solved together
+constexpr std::uint64_t kBlock = 64;  // images whose noise is drawn together: what an image begins with does not depend on how many are solved together
+constexpr std::uint64_t kMostAtOnce = 1024;
+
+// The noise that images `from` (a multiple of the block) and further begin with: [count, C, H, W].
+at::Tensor first_noise(const ImageShape& image, std::uint64_t seed, std::uint64_t from, std::uint64_t count) {
+  std::vector<at::Tensor> blocks;
+  for (std::uint64_t at = from; at < from + count; at += kBlock) {
+    const auto some = static_cast<std::int64_t>(std::min(kBlock, from + count - at));
+    blocks.push_back(normal_values({some, image.channels, image.height, image.width}, seed, stream_of("samples", at)));
+  }
+  return at::cat(blocks);
+}
 
 Status write_samples(const Options& options) {
   ATOLL_ASSIGN(const std::uint64_t count, options.integer("--count", 1, 100'000));
@@ -48,9 +60,10 @@ Status write_samples(const Options& options) {
   const Flow whole = [&flow](const at::Tensor& x, const at::Tensor& t) { return flow_of(flow, x, t); };
   const auto begin = std::chrono::steady_clock::now();
   std::vector<float> images;
-  for (std::uint64_t from = 0; from < count; from += kAtOnce) {
-    const auto some = static_cast<std::int64_t>(std::min(kAtOnce, count - from));
-    const at::Tensor noise = normal_values({some, sizes.image.channels, sizes.image.height, sizes.image.width}, seed, stream_of("samples", from));
+  // The chosen experts share what is solved together: with so many times the images each has as many as a single model would.
+  const std::uint64_t at_once = std::min(kBlock * ensemble.experts.size(), kMostAtOnce);
+  for (std::uint64_t from = 0; from < count; from += at_once) {
+    const at::Tensor noise = first_noise(sizes.image, seed, from, std::min(at_once, count - from));
     const at::Tensor made = follow(whole, noise.to(device), static_cast<std::uint32_t>(steps), solver).cpu().contiguous();
     images.insert(images.end(), made.data_ptr<float>(), made.data_ptr<float>() + made.numel());
   }

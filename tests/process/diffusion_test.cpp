@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // Images of two kinds that differ much, 8 × 8, in idx format.
-std::string idx_images(std::size_t count) {
-  atl::Rng rng(11);
+std::string idx_images(std::size_t count, std::uint64_t seed = 11) {
+  atl::Rng rng(seed);
   std::string bytes = {0, 0, 8, 3, 0, 0, static_cast<char>(count >> 8), static_cast<char>(count & 255), 0, 0, 0, 8, 0, 0, 0, 8};
   for (std::size_t i = 0; i < count; ++i) {
     const bool dark = i % 2 == 0;
@@ -44,6 +44,17 @@ void start_island(Cluster& cluster, const std::string& name) {
     std::ofstream(data, std::ios::binary) << idx_images(240);
   }
   cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "shapes=" + data.string()});
+}
+
+// One that has images of its own, or none.
+void start_island_with(Cluster& cluster, const std::string& name, std::size_t images) {
+  std::vector<std::string> options;
+  if (images > 0) {
+    const fs::path data = cluster.folder() / (name + ".idx");
+    std::ofstream(data, std::ios::binary) << idx_images(images, images);
+    options = {"--data", "shapes=" + data.string()};
+  }
+  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, options);
 }
 
 const json* task_of(const json& status, const std::string& name) {
@@ -326,6 +337,86 @@ TEST_CASE("diffusion: three islands train one expert together, the one that spea
     REQUIRE(sampled.exit == 0);
     CHECK(is_png(png));
   }
+}
+
+// The data set lies on two islands, a part on each; a third has none. Nobody has all of it before it is fetched, and who packed it may go then.
+TEST_CASE("diffusion: images that are spread over two islands train experts on three, and outlive an island that had them") {
+  Cluster cluster;
+  start_island_with(cluster, "a", 200);
+  start_island_with(cluster, "b", 120);
+  start_island_with(cluster, "c", 0);
+  std::string file = run_file("experts = 2\nsave_every = 10\n", "max_steps_per_second = 8\n");
+  file.replace(file.find("[training]"), 0, "spread = 2\n");
+  file.replace(file.find("min = 1"), 7, "min = 3");
+  const std::string run = cluster.submit(file);
+  INFO(cluster.logs());
+  std::string packer;
+  REQUIRE(Cluster::eventually([&] {
+    const json status = cluster.status(run);
+    const json* task = task_of(status, "images/0");
+    const json* expert = task_of(status, "experts/0");
+    packer = task != nullptr && (*task)["state"] == "done" && (*task)["copies"] >= 2 ? (*task)["island"] : json("");
+    return !packer.empty() && expert != nullptr && (*expert)["state"] == "running" && (*expert)["step"].get<std::uint64_t>() > 0;
+  }, std::chrono::seconds(100)));
+  CHECK(packer != "c");
+  const json before = cluster.status(run);
+  for (const char* name : {"images/0", "images/1"}) {
+    const json* task = task_of(before, name);
+    CHECK((*task)["facts"]["images"] == ((*task)["island"] == "a" ? 200 : 120));
+  }
+  CHECK((*task_of(before, "features/0"))["island"] == packer);
+  cluster.islands.at(packer).signal(SIGKILL);
+  cluster.islands.at(packer).wait();
+  cluster.start_island("d", {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}});  // another that has none
+  const CommandResult waited = cluster.run({"wait", run, "--timeout", "110s"});
+  INFO(waited.err);
+  REQUIRE(waited.exit == 0);
+  const json status = cluster.status(run);
+  const json facts = (*task_of(status, "assemble"))["facts"];
+  CHECK(facts["images"] == 16);  // of the 32 that are held out: two batches
+  std::uint64_t images = 0;
+  for (const json& size : (*task_of(status, "clustering"))["facts"]["sizes"]) {
+    images += size.get<std::uint64_t>();
+  }
+  CHECK(images == 180 + 108);
+  CHECK((*task_of(status, "images/0"))["starts"] == 1);
+  const fs::path png = cluster.folder() / "spread.png";
+  const CommandResult sampled = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
+  INFO(sampled.err);
+  REQUIRE(sampled.exit == 0);
+  CHECK(is_png(png));
+}
+
+TEST_CASE("diffusion: images that one island has train an expert in a group of three, and islands with the same images are told") {
+  Cluster cluster;
+  start_island_with(cluster, "a", 0);
+  start_island_with(cluster, "b", 240);
+  start_island_with(cluster, "c", 0);
+  std::string file = run_file("experts = 1\n");
+  file.replace(file.find("[training]"), 0, "spread = 1\n");
+  file.replace(file.find("min = 1"), 7, "min = 3");
+  file.replace(file.find("[diffusion]"), 0, "inner_steps = 10\n");
+  const std::string run = cluster.submit(file);
+  INFO(cluster.logs());
+  const CommandResult waited = cluster.run({"wait", run, "--timeout", "100s"});
+  INFO(waited.err);
+  REQUIRE(waited.exit == 0);
+  const json status = cluster.status(run);
+  CHECK((*task_of(status, "images/0"))["island"] == "b");
+  REQUIRE((*task_of(status, "experts/0"))["group"].is_object());
+  CHECK(cluster.status((*task_of(status, "experts/0"))["group"]["name"])["islands"].size() == 3);
+  const fs::path png = cluster.folder() / "group.png";
+  CHECK(cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()}).exit == 0);
+
+  // The second has the first's images.
+  cluster.islands.at("c").signal(SIGTERM);
+  cluster.islands.at("c").wait();
+  fs::copy_file(cluster.folder() / "b.idx", cluster.folder() / "e.idx");
+  cluster.start_island("e", {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "shapes=" + (cluster.folder() / "e.idx").string()});
+  file.replace(file.find("spread = 1"), 10, "spread = 2");
+  const std::string twice = cluster.submit(file);
+  CHECK(cluster.run({"wait", twice, "--timeout", "60s"}).exit == 1);
+  CHECK(cluster.status(twice)["run"]["reason"].get<std::string>().find("have the same images; with data.spread = 2 each of so many islands has images of its own") != std::string::npos);
 }
 
 TEST_CASE("diffusion: a restarted coordinator goes on with the tasks, and data that do not fit end the run with the reason") {

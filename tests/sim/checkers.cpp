@@ -291,7 +291,9 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
   std::map<std::uint64_t, Sample>& samples = samples_[range.part];
   for (std::uint64_t sample = trained.from; counts && sample < range.from; ++sample) {
     const Sample& earlier = samples[sample];
-    const bool again = trained.resumed && earlier.island == record.members[member] && earlier.round > *trained.resumed;  // the same step, made again
+    // The same step, made again: after the checkpoint, or before it on the way to another lineage that came to the same bytes.
+    const bool made_again = trained.resumed && (earlier.round > *trained.resumed || history_[*trained.resumed] == trained.resumed_chain);
+    const bool again = made_again && earlier.island == record.members[member];
     if (earlier.load != 0 && earlier.load != trained.load && !again) {
       fail(name + " holds sample " + std::to_string(sample) + " of part " + std::to_string(range.part) + " again, which is committed already");
       return;
@@ -306,6 +308,7 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
 // A result is that of all steps, each once and in order, on the results of the tasks that it needs.
 void Checkers::check_task(const coordinator::TaskRecord& record) {
   check_places(record);
+  check_packing(record);
   if (record.state != coordinator::TaskState::done) {
     results_.erase(record.task);
     return;
@@ -325,7 +328,7 @@ void Checkers::check_task(const coordinator::TaskRecord& record) {
     }
     inputs.push_back(input->second);
   }
-  Digest expected = task_before_steps(record.task, inputs);
+  Digest expected = task_before_steps(record.task, inputs, record.island);
   if (!record.group.empty()) {
     check_group_result(record, expected);
   } else {
@@ -381,6 +384,23 @@ void Checkers::check_places(const coordinator::TaskRecord& record) {
   }
 }
 
+// Every part of a data set is of another island.
+void Checkers::check_packing(const coordinator::TaskRecord& record) {
+  if (!record.task.starts_with("images/")) {
+    return;
+  }
+  if (record.state != coordinator::TaskState::running && record.state != coordinator::TaskState::done) {
+    packed_by_.erase(record.task);
+    return;
+  }
+  packed_by_[record.task] = record.island;
+  for (const auto& [task, island] : packed_by_) {
+    if (task != record.task && island == record.island) {
+      fail(island.text + " packs its images as " + task + " and as " + record.task);
+    }
+  }
+}
+
 void Checkers::trainer_saved(const IslandId& island, const Digest& chain, Step step, const Vector& parameters) {
   if (step.value != spec_.training.steps) {
     fail(island.text + " saved its trainer's state after step " + std::to_string(step.value) + " as that of the end");
@@ -411,6 +431,8 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     return;
   }
   committed_chains_.insert(record.chain);
+  history_.erase(history_.upper_bound(record.round), history_.end());
+  history_[record.round] = record.chain;
   if (record.members.empty()) {
     forget_samples(record.round);
   }

@@ -27,15 +27,16 @@ struct Trained {
   std::uint64_t to = 0;    // where it is
   std::uint64_t load = 0;  // which load that was; 0: none
   std::optional<Round> resumed;  // the oldest checkpoint that it went on from: rounds after it may be of the trainer that it replaces
+  Digest resumed_chain = {};     // of that checkpoint's round
 };
 
 // The digest of round r: that of the round before and the reduced result.
 Digest chain_after(const Digest& before, const Vector& result);
 // The digest of round 0.
 Digest chain_of_initial(const Vector& parameters);
-// In a run of phases: how many steps a task has, and the digest of one before its first step and after each. That after the last names its result.
+// In a run of phases: how many steps a task has, and the digest of one before its first step (of packing: on this island) and after each. That after the last names its result.
 std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task);
-Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs);
+Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs, const IslandId& island);
 Digest task_after_step(const Digest& before, std::uint64_t step);
 // A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `chain`.
 Digest task_after_rounds(const Digest& before_steps, const Digest& chain, const Vector& trainer);
@@ -98,6 +99,7 @@ class Checkers {
   void check_task(const coordinator::TaskRecord& record);
   void check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps);
   void check_places(const coordinator::TaskRecord& record);
+  void check_packing(const coordinator::TaskRecord& record);
   [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
   [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
   void check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained);
@@ -121,6 +123,7 @@ class Checkers {
   std::map<Digest, std::pair<Vector, Vector>> states_;
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_chains_;
+  std::map<Round, Digest> history_;  // chains of the lineage in hand
   std::map<std::string, Digest> results_;  // of tasks that are done
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;
@@ -154,6 +157,7 @@ class Checkers {
   };
   std::map<RunId, Group> groups_;
   std::map<std::string, std::set<IslandId>> at_work_;  // by running task
+  std::map<std::string, IslandId> packed_by_;          // by task of packing that runs or is done
   std::size_t trained_by_groups_ = 0;
   // Of a group.
   Checkers* whole_ = nullptr;

@@ -140,6 +140,13 @@ TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothi
   CHECK(sums.tasks > 3 * sums.seeds);
 }
 
+TEST_CASE("runs of phases whose images are spread over islands stay safe: everybody packs its own, once, and what rests on them is of the same") {
+  const Sums sums = simulate_phases(draw_spread_scenario, 1000);
+  if (sums.seeds > 1) {
+    CHECK(sums.tasks > 4 * sums.seeds);
+  }
+}
+
 TEST_CASE("runs of phases whose experts are trained by groups stay safe: an expert is what its group's last round came to") {
   const Sums sums = simulate_phases(draw_group_scenario, 1000);
   if (sums.seeds > 1) {

@@ -326,7 +326,11 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
         if (checkpoint.meta.round == *effect.checkpoint && checkpoint.trainer) {
           trainer.state = *checkpoint.trainer;
           // What the checkpoint's trainer had made again is in its state, too.
-          trainer.state.trained.resumed = std::min(trainer.state.trained.resumed.value_or(checkpoint.meta.round), checkpoint.meta.round);
+          Trained& trained = trainer.state.trained;
+          if (!trained.resumed || checkpoint.meta.round < *trained.resumed) {
+            trained.resumed = checkpoint.meta.round;
+            trained.resumed_chain = checkpoint.meta.chain;
+          }
           found = true;
         }
       }

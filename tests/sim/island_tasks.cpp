@@ -19,9 +19,11 @@ std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task) {
   return task.starts_with("experts/") ? spec.training.steps : task == "router" ? spec.diffusion.router_steps : task == "distill" ? spec.diffusion.distill_steps : 2;
 }
 
-Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs) {
+Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs, const IslandId& island) {
   Sha256 hash;
-  hash.update(std::as_bytes(std::span(task)));
+  // The images of an island are the same whichever part it is told to pack.
+  const std::string what = task.starts_with("images/") ? "images of " + island.text : task;
+  hash.update(std::as_bytes(std::span(what)));
   for (const Digest& input : inputs) {
     hash.update(input.bytes);
   }
@@ -125,7 +127,13 @@ void IslandHost::start_task(const agent::StartTask& effect) {
       cluster_.checkers().fail(id_.text + " was asked to begin " + effect.task + " without the result of " + input.task);
     }
   }
-  task.history = task_before_steps(effect.task, inputs);
+  if (effect.task.starts_with("images/") && index_ < cluster_.scenario().without_images) {
+    on_shelf(milliseconds(100), [this, effect] {
+      feed(agent::TaskEnded{effect.run, effect.start, true, false, Error{Code::unauthorized, "the run asks for a data set that the owner of this island has not mapped"}});
+    });
+    return;
+  }
+  task.history = task_before_steps(effect.task, inputs, id_);
   if (effect.group_round > Round(0)) {
     const std::vector<DiskCheckpoint>& saved = disk_[effect.group];
     const auto last = std::ranges::find_if(saved, [&](const DiskCheckpoint& c) { return c.meta.round == effect.group_round && c.trainer; });

@@ -189,6 +189,18 @@ Scenario draw_group_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_spread_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("spread"));
+  Scenario scenario = rng.chance(0.6) ? draw_phase_scenario(seed) : draw_group_scenario(seed);
+  DataSpec& data = scenario.spec.data;
+  data.spread = static_cast<std::uint32_t>(1 + rng.below(std::min(scenario.islands, scenario.spec.islands.max)));
+  // With fewer places than islands the ones that are taken have to have images.
+  if (scenario.spec.islands.max >= scenario.islands && rng.chance(0.4)) {
+    scenario.without_images = static_cast<std::uint32_t>(rng.below(scenario.islands - data.spread + 1));
+  }
+  return scenario;
+}
+
 Scenario draw_long_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("long scenario"));
   Scenario scenario = draw_scenario(seed);

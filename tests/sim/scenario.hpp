@@ -34,6 +34,7 @@ struct Scenario {
   Duration step_time = std::chrono::milliseconds(40);  // of the first island's trainer, and
   Duration step_lag = std::chrono::milliseconds(30);   // how much longer each further one takes
   Duration pair_poll = std::chrono::milliseconds(50);  // how often an island looks after its pairs
+  std::uint32_t without_images = 0;  // the first so many islands have none to pack
   Duration at_least{};         // virtual time that passes, also if the run is over before
   bool wan = false;            // the coordinator's preset for slow networks, not that of `lan`
   Duration patience = std::chrono::minutes(30);      // after healing, until the run must be over
@@ -46,6 +47,8 @@ Scenario draw_pair_scenario(std::uint64_t seed);
 Scenario draw_phase_scenario(std::uint64_t seed);
 // The same with more islands than tasks, so that groups train experts.
 Scenario draw_group_scenario(std::uint64_t seed);
+// Either of the two, with a data set that is spread over islands.
+Scenario draw_spread_scenario(std::uint64_t seed);
 // A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for: clogged links, full disks, clocks
 // that are wrong, flipped bits.
 Scenario draw_long_scenario(std::uint64_t seed);

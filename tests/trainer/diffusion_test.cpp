@@ -25,6 +25,7 @@
 
 using namespace atl;
 using atl_test::TemporaryFolder;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -62,10 +63,10 @@ at::Tensor doubles(at::IntArrayRef shape, Rng& rng) {
 }
 
 // Squares and bars at random places, in two kinds that differ much: what a small model can learn and k-means can tell apart.
-std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t count, bool labels = true) {
+std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t count, bool labels = true, const std::string& below = ".") {
   Rng rng(11);
-  std::ofstream images(folder.path() / "images.idx", std::ios::binary);
-  std::ofstream classes(folder.path() / "labels.idx", std::ios::binary);
+  std::ofstream images(folder.path() / below / "images.idx", std::ios::binary);
+  std::ofstream classes(folder.path() / below / "labels.idx", std::ios::binary);
   const auto word = [](std::ofstream& to, std::uint32_t value) {
     for (const int shift : {24, 16, 8, 0}) {
       to.put(static_cast<char>(value >> shift));
@@ -84,9 +85,9 @@ std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t
     }
     classes.put(static_cast<char>(dark ? 0 : 1));
   }
-  std::vector<std::string> files = {(folder.path() / "images.idx").string()};
+  std::vector<std::string> files = {(folder.path() / below / "images.idx").string()};
   if (labels) {
-    files.push_back((folder.path() / "labels.idx").string());
+    files.push_back((folder.path() / below / "labels.idx").string());
   }
   return files;
 }
@@ -117,6 +118,11 @@ island_link::Task small_task(const TemporaryFolder& folder, const std::vector<st
   task.output = (folder.path() / "out").string();
   task.checkpoint = (folder.path() / "checkpoint").string();
   return task;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 const TaskListener kDeaf = {[](const island_link::TaskProgress&) { return Status(); }, [](const island_link::TaskSaved&) { return Status(); }};
@@ -288,6 +294,101 @@ TEST_CASE("a learner that is saved and restored goes on with the same bits") {
   CHECK(last < 0.8 * first);
   auto other = *DitLearner::make({{1, 8, 8}, 2, 1, 32, 2, 0, 0, 0}, task.training, 0.9, 1);
   CHECK(other.restore(path).error().code == Code::corrupt);
+}
+
+// Where the data set is spread its parts are packed, and clustered by what each part says of itself: the clusters are as good as those of the whole.
+TEST_CASE("the tasks of a run whose images are spread over islands make an ensemble that knows its clusters, too") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> images = {"images/0", "images/1"};
+  island_link::Task task = small_task(folder, {});
+  task.data.parts = 2;
+  std::vector<std::vector<std::string>> files;
+  for (const std::size_t count : {200, 101}) {
+    fs::create_directories(folder.path() / std::to_string(count));
+    files.push_back(write_shapes(folder, count, true, std::to_string(count)));
+  }
+  const std::vector<std::string> material = {"clustering", "images/0", "images/1"};
+  for (std::size_t p = 0; p < 2; ++p) {
+    task.data.files = files[p];
+    CHECK(done(folder, task, images[p], {})["images"] == (p == 0 ? 200 : 101));
+  }
+  CHECK(fs::file_size(folder.path() / "images-0") < 200 * 8 * 8 + 200 * 4 + 1000);  // bytes stay bytes
+  task.data.files.clear();
+  for (const std::string p : {"0", "1"}) {
+    const nlohmann::json features = done(folder, task, "features/" + p, {"images/" + p});
+    CHECK(features["fine_clusters"] == 8);  // half of them
+  }
+  const nlohmann::json clusters = done(folder, task, "clustering", {"features/0", "features/1"});
+  CHECK(clusters["sizes"][0].get<int>() + clusters["sizes"][1].get<int>() == 180 + 91);
+  CHECK(clusters["fine_clusters"] == 16);
+  const SafetensorsFile file = *SafetensorsFile::open((folder.path() / "clustering").string());
+  const std::span<const float> assignment = *file.floats("assignment");
+  REQUIRE(assignment.size() == 301);
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < 301; ++i) {
+    same += assignment[i] == assignment[(i < 200 ? i : i - 200) % 2] ? 1 : 0;
+  }
+  CHECK(same == 301);
+  done(folder, task, "experts/0", material);
+  done(folder, task, "experts/1", material);
+  done(folder, task, "router", material);
+  const nlohmann::json measured = done(folder, task, "assemble", {"clustering", "images/0", "images/1", "experts/0", "experts/1", "router"});
+  CHECK(measured["images"] == 30);
+  CHECK(measured["router_accuracy"].get<double>() > 0.7);
+  CHECK(measured["top_1"].get<double>() < 1.2);
+
+  // Packed again they are the same file, whichever part they are.
+  const std::string before = text_of(folder.path() / "images-0");
+  task.data.files = files[0];
+  done(folder, task, "images/7", {});
+  CHECK(text_of(folder.path() / "images-7") == before);
+
+  // Parts that are no one data set are named.
+  task.data.files = write_shapes(folder, 50, false, "200");
+  done(folder, task, "images/1", {});
+  done(folder, task, "features/1", {"images/1"});
+  task.data.files.clear();
+  const auto why = [&](const std::vector<std::string>& needs) {
+    island_link::Task bad = task;
+    bad.task = "clustering";
+    for (const std::string& need : needs) {
+      std::string name = need;
+      std::replace(name.begin(), name.end(), '/', '-');
+      bad.inputs.push_back({need, (folder.path() / name).string(), std::string(64, '0'), 1});
+    }
+    const Result<std::string> refused = perform(bad, kDeaf);
+    return refused ? "" : refused.error().why;
+  };
+  CHECK(why({"features/0", "features/1"}) == "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
+  task.diffusion.clusters_by = "random";
+  CHECK(why({"images/0", "images/1"}) == "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
+}
+
+TEST_CASE("features that a file gives travel with the packed images, and clusters are made of them") {
+  const TemporaryFolder folder;
+  island_link::Task task = small_task(folder, write_shapes(folder, 60));
+  task.data.parts = 1;
+  // One number for each image: which of four groups it is in.
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (60, 1), }";
+  header.append(118 - header.size() - 1, ' ').append("\n");
+  std::string npy = std::string("\x93NUMPY\x01\x00", 8) + std::string{118, 0} + header;
+  for (int i = 0; i < 60; ++i) {
+    const float value = static_cast<float>(i % 4 < 2 ? 0 : 10) + 0.01F * static_cast<float>(i);
+    npy.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  std::ofstream(folder.path() / "features.npy", std::ios::binary) << npy;
+  task.diffusion.features = "npy:" + (folder.path() / "features.npy").string();
+  task.diffusion.fine_clusters = 8;
+  done(folder, task, "images/0", {});
+  fs::remove(folder.path() / "features.npy");  // only its own island has it
+  task.data.files.clear();
+  done(folder, task, "features/0", {"images/0"});
+  done(folder, task, "clustering", {"features/0"});
+  const SafetensorsFile file = *SafetensorsFile::open((folder.path() / "clustering").string());
+  const std::span<const float> assignment = *file.floats("assignment");
+  for (std::size_t i = 0; i < 60; ++i) {
+    CHECK((assignment[i] == assignment[0]) == (i % 4 < 2));
+  }
 }
 
 TEST_CASE("the tasks of a run make an ensemble that knows its clusters") {

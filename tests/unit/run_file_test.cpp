@@ -488,10 +488,16 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   RunSpec group = groups.spec;
   group.work = GroupWork{"r-1", "experts/1", std::string(64, 'a')};
   CHECK(run_spec_from_json(to_json(group)).value() == group);
+  group.work.images = {std::string(64, 'b'), std::string(64, 'c')};
+  CHECK(run_spec_from_json(to_json(group)).value() == group);
 
   require_problem(images("", ""), "3:", "trains on images; formats of images are");
   require_problem(with("[diffusion]\nexperts = 2\n"), "8:1", "experts has no effect with strategy.name = \"diloco\"");
   require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");
+  const std::string spread = "format = \"idx\"\nspread = 3\n";
+  CHECK(parse_run_file(images("experts = 2\n", spread), "run.toml").spec.data.spread == 3);
+  require_problem(images("experts = 2\n", spread, "[islands]\nmax = 2\n"), "6:1", "spread 3 is more than islands.max 2: each of these islands packs one part");
+  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nspread = 2\n[training]\nsteps = 50\n", "5:1", "spread is for strategy.name = \"decentralized-diffusion\"");
   require_problem(images("experts = 1\ndistill_steps = 10\n"), "12:", "with one expert there is nothing to distil");
   require_problem(images("balance = 0.5\n"), "11:", "a balance below 1 is impossible");
   require_problem(images("router_width = 30\n"), "11:", "must be a multiple of router_heads");

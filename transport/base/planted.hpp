@@ -20,6 +20,7 @@ enum class Bug {
   arena_in_use,      // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
   drops_unnamed,     // an agent drops what its duty does not name, whether the coordinator knows of it or not
   other_round,       // an agent goes on with an expert from the newest round of its group that its trainer saved, whichever that is
+  packs_twice,       // the coordinator gives an island that has packed its images another part of the data set
   wakes_for_ever,    // the coordinator wants to be woken for an island that has done already what it was asked to do
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -155,11 +156,17 @@ Result<Shard> read_tensors(const std::string& path) {
     return corrupt(path, "it has neither a tensor 'images' nor 'latents'");
   }
   ATOLL_ASSIGN(Shard shard, shard_of(path, images->shape));
-  const Result<std::span<const float>> values = opened->floats(images->name);
-  if (!values) {
-    return with_context(values.error(), path);
+  if (images->dtype == "U8") {
+    const ByteView bytes = opened->bytes(*images);
+    shard.bytes.resize(bytes.size());
+    std::memcpy(shard.bytes.data(), bytes.data(), bytes.size());
+  } else {
+    const Result<std::span<const float>> values = opened->floats(images->name);
+    if (!values) {
+      return with_context(values.error(), path);
+    }
+    shard.floats.assign(values->begin(), values->end());
   }
-  shard.floats.assign(values->begin(), values->end());
   if (header.find("labels") != nullptr) {
     const Result<std::span<const float>> labels = opened->floats("labels");
     if (!labels) {

@@ -6,7 +6,7 @@
 //   images       PNG and JPEG files (libpng, libjpeg): grey or RGB, the set has the most channels that a file has. In more than one folder, the
 //                folder is the label, numbered in the order of the folders' paths
 //   npy          NumPy arrays in C order: [N, H, W] or [N, C, H, W] of u1, f4 or f8 are images, [N] of integers are labels
-//   safetensors  shards with a tensor `images` or `latents` [N, C, H, W] F32 and, in all or none of them, `labels` [N] F32 (whole numbers)
+//   safetensors  shards with a tensor `images` or `latents` [N, C, H, W] F32 or U8 and, in all or none of them, `labels` [N] F32 (whole numbers)
 // Several files of a kind are read one after the other; labels go with images by their order.
 // Values: a byte b becomes b / 127.5 − 1, in [−1, 1]; floats are taken as they are and must be finite (latents should be scaled to a deviation
 // near 1 beforehand). Bytes are kept as bytes, so a set takes its size on disk unpacked.
@@ -49,6 +49,9 @@ class ImageSet {
   [[nodiscard]] const std::vector<std::uint32_t>& labels() const { return labels_; }
   // One more than the largest label; 0 without labels.
   [[nodiscard]] std::uint32_t classes() const;
+  // As they are kept, [N, C, H, W], of one of these kinds; the other is empty.
+  [[nodiscard]] std::span<const std::uint8_t> bytes() const { return bytes_; }
+  [[nodiscard]] std::span<const float> floats() const { return floats_; }
   // The values of image `index` (below count()), channel by channel, row by row; `out` has shape().values() places.
   void read(std::size_t index, std::span<float> out) const;
 

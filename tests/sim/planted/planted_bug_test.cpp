@@ -56,6 +56,10 @@ TEST_CASE("the simulator finds a coordinator that waits and does not say for who
 
 TEST_CASE("the simulator finds a coordinator that says everything only once") { REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty()); }
 
+TEST_CASE("the simulator finds a coordinator that has an island pack its images twice") {
+  REQUIRE_FALSE(found(Bug::packs_twice, "packs its images as", 0, atl::sim::draw_spread_scenario).empty());
+}
+
 TEST_CASE("the simulator finds a coordinator that wakes again and again for what is done") { REQUIRE_FALSE(found(Bug::wakes_for_ever, "wakes again and again").empty()); }
 
 TEST_CASE("the simulator finds a trainer that writes its next gradient over parameters that nobody has read") {
