@@ -24,7 +24,7 @@ std::string summary_of(const RunSpec& spec) {
     return "valid: " + strategy.name + ", " + std::to_string(experts) + (experts == 1 ? " expert" : " experts") + " of " + std::to_string(spec.training.steps) + " steps" +
            (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) +
            (spec.diffusion.distill_steps == 0 ? "" : ", a dense model of " + std::to_string(spec.diffusion.distill_steps)) + ", " + islands +
-           (spec.data.spread == 0 ? "" : ", images of " + std::to_string(spec.data.spread) + (spec.data.spread == 1 ? " of them" : " of them together"));
+           (spec.data.spread == 0 ? "" : ", images from " + std::to_string(spec.data.spread) + " of them");
   }
   const double bytes = model_parameter_bytes(spec);
   std::array<char, 32> millions{};

@@ -165,7 +165,11 @@ Result<std::string> make_part_features(const Task& task, const TaskListener& lis
   Features features;
   if (task.diffusion.features.starts_with("npy:")) {
     ATOLL_ASSIGN(const std::span<const float> values, packed.floats("features"));
-    features = Features{{values.begin(), values.end()}, values.size() / std::max<std::size_t>(split.images.count(), 1)};
+    const TensorEntry* entry = packed.header().find("features");
+    if (entry->shape.size() != 2 || entry->shape[0] != split.images.count()) {
+      return Error{Code::corrupt, input->path + ": its features are not of its images"};
+    }
+    features = Features{{values.begin(), values.end()}, entry->shape[1]};
   } else {
     ATOLL_ASSIGN(features, features_of(task, split, listener));
   }
@@ -228,23 +232,28 @@ Status cluster_parts(const Task& task, Clustering& result) {
   for (const TaskInput* input : numbered_inputs(task.inputs, "features")) {
     ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
     ATOLL_ASSIGN(const PartFacts part, part_facts(file));
+    parts.push_back(part);
+    ATOLL_ASSIGN(result.images, facts_together(parts));
     ATOLL_ASSIGN(const std::span<const float> assignment, file.floats("assignment"));
     ATOLL_ASSIGN(const std::span<const float> own, file.floats("centroids"));
     ATOLL_ASSIGN(const std::span<const float> weights, file.floats("sizes"));
     const std::size_t width = weights.empty() ? 0 : own.size() / weights.size();
-    if (assignment.size() != part.count || weights.empty() || (result.width != 0 && width != result.width)) {
+    const bool of_its_clusters = std::ranges::all_of(assignment, [&](float cluster) { return cluster >= 0 && cluster < static_cast<float>(weights.size()); });
+    if (assignment.size() != part.count || !of_its_clusters) {
+      return Error{Code::corrupt, input->path + ": its fine clusters are not those of its images"};
+    }
+    if (result.width != 0 && width != result.width) {
       return Error{Code::invalid_argument, "the features of task " + input->task + " have a width of " + std::to_string(width) + ", those of features/0 one of " + std::to_string(result.width)};
     }
     result.width = width;
-    std::ranges::transform(assignment, std::back_inserter(result.assignment), [&](float cluster) { return static_cast<std::uint32_t>(cluster + static_cast<float>(sizes.size())); });
+    const auto first = static_cast<std::uint32_t>(sizes.size());
+    std::ranges::transform(assignment, std::back_inserter(result.assignment), [&](float cluster) { return first + static_cast<std::uint32_t>(cluster); });
     centroids.insert(centroids.end(), own.begin(), own.end());
     sizes.insert(sizes.end(), weights.begin(), weights.end());
     const auto inertia = file.header().metadata.find(kInertiaKey);
     const json number = inertia == file.header().metadata.end() ? json() : json::parse(inertia->second, nullptr, false);
     result.inertia += number.is_number() ? number.get<double>() : 0.0;
-    parts.push_back(part);
   }
-  ATOLL_ASSIGN(result.images, facts_together(parts));
   std::vector<std::size_t> counts;
   std::ranges::transform(parts, std::back_inserter(counts), &PartFacts::count);
   ATOLL_ASSIGN(result.held, held_out_of_parts(counts, task.data.validation_fraction, task.seed));
