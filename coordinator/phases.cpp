@@ -130,7 +130,8 @@ void Core::State::on_duty_report(Run& run, Seat& seat, const DutyReport& message
   if (is_images(found->second) && !takes_images(run, found->second, message)) {
     return;
   }
-  if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step) {
+  // Half a part of one island's images is nothing that another could go on with.
+  if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.checkpoint_step && !is_images(found->second)) {
     task.checkpoint = message.checkpoint.digest;
     task.checkpoint_bytes = message.checkpoint.bytes;
     task.checkpoint_step = message.checkpoint_step;

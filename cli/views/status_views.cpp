@@ -191,6 +191,40 @@ std::string phases_line(const json& document) {
   return line;
 }
 
+// How the images were clustered: "2,264, 1,151, 3,137 and 2,456 images by features (256 fine clusters, inertia 4.1e+04)"; empty before that.
+std::string clusters_line(const json& document) {
+  constexpr std::size_t kMostSizes = 12;  // of more the smallest and the largest
+  for (const json& phase : list_at(document, "phases")) {
+    for (const json& task : list_at(phase, "tasks")) {
+      const json& facts = object_at(task, "facts");
+      std::vector<double> sizes;
+      for (const json& size : list_at(facts, "sizes")) {
+        sizes.push_back(size.is_number() ? size.get<double>() : 0.0);
+      }
+      if (text_at(task, "task") != "clustering" || sizes.size() < 2) {
+        continue;
+      }
+      std::string line;
+      if (sizes.size() > kMostSizes) {
+        const auto [least, most] = std::ranges::minmax(sizes);
+        line = std::to_string(sizes.size()) + " of " + count_text(least) + " to " + count_text(most);
+      } else {
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+          line += (i == 0 ? "" : i + 1 == sizes.size() ? " and " : ", ") + count_text(sizes[i]);
+        }
+      }
+      line += " images by " + printable(text_at(facts, "by"), 20);
+      if (const auto inertia = number_at(facts, "fine_inertia")) {
+        std::array<char, 32> text{};
+        std::snprintf(text.data(), text.size(), "%.3g", *inertia);
+        line += " (" + count_text(number_at(facts, "fine_clusters")) + " fine clusters, inertia " + text.data() + ")";
+      }
+      return line;
+    }
+  }
+  return "";
+}
+
 // Who works on a task: an island, or a group of them in a round of theirs.
 std::string workers_text(const json& task) {
   const json& group = object_at(task, "group");
@@ -349,6 +383,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
   text += field("islands", count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
                                count_text(number_at(run, "max")) + ")", terminal);
   if (tasks) {
+    text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
     text += field("images", count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", validation_line(document), terminal);
   } else {
@@ -377,6 +412,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
   if (has_tasks(document)) {
     text += field("loss", validation_line(document) + ", on held-out images", terminal);
     text += field("phases", phases_line(document) + " in " + age_text(ended ? ended : number_at(document, "now_unix_ms"), started), terminal);
+    text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
     text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
     return text + tasks_table(document, terminal) + absences_text(document, terminal);
   }

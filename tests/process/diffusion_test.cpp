@@ -108,6 +108,9 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
     CHECK((*task)["starts"] == 1);
     CHECK((*task)["result_sha256"].get<std::string>().size() == 64);
   }
+  const std::string told = cluster.run({"status", run}).out;
+  INFO(told);
+  CHECK(told.find(" images by features (32 fine clusters, inertia ") != std::string::npos);
   // Between two islands every result goes over at most once, and nothing else does: no parameter, no gradient while experts are trained.
   CHECK(received() <= result_bytes);
   const json facts = (*task_of(status, "assemble"))["facts"];

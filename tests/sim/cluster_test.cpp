@@ -147,6 +147,14 @@ TEST_CASE("runs of phases whose images are spread over islands stay safe: everyb
   }
 }
 
+TEST_CASE("worlds in which packed images once went wrong stay safe") {
+  for (const std::uint64_t seed : {2257}) {
+    INFO("ATOLL_SIM_SEED=" << seed);
+    Cluster cluster(draw_spread_scenario(seed));
+    REQUIRE(cluster.run() == "");
+  }
+}
+
 TEST_CASE("runs of phases whose experts are trained by groups stay safe: an expert is what its group's last round came to") {
   const Sums sums = simulate_phases(draw_group_scenario, 1000);
   if (sums.seeds > 1) {

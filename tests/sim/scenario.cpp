@@ -198,6 +198,9 @@ Scenario draw_spread_scenario(std::uint64_t seed) {
   if (scenario.spec.islands.max >= scenario.islands && rng.chance(0.4)) {
     scenario.without_images = static_cast<std::uint32_t>(rng.below(scenario.islands - data.spread + 1));
   }
+  if (rng.chance(0.3)) {
+    scenario.lost_disks = 0.7;  // so that nobody has some of the packed images any more
+  }
   return scenario;
 }
 
