@@ -135,6 +135,7 @@ struct PreparedTask {
   Result<std::vector<fs::path>> files;
 };
 using Prepared = std::variant<PreparedData, PreparedTask>;
+Result<std::vector<fs::path>> no_files() { return std::vector<fs::path>(); }
 
 Result<fs::path> fetch_data(const std::string& url, const std::string& sha256, const fs::path& cache, bool loopback_http, const RunId& run) {
   FetchSettings settings;
@@ -399,8 +400,8 @@ class Driver {
     starting_ = order;
     std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http, queue = prepared_] {
       const Downloader download = [&](const std::string& url, const std::string& sha256) { return fetch_data(url, sha256, cache, http, order.run); };
-      const bool fetched = !order.spec.work.images.empty();  // a group's islands have the images as results of its run
-      queue->push(PreparedData{order, fetched ? Result<std::vector<fs::path>>(std::vector<fs::path>()) : resolve_data(order.spec.data, permissions, download)});
+      const bool reads = order.spec.work.images.empty();  // else a group's islands have the images as results of its run
+      queue->push(PreparedData{order, reads ? resolve_data(order.spec.data, permissions, download) : no_files()});
     }).detach();
   }
   void carry_out(const StartTask& order, TimePoint) {
@@ -412,7 +413,7 @@ class Driver {
       const bool spread = order.spec.data.spread > 0;
       const bool packs = order.task.starts_with("images/");
       const bool of_owner = order.spec.diffusion.features.starts_with("npy:") && spread ? packs : order.task.starts_with("features");
-      PreparedTask prepared{order, spread && !packs ? Result<std::vector<fs::path>>(std::vector<fs::path>()) : resolve_data(order.spec.data, permissions, download)};
+      PreparedTask prepared{order, packs || !spread ? resolve_data(order.spec.data, permissions, download) : no_files()};
       if (of_owner && prepared.files) {
         if (Result<std::string> features = resolve_features(order.spec.diffusion.features, permissions)) {
           prepared.order.spec.diffusion.features = *std::move(features);

@@ -213,8 +213,9 @@ void Core::State::on_task(const TaskEnded& event) {
     send(RunEnded{id, Round(0), Digest{}, event.error});
     return;
   }
+  const bool permanent = event.permanent || event.refused;
   ++duty->crashes;
-  const RestartDecision decision = decide_restart(duty->crashes, settings.crashes, event.permanent || event.refused, settings.restart_delay, "a checkpoint");
+  const RestartDecision decision = decide_restart(duty->crashes, settings.crashes, permanent, settings.restart_delay, "a checkpoint");
   if (decision.restart) {
     tell("warning", "trainer_crashed", "task " + duty->duty.task + ": " + event.error.why + "; it is started again" +
          (duty->report.checkpoint_step > 0 ? " from step " + std::to_string(duty->report.checkpoint_step) : ""));
@@ -222,7 +223,7 @@ void Core::State::on_task(const TaskEnded& event) {
     return;
   }
   duty->report.state = "failed";
-  duty->report.error = event.permanent || event.refused ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")");
+  duty->report.error = permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")");
   say_duty();
 }
 

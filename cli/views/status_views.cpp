@@ -191,7 +191,7 @@ std::string phases_line(const json& document) {
   return line;
 }
 
-// How the images were clustered: "2,264, 1,151, 3,137 and 2,456 images by features (256 fine clusters, inertia 4.1e+04)"; empty before that.
+// How the images were clustered: "2.26 k, 1.15 k, 3.14 k and 2.45 k images by features (256 fine clusters, inertia 4.95e+05)"; empty before that.
 std::string clusters_line(const json& document) {
   constexpr std::size_t kMostSizes = 12;  // of more the smallest and the largest
   for (const json& phase : list_at(document, "phases")) {
