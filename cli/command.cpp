@@ -9,14 +9,21 @@ namespace atl {
 
 std::vector<CommandOption> common_options(const Command& command, CommonOptions& common) {
   std::vector<CommandOption> options;
-  options.push_back({command.short_output ? "-o,--output" : "--format", "text for people, json for programs", &common.format, false, {"text", "json"}});
+  options.push_back(
+      {command.short_output ? "-o,--output" : "--format", "text for people, json for programs", &common.format, false, {"text", "json"}});
   options.push_back({"--json", "the same as json above", &common.json});
-  options.push_back({"--log-level", "least level that is logged to stderr", &common.log_level, false, {"debug", "info", "warning", "error"}});
+  options.push_back(
+      {"--log-level", "least level that is logged to stderr", &common.log_level, false, {"debug", "info", "warning", "error"}});
   options.push_back({"--log-json", "log as JSON lines", &common.log_json});
   if (command.asks_coordinator) {
     options.push_back({"--coordinator", "the coordinator's address, tcp://HOST:PORT", &common.coordinator.coordinator});
     options.push_back({"--key", "file of an operator's key", &common.coordinator.key, false, {}, Completes::files});
-    options.push_back({"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", &common.coordinator.state, false, {}, Completes::folders});
+    options.push_back({"--state",
+                       "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)",
+                       &common.coordinator.state,
+                       false,
+                       {},
+                       Completes::folders});
     options.push_back({"--insecure", "no encryption, as the coordinator was started; loopback only", &common.coordinator.insecure});
   }
   return options;
@@ -37,9 +44,12 @@ Command atoll_command() {
   tree.name = "atoll";
   tree.summary = "Trains one model across islands of compute that are joined only by slow links.";
   tree.details = "Begin with: atoll local examples/quickstart.toml --islands 3";
-  tree.subcommands = {local_command(),  validate_command(), plan_command(), submit_command(),   runs_command(),     status_command(),  logs_command(), events_command(), diff_command(), data_command(), trace_command(),
-                      wait_command(),   cancel_command(),   pause_command(),    resume_command(), drain_command(),   export_command(),   islands_command(), token_command(),
-                      agent_command(),  coordinator_command(), generate_command(), sample_command(), trainer_command(), version_command(), completion_command()};
+  tree.subcommands = {local_command(),       validate_command(), plan_command(),    submit_command(),  runs_command(),
+                      status_command(),      logs_command(),     events_command(),  diff_command(),    data_command(),
+                      trace_command(),       wait_command(),     cancel_command(),  pause_command(),   resume_command(),
+                      drain_command(),       export_command(),   islands_command(), token_command(),   agent_command(),
+                      coordinator_command(), generate_command(), sample_command(),  trainer_command(), version_command(),
+                      completion_command()};
   return tree;
 }
 

@@ -1,4 +1,4 @@
-// Command: what a subcommand is called, takes and does. One function in one file describes each (`cli/validate.cpp`);
+// Command: what a subcommand is called, takes and does. One function in one file describes each (`cli/commands/validate.cpp`);
 // parsing, --help and shell completion all come from these descriptions.
 // Threads: plain values.
 #pragma once
@@ -48,7 +48,7 @@ struct CoordinatorOptions {
 struct Invocation {
   const Streams& streams;
   const Environment& environment;
-  Terminal terminal;   // of stdout
+  Terminal terminal;  // of stdout
   bool json = false;
   CoordinatorOptions coordinator;
   std::vector<std::string> rest;  // of a command that passes its arguments on

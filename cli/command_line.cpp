@@ -9,7 +9,7 @@
 
 #include "cli/command.hpp"
 #include "cli/log_sink.hpp"
-#include "cli/spelling.hpp"
+#include "cli/run_file/spelling.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 
@@ -35,7 +35,8 @@ CLI::Option* add_time(CLI::App& app, const CommandOption& option, const std::fun
 
 // "24h", "50ms": a time as people write it in an option.
 std::string written(Duration time) {
-  const std::array<std::pair<Duration, const char*>, 3> units = {{{std::chrono::hours(1), "h"}, {std::chrono::minutes(1), "m"}, {std::chrono::seconds(1), "s"}}};
+  const std::array<std::pair<Duration, const char*>, 3> units = {
+      {{std::chrono::hours(1), "h"}, {std::chrono::minutes(1), "m"}, {std::chrono::seconds(1), "s"}}};
   for (const auto& [unit, name] : units) {
     if (time % unit == Duration::zero()) {
       return std::to_string(time / unit) + name;
@@ -123,7 +124,9 @@ const CLI::App* deepest(const CLI::App& root) {
   return app;
 }
 
-std::string path_of(const CLI::App& app) { return app.get_parent() == nullptr ? app.get_name() : path_of(*app.get_parent()) + " " + app.get_name(); }
+std::string path_of(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : path_of(*app.get_parent()) + " " + app.get_name();
+}
 
 // "unknown command "rns" (did you mean runs?)", for a word that CLI11 could not place.
 std::string unknown_word(const std::string& word, const Command& command, const std::vector<CommandOption>& common) {

@@ -1,15 +1,16 @@
 #include "cli/coordinator_client.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <poll.h>
 #include <random>
 #include <thread>
 
 #include "cli/views/printable.hpp"
 #include "transport/base/nesting.hpp"
-#include "transport/control_client.hpp"
+#include "transport/zmq/control_client.hpp"
 
 namespace atl {
 namespace {
@@ -19,8 +20,9 @@ using nlohmann::json;
 constexpr std::size_t kDeepestDocument = 64;
 
 Error unreachable(const std::string& address) {
-  return Error{Code::unavailable, "the coordinator at " + address +
-                                      " did not answer; check that it runs (atoll coordinator), the address (--coordinator) and the firewall"};
+  return Error{Code::unavailable,
+               "the coordinator at " + address +
+                   " did not answer; check that it runs (atoll coordinator), the address (--coordinator) and the firewall"};
 }
 
 void wait_for(int fd, Duration at_most) {
@@ -69,16 +71,21 @@ Result<json> CoordinatorClient::ask(std::string_view verb, const json& arguments
   }
   json document = json_nests_deeper(reply->document, kDeepestDocument) ? json() : json::parse(reply->document, nullptr, false);
   if (document.is_discarded() || !document.is_object()) {
-    return Error{Code::corrupt, "the coordinator at " + access_.address + " answered " + std::string(verb) + " with something that is no document"};
+    return Error{Code::internal,
+                 "the coordinator at " + access_.address + " answered " + std::string(verb) + " with something that is no document"};
   }
   return document;
 }
 
-Result<json> CoordinatorClient::ask_patiently(const Invocation& invocation, std::string_view verb, const json& arguments, TimePoint deadline) {
+Result<json> CoordinatorClient::ask_patiently(const Invocation& invocation, std::string_view verb, const json& arguments,
+                                              TimePoint deadline) {
   bool told = false;
   while (true) {
     Result<json> document = ask(verb, arguments, std::clamp<Duration>(deadline - now(), std::chrono::milliseconds(100), kPatience));
     if (document || document.error().code != Code::unavailable) {
+      if (told && document) {
+        invocation.streams.err << "atoll: the coordinator at " << printable(access_.address) << " answers again\n" << std::flush;
+      }
       return document;
     }
     if (now() >= deadline) {
@@ -118,7 +125,8 @@ Result<Enrolled> CoordinatorClient::enrol(const std::string& token_secret, const
 
 std::string json_line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-Exit show(const Invocation& invocation, const Result<json>& document, std::string (*render)(const json& document, const Terminal& terminal)) {
+Exit show(const Invocation& invocation, const Result<json>& document,
+          std::string (*render)(const json& document, const Terminal& terminal)) {
   if (!document) {
     return report(invocation, document.error());
   }

@@ -14,7 +14,7 @@
 #include "cli/state_directory.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
 
 namespace atl {
 
@@ -32,10 +32,11 @@ class CoordinatorClient {
   ~CoordinatorClient();
 
   // The verb's document. Errors: the coordinator's own; unauthorized if it does not admit our key; unavailable without an
-  // answer in time; corrupt for an answer that is no document.
+  // answer in time; internal for an answer that is no document.
   Result<nlohmann::json> ask(std::string_view verb, const nlohmann::json& arguments, Duration patience = kPatience);
   // As `ask`, but bears a coordinator that is away: says so on stderr once, and asks again until it answers or until `deadline`.
-  Result<nlohmann::json> ask_patiently(const Invocation& invocation, std::string_view verb, const nlohmann::json& arguments, TimePoint deadline);
+  Result<nlohmann::json> ask_patiently(const Invocation& invocation, std::string_view verb, const nlohmann::json& arguments,
+                                       TimePoint deadline);
   // Enrols our key with a token's secret. Errors: the coordinator's refusal; unavailable.
   Result<Enrolled> enrol(const std::string& token_secret, const std::string& name);
   [[nodiscard]] const CoordinatorAccess& access() const { return access_; }

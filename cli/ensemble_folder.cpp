@@ -5,10 +5,10 @@
 #include <system_error>
 #include <vector>
 
-#include "agent/content_shelf.hpp"
-#include "agent/durable_file.hpp"
+#include "agent/storage/content_shelf.hpp"
+#include "agent/storage/durable_file.hpp"
 #include "cli/views/document.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl {
 namespace {
@@ -19,7 +19,11 @@ constexpr std::size_t kLargestDocument = std::size_t{16} << 20;
 
 // Where the result of a task lies in the folder; empty for those that are no part of the ensemble.
 std::string file_of(const std::string& task) {
-  return task == "assemble" ? kDocument : task == "router" ? "router.safetensors" : task == "distill" ? "dense.safetensors" : task.starts_with("experts/") ? task + ".safetensors" : "";
+  return task == "assemble"             ? kDocument
+         : task == "router"             ? "router.safetensors"
+         : task == "distill"            ? "dense.safetensors"
+         : task.starts_with("experts/") ? task + ".safetensors"
+                                        : "";
 }
 
 struct WantedFile {
@@ -41,7 +45,8 @@ Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, con
     file.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(result, "bytes").value_or(0), 0.0, 1e15));
     file.fetch.path = file.path.string();
     for (const nlohmann::json& source : list_at(result, "sources")) {
-      const Member member{IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")};
+      const Member member{IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"),
+                          text_at(source, "bulk_address")};
       file.fetch.sources.push_back(member.island);
       if (std::ranges::find(sources, member.island, &Member::island) == sources.end()) {
         sources.push_back(member);
@@ -50,8 +55,20 @@ Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, con
     files.push_back(std::move(file));
   }
   // The description last: a folder that has it is whole.
-  std::ranges::stable_sort(files, [](const WantedFile& a, const WantedFile& b) { return (a.path.filename() == kDocument) < (b.path.filename() == kDocument); });
+  std::ranges::stable_sort(
+      files, [](const WantedFile& a, const WantedFile& b) { return (a.path.filename() == kDocument) < (b.path.filename() == kDocument); });
   return files;
+}
+
+// The file that an entry of ensemble.json names: one inside the folder, whoever wrote the description.
+Result<fs::path> named_file(const fs::path& folder, const nlohmann::json& entry) {
+  const fs::path name = text_at(entry, "file");
+  const bool inside = !name.empty() && name.is_relative() && name.has_filename() && std::ranges::find(name, fs::path("..")) == name.end();
+  if (!inside) {
+    return Error{Code::corrupt, (folder / kDocument).string() + ": the file '" + name.string().substr(0, 200) +
+                                    "' that it names does not lie beside it; export the ensemble again"};
+  }
+  return folder / name;
 }
 
 Status check_file(const fs::path& path, const nlohmann::json& entry) {
@@ -61,22 +78,37 @@ Status check_file(const fs::path& path, const nlohmann::json& entry) {
   }
   const Result<Digest> digest = digest_from_hex(text_at(entry, "sha256"));
   if (!digest || facts->sha256 != *digest) {
-    return Error{Code::corrupt, path.string() + ": altered: it is not the file that ensemble.json names (SHA-256 " + text_at(entry, "sha256") + "); export the ensemble again"};
+    return Error{Code::corrupt, path.string() + ": altered: it is not the file that ensemble.json names (SHA-256 " +
+                                    text_at(entry, "sha256") + "); export the ensemble again"};
   }
   return {};
 }
 
 }  // namespace
 
-Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const fs::path& folder, const Interrupt& interrupt, const ExportProgress& progress) {
+Status check_ensemble_folder(const fs::path& folder) {
+  std::error_code failure;
+  if (folder.empty() || (fs::exists(folder, failure) && !fs::is_directory(folder, failure))) {
+    return Error{Code::invalid_argument, folder.string() + ": is no folder, and an ensemble is written as one; give another name"};
+  }
+  return {};
+}
+
+Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const fs::path& folder, const Interrupt& interrupt,
+                      const ExportProgress& progress) {
   ATOLL_ASSIGN(const nlohmann::json document, client.ask("results", {{"run", run}, {"reader_key", client.access().keys.public_key}}));
   std::vector<Member> sources;
   ATOLL_ASSIGN(std::vector<WantedFile> files, wanted_files(document, folder, sources));
+  ATOLL_TRY(check_ensemble_folder(folder));
+  std::error_code failure;
   ATOLL_TRY(make_folders(folder / "experts"));
   ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(client.access(), sources));
   for (WantedFile& file : files) {
     if (const Result<FileFacts> there = facts_of(file.path); there && there->sha256 == *file.fetch.digest) {
       continue;
+    }
+    if (const fs::file_status there = fs::symlink_status(file.path, failure); fs::exists(there) && !fs::is_regular_file(there)) {
+      return Error{Code::conflict, file.path.string() + ": is there already and no regular file; remove it, or give another folder"};
     }
     ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(file.fetch), now()));
     const Status fetched = fetch_blob(*link, *blob, interrupt, progress);
@@ -91,31 +123,39 @@ Status check_ensemble(const fs::path& folder, bool allow_missing, bool dense) {
   const fs::path path = folder / kDocument;
   Result<Bytes> bytes = read_file(path, kLargestDocument);
   if (!bytes) {
-    return bytes.error().code == Code::not_found ? Error{Code::not_found, path.string() + ": there is no such file; `atoll export RUN -o FOLDER` writes an ensemble"} : bytes.error();
+    return bytes.error().code == Code::not_found
+               ? Error{Code::not_found, path.string() + ": there is no such file; `atoll export RUN -o FOLDER` writes an ensemble"}
+               : bytes.error();
   }
-  const nlohmann::json document = nlohmann::json::parse(reinterpret_cast<const char*>(bytes->data()), reinterpret_cast<const char*>(bytes->data() + bytes->size()), nullptr, false);
+  const nlohmann::json document = nlohmann::json::parse(reinterpret_cast<const char*>(bytes->data()),
+                                                        reinterpret_cast<const char*>(bytes->data() + bytes->size()), nullptr, false);
   if (!document.is_object() || list_at(document, "experts").empty()) {
     return Error{Code::corrupt, path.string() + ": not the description of an ensemble"};
   }
   if (dense) {
     if (!document.contains("dense")) {
-      return Error{Code::not_found, folder.string() + ": no dense model was distilled from this ensemble; set diffusion.distill_steps in the run file for one"};
+      return Error{
+          Code::not_found,
+          folder.string() + ": no dense model was distilled from this ensemble; set diffusion.distill_steps in the run file for one"};
     }
-    return check_file(folder / text_at(document["dense"], "file"), document["dense"]);
+    ATOLL_ASSIGN(const fs::path file, named_file(folder, document["dense"]));
+    return check_file(file, document["dense"]);
   }
   for (const nlohmann::json& entry : list_at(document, "experts")) {
-    const fs::path file = folder / text_at(entry, "file");
+    ATOLL_ASSIGN(const fs::path file, named_file(folder, entry));
     const Status good = check_file(file, entry);
     if (!good && good.error().code == Code::not_found) {
       if (!allow_missing) {
-        return Error{Code::not_found, file.string() + ": this expert is missing; export the ensemble again, or sample without it with --allow-missing"};
+        return Error{Code::not_found,
+                     file.string() + ": this expert is missing; export the ensemble again, or sample without it with --allow-missing"};
       }
       continue;
     }
     ATOLL_TRY(good);
   }
   if (document.contains("router")) {
-    ATOLL_TRY(check_file(folder / text_at(document["router"], "file"), document["router"]));
+    ATOLL_ASSIGN(const fs::path file, named_file(folder, document["router"]));
+    ATOLL_TRY(check_file(file, document["router"]));
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Exit codes: the one list that --help, README and the tests show.
+// Exit codes: the one list that --help, docs/commands.md and the tests show.
 // Threads: pure.
 #pragma once
 
@@ -28,7 +28,7 @@ struct ExitMeaning {
   std::string_view meaning;
 };
 inline constexpr std::array<ExitMeaning, 11> kExitMeanings = {{{Exit::ok, "ok"},
-                                                               {Exit::run_failed, "the run failed"},
+                                                               {Exit::run_failed, "the run failed, or a file or disk"},
                                                                {Exit::usage, "bad usage or run file"},
                                                                {Exit::unreachable, "coordinator unreachable"},
                                                                {Exit::not_found, "not found"},
@@ -39,19 +39,28 @@ inline constexpr std::array<ExitMeaning, 11> kExitMeanings = {{{Exit::ok, "ok"},
                                                                {Exit::internal, "internal"},
                                                                {Exit::interrupted, "interrupted"}}};
 
-// The exit code of a command that ended with this error. `corrupt`, `io` and `internal` are 70.
+// The exit code of a command that ended with this error. `corrupt` and `io` are 1: a file is broken, a disk is full.
 [[nodiscard]] constexpr Exit exit_for(Code code) {
   switch (code) {
-    case Code::invalid_argument: return Exit::usage;
-    case Code::not_found: return Exit::not_found;
-    case Code::conflict: return Exit::conflict;
-    case Code::unavailable: return Exit::unreachable;
-    case Code::timeout: return Exit::timed_out;
-    case Code::unauthorized: return Exit::unauthorized;
-    case Code::cancelled: return Exit::cancelled;
+    case Code::invalid_argument:
+      return Exit::usage;
+    case Code::not_found:
+      return Exit::not_found;
+    case Code::conflict:
+      return Exit::conflict;
+    case Code::unavailable:
+      return Exit::unreachable;
+    case Code::timeout:
+      return Exit::timed_out;
+    case Code::unauthorized:
+      return Exit::unauthorized;
+    case Code::cancelled:
+      return Exit::cancelled;
     case Code::corrupt:
     case Code::io:
-    case Code::internal: return Exit::internal;
+      return Exit::run_failed;
+    case Code::internal:
+      return Exit::internal;
   }
   return Exit::internal;
 }

@@ -3,19 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <system_error>
 
-#include "agent/checkpoint.hpp"
-#include "agent/durable_file.hpp"
-#include "agent/parameter_layout.hpp"
-#include "agent/safetensors.hpp"
+#include "agent/engine/parameter_layout.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/durable_file.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "cli/ensemble_folder.hpp"
+#include "cli/scratch_folder.hpp"
 #include "cli/views/document.hpp"
 #include "transport/base/bytes.hpp"
-#include "transport/blob_fetch.hpp"
-#include "transport/identity.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/base/output_file.hpp"
+#include "transport/bulk/blob_fetch.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace atl {
 namespace {
@@ -37,7 +40,8 @@ Result<ExportPlan> plan_from(const nlohmann::json& document, const std::string& 
   ATOLL_ASSIGN(plan.fetch.digest, digest_from_hex(text_at(document, "file_sha256")));
   plan.fetch.path = path;
   for (const nlohmann::json& source : list_at(document, "sources")) {
-    plan.sources.push_back({IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")});
+    plan.sources.push_back(
+        {IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")});
     plan.fetch.sources.push_back(plan.sources.back().island);
   }
   return plan;
@@ -96,11 +100,6 @@ Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const
   return fetch_blob(*link, *blob, interrupt, progress);
 }
 
-void remove_quietly(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-}
-
 ExportProgress progress_on(const Streams& streams) {
   if (!streams.err_is_terminal) {
     return {};
@@ -113,11 +112,11 @@ ExportProgress progress_on(const Streams& streams) {
 // What the exported file says of itself, from what the checkpoint says.
 std::map<std::string, std::string> model_metadata(const std::map<std::string, std::string>& checkpoint) {
   static constexpr std::array<std::array<const char*, 2>, 6> kKept = {{{"atoll.model", "atoll.model"},
-                                                                      {kDescriptionKey, kDescriptionKey},
-                                                                      {"atoll.data_format", "atoll.format"},
-                                                                      {"atoll.sequence_length", "atoll.sequence_length"},
-                                                                      {"atoll.run", "atoll.run"},
-                                                                      {"atoll.round", "atoll.round"}}};
+                                                                       {kDescriptionKey, kDescriptionKey},
+                                                                       {"atoll.data_format", "atoll.format"},
+                                                                       {"atoll.sequence_length", "atoll.sequence_length"},
+                                                                       {"atoll.run", "atoll.run"},
+                                                                       {"atoll.round", "atoll.round"}}};
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  // what readers in Python expect
   for (const auto& [from, to] : kKept) {
     if (const auto found = checkpoint.find(from); found != checkpoint.end()) {
@@ -138,35 +137,25 @@ Status write_model(const fs::path& checkpoint, const fs::path& path, const Inter
       tensors.push_back({entry.name, entry.shape, values});
     }
   }
-  const fs::path partial = path.string() + ".partial";
-  const auto write = [&]() -> Status {
-    ATOLL_ASSIGN(DurableFile out, DurableFile::create(partial));
-    const auto append = [&](ByteView bytes) -> Status {
-      ATOLL_TRY(interrupt == nullptr ? Status() : unless_interrupted(*interrupt));
-      return out.write(bytes);
-    };
-    ATOLL_TRY(write_safetensors(std::move(tensors), model_metadata(file.header().metadata), append));
-    ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, out.finish());
-    return rename_durably(partial, path);
-  };
-  const Status written = write();
-  if (!written) {
-    remove_quietly(partial);
-  }
-  return written;
+  ATOLL_ASSIGN(OutputFile out, OutputFile::create(path, [interrupt] { return interrupt != nullptr && interrupt->came(); }));
+  ATOLL_TRY(
+      write_safetensors(std::move(tensors), model_metadata(file.header().metadata), [&](ByteView bytes) { return out.write(bytes); }));
+  return out.finish();
 }
 
-Status export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
-                    const ExportProgress& progress, const std::string& island) {
-  const fs::path fetched = path.string() + ".fetched";
+Result<Exported> export_model(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
+                              const ExportProgress& progress, const std::string& island) {
+  ATOLL_ASSIGN(const std::optional<fs::path> folder, OutputFile::folder_for(path));
+  ATOLL_ASSIGN(const ScratchFolder scratch, folder ? ScratchFolder::make_in(*folder) : ScratchFolder::make());
+  const fs::path fetched = scratch.path() / "outer.safetensors";
   Status done = fetch_checkpoint(client, run, island, fetched, interrupt, progress);
   if (done) {
     done = write_model(fetched, path, &interrupt);
   }
-  for (const char* suffix : {"", ".part", ".have"}) {
-    remove_quietly(fetched.string() + suffix);
+  if (!done) {
+    return with_context(done.error(), "export of run " + run);
   }
-  return done ? Status() : with_context(done.error(), "export of run " + run);
+  return is_model_of_images(fetched) ? Exported::image_model : Exported::text_model;
 }
 
 namespace {
@@ -179,10 +168,10 @@ Result<bool> has_ensemble(CoordinatorClient& client, const std::string& run) {
 
 // Runs `work(client, interrupt, progress)` for a command.
 template <typename Work>
-Status for_command(const Invocation& invocation, const Work& work) {
+Result<Exported> for_command(const Invocation& invocation, const Work& work) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
-  const Status exported = work(client, interrupt, progress_on(invocation.streams));
+  Result<Exported> exported = work(client, interrupt, progress_on(invocation.streams));
   if (invocation.streams.err_is_terminal) {
     invocation.streams.err << "\r\x1b[K" << std::flush;
   }
@@ -191,7 +180,7 @@ Status for_command(const Invocation& invocation, const Work& work) {
 
 }  // namespace
 
-Status export_model(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
+Result<Exported> export_model(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
   return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
     return export_model(client, run, path, interrupt, progress, island);
   });
@@ -202,26 +191,26 @@ bool is_model_of_images(const fs::path& path) {
   return file && file->header().metadata.contains(kDescriptionKey) && !file->header().metadata.contains("atoll.model");
 }
 
-Result<bool> export_run(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt, const ExportProgress& progress,
-                        const std::string& island) {
+Result<Exported> export_run(CoordinatorClient& client, const std::string& run, const fs::path& path, const Interrupt& interrupt,
+                            const ExportProgress& progress, const std::string& island) {
   const Result<bool> ensemble = has_ensemble(client, run);
   if (!ensemble) {
     return with_context(ensemble.error(), "export of run " + run);
   }
-  if (*ensemble && !island.empty()) {
+  if (!*ensemble) {
+    return export_model(client, run, path, interrupt, progress, island);
+  }
+  if (!island.empty()) {
     return Error{Code::invalid_argument, "--island has no effect on run " + run + ": its ensemble is one"};
   }
-  ATOLL_TRY(*ensemble ? fetch_ensemble(client, run, path, interrupt, progress) : export_model(client, run, path, interrupt, progress, island));
-  return *ensemble;
+  ATOLL_TRY(fetch_ensemble(client, run, path, interrupt, progress));
+  return Exported::ensemble;
 }
 
-Result<bool> export_run(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
-  bool ensemble = false;
-  ATOLL_TRY(for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) -> Status {
-    ATOLL_ASSIGN(ensemble, export_run(client, run, path, interrupt, progress, island));
-    return {};
-  }));
-  return ensemble;
+Result<Exported> export_run(const Invocation& invocation, const std::string& run, const fs::path& path, const std::string& island) {
+  return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
+    return export_run(client, run, path, interrupt, progress, island);
+  });
 }
 
 Exit report_no_model(const Invocation& invocation, const Error& error) {

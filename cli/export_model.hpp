@@ -1,9 +1,9 @@
 // Exporting a run's model: fetched from an island, digest-checked, written as safetensors that other tools read.
 //
 // What the island sends is its checkpoint's outer.safetensors. The exported file has the parameters under their names, without the
-// outer optimiser's momentum, and says in its metadata what it is: atoll.format ([data].format), atoll.run and atoll.round; of a language model atoll.model
-// (JSON of [model]) and atoll.sequence_length; and atoll.description, where the trainer gave one, as it does of a model of images.
-// Threads: one.
+// outer optimiser's momentum, and says in its metadata what it is: atoll.format ([data].format), atoll.run and atoll.round; of a language
+// model atoll.model (JSON of [model]) and atoll.sequence_length; and atoll.description, where the trainer gave one, as it does of a model
+// of images. Threads: one.
 #pragma once
 
 #include <filesystem>
@@ -15,25 +15,30 @@
 #include "cli/coordinator_client.hpp"
 #include "cli/interrupt.hpp"
 #include "transport/base/result.hpp"
-#include "transport/blob_fetch.hpp"
-#include "transport/bulk_link.hpp"
+#include "transport/bulk/blob_fetch.hpp"
+#include "transport/bulk/bulk_link.hpp"
 
 namespace atl {
 
 // Bytes that came and bytes in all.
 using ExportProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-// Fetches the run's newest checkpoint (of `island`, unless that is empty: then of any) into `path` (replaced when everything is there and verified; nothing is left otherwise).
-// Errors: those of the coordinator; unavailable if no island that has it can be reached; corrupt; io; cancelled when interrupted.
-Status export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const Interrupt& interrupt,
-                    const ExportProgress& progress = {}, const std::string& island = "");
+// What an exported file or folder can be used for.
+enum class Exported { text_model, image_model, ensemble };
 
-// The model of a run, or of a run of phases its ensemble: then `path` is a folder. True if it was an ensemble. Errors: as export_model
-// and fetch_ensemble; invalid_argument for an island of an ensemble.
-Result<bool> export_run(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path, const Interrupt& interrupt, const ExportProgress& progress = {},
-                        const std::string& island = "");
+// Fetches the run's newest checkpoint (of `island`, unless that is empty: then of any) into `path`, which is written as OutputFile says,
+// when everything has come and is verified. Errors: those of OutputFile, before anything is fetched; those of the coordinator; unavailable
+// if no island that has it can be reached; corrupt; io; cancelled when interrupted.
+Result<Exported> export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path,
+                              const Interrupt& interrupt, const ExportProgress& progress = {}, const std::string& island = "");
+
+// The model of a run, or of a run of phases its ensemble: then `path` is a folder. Errors: as export_model and fetch_ensemble;
+// invalid_argument for an island of an ensemble.
+Result<Exported> export_run(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path,
+                            const Interrupt& interrupt, const ExportProgress& progress = {}, const std::string& island = "");
 // The same for a command.
-Result<bool> export_run(const Invocation& invocation, const std::string& run, const std::filesystem::path& path, const std::string& island = "");
+Result<Exported> export_run(const Invocation& invocation, const std::string& run, const std::filesystem::path& path,
+                            const std::string& island = "");
 // True for the file of a model that images are drawn from.
 bool is_model_of_images(const std::filesystem::path& path);
 
@@ -42,14 +47,15 @@ Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& acce
 // Moves wants and pieces until the blob is here or cannot come. Errors: those of the fetch; cancelled when interrupted.
 Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress);
 
-// export_model for a command: asks the coordinator of the invocation, shows how far it is if stderr is a terminal, and heeds Ctrl-C. Errors: also
-// those of CoordinatorClient::open.
-Status export_model(const Invocation& invocation, const std::string& run, const std::filesystem::path& path, const std::string& island = "");
+// export_model for a command: asks the coordinator of the invocation, shows how far it is if stderr is a terminal, and heeds Ctrl-C.
+// Errors: also those of CoordinatorClient::open.
+Result<Exported> export_model(const Invocation& invocation, const std::string& run, const std::filesystem::path& path,
+                              const std::string& island = "");
 
 // Reports why there is no model, as `report` does; what was interrupted ends with 130.
 Exit report_no_model(const Invocation& invocation, const Error& error);
 
-// The parameters of a checkpoint's file as a model's file; nothing is left of it otherwise. Errors: corrupt, io; cancelled when interrupted.
+// The parameters of a checkpoint's file as a model's file. Errors: corrupt; those of OutputFile; cancelled when interrupted.
 Status write_model(const std::filesystem::path& checkpoint, const std::filesystem::path& path, const Interrupt* interrupt = nullptr);
 
 }  // namespace atl

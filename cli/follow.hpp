@@ -12,10 +12,10 @@ namespace atl {
 
 struct FollowOptions {
   std::string run;
-  std::string island;                // only this island's; empty: all
+  std::string island;  // only this island's; empty: all
   std::optional<std::int64_t> since_unix_ms;
-  bool until_end = true;             // false: what there is now
-  bool tape = false;                 // the debug events too: every decision
+  bool until_end = true;  // false: what there is now
+  bool tape = false;      // the debug events too: every decision
 };
 
 // Prints the run's events (JSON lines with --json) until it has ended. The value is the run's last state.

@@ -6,8 +6,8 @@
 #include "cli/planner.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
-#include "transport/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -72,7 +72,8 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
   const Result<double> up = parse_bits_per_second(parts[1]);
   const Result<double> down = parts.size() > 2 ? parse_bits_per_second(parts[2]) : up;
   const Result<Duration> trip = parts.size() > 3 ? parse_duration(parts[3]) : Result<Duration>(from_seconds(round_trip_seconds));
-  for (const std::string& why : {step ? "" : step.error().why, up ? "" : up.error().why, down ? "" : down.error().why, trip ? "" : trip.error().why}) {
+  for (const std::string& why :
+       {step ? "" : step.error().why, up ? "" : up.error().why, down ? "" : down.error().why, trip ? "" : trip.error().why}) {
     if (!why.empty()) {
       return refuse(text, why);
     }
@@ -86,7 +87,8 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
   return PlanIsland{{std::string(text.substr(0, equals)), seconds(*step), *up, *down, seconds(*trip)}, "given"};
 }
 
-Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std::vector<json>& statuses, const RunSpec& spec, double round_trip_seconds) {
+Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std::vector<json>& statuses, const RunSpec& spec,
+                                                 double round_trip_seconds) {
   const std::map<std::string, double> speeds = seconds_per_token(statuses, model_parameter_bytes(spec) / sizeof(float));
   const double tokens_per_step = static_cast<double>(spec.training.batch * tokens_per_sequence(spec));
   std::vector<PlanIsland> found;

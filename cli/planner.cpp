@@ -6,14 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "agent/parameter_layout.hpp"
-#include "agent/run_composition.hpp"
+#include "agent/engine/built_in_model.hpp"
+#include "agent/engine/parameter_layout.hpp"
 #include "cli/views/document.hpp"
+#include "strategies/composition.hpp"
 #include "strategies/diloco.hpp"
-#include "strategies/goodput.hpp"
-#include "strategies/gossip_timing.hpp"
-#include "strategies/streaming_table_4.hpp"
-#include "transport/run_rules.hpp"
+#include "strategies/planning/goodput.hpp"
+#include "strategies/planning/gossip_timing.hpp"
+#include "strategies/planning/streaming_table_4.hpp"
+#include "strategies/specification/run_notes.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -73,7 +75,8 @@ json fragment_documents(const ParameterLayout& layout, const Composition& parts,
 }
 
 json round_document(const RoundPlan& plan, bool last) {
-  return {{"round", plan.round.value}, {"fragment", plan.fragment}, {"start", plan.start.value}, {"apply", plan.apply.value}, {"last", last}};
+  return {
+      {"round", plan.round.value}, {"fragment", plan.fragment}, {"start", plan.start.value}, {"apply", plan.apply.value}, {"last", last}};
 }
 
 // The first round of every fragment, and the last synchronisation.
@@ -93,17 +96,17 @@ Result<json> schedule_document(const Schedule& schedule) {
 
 json setting_document(const StrategySpec& strategy) {
   return {{"name", strategy.name},
-          {"grouping", strategy.grouping},
+          {"grouping", name_of(strategy.grouping)},
           {"inner_steps", strategy.inner_steps},
           {"overlap_steps", strategy.overlap_steps},
-          {"codec", strategy.codec},
-          {"reduce_codec", strategy.reduce_codec},
+          {"codec", name_of(strategy.codec)},
+          {"reduce_codec", name_of(strategy.reduce_codec)},
           {"merge_alpha", strategy.merge_alpha}};
 }
 
-Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands) {
+Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands, const CostSource& costs) {
   ForecastQuestion question;
-  ATOLL_ASSIGN(question.composition, composition_of(spec));
+  ATOLL_ASSIGN(question.composition, compose(spec.strategy));
   ATOLL_ASSIGN(question.fragment_values, fragment_values(spec, question.composition.fragments));
   question.total_steps = spec.training.steps;
   const double budget = run_uplink(spec);
@@ -114,8 +117,15 @@ Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<Plan
       uplink = budget;
     }
   }
-  question.costs = kAgentCosts;
+  question.costs = costs.of(question.composition, islands.size(), *std::ranges::max_element(question.fragment_values));
   return question;
+}
+
+json costs_document(const AgentCosts& costs, const std::string& source) {
+  return {{"source", source},
+          {"form_seconds_per_value", costs.form_seconds_per_value},
+          {"apply_seconds_per_value", costs.apply_seconds_per_value},
+          {"round_seconds", costs.round_overhead_seconds}};
 }
 
 Status check_utilisation(double utilisation) {
@@ -127,16 +137,15 @@ Status check_utilisation(double utilisation) {
 
 }  // namespace
 
-Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation) {
+Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
   ATOLL_TRY(check_utilisation(utilisation));
-  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands));
+  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs));
   ATOLL_ASSIGN(const Forecast found, forecast(question, utilisation));
   const auto members = static_cast<std::uint32_t>(islands.size());
   ATOLL_ASSIGN(const Schedule schedule,
                schedule_of(question.composition, question.total_steps, static_cast<std::uint32_t>(question.fragment_values.size())));
   ATOLL_ASSIGN(json rounds, schedule_document(schedule));
-  ATOLL_ASSIGN(const ParameterLayout layout,
-               ParameterLayout::make(manifest_of(spec), question.composition.fragments));
+  ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(manifest_of(spec), question.composition.fragments));
   std::uint64_t parameters = 0;
   for (const std::uint64_t values : question.fragment_values) {
     parameters += values;
@@ -155,6 +164,8 @@ Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& i
               {"utilisation", found.utilisation},
               {"utilisation_wanted", utilisation},
               {"agent_memory_bytes", found.agent_memory_bytes},
+              {"agent_costs", costs_document(question.costs, costs.name)},
+              {"notes", notes_on(spec)},
               {"islands", island_documents(islands, question, found)}};
 }
 
@@ -172,13 +183,13 @@ std::vector<Value> with_own(std::vector<Value> usual, Value own) {
 }
 
 // A codec for the second half of an exchange, as streaming_diloco.hpp reasons: nothing coarser than int8.
-std::string reduce_codec_for(const std::string& codec, const StrategySpec& own) {
-  return codec == own.codec ? own.reduce_codec : codec == "fp4" ? "int8" : codec;
+CodecKind reduce_codec_for(CodecKind codec, const StrategySpec& own) {
+  return codec == own.codec ? own.reduce_codec : codec == CodecKind::fp4 ? CodecKind::int8 : codec;
 }
 
 // One row, or nothing where the setting is impossible (more fragments than layers, τ ≥ H, …).
-Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, double utilisation) {
-  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands));
+Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
+  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs));
   ATOLL_ASSIGN(const Forecast found, forecast(question, utilisation));
   double sent = 0;
   double per_step = 0;
@@ -197,8 +208,8 @@ Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, dou
   return json{{"inner_steps", spec.strategy.inner_steps},
               {"fragments", question.fragment_values.size()},
               {"overlap_steps", spec.strategy.overlap_steps},
-              {"codec", spec.strategy.codec},
-              {"reduce_codec", spec.strategy.reduce_codec},
+              {"codec", name_of(spec.strategy.codec)},
+              {"reduce_codec", name_of(spec.strategy.reduce_codec)},
               {"bytes_sent_by_all", sent},
               {"bytes_per_round", found.bytes_per_round},
               {"bytes_sent_per_step", per_step},
@@ -207,6 +218,7 @@ Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, dou
               {"peak_bits_per_second", peak},
               {"sustained_bound_bits_per_second", bound},
               {"agent_memory_bytes", found.agent_memory_bytes},
+              {"agent_costs", costs_document(question.costs, costs.name)},
               {"seconds", found.seconds},
               {"utilisation", found.utilisation},
               {"reaches", found.utilisation >= utilisation},
@@ -217,9 +229,9 @@ Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, dou
 // The run with `layer_fragments` fragments of layers; 0: the whole model as one.
 RunSpec with_fragments(RunSpec spec, std::uint32_t layer_fragments) {
   if (layer_fragments == 0) {
-    spec.strategy.grouping = "whole";
-  } else if (spec.strategy.grouping == "whole") {
-    spec.strategy.grouping = "strided";
+    spec.strategy.grouping = FragmentKind::whole;
+  } else if (spec.strategy.grouping == FragmentKind::whole) {
+    spec.strategy.grouping = FragmentKind::strided;
   }
   spec.strategy.fragments = layer_fragments;
   return spec;
@@ -227,7 +239,9 @@ RunSpec with_fragments(RunSpec spec, std::uint32_t layer_fragments) {
 
 void mark_cheapest(json& rows) {
   const auto cheaper = [](const json& a, const json& b) {
-    const auto key = [](const json& row) { return std::pair(row["bytes_sent_by_all"].get<double>(), row["peak_bits_per_second"].get<double>()); };
+    const auto key = [](const json& row) {
+      return std::pair(row["bytes_sent_by_all"].get<double>(), row["peak_bits_per_second"].get<double>());
+    };
     return key(a) < key(b);
   };
   json* best = nullptr;
@@ -250,15 +264,16 @@ void mark_cheapest(json& rows) {
 
 }  // namespace
 
-Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation) {
+Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
   ATOLL_TRY(check_utilisation(utilisation));
-  ATOLL_ASSIGN(const Composition own, composition_of(spec));
+  ATOLL_ASSIGN(const Composition own, compose(spec.strategy));
   if (own.payload != PayloadKind::outer_gradient || own.group != Group::all) {
-    return Error{Code::invalid_argument, "strategy '" + spec.strategy.name + "' has nothing to sweep: its islands do not send outer gradients"};
+    return Error{Code::invalid_argument,
+                 "strategy '" + spec.strategy.name + "' has nothing to sweep: its islands do not send outer gradients"};
   }
-  ATOLL_ASSIGN(const json planned, plan_document(spec, islands, utilisation));  // the run file's own setting is possible
+  ATOLL_ASSIGN(const json planned, plan_document(spec, islands, utilisation, costs));  // the run file's own setting is possible
   const std::uint32_t layers = spec.model.layers;
-  const bool balanced = spec.strategy.grouping == "balanced";
+  const bool balanced = spec.strategy.grouping == FragmentKind::balanced;
   const auto own_parts = static_cast<std::uint32_t>(planned["fragments"].size()) - 1;  // without the one of embeddings and head
   const std::vector<std::uint32_t> parts = balanced ? with_own<std::uint32_t>({2, 4, 8}, spec.strategy.fragments)
                                                     : with_own<std::uint32_t>({0, (layers + 2) / 3, layers}, own_parts);
@@ -266,7 +281,7 @@ Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& 
   for (const std::uint64_t inner_steps : with_own<std::uint64_t>({30, 100, 300}, spec.strategy.inner_steps)) {
     for (const std::uint32_t fragments : parts) {
       for (const std::uint64_t overlap : with_own<std::uint64_t>({0, 1, 5}, spec.strategy.overlap_steps)) {
-        for (const char* codec : {"f32", "bf16", "int8", "fp4"}) {
+        for (const CodecKind codec : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
           RunSpec setting = with_fragments(spec, fragments);
           setting.strategy.inner_steps = inner_steps;
           setting.strategy.overlap_steps = overlap;
@@ -275,7 +290,7 @@ Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& 
           if (inner_steps > setting.training.steps) {
             continue;
           }
-          if (Result<json> row = sweep_row(std::move(setting), islands, utilisation)) {
+          if (Result<json> row = sweep_row(std::move(setting), islands, utilisation, costs)) {
             rows.push_back(*std::move(row));
           }
         }
@@ -283,8 +298,15 @@ Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& 
     }
   }
   mark_cheapest(rows);
-  return json{{"schema", 1},         {"kind", "sweep"}, {"run", spec.name},        {"steps", spec.training.steps}, {"parameters", planned["parameters"]},
-              {"islands", planned["islands"]}, {"utilisation_wanted", utilisation}, {"settings", std::move(rows)}};
+  return json{{"schema", 1},
+              {"kind", "sweep"},
+              {"run", spec.name},
+              {"steps", spec.training.steps},
+              {"parameters", planned["parameters"]},
+              {"islands", planned["islands"]},
+              {"utilisation_wanted", utilisation},
+              {"agent_costs_source", costs.name},
+              {"settings", std::move(rows)}};
 }
 
 // ----------------------------------------------------------------------------------------------------------------- table 4
@@ -304,8 +326,13 @@ Result<json> table_4_document() {
                     {"ours_gigabits_per_second", cell.ours_gbits},
                     {"points_apart", cell.points_apart}});
   }
-  return json{{"schema", 1},    {"kind", "streaming-diloco-table-4"},       {"bits_per_parameter", kPaperEffectiveBits},
-              {"exact", exact}, {"within_one_point", within_one}, {"cells", std::move(rows)}};
+  return json{{"schema", 1},
+              {"kind", "streaming-diloco-table-4"},
+              {"bits_per_parameter", kPaperEffectiveBits},
+              {"agent_seconds_per_value", 0},
+              {"exact", exact},
+              {"within_one_point", within_one},
+              {"cells", std::move(rows)}};
 }
 
 Result<json> gossip_timing_document() {

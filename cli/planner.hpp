@@ -1,9 +1,9 @@
 // The planner: what a run file will cost on given islands, before anything is started, as a document for people and programs.
 //
-// It puts together what is pure elsewhere: the fragments that agents would lay out (agent/run_composition.hpp), the schedule
-// and the event simulation on virtual time (strategies/forecast.hpp, whose header says its equations).
+// It puts together what is pure elsewhere: the fragments that agents would lay out (agent/engine/run_composition.hpp), the schedule
+// and the event simulation on virtual time (strategies/planning/forecast.hpp, whose header says its equations).
 // Every document has `schema` 1; cli/views/plan_views.cpp renders them.
-// Threads: pure functions.
+// Threads: pure functions, but for measuring costs (agent_costs.hpp).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,15 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/forecast.hpp"
+#include "cli/agent_costs.hpp"
+#include "strategies/planning/forecast.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "transport/base/result.hpp"
-#include "transport/run_spec.hpp"
 
 namespace atl {
-
-// An agent's arithmetic on one core and what a round costs besides, from bench_strategies and bench_coordinator on 2 cores of
-// an AMD EPYC: small beside any link, so one set for all machines will do.
-inline constexpr AgentCosts kAgentCosts = {1e-9, 1e-9, 0.010, 1.0};
 
 struct PlanIsland {
   ForecastIsland figures;
@@ -30,21 +27,23 @@ struct PlanIsland {
 // uplink; a round trip left out is `round_trip_seconds`. Errors: invalid_argument saying what is wrong and what is meant.
 Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_seconds);
 
-// The connected islands of a coordinator's `islands` document, with the links that their last exchange measured (within the owners' budgets) and the time
-// per inner step that runs of the same model took (`statuses`: newest first), scaled by tokens to this run's batch.
+// The connected islands of a coordinator's `islands` document, with the links that their last exchange measured (within the owners'
+// budgets) and the time per inner step that runs of the same model took (`statuses`: newest first), scaled by tokens to this run's batch.
 // Errors: not_found without a connected island; unavailable naming the islands and the figure that nobody has measured, and
 // how to give it.
-Result<std::vector<PlanIsland>> measured_islands(const nlohmann::json& islands, const std::vector<nlohmann::json>& statuses, const RunSpec& spec,
-                                                 double round_trip_seconds);
+Result<std::vector<PlanIsland>> measured_islands(const nlohmann::json& islands, const std::vector<nlohmann::json>& statuses,
+                                                 const RunSpec& spec, double round_trip_seconds);
 
-// The run as its file says it, each island with its own τ where [islands].overlap_steps gives it one. `utilisation`, in (0, 1], is what the sustained bounds are for.
-// Errors: invalid_argument naming what is impossible.
-Result<nlohmann::json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation);
+// The run as its file says it, each island with its own τ where [islands].overlap_steps gives it one. `utilisation`, in (0, 1], is what the
+// sustained bounds are for. Errors: invalid_argument naming what is impossible.
+Result<nlohmann::json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation,
+                                     const CostSource& costs);
 
 // The same run with other inner_steps, fragments, overlap_steps and codecs, and the cheapest setting (fewest bytes sent by all,
 // then the lowest peak) that reaches `utilisation`, for each inner_steps and of all. An island's own τ stays what the file says.
 // Errors: invalid_argument where the strategy does not send outer gradients.
-Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation);
+Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation,
+                                      const CostSource& costs);
 
 // Table 4 of Streaming DiLoCo, printed and ours.
 Result<nlohmann::json> table_4_document();

@@ -26,7 +26,11 @@ RoundDecided round_of(const json& event, const json& fields) {
 }
 
 json to_json(const RoundDecided& round) {
-  return {{"digest", round.digest}, {"attempt", round.attempt}, {"members", round.members}, {"member_tokens", round.member_tokens}, {"time_unix_ms", round.time_unix_ms}};
+  return {{"digest", round.digest},
+          {"attempt", round.attempt},
+          {"members", round.members},
+          {"member_tokens", round.member_tokens},
+          {"time_unix_ms", round.time_unix_ms}};
 }
 
 // Every value of a spec by its dotted name.

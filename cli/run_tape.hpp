@@ -1,6 +1,6 @@
 // RunTape: what a run's events say was decided, round by round, and where two runs parted.
 //
-// Equal chain digests mean equal histories, so the first round whose digests differ is where two runs parted; what was decided
+// Equal digests mean equal histories, so the first round whose digests differ is where two runs parted; what was decided
 // for that round (who took part, with how many tokens) or the run files say why.
 // Threads: pure.
 #pragma once
@@ -30,7 +30,7 @@ struct RunTape {
   std::map<std::uint64_t, std::vector<std::string>> told;
 };
 
-// Reads events (coordinator/documents.md, level debug) in order. What is no event, or of a kind it does not need, is passed over.
+// Reads events (coordinator/api/documents.md, level debug) in order. What is no event, or of a kind it does not need, is passed over.
 void take_event(RunTape& tape, const nlohmann::json& event);
 
 // The document of `atoll diff`: see render_diff.

@@ -1,12 +1,15 @@
 #include "cli/state_directory.hpp"
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <system_error>
 
-#include "cli/toml.hpp"
-#include "cli/toml_guard.hpp"
+#include "cli/run_file/spelling.hpp"
+#include "cli/run_file/toml.hpp"
+#include "cli/run_file/toml_guard.hpp"
 #include "cli/views/printable.hpp"
-#include "transport/address.hpp"
+#include "transport/base/address.hpp"
 
 namespace atl {
 namespace {
@@ -50,8 +53,9 @@ Result<CoordinatorAccess> read_state(const fs::path& state) {
     access.coordinator_key = file.coordinator_key;
     return access;
   }
-  return Error{Code::unavailable, "no coordinator is known in " + state.string() +
-                                    "; make one here with: atoll coordinator init, or become an operator of one with: atoll token use TOKEN"};
+  return Error{Code::unavailable,
+               "no coordinator is known in " + state.string() +
+                   "; make one here with: atoll coordinator init, or become an operator of one with: atoll token use TOKEN"};
 }
 
 }  // namespace
@@ -90,8 +94,8 @@ Result<CoordinatorAccess> find_coordinator(const CoordinatorOptions& options, co
   }
   const fs::path key = options.key.empty() ? state / "keys" / "operator" : fs::path(options.key);
   if (!is_there(key)) {
-    return Error{Code::unauthorized, "there is no operator's key at " + key.string() +
-                                         "; give --key FILE, or become an operator with: atoll token use TOKEN"};
+    return Error{Code::unauthorized,
+                 "there is no operator's key at " + key.string() + "; give --key FILE, or become an operator with: atoll token use TOKEN"};
   }
   ATOLL_ASSIGN(access.keys, read_key_file(key));
   return access;
@@ -108,7 +112,8 @@ Status write_operator_file(const fs::path& state, const std::string& address, co
   std::error_code error;
   fs::create_directories(state, error);
   std::ofstream stream(path, std::ios::trunc);
-  stream << "# the coordinator that this machine is an operator of\naddress = \"" << address << "\"\ncoordinator_key = '" << coordinator_key << "'\n";
+  stream << "# the coordinator that this machine is an operator of\naddress = \"" << address << "\"\ncoordinator_key = '" << coordinator_key
+         << "'\n";
   stream.close();
   return stream ? Status() : Error{Code::io, path.string() + " cannot be written; check the folder's permissions and the disk's space"};
 }
@@ -126,10 +131,24 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
   }
   try {
     const toml::table table = toml::parse(text);
+    static constexpr std::array<std::string_view, 6> kKeys = {"name", "bind", "advertise", "address", "coordinator_key", "network"};
+    for (const auto& [key, value] : table) {
+      const std::string_view word = key.str();
+      const bool known = std::ranges::find(kKeys, word) != kKeys.end();
+      const std::string_view near = nearest(word, kKeys);
+      if (!known || !value.is_string()) {
+        return Error{Code::invalid_argument,
+                     path.string() + ":" + std::to_string(key.source().begin.line) + ": " +
+                         (known ? in_quotes(word) + " is a text, in quotation marks"
+                                : "unknown key " + in_quotes(word) + (near.empty() ? "" : "; nearest is " + std::string(near)))};
+      }
+    }
     const auto text_of = [&](std::string_view key) { return table[key].value_or(std::string()); };
-    return CoordinatorFile{text_of("name"), text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key"), text_of("network")};
+    return CoordinatorFile{text_of("name"),   text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key"),
+                           text_of("network")};
   } catch (const toml::parse_error& error) {
-    return Error{Code::invalid_argument, path.string() + ":" + std::to_string(error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};
+    return Error{Code::invalid_argument,
+                 path.string() + ":" + std::to_string(error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};
   }
 }
 

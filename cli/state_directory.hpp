@@ -11,7 +11,7 @@
 
 #include "cli/command.hpp"
 #include "transport/base/result.hpp"
-#include "transport/identity.hpp"
+#include "transport/identity/identity.hpp"
 
 namespace atl {
 

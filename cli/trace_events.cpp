@@ -33,8 +33,8 @@ std::string title_of(const std::string& activity, const std::string& cause, std:
   return title + ", round " + std::to_string(round);
 }
 
-// The lanes of a track: as few as may be, so that in none an event begins before the one before it there has ended. Events come in the order
-// of their starts.
+// The lanes of a track: as few as may be, so that in none an event begins before the one before it there has ended. Events come in the
+// order of their starts.
 class Lanes {
  public:
   std::size_t place(std::int64_t start, std::int64_t end) {
@@ -80,8 +80,10 @@ void TraceEvents::add(const nlohmann::json& span) {
   if (!cause.empty()) {
     arguments["cause"] = cause;
   }
-  islands_[island][track_of(activity, peer)].push_back({span["start_unix_ns"].get<std::int64_t>(), span["length_ns"].get<std::int64_t>(),
-                                                        {{"name", title_of(activity, cause, round)}, {"cat", activity}, {"ph", "X"}, {"args", std::move(arguments)}}});
+  islands_[island][track_of(activity, peer)].push_back(
+      {span["start_unix_ns"].get<std::int64_t>(),
+       span["length_ns"].get<std::int64_t>(),
+       {{"name", title_of(activity, cause, round)}, {"cat", activity}, {"ph", "X"}, {"args", std::move(arguments)}}});
   ++count_;
 }
 
@@ -107,7 +109,8 @@ std::string TraceEvents::text() const {
         const std::size_t lane = lanes.place(event.start_ns, event.start_ns + event.length_ns);
         event.json["pid"] = process;
         event.json["tid"] = thread + lane;
-        // Whole microseconds: with fractions the end of an event can lie a rounding behind the start of the next, and viewers drop what overlaps.
+        // Whole microseconds: with fractions the end of an event can lie a rounding behind the start of the next, and viewers drop what
+        // overlaps.
         const std::int64_t start = (event.start_ns - first) / 1000;
         event.json["ts"] = start;
         event.json["dur"] = (event.start_ns - first + event.length_ns) / 1000 - start;

@@ -14,7 +14,7 @@ namespace atl {
 
 class TraceEvents {
  public:
-  // A span as the coordinator's `spans` document holds it (coordinator/documents.md). One that is not whole is left out.
+  // A span as the coordinator's `spans` document holds it (coordinator/api/documents.md). One that is not whole is left out.
   void add(const nlohmann::json& span);
   [[nodiscard]] std::size_t count() const { return count_; }
   // The file: times in microseconds since the first span.

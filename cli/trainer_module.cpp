@@ -1,10 +1,12 @@
 #include "cli/trainer_module.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
-#include <dlfcn.h>
 #include <system_error>
 
+#include "agent/host/blas_kernels.hpp"
 #include "cli/views/printable.hpp"
 
 namespace atl {
@@ -26,16 +28,13 @@ Result<std::filesystem::path> find_module(const Environment& environment) {
                                     "); build atoll with LibTorch (-DATOLL_TORCH=ON) or set ATOLL_TRAINER_MODULE"};
 }
 
-// Older OpenBLAS (0.3.21 does) takes recent AMD processors with AVX-512 for older ones without, at half their speed. It reads the
-// environment when it is loaded, so this has to be set before; a choice of the user's is left alone.
+// OpenBLAS reads the environment when it is loaded, so this has to be set before. An agent has done so for its trainers.
 void choose_blas_kernels(const Environment& environment) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && !environment("OPENBLAS_CORETYPE")) {
-    ::setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
+  if (!environment(kCoreTypeVariable)) {
+    if (const Kernels kernels = choose_kernels(std::nullopt); !kernels.core_type.empty()) {
+      ::setenv(kCoreTypeVariable, kernels.core_type.c_str(), 0);
+    }
   }
-#endif
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev l
 torch="libtorch-dev libopenblas0-pthread"
 for argument in "$@"; do
   case "$argument" in
-    --with-tests) packages="$packages catch2" ;;
+    --with-tests) packages="$packages catch2 clang-format" ;;
     --without-torch) torch="" ;;
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch)" >&2; exit 2 ;;
   esac

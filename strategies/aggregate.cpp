@@ -10,6 +10,13 @@ namespace {
 
 Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}; }
 
+void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out) {
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (const EncodedTerm& term : terms) {
+    kernels::decode_accumulate(codec, term.bytes.data() + at, term.weight, out.size(), out.data());
+  }
+}
+
 }  // namespace
 
 Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> tokens, Weighting weighting) {
@@ -37,21 +44,26 @@ Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> t
   return weights;
 }
 
-Status weighted_mean(std::span<const std::span<const float>> contributions, std::span<const float> weights, std::span<float> mean) {
-  if (contributions.empty() || contributions.size() != weights.size()) {
-    return invalid(std::to_string(contributions.size()) + " contributions do not fit " + std::to_string(weights.size()) + " weights");
+std::uint32_t least_contributions(Aggregator aggregator) {
+  switch (aggregator) {
+    case Aggregator::weighted_mean:
+      break;
   }
-  for (const auto& contribution : contributions) {
-    if (contribution.size() != mean.size()) {
-      return invalid("a contribution of " + std::to_string(contribution.size()) + " values does not fit a mean of " +
-                     std::to_string(mean.size()));
-    }
+  return 1;
+}
+
+void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
+               std::span<float> out, std::vector<float>& /*scratch*/) {
+  const std::uint64_t at = encoded_bytes(codec, first);
+  if (terms.size() == 1 && terms[0].weight == 1.0F) {
+    kernels::decode(codec, terms[0].bytes.data() + at, out.size(), out.data());
+    return;
   }
-  std::fill(mean.begin(), mean.end(), 0.0F);
-  for (std::size_t member = 0; member < contributions.size(); ++member) {
-    kernels::accumulate(contributions[member].data(), weights[member], mean.size(), mean.data());
+  switch (aggregator) {
+    case Aggregator::weighted_mean:
+      break;
   }
-  return {};
+  weighted_mean(codec, terms, at, out);
 }
 
 }  // namespace atl

@@ -1,15 +1,23 @@
 // The aggregator: how the members' contributions become one.
 //
-// A weight is the same float32 on every island because it is computed from integers by one formula: correctly rounded
-// IEEE conversions and one division. The mean is summed in the order of the members, in float32, product by product:
-// mean[i] = (((0 + w0·c0[i]) + w1·c1[i]) + …). That is bit for bit what codec.hpp's decode_accumulate does from zeros.
+// weighted_mean  result[i] = (((0 + w0·c0[i]) + w1·c1[i]) + …), in float32, in the order of the members. With one contribution of
+//                weight 1 the contribution itself. Breakdown point 0: one member can move it anywhere.
+//
+// A weight is the same float32 on every island because it is computed from integers by one formula: correctly rounded IEEE
+// conversions and one division.
+// The engine calls `aggregate` wherever contributions meet: on the owner of a shard, piece by piece, and, where two members read each
+// other's contribution, on both with the outer step. To add an aggregator: an enum value with its text, and its case in aggregate.cpp.
 // Threads: pure functions.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "strategies/codec.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -18,6 +26,15 @@ enum class Weighting : std::uint8_t {
   tokens,   // by the tokens each trained on since the last round (DiLoCo, arXiv:2311.08105, §6.1)
   uniform,  // all the same
 };
+inline constexpr std::array<std::string_view, 2> kWeightings = {"tokens", "uniform"};
+constexpr std::span<const std::string_view> names_of(Weighting) { return kWeightings; }
+
+enum class Aggregator : std::uint8_t { weighted_mean };
+inline constexpr std::array<std::string_view, 1> kAggregators = {"weighted-mean"};
+constexpr std::span<const std::string_view> names_of(Aggregator) { return kAggregators; }
+
+// With fewer contributions an aggregator is no better than the weighted mean.
+std::uint32_t least_contributions(Aggregator aggregator);
 
 // Weights in the order of the members, summing to 1 but for rounding (at most 2^-25 a member).
 // tokens:  float32(double(tokens[i]) / double(sum of tokens)); a member that trained on none counts nothing.
@@ -25,8 +42,18 @@ enum class Weighting : std::uint8_t {
 // Errors: invalid_argument without members, where all tokens are zero, or where their sum does not fit 64 bits.
 Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> tokens, Weighting weighting);
 
-// Errors: invalid_argument if there are no contributions, or their number or sizes differ from `weights` and `mean`.
-// Cost: reads each contribution once; writes `mean` once per contribution.
-Status weighted_mean(std::span<const std::span<const float>> contributions, std::span<const float> weights, std::span<float> mean);
+// One encoded array and its weight.
+struct EncodedTerm {
+  std::span<const std::byte> bytes;
+  float weight = 1.0F;
+};
+
+// The values [first, first + out.size()) of what the terms become together; `first` is a multiple of the codec's granularity.
+// The terms are not checked: each has been taken by check_encoded (codec.hpp) and reaches at least to the end of the range.
+// A finite result needs finite weights and terms that do not overflow together; whoever uses it looks.
+// scratch: memory that is kept between calls, for aggregators that need all values of a coordinate at once.
+// Cost: weighted_mean decodes each term once and writes `out` once a term.
+void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
+               std::span<float> out, std::vector<float>& scratch);
 
 }  // namespace atl

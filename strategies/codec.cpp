@@ -96,29 +96,6 @@ Result<float> bound_of_values(const CodecSettings& settings, std::span<const std
 
 }  // namespace
 
-std::string_view to_string(CodecKind kind) {
-  switch (kind) {
-    case CodecKind::f32:
-      return "f32";
-    case CodecKind::bf16:
-      return "bf16";
-    case CodecKind::int8:
-      return "int8";
-    case CodecKind::fp4:
-      return "fp4";
-  }
-  return "unknown";
-}
-
-Result<CodecKind> codec_kind_from_string(std::string_view name) {
-  for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
-    if (name == to_string(kind)) {
-      return kind;
-    }
-  }
-  return Error{Code::invalid_argument, "no codec is named '" + std::string(name) + "'; there are f32, bf16, int8 and fp4"};
-}
-
 Status check_codec(const CodecSettings& settings) {
   if (has_blocks(settings) && (settings.block == 0 || settings.block % 16 != 0 || settings.block > kMaxBlock)) {
     return Error{Code::invalid_argument, "a codec's block must be a multiple of 16 from 16 to " + std::to_string(kMaxBlock) + ", not " +
@@ -184,7 +161,7 @@ Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::
   ATOLL_TRY(check_codec(settings));
   if (count > (1ULL << 58) || bytes.size() != encoded_bytes(settings, count)) {
     return Error{Code::corrupt, std::to_string(bytes.size()) + " bytes are not an encoding of " + std::to_string(count) + " values in " +
-                                    std::string(to_string(settings.kind))};
+                                    std::string(name_of(settings.kind))};
   }
   return has_blocks(settings) ? bound_of_scales(settings, bytes) : bound_of_values(settings, bytes, count);
 }

@@ -24,11 +24,13 @@
 // Threads: pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "strategies/choices.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -38,7 +40,11 @@ namespace atl {
 inline constexpr std::uint32_t kCodecVersion = 1;
 
 enum class CodecKind : std::uint8_t { f32, bf16, int8, fp4 };
+inline constexpr std::array<std::string_view, 4> kCodecKinds = {"f32", "bf16", "int8", "fp4"};
+constexpr std::span<const std::string_view> names_of(CodecKind) { return kCodecKinds; }
 enum class Rounding : std::uint8_t { nearest, stochastic };
+inline constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
+constexpr std::span<const std::string_view> names_of(Rounding) { return kRoundings; }
 
 struct CodecSettings {
   CodecKind kind = CodecKind::f32;
@@ -47,9 +53,6 @@ struct CodecSettings {
   friend bool operator==(const CodecSettings&, const CodecSettings&) = default;
 };
 
-// "f32", "bf16", "int8", "fp4".
-std::string_view to_string(CodecKind kind);
-Result<CodecKind> codec_kind_from_string(std::string_view name);
 // Errors: invalid_argument for a block that is not allowed.
 Status check_codec(const CodecSettings& settings);
 

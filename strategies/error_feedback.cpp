@@ -17,7 +17,8 @@ ATOLL_VECTORISED void add(const float* __restrict residual, std::size_t count, f
   }
 }
 
-ATOLL_VECTORISED void take_rest(const float* __restrict values, const float* __restrict sent, std::size_t count, float* __restrict residual) {
+ATOLL_VECTORISED void take_rest(const float* __restrict values, const float* __restrict sent, std::size_t count,
+                                float* __restrict residual) {
   for (std::size_t i = 0; i < count; ++i) {
     residual[i] = values[i] - sent[i];
   }

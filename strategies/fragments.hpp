@@ -11,9 +11,11 @@
 // Threads: pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/base/result.hpp"
@@ -33,12 +35,14 @@ struct ParameterInfo {
   friend bool operator==(const ParameterInfo&, const ParameterInfo&) = default;
 };
 
-enum class FragmentKind {
+enum class FragmentKind : std::uint8_t {
   whole,       // one fragment
   sequential,  // consecutive blocks; then embeddings and head
   strided,     // block l in fragment l mod F; then embeddings and head
   balanced,    // F fragments of about equal size, blocks ignored
 };
+inline constexpr std::array<std::string_view, 4> kFragmentKinds = {"whole", "sequential", "strided", "balanced"};
+constexpr std::span<const std::string_view> names_of(FragmentKind) { return kFragmentKinds; }
 
 struct FragmentPlan {
   FragmentKind kind = FragmentKind::whole;

@@ -2,9 +2,8 @@
 //
 // local <- α·local + (1 − α)·global (Streaming DiLoCo, arXiv:2501.18512, Algorithm 2). α = 0 takes the global
 // parameters and drops what was trained during the overlap, α = 1 keeps the local ones. The outer state keeps the
-// global parameters either way. A trainer merges where its parameters are (agent/island_link/README.md); this is what it must come to, and what
-// the simulator's trainers do.
-// Threads: pure function.
+// global parameters either way. A trainer merges where its parameters are (agent/island_link/README.md); this is what it must come to, and
+// what the simulator's trainers do. Threads: pure function.
 #pragma once
 
 #include <span>

@@ -27,12 +27,14 @@ Status check_pull(double pull, double momentum, std::uint32_t group_size) {
   if (pull > proven.low && pull < proven.high) {
     return {};
   }
-  return Error{Code::invalid_argument, "must be above " + short_text(proven.low) + " and below " + short_text(proven.high) + " with outer_momentum " +
-                                           short_text(momentum) + " and groups of " + std::to_string(group_size) + ", not " + short_text(pull) +
-                                           ": outside, the islands are not proven to stay together (allow_unstable = true tries it all the same)"};
+  return Error{Code::invalid_argument,
+               "must be above " + short_text(proven.low) + " and below " + short_text(proven.high) + " with outer_momentum " +
+                   short_text(momentum) + " and groups of " + std::to_string(group_size) + ", not " + short_text(pull) +
+                   ": outside, the islands are not proven to stay together (allow_unstable = true tries it all the same)"};
 }
 
-Result<RoundCost> gossip_cost(std::uint64_t values, std::uint32_t group_size, const CodecSettings& codec, const CodecSettings& parameters_codec) {
+Result<RoundCost> gossip_cost(std::uint64_t values, std::uint32_t group_size, const CodecSettings& codec,
+                              const CodecSettings& parameters_codec) {
   ATOLL_TRY(check_codec(codec));
   ATOLL_TRY(check_codec(parameters_codec));
   if (group_size <= 1) {

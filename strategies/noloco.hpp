@@ -41,6 +41,7 @@ PullInterval pull_interval(double momentum, std::uint32_t group_size);
 Status check_pull(double pull, double momentum, std::uint32_t group_size);
 
 // What each member of a group sends in a round, exactly; nothing where group_size is 1. Errors: those of check_codec.
-Result<RoundCost> gossip_cost(std::uint64_t values, std::uint32_t group_size, const CodecSettings& codec, const CodecSettings& parameters_codec);
+Result<RoundCost> gossip_cost(std::uint64_t values, std::uint32_t group_size, const CodecSettings& codec,
+                              const CodecSettings& parameters_codec);
 
 }  // namespace atl

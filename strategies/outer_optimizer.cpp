@@ -52,7 +52,8 @@ ATOLL_VECTORISED void pulled_heavy_ball(const float* __restrict g, const float* 
   }
 }
 
-ATOLL_VECTORISED void add_difference(const float* __restrict theirs, const float* __restrict own, std::size_t count, float* __restrict sum) {
+ATOLL_VECTORISED void add_difference(const float* __restrict theirs, const float* __restrict own, std::size_t count,
+                                     float* __restrict sum) {
   for (std::size_t i = 0; i < count; ++i) {
     sum[i] = sum[i] + (theirs[i] - own[i]);
   }
@@ -65,7 +66,8 @@ ATOLL_VECTORISED void scale(float factor, std::size_t count, float* __restrict v
 }
 
 Status check_sizes(std::size_t gradient, const OuterOptimizer& settings, const OuterState& state) {
-  if (gradient != state.parameters.size() || (state.momentum.size() != gradient && (has_momentum(settings.kind) || !state.momentum.empty()))) {
+  if (gradient != state.parameters.size() ||
+      (state.momentum.size() != gradient && (has_momentum(settings.kind) || !state.momentum.empty()))) {
     return Error{Code::invalid_argument, "an outer step of " + std::to_string(gradient) + " values does not fit " +
                                              std::to_string(state.parameters.size()) + " parameters and " +
                                              std::to_string(state.momentum.size()) + " of momentum"};
@@ -94,7 +96,8 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
       sgd(gradient.data(), eta, gradient.size(), state.parameters.data());
       return;
     case OuterOptimizerKind::heavy_ball:
-      heavy_ball(gradient.data(), eta, static_cast<float>(settings.momentum), gradient.size(), state.parameters.data(), state.momentum.data());
+      heavy_ball(gradient.data(), eta, static_cast<float>(settings.momentum), gradient.size(), state.parameters.data(),
+                 state.momentum.data());
       return;
     case OuterOptimizerKind::adopt:
       std::copy(gradient.begin(), gradient.end(), state.parameters.begin());
@@ -113,19 +116,6 @@ std::size_t chunk_values(const CodecSettings& one, const CodecSettings& other) {
   return both >= kChunk ? both : kChunk / both * both;
 }
 
-// The values [done, done + out.size()) of a result; `done` is a multiple of the codec's granularity.
-void reduce_chunk(const ReducedResult& result, std::size_t done, std::span<float> out) {
-  const std::uint64_t at = encoded_bytes(result.codec, done);
-  if (result.terms.size() == 1 && result.terms[0].weight == 1.0F) {
-    kernels::decode(result.codec, result.terms[0].bytes.data() + at, out.size(), out.data());
-    return;
-  }
-  std::fill(out.begin(), out.end(), 0.0F);
-  for (const EncodedTerm& term : result.terms) {
-    kernels::decode_accumulate(result.codec, term.bytes.data() + at, term.weight, out.size(), out.data());
-  }
-}
-
 // That all terms are finite, and their weighted sum too: it is looked at only where the terms' bounds do not tell.
 Status check_result(const ReducedResult& result, std::size_t count, std::vector<float>& chunk) {
   if (result.terms.empty()) {
@@ -137,14 +127,15 @@ Status check_result(const ReducedResult& result, std::size_t count, std::vector<
     if (!std::isfinite(term.weight)) {
       return Error{Code::invalid_argument, "a weight of a reduced result is not finite"};
     }
-    bound += std::fabs(static_cast<double>(term.weight)) * static_cast<double>(largest);
+    bound = std::max(bound + std::fabs(static_cast<double>(term.weight)) * static_cast<double>(largest), static_cast<double>(largest));
   }
   if (bound < 0x1p+127 || (result.terms.size() == 1 && result.terms[0].weight == 1.0F)) {
     return {};  // float32's rounding of the sum cannot double it
   }
+  std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    reduce_chunk(result, done, part);
+    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
     ATOLL_TRY(check_finite(part, done));
   }
   return {};
@@ -153,7 +144,8 @@ Status check_result(const ReducedResult& result, std::size_t count, std::vector<
 // That all members' outer parameters are finite and their differences too.
 Status check_group(const GroupParameters& group, std::size_t count) {
   if (group.self >= group.members.size()) {
-    return Error{Code::invalid_argument, "a group of " + std::to_string(group.members.size()) + " has no member " + std::to_string(group.self)};
+    return Error{Code::invalid_argument,
+                 "a group of " + std::to_string(group.members.size()) + " has no member " + std::to_string(group.self)};
   }
   ATOLL_TRY(check_codec(group.codec));
   double bound = 0.0;
@@ -214,9 +206,10 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), count));
   ATOLL_TRY(check_result(result, count, chunk));
+  std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    reduce_chunk(result, done, part);
+    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
     const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done, part.size());
     step(part, settings, {state.parameters.subspan(done, part.size()), momentum});
   }
@@ -237,9 +230,10 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
   std::vector<float> difference(size);
   std::vector<float> own(size);
   std::vector<float> theirs(size);
+  std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += size) {
     const std::size_t values = std::min(size, count - done);
-    reduce_chunk(result, done, std::span(chunk).first(values));
+    aggregate(result.aggregator, result.codec, result.terms, done, std::span(chunk).first(values), scratch);
     group_difference(group, done, own, theirs, std::span(difference).first(values));
     pulled_heavy_ball(chunk.data(), difference.data(), static_cast<float>(settings.learning_rate), static_cast<float>(settings.momentum),
                       static_cast<float>(settings.pull), values, state.parameters.data() + done, state.momentum.data() + done);
@@ -251,8 +245,10 @@ Status decode_result(const ReducedResult& result, std::span<float> values) {
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
   ATOLL_TRY(check_result(result, values.size(), chunk));
+  std::vector<float> scratch;
   for (std::size_t done = 0; done < values.size(); done += chunk.size()) {
-    reduce_chunk(result, done, values.subspan(done, std::min(chunk.size(), values.size() - done)));
+    const auto part = values.subspan(done, std::min(chunk.size(), values.size() - done));
+    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
   }
   return {};
 }

@@ -24,16 +24,21 @@
 // Threads: pure functions; disjoint ranges of one state may be stepped concurrently.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
+#include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
 
-enum class OuterOptimizerKind : std::uint8_t { nesterov, sgd, adopt, heavy_ball };
+enum class OuterOptimizerKind : std::uint8_t { nesterov, heavy_ball, sgd, adopt };
+inline constexpr std::array<std::string_view, 4> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt"};
+constexpr std::span<const std::string_view> names_of(OuterOptimizerKind) { return kOuterOptimizers; }
 
 struct OuterOptimizer {
   OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
@@ -49,18 +54,12 @@ struct OuterState {
   std::span<float> momentum;  // may be empty for sgd and adopt
 };
 
-// One encoded array and its weight.
-struct EncodedTerm {
-  std::span<const std::byte> bytes;
-  float weight = 1.0F;
-};
-
-// A round's result as it came over the links: value[i] = Σ weight·decoded[i], summed in the terms' order in float32 from 0.
-// One term of weight 1 is the array that a shard's owner reduced and encoded; two or more are contributions that were
-// sent whole, summed here.
+// A round's result as it came over the links: what its terms become together (aggregate.hpp). One term of weight 1 is the array
+// that a shard's owner reduced and encoded; two or more are contributions that were sent whole.
 struct ReducedResult {
   CodecSettings codec;
   std::span<const EncodedTerm> terms;
+  Aggregator aggregator = Aggregator::weighted_mean;
 };
 
 // The outer parameters of a group in the order of its members, as everyone in it decodes them. This island's own are among

@@ -59,7 +59,8 @@ std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std:
   return groups;
 }
 
-std::vector<IslandId> group_of(const IslandId& self, std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size) {
+std::vector<IslandId> group_of(const IslandId& self, std::uint64_t seed, Round round, std::span<const IslandId> members,
+                               std::uint32_t group_size) {
   for (std::vector<IslandId>& group : pairing(seed, round, members, group_size)) {
     if (std::find(group.begin(), group.end(), self) != group.end()) {
       return std::move(group);

@@ -1,11 +1,11 @@
 // The pairing: who meets whom in a round. A pure function of (seed, round, members), so that every island that knows the
 // members of the epoch knows its partners of every round to come without asking anybody.
 //
-// Members are known by their places in the list, not by their ids: in an epoch's list they stand in the order of their parts of the data, so that
-// the same run file comes to the same model whoever the islands are. With P members and groups of n:
+// Members are known by their places in the list, not by their ids: in an epoch's list they stand in the order of their parts of the data,
+// so that the same run file comes to the same model whoever the islands are. With P members and groups of n:
 //   left over  s = P mod n members sit out. They are chosen by walking a circle: the places in the order of a random number that
-//              is a function of (seed, place); round r takes the places r·s, r·s + 1, … r·s + s − 1 (mod P) of it. So while the membership stays,
-//              nobody sits out a second time before everybody has once, and with n = 2 everyone does so exactly once in any P
+//              is a function of (seed, place); round r takes the places r·s, r·s + 1, … r·s + s − 1 (mod P) of it. So while the membership
+//              stays, nobody sits out a second time before everybody has once, and with n = 2 everyone does so exactly once in any P
 //              consecutive rounds.
 //   groups     the others are shuffled (Fisher–Yates, Philox stream of the round) and cut into groups of n: every matching is
 //              equally likely, and rounds are independent.
@@ -23,9 +23,11 @@ namespace atl {
 
 // The group of `self` in this round, itself included, in the order of the members; only `self` if it is left over.
 // `members` without repetition, `self` among them; group_size ≥ 2.
-std::vector<IslandId> group_of(const IslandId& self, std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size = 2);
+std::vector<IslandId> group_of(const IslandId& self, std::uint64_t seed, Round round, std::span<const IslandId> members,
+                               std::uint32_t group_size = 2);
 
 // All groups of the round, those left over as groups of one; every member in exactly one.
-std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size = 2);
+std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std::span<const IslandId> members,
+                                           std::uint32_t group_size = 2);
 
 }  // namespace atl

@@ -8,7 +8,8 @@
 // over random seeds: the squared distance is unbiased with a relative standard deviation of at most sqrt(2/128) = 12.5 %, the distance
 // itself of about 6 %. The mean of the squared distances of several islands to their mean is linear in such terms, so the same holds for it
 // (and it varies less, the more directions the islands differ in).
-// Sums are in double and sent as float32: the rounding adds about 2^-24 of ‖φ‖ to a distance, nothing beside a spread of more than 10^-6 of it.
+// Sums are in double and sent as float32: the rounding adds about 2^-24 of ‖φ‖ to a distance, nothing beside a spread of more than 10^-6 of
+// it.
 //
 // Cost: one pass over the parameters, about 2 ns each: a quarter of a Philox block and one addition. 512 bytes a round.
 // Threads: pure functions.

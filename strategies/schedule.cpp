@@ -47,7 +47,8 @@ Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::ui
 
 Result<Schedule> Schedule::merged_after(std::uint64_t overlap_steps) const {
   if (overlap_steps >= inner_steps_) {
-    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" + std::to_string(inner_steps_) + ")");
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" +
+                   std::to_string(inner_steps_) + ")");
   }
   Schedule own = *this;
   own.merge_steps_ = overlap_steps;

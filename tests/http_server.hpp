@@ -30,7 +30,7 @@ class HttpServer {
   struct Answer {
     int status = 200;
     std::string content;
-    std::string header;                     // one more, "Location: …"
+    std::string header;                          // one more, "Location: …"
     std::size_t drop_after = std::string::npos;  // of the body: then the connection is closed
     bool ignore_range = false;
     bool silent = false;  // never answers
@@ -112,11 +112,12 @@ class HttpServer {
     std::string range;
     if (status == 200 && request.ranged && !answer.ignore_range) {
       status = request.begin >= body.size() ? 416 : 206;
-      range = "Content-Range: bytes " + std::to_string(request.begin) + "-" + std::to_string(body.size() - 1) + "/" + std::to_string(body.size()) + "\r\n";
+      range = "Content-Range: bytes " + std::to_string(request.begin) + "-" + std::to_string(body.size() - 1) + "/" +
+              std::to_string(body.size()) + "\r\n";
       body = status == 416 ? "" : body.substr(request.begin);
     }
-    send_all(connection, "HTTP/1.1 " + std::to_string(status) + " Whatever\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) +
-                             "\r\n" + range + (answer.header.empty() ? "" : answer.header + "\r\n") + "\r\n");
+    send_all(connection, "HTTP/1.1 " + std::to_string(status) + " Whatever\r\nConnection: close\r\nContent-Length: " +
+                             std::to_string(body.size()) + "\r\n" + range + (answer.header.empty() ? "" : answer.header + "\r\n") + "\r\n");
     send_all(connection, body.substr(0, answer.drop_after));
   }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "transport/base/rng.hpp"
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
 
 namespace atl::test {
 
@@ -19,7 +19,8 @@ class MessageSampler {
   std::vector<Message> all() {
     return {hello(),
             Heartbeat{number(), {report(), report()}},
-            Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100)), range(), number()},
+            Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100)),
+                  range(), number()},
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
             Withdrawn{run(), epoch(), round(), error(), range()},
@@ -29,11 +30,13 @@ class MessageSampler {
             IslandEvent{run(), word(), word(), text()},
             Timeline{run(), {span(), span()}},
             RunEnded{run(), round(), digest(), maybe_error()},
-            Leave{text(), rng_.chance(0.5)}, Drain{text()}, Cut{run(), epoch(), round()},
+            Leave{text(), rng_.chance(0.5)},
+            Drain{text()},
+            Cut{run(), epoch(), round()},
             Welcome{word(), island(), number(), number(), number()},
             Refused{error()},
-            Assign{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number()},
-            Membership{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
+            Invite{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number()},
+            NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
             Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}},
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
             Abort{run(), epoch(), round(), attempt(), text()},
@@ -47,9 +50,34 @@ class MessageSampler {
             Reply{number(), maybe_error(), json()},
             PairQuery{run(), epoch(), round(), island(), island(), epoch()},
             PairAnswer{run(), epoch(), round(), island(), island(), static_cast<PairWord>(rng_.below(4)), epoch()},
-            Duty{run(), number(), json(), members(), word(), {{word(), content()}, {word(), content()}}, content(), {content(), content()}, {content()}, run(), Round(number())},
-            DutyReport{run(), number(), word(), word(), number(), number(), real(), real(), real(), content(), json(), content(), number(), {content()},
-                       maybe_error(), number(), number()}};
+            Assignment{run(),
+                       number(),
+                       json(),
+                       members(),
+                       word(),
+                       {{word(), content()}, {word(), content()}},
+                       content(),
+                       {content(), content()},
+                       {content()},
+                       run(),
+                       Round(number())},
+            AssignmentReport{run(),
+                             number(),
+                             word(),
+                             word(),
+                             number(),
+                             number(),
+                             real(),
+                             real(),
+                             real(),
+                             content(),
+                             json(),
+                             content(),
+                             number(),
+                             {content()},
+                             maybe_error(),
+                             number(),
+                             number()}};
   }
 
  private:
@@ -93,15 +121,31 @@ class MessageSampler {
     return members;
   }
   IslandReport report() {
-    return IslandReport{run(), word(), text(), Step(number()), number(), real(), real(), real(), real(), number(), number(), number(), number()};
+    return IslandReport{run(),  word(), text(),   Step(number()), number(), real(),  real(),
+                        real(), real(), number(), number(),       number(), number()};
   }
   Span span() {
-    return Span{static_cast<SpanKind>(rng_.below(9)), round(), half(), island(), TimePoint(Duration(static_cast<std::int64_t>(number() >> 2U))),
-                Duration(static_cast<std::int64_t>(number() >> 2U)), number()};
+    return Span{static_cast<SpanKind>(rng_.below(9)),
+                round(),
+                half(),
+                island(),
+                TimePoint(Duration(static_cast<std::int64_t>(number() >> 2U))),
+                Duration(static_cast<std::int64_t>(number() >> 2U)),
+                number()};
   }
   Hello hello() {
     HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}, half(), number()};
-    return Hello{kProtocolVersion, word(), word(), number(), word(), word(), {word(), word()}, {held, HeldRun{}}, static_cast<std::uint32_t>(rng_.below(1000)), real()};
+    return Hello{kProtocolVersion,
+                 word(),
+                 word(),
+                 number(),
+                 word(),
+                 word(),
+                 {word(), word()},
+                 {held, HeldRun{}},
+                 static_cast<std::uint32_t>(rng_.below(1000)),
+                 real(),
+                 text()};
   }
 
   Rng rng_;

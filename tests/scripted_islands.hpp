@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/control_link.hpp"
-#include "transport/identity.hpp"
+#include "transport/control/control_link.hpp"
+#include "transport/identity/identity.hpp"
 
 namespace atl_test {
 
@@ -40,7 +40,7 @@ class ScriptedIslands : public atl::ControlServer {
       hello.platform = "Linux x86_64, 2 cores, AVX2";
       hello.data_sets = {"corpus"};
       if (const Island& island = islands_[i]; island.initialised) {
-        hello.runs.push_back({island.run, island.epoch, true, island.committed, chain_of(island.committed), {}});
+        hello.runs.push_back({island.run, island.epoch, true, island.committed, digest_of(island.committed), {}});
       }
       put(i, hello);
     }
@@ -87,13 +87,13 @@ class ScriptedIslands : public atl::ControlServer {
     const std::size_t i = connection.value - 1;
     if (std::holds_alternative<atl::Welcome>(message)) {
       say_ready(i);
-    } else if (const auto* assign = std::get_if<atl::Assign>(&message)) {
-      take(i, *assign);
-    } else if (const auto* membership = std::get_if<atl::Membership>(&message)) {
+    } else if (const auto* invite = std::get_if<atl::Invite>(&message)) {
+      take(i, *invite);
+    } else if (const auto* membership = std::get_if<atl::NewEpoch>(&message)) {
       islands_[i].epoch = membership->epoch;
       say_ready(i);
     } else if (const auto* exchange = std::get_if<atl::Exchange>(&message)) {
-      put(i, atl::Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, chain_of(exchange->round), 4'000'000,
+      put(i, atl::Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, digest_of(exchange->round), 4'000'000,
                             4'000'000, 0.4});
     } else if (const auto* commit = std::get_if<atl::Commit>(&message)) {
       take(i, *commit);
@@ -115,7 +115,7 @@ class ScriptedIslands : public atl::ControlServer {
     bool initialised = false;
   };
 
-  static atl::Digest chain_of(atl::Round round) {
+  static atl::Digest digest_of(atl::Round round) {
     atl::Digest digest;
     const std::uint64_t number = round.value + 1;
     std::memcpy(digest.bytes.data(), &number, sizeof number);
@@ -128,16 +128,16 @@ class ScriptedIslands : public atl::ControlServer {
       return;
     }
     const atl::Round round = island.initialised ? island.committed.next() : atl::Round(0);
-    put(i, atl::Ready{island.run, island.epoch, round, 20'480, 10, 2.0, 0.1, chain_of(island.committed)});
+    put(i, atl::Ready{island.run, island.epoch, round, 20'480, 10, 2.0, 0.1, digest_of(island.committed)});
   }
-  void take(std::size_t i, const atl::Assign& assign) {
+  void take(std::size_t i, const atl::Invite& invite) {
     Island& island = islands_[i];
-    if (island.run != assign.run) {
+    if (island.run != invite.run) {
       island.initialised = false;
       island.committed = atl::Round(0);
     }
-    island.run = assign.run;
-    island.epoch = assign.epoch;
+    island.run = invite.run;
+    island.epoch = invite.epoch;
     say_ready(i);
   }
   void take(std::size_t i, const atl::Commit& commit) {
@@ -151,7 +151,7 @@ class ScriptedIslands : public atl::ControlServer {
     put(i, atl::Merged{commit.run, commit.round, atl::Step(commit.round.value * 10),
                        2.0 + 1.0 / static_cast<double>(1 + commit.round.value), 2.5, 0.1});
     if (commit.checkpoint) {
-      put(i, atl::Checkpointed{commit.run, commit.round, commit.chain, commit.chain, 7'000'000, std::nullopt});
+      put(i, atl::Checkpointed{commit.run, commit.round, commit.digest, commit.digest, 7'000'000, std::nullopt});
     }
     say_ready(i);
   }

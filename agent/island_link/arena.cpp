@@ -1,6 +1,7 @@
 #include "agent/island_link/arena.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 namespace atl::island_link {
@@ -44,6 +47,19 @@ Result<std::span<float>> map_floats(const OpenFile& file, const std::string& pat
   return std::span<float>(static_cast<float*>(memory), bytes / sizeof(float));
 }
 
+// A new file that this process alone has locked. Whoever removes what is abandoned may take it for that before it is locked: then it is
+// made again.
+int make_locked(const std::string& path) {
+  while (true) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct stat facts {};
+    if (fd < 0 || (::flock(fd, LOCK_EX) == 0 && ::fstat(fd, &facts) == 0 && facts.st_nlink > 0)) {
+      return fd;
+    }
+    ::close(fd);
+  }
+}
+
 Status check_size(const std::string& path, std::uint64_t bytes) {
   if (bytes == 0 || bytes % sizeof(float) != 0) {
     return Error{Code::invalid_argument, "arena " + path + ": its size must be a multiple of 4 bytes, not " + std::to_string(bytes)};
@@ -55,7 +71,7 @@ Status check_size(const std::string& path, std::uint64_t bytes) {
 
 Result<Arena> Arena::create(const std::string& path, std::uint64_t bytes) {
   ATOLL_TRY(check_size(path, bytes));
-  const OpenFile file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  OpenFile file(make_locked(path));
   if (file.fd < 0) {
     return os_error("cannot make the arena " + path, errno);
   }
@@ -71,7 +87,7 @@ Result<Arena> Arena::create(const std::string& path, std::uint64_t bytes) {
   Arena arena;
   arena.path_ = path;
   arena.floats_ = *mapped;
-  arena.owner_ = true;
+  arena.lock_ = std::exchange(file.fd, -1);
   return arena;
 }
 
@@ -86,8 +102,8 @@ Result<Arena> Arena::open(const std::string& path, std::uint64_t bytes) {
     return os_error("cannot open the arena " + path, errno);
   }
   if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != bytes) {
-    return Error{Code::corrupt, "arena " + path + ": it has " + std::to_string(status.st_size) + " bytes where " +
-                                    std::to_string(bytes) + " were announced"};
+    return Error{Code::corrupt, "arena " + path + ": it has " + std::to_string(status.st_size) + " bytes where " + std::to_string(bytes) +
+                                    " were announced"};
   }
   ATOLL_ASSIGN(const std::span<float> mapped, map_floats(file, path, bytes));
   Arena arena;
@@ -97,14 +113,14 @@ Result<Arena> Arena::open(const std::string& path, std::uint64_t bytes) {
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : path_(std::move(other.path_)), floats_(std::exchange(other.floats_, {})), owner_(std::exchange(other.owner_, false)) {}
+    : path_(std::move(other.path_)), floats_(std::exchange(other.floats_, {})), lock_(std::exchange(other.lock_, -1)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   if (this != &other) {
     close();
     path_ = std::move(other.path_);
     floats_ = std::exchange(other.floats_, {});
-    owner_ = std::exchange(other.owner_, false);
+    lock_ = std::exchange(other.lock_, -1);
   }
   return *this;
 }
@@ -116,10 +132,31 @@ void Arena::close() noexcept {
     ::munmap(floats_.data(), floats_.size_bytes());
     floats_ = {};
   }
-  if (owner_) {
+  if (lock_ >= 0) {
     ::unlink(path_.c_str());
-    owner_ = false;
+    ::close(std::exchange(lock_, -1));
   }
+}
+
+std::vector<std::string> remove_abandoned_arenas(const std::string& folder, const std::string& prefix) {
+  std::vector<std::string> removed;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    if (!entry.path().filename().string().starts_with(prefix)) {
+      continue;
+    }
+    const std::string path = entry.path().string();
+    const OpenFile file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    struct stat held {};
+    struct stat named {};
+    const bool abandoned = file.fd >= 0 && ::flock(file.fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(file.fd, &held) == 0 &&
+                           S_ISREG(held.st_mode) && ::lstat(path.c_str(), &named) == 0 && named.st_ino == held.st_ino &&
+                           named.st_dev == held.st_dev;
+    if (abandoned && ::unlink(path.c_str()) == 0) {
+      removed.push_back(path);
+    }
+  }
+  return removed;
 }
 
 std::span<float> Arena::range(const Fragment& fragment) const {
@@ -151,7 +188,8 @@ Status check_manifest(const Manifest& manifest) {
     return Error{Code::invalid_argument, "the trainer declares no parameters"};
   }
   if (manifest.description && manifest.description->size() > kLargestDescription) {
-    return Error{Code::invalid_argument, "the trainer's description of its model is longer than " + std::to_string(kLargestDescription) + " bytes"};
+    return Error{Code::invalid_argument,
+                 "the trainer's description of its model is longer than " + std::to_string(kLargestDescription) + " bytes"};
   }
   std::set<std::string> names;
   for (const Parameter& parameter : manifest.parameters) {
@@ -192,8 +230,8 @@ Result<ArenaLayout> lay_out(const Manifest& manifest, const std::vector<std::vec
     layout.fragments.push_back({begin, at - begin});
   }
   if (const auto missing = std::find(placed.begin(), placed.end(), false); missing != placed.end()) {
-    return Error{Code::invalid_argument, "parameter '" + manifest.parameters[static_cast<std::size_t>(missing - placed.begin())].name +
-                                             "' is in no fragment"};
+    return Error{Code::invalid_argument,
+                 "parameter '" + manifest.parameters[static_cast<std::size_t>(missing - placed.begin())].name + "' is in no fragment"};
   }
   layout.bytes = at * sizeof(float);
   return layout;
@@ -235,8 +273,8 @@ Status check_layout(const Manifest& manifest, const ArenaLayout& layout) {
     entries.push_back({entry.offset, elements(parameter), "parameter '" + parameter.name + "'"});
   }
   if (const auto missing = std::find(seen.begin(), seen.end(), false); missing != seen.end()) {
-    return Error{Code::corrupt, "arena layout: parameter '" +
-                                    manifest.parameters[static_cast<std::size_t>(missing - seen.begin())].name + "' has no entry"};
+    return Error{Code::corrupt, "arena layout: parameter '" + manifest.parameters[static_cast<std::size_t>(missing - seen.begin())].name +
+                                    "' has no entry"};
   }
   std::vector<Range> fragments;
   for (std::size_t f = 0; f < layout.fragments.size(); ++f) {

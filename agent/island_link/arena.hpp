@@ -19,7 +19,8 @@ namespace atl::island_link {
 class Arena {
  public:
   // Makes the file, readable for this user only, with its space reserved (a full /dev/shm is an error here, not a crash
-  // later), zeroed. The file is removed when this object goes; whoever has it open keeps it.
+  // later), zeroed. The file is removed when this object goes; whoever has it open keeps it. Until then it is locked, so that others see
+  // that its owner lives.
   // Errors: conflict if the path exists; io otherwise.
   static Result<Arena> create(const std::string& path, std::uint64_t bytes);
   // Maps a file another process made. Errors: io, or corrupt if its size is not `bytes` or not a multiple of 4.
@@ -43,8 +44,11 @@ class Arena {
 
   std::string path_;
   std::span<float> floats_;
-  bool owner_ = false;
+  int lock_ = -1;  // of the owner: the locked file
 };
+
+// Removes the arenas in a folder (files whose names begin so) whose owner is gone: one that was killed could not. Returns their paths.
+std::vector<std::string> remove_abandoned_arenas(const std::string& folder, const std::string& prefix);
 
 // The number of elements of a parameter, of a whole manifest.
 std::uint64_t elements(const Parameter& parameter);

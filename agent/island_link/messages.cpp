@@ -44,11 +44,14 @@ void describe(Visitor& v, Of<Visitor, Training>& m) {
 
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Diffusion>& m) {
-  v("experts", m.experts), v("clusters_by", m.clusters_by), v("features", m.features), v("feature_width", m.feature_width), v("fine_clusters", m.fine_clusters);
+  v("experts", m.experts), v("clusters_by", m.clusters_by), v("features", m.features), v("feature_width", m.feature_width),
+      v("fine_clusters", m.fine_clusters);
   v("balance", m.balance), v("patch", m.patch), v("conditional", m.conditional), v("class_dropout", m.class_dropout);
-  v("times", m.times), v("ema", m.ema), v("router_patch", m.router_patch), v("router_layers", m.router_layers), v("router_width", m.router_width);
+  v("times", m.times), v("ema", m.ema), v("router_patch", m.router_patch), v("router_layers", m.router_layers),
+      v("router_width", m.router_width);
   v("router_heads", m.router_heads), v("router_steps", m.router_steps), v("router_batch", m.router_batch);
-  v("router_learning_rate", m.router_learning_rate), v("distill_steps", m.distill_steps), v("distill_batch", m.distill_batch), v("save_every", m.save_every);
+  v("router_learning_rate", m.router_learning_rate), v("distill_steps", m.distill_steps), v("distill_batch", m.distill_batch),
+      v("save_every", m.save_every);
 }
 
 template <typename Visitor>
@@ -118,7 +121,7 @@ void describe(Visitor& v, Of<Visitor, MergeOrder>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Hello>& m) {
   v("protocol", m.protocol), v("trainer", m.trainer), v("version", m.version), v("pid", m.pid);
-  v("rank", m.rank), v("ranks", m.ranks), v("finishes", m.finishes);
+  v("rank", m.rank), v("ranks", m.ranks), v("finishes", m.finishes), v("kernels", m.kernels);
 }
 
 template <typename Visitor>
@@ -132,10 +135,8 @@ void describe(Visitor& v, Of<Visitor, Ready>& m) {
 }
 
 template <typename Visitor, typename T>
-void describe(Visitor& v, T& m)
-  requires std::is_same_v<std::remove_const_t<T>, PublishedNow> || std::is_same_v<std::remove_const_t<T>, Loaded> ||
-           std::is_same_v<std::remove_const_t<T>, Load>
-{
+void describe(Visitor& v, T& m) requires std::is_same_v<std::remove_const_t<T>, PublishedNow> ||
+    std::is_same_v<std::remove_const_t<T>, Loaded> || std::is_same_v<std::remove_const_t<T>, Load> {
   v("fragments", m.fragments), v("step", m.step), v("position", m.position);
 }
 
@@ -170,9 +171,7 @@ void describe(Visitor& v, Of<Visitor, Progress>& m) {
 }
 
 template <typename Visitor, typename T>
-void describe(Visitor& v, T& m)
-  requires std::is_same_v<std::remove_const_t<T>, Failed> || std::is_same_v<std::remove_const_t<T>, Stop>
-{
+void describe(Visitor& v, T& m) requires std::is_same_v<std::remove_const_t<T>, Failed> || std::is_same_v<std::remove_const_t<T>, Stop> {
   v("why", m.why);
 }
 
@@ -328,8 +327,7 @@ struct Reader {
   void read(const std::string& key, const json& from, std::uint64_t& value) const { read_integer(key, from, value); }
   void read(const std::string& key, const json& from, std::uint32_t& value) const { read_integer(key, from, value); }
   void read(const std::string& key, const json& from, std::int32_t& value) const {
-    if (!from.is_number_integer() || from.get<std::int64_t>() < -1 ||
-        from.get<std::int64_t>() > std::numeric_limits<std::int32_t>::max()) {
+    if (!from.is_number_integer() || from.get<std::int64_t>() < -1 || from.get<std::int64_t>() > std::numeric_limits<std::int32_t>::max()) {
       return fail(key, "an integer of at least -1");
     }
     value = from.get<std::int32_t>();
@@ -354,9 +352,7 @@ struct Reader {
     }
   }
   template <typename T>
-  void read(const std::string& key, const json& from, T& value) const
-    requires std::is_class_v<T>
-  {
+  void read(const std::string& key, const json& from, T& value) const requires std::is_class_v<T> {
     if (!from.is_object()) {
       return fail(key, "an object");
     }

@@ -113,7 +113,7 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
-// Where to continue. Without a directory the optimiser starts fresh at that step and data position (a newcomer in a run).
+// Where to continue. Without a directory the optimiser starts fresh at that step and data position (a joiner in a run).
 struct Resume {
   std::optional<std::string> directory;  // what this trainer saved at that step
   std::uint64_t step = 0;
@@ -156,9 +156,9 @@ struct MergeOrder {
   std::uint32_t fragment = 0;
   std::uint64_t step = 0;
   double alpha = 0.0;
-  bool evaluate = false;             // validation loss after the merge
-  bool parameters = false;           // payload gradient: write the parameters into the arena before `merged`
-  std::optional<std::string> save;   // directory: save the trainer's own state there after the merge
+  bool evaluate = false;            // validation loss after the merge
+  bool parameters = false;          // payload gradient: write the parameters into the arena before `merged`
+  std::optional<std::string> save;  // directory: save the trainer's own state there after the merge
   friend bool operator==(const MergeOrder&, const MergeOrder&) = default;
 };
 
@@ -172,7 +172,8 @@ struct Hello {
   std::uint64_t pid = 0;
   std::uint32_t rank = 0;  // of ranks; this protocol version has one
   std::uint32_t ranks = 1;
-  std::optional<bool> finishes;  // it understands `finish` and `skip`
+  std::optional<bool> finishes;             // it understands `finish` and `skip`
+  std::optional<std::string> kernels = {};  // what it multiplies matrices with, for people
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -209,9 +210,9 @@ struct Published {
   std::uint64_t position = 0;
   std::uint64_t tokens = 0;  // tokens and steps since the previous publish of this fragment
   std::uint64_t steps = 0;
-  std::optional<double> loss;  // mean training loss of those steps; empty when not finite
-  std::optional<double> norm;  // of the last step's gradient, before clipping
-  bool nonfinite = false;      // a loss or gradient of those steps was not finite
+  std::optional<double> loss;    // mean training loss of those steps; empty when not finite
+  std::optional<double> norm;    // of the last step's gradient, before clipping
+  bool nonfinite = false;        // a loss or gradient of those steps was not finite
   double compute_seconds = 0.0;  // since the trainer started
   std::optional<double> local_validation_loss;
   friend bool operator==(const Published&, const Published&) = default;
@@ -226,7 +227,7 @@ struct Merged {
   std::uint64_t position = 0;
   double wait_seconds = 0.0;  // this merge waited so long for its result
   std::optional<double> validation_loss;
-  bool saved = false;                      // the order's `save` was done
+  bool saved = false;                     // the order's `save` was done
   std::optional<std::string> save_error;  // or why it was not; the trainer goes on
   friend bool operator==(const Merged&, const Merged&) = default;
 };
@@ -301,8 +302,8 @@ struct Failed {
   friend bool operator==(const Failed&, const Failed&) = default;
 };
 
-using TrainerMessage =
-    std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress, TaskProgress, TaskSaved, TaskDone, Failed>;
+using TrainerMessage = std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress,
+                                    TaskProgress, TaskSaved, TaskDone, Failed>;
 
 // ---- agent → trainer --------------------------------------------------------------------------------------------------
 
@@ -380,8 +381,8 @@ struct RoundResult {
   friend bool operator==(const RoundResult&, const RoundResult&) = default;
 };
 
-// "`round` is the last for now": no step beyond its merge, what is due after it is void, and the trainer's state is saved after that merge. With
-// `now` its publish and merge are due at once, with however many steps were done. Only for trainers whose hello says `finishes`.
+// "`round` is the last for now": no step beyond its merge, what is due after it is void, and the trainer's state is saved after that merge.
+// With `now` its publish and merge are due at once, with however many steps were done. Only for trainers whose hello says `finishes`.
 struct Finish {
   static constexpr const char* kType = "finish";
   std::uint64_t round = 0;
@@ -390,8 +391,8 @@ struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
-// "Stand at `step` now": the steps up to it are not done, the orders for them are due. Position and optimiser stay. Never back, never beyond
-// `until_step`. Only for trainers whose hello says `finishes`.
+// "Stand at `step` now": the steps up to it are not done, the orders for them are due. Position and optimiser stay. Never back, never
+// beyond `until_step`. Only for trainers whose hello says `finishes`.
 struct Skip {
   static constexpr const char* kType = "skip";
   std::uint64_t step = 0;

@@ -1,5 +1,5 @@
-// The parameters of the built-in models: names, shapes and blocks. The decoder-only transformer's names are those of Hugging Face's Llama, the diffusion
-// transformer's those of its authors' code.
+// The parameters of the built-in models: names, shapes and blocks. The decoder-only transformer's names are those of Hugging Face's Llama,
+// the diffusion transformer's those of its authors' code.
 //
 // The trainer declares them to the agent; the command line counts them before any trainer runs. Both call this.
 // Threads: pure functions.
@@ -24,7 +24,8 @@ struct ImageModel {
 };
 inline constexpr std::uint64_t kTimeFrequencies = 128;  // sines and cosines each
 
-// In the trainer's order: embeddings of patches, time and class (block −1), the layers (0…L−1), the final layer (L). A feed_forward of 0 is four widths.
+// In the trainer's order: embeddings of patches, time and class (block −1), the layers (0…L−1), the final layer (L). A feed_forward of 0 is
+// four widths.
 Manifest image_model_manifest(const Model& sizes, const ImageModel& images);
 
 }  // namespace atl::island_link

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <zmq.hpp>
 
 #include "agent/island_link/agent_end.hpp"
@@ -53,8 +53,7 @@ Status send_on(zmq::socket_t& socket, const Message& message, const char* peer) 
 
 // Waits for an event on the first of the items; false after the timeout. A signal ends the wait early.
 bool wait_for(zmq::pollitem_t* items, std::size_t count, Duration timeout) {
-  const auto ms = timeout < Duration::zero() ? std::chrono::milliseconds(-1)
-                                             : std::chrono::ceil<std::chrono::milliseconds>(timeout);
+  const auto ms = timeout < Duration::zero() ? std::chrono::milliseconds(-1) : std::chrono::ceil<std::chrono::milliseconds>(timeout);
   try {
     return zmq::poll(items, count, ms) > 0;
   } catch (const zmq::error_t& error) {
@@ -183,7 +182,8 @@ Result<TrainerLink> TrainerLink::connect(const std::string& path) {
     state->socket.set(zmq::sockopt::reconnect_ivl, 24 * 3600 * 1000);
     const char* monitor = "inproc://island-link-monitor";
     if (zmq_socket_monitor(state->socket.handle(), monitor,
-                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0) {
+                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) !=
+        0) {
       throw zmq::error_t();
     }
     state->monitor.connect(monitor);

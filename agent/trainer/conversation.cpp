@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "agent/trainer/diffusion_task.hpp"
+#include "agent/trainer/diffusion/diffusion_task.hpp"
+#include "agent/trainer/torch_runtime.hpp"
 
 namespace atl {
 
@@ -87,7 +88,7 @@ Result<AgentMessage> Conversation::expect(Duration timeout, const char* what) {
 }
 
 Status Conversation::begin() {
-  ATOLL_TRY(link_.send(Hello{kProtocol, "atoll", ATOLL_VERSION, static_cast<std::uint64_t>(::getpid()), 0, 1, true}));
+  ATOLL_TRY(link_.send(Hello{kProtocol, "atoll", ATOLL_VERSION, static_cast<std::uint64_t>(::getpid()), 0, 1, true, blas_in_use()}));
   ATOLL_ASSIGN(const AgentMessage first, expect(kConfigureWithin, "configure"));
   if (const auto* task = std::get_if<Task>(&first)) {
     return work(*task);
@@ -299,8 +300,8 @@ Status Conversation::on(const Skip& order) {
 
 Status Conversation::on(const Save& order) {
   const Status saved = save(order.directory);
-  return link_.send(Saved{order.directory, learner_->step(), learner_->position(),
-                          saved ? std::nullopt : std::optional<std::string>(saved.error().why)});
+  return link_.send(
+      Saved{order.directory, learner_->step(), learner_->position(), saved ? std::nullopt : std::optional<std::string>(saved.error().why)});
 }
 
 Status Conversation::on(const Evaluate&) {

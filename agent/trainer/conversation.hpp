@@ -79,11 +79,11 @@ class Conversation {
   std::uint64_t until_step_ = 0;
   std::vector<island_link::PublishOrder> publishes_;  // pending, in order of arrival
   std::vector<island_link::MergeOrder> merges_;
-  std::map<RoundKey, bool> results_;  // come, not taken yet
+  std::map<RoundKey, bool> results_;             // come, not taken yet
   std::vector<island_link::MergeOrder> parked_;  // payload gradient: merged inside the present step, to be finished after it
   std::vector<double> parked_waits_;             // how long each has waited
   std::optional<island_link::Finish> finish_;
-  std::uint64_t loads_ = 0;           // counts loads: orders in progress before one are void
+  std::uint64_t loads_ = 0;  // counts loads: orders in progress before one are void
 
   std::vector<Tally> tallies_;  // by fragment
   std::optional<double> last_loss_;

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "agent/trainer/adamw.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
+#include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/objective.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "agent/trainer/trainer_state.hpp"
@@ -52,7 +52,8 @@ std::vector<DecayRange> decay_ranges(const std::vector<Objective::Leaf>& leaves)
   return ranges;
 }
 
-// What is left of an average that decays by min(decay, (1 + s)/(10 + s)) at every step s, from step `from` to step `to`. Nothing if it goes back.
+// What is left of an average that decays by min(decay, (1 + s)/(10 + s)) at every step s, from step `from` to step `to`. Nothing if it goes
+// back.
 double average_share(double decay, std::uint64_t from, std::uint64_t to) {
   if (to < from) {
     return 0.0;
@@ -95,8 +96,8 @@ struct Learner::State {
 
   Arena arena;
   ArenaLayout layout;
-  std::vector<std::vector<CopyRun>> runs;    // by fragment
-  std::vector<std::uint64_t> averaged_at;    // by fragment: the step of the parameters that its average took in last
+  std::vector<std::vector<CopyRun>> runs;  // by fragment
+  std::vector<std::uint64_t> averaged_at;  // by fragment: the step of the parameters that its average took in last
 
   std::uint64_t step = 0;
   std::uint64_t position = 0;
@@ -157,8 +158,8 @@ struct Learner::State {
     const auto count = static_cast<std::size_t>(range.count);
     AdamW own = settings;
     own.weight_decay = range.decays ? settings.weight_decay : 0.0;
-    adamw_step(own, {floats_of(parameters).subspan(from, count), floats_of(gradient).subspan(from, count), floats_of(first).subspan(from, count),
-                     floats_of(second).subspan(from, count)});
+    adamw_step(own, {floats_of(parameters).subspan(from, count), floats_of(gradient).subspan(from, count),
+                     floats_of(first).subspan(from, count), floats_of(second).subspan(from, count)});
   }
 
   // The same arithmetic as adamw_step, without waiting for the GPU; a gradient that is not finite counts as zero.
@@ -222,7 +223,8 @@ Result<Learner> Learner::make(const Configure& configure) {
     ATOLL_ASSIGN(const at::Device device, device_named(training.device));
     ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
     set_arithmetic_threads(training.threads);
-    ATOLL_ASSIGN(std::unique_ptr<Objective> objective, configure.diffusion ? image_objective(configure, device) : language_objective(configure, device));
+    ATOLL_ASSIGN(std::unique_ptr<Objective> objective,
+                 configure.diffusion ? image_objective(configure, device) : language_objective(configure, device));
     return Learner(std::make_unique<State>(configure, std::move(objective), device, bf16));
   });
 }
@@ -232,7 +234,9 @@ std::uint64_t Learner::step() const { return state_->step; }
 std::uint64_t Learner::position() const { return state_->position; }
 std::uint64_t Learner::tokens_per_step() const { return state_->training.batch * state_->objective->tokens_per_sequence(); }
 std::uint64_t Learner::windows_per_step() const { return state_->training.batch; }
-std::uint64_t Learner::tokens_available() const { return state_->objective->sequences_per_epoch() * state_->objective->tokens_per_sequence(); }
+std::uint64_t Learner::tokens_available() const {
+  return state_->objective->sequences_per_epoch() * state_->objective->tokens_per_sequence();
+}
 std::size_t Learner::fragments() const { return state_->runs.size(); }
 
 Status Learner::attach(Arena arena, ArenaLayout layout) {
@@ -375,7 +379,8 @@ Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
     const at::NoGradGuard no_gradient;
     State& s = *state_;
     s.from_arena(fragment, s.parameters, alpha);
-    s.take_into_average(fragment, s.step, [&s](const CopyRun& run) { return at::from_blob(s.arena.floats().data() + run.arena, {run.count}, at::kFloat); });
+    s.take_into_average(fragment, s.step,
+                        [&s](const CopyRun& run) { return at::from_blob(s.arena.floats().data() + run.arena, {run.count}, at::kFloat); });
     return {};
   });
 }
@@ -426,12 +431,13 @@ Result<std::string> Learner::restore(const std::string& directory, std::uint64_t
     const at::Tensor first = at::empty_like(parameters);
     const at::Tensor second = at::empty_like(parameters);
     const at::Tensor average = at::empty({s.average.defined() ? s.average.numel() : 0}, at::kFloat);
-    ATOLL_ASSIGN(const TrainerPlace place,
-                 load_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)}));
+    ATOLL_ASSIGN(
+        const TrainerPlace place,
+        load_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)}));
     if (place.step != step || place.position != position) {
-      return Error{Code::corrupt, "cannot resume from " + directory + ": it was saved at step " + std::to_string(place.step) + ", position " +
-                                      std::to_string(place.position) + ", not at step " + std::to_string(step) + ", position " +
-                                      std::to_string(position)};
+      return Error{Code::corrupt, "cannot resume from " + directory + ": it was saved at step " + std::to_string(place.step) +
+                                      ", position " + std::to_string(place.position) + ", not at step " + std::to_string(step) +
+                                      ", position " + std::to_string(position)};
     }
     const at::NoGradGuard no_gradient;
     s.parameters.copy_(parameters);
@@ -440,7 +446,8 @@ Result<std::string> Learner::restore(const std::string& directory, std::uint64_t
     if (s.average.defined()) {
       s.average.copy_(average);
       // Saved under another strategy's fragments: taken as that of all of them.
-      s.averaged_at = place.averaged_at.size() == s.averaged_at.size() ? place.averaged_at : std::vector<std::uint64_t>(s.averaged_at.size(), place.step);
+      s.averaged_at = place.averaged_at.size() == s.averaged_at.size() ? place.averaged_at
+                                                                       : std::vector<std::uint64_t>(s.averaged_at.size(), place.step);
     }
     s.updates = place.updates;
     stand_at(step, position);

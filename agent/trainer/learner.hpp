@@ -3,11 +3,10 @@
 // All parameters lie in one flat tensor, in the order of the manifest; the model's weights are views of it, and so are the
 // gradients of theirs. So a fragment is one copy, and the optimiser is one pass. The arena's order may differ; neighbours there
 // that are neighbours here are copied together.
-// Where the objective asks for it an average of the synchronised parameters is kept beside them: at every merge of a fragment it takes in what the islands
-// have agreed on, for all the steps since the last one (with decay d at step s: min(d, (1 + s)/(10 + s))), so that it is the same on all of them; with
-// payload gradient at every step. It is part of what is saved.
-// A step is two calls, because a strategy may exchange gradients between them: compute_gradient(), then apply_gradient().
-// Threads: one thread calls (LibTorch uses its own inside).
+// Where the objective asks for it an average of the synchronised parameters is kept beside them: at every merge of a fragment it takes in
+// what the islands have agreed on, for all the steps since the last one (with decay d at step s: min(d, (1 + s)/(10 + s))), so that it is
+// the same on all of them; with payload gradient at every step. It is part of what is saved. A step is two calls, because a strategy may
+// exchange gradients between them: compute_gradient(), then apply_gradient(). Threads: one thread calls (LibTorch uses its own inside).
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 #include "agent/island_link/trainer_link.hpp"
 #include "agent/trainer/bench.hpp"
 #include "agent/trainer/conversation.hpp"
-#include "agent/trainer/generate.hpp"
-#include "agent/trainer/sample.hpp"
+#include "agent/trainer/diffusion/sample.hpp"
+#include "agent/trainer/language/generate.hpp"
 
 namespace atl {
 

@@ -17,17 +17,19 @@ int atoll_trainer_main(int argc, const char* const* argv);
 // Writes text with an exported model to stdout:
 //   generate --model FILE.safetensors --prompt TEXT --tokens N --temperature T --top-k K --seed S --device D [--json]
 // Every option but --json is given. The text, prompt included, goes to stdout as bytes as it is made; with --json it is
-// one object {"schema": 1, "text": …, "tokens": N, "tokens_per_second": X} at the end. Exit codes: 0 ok, 2 a bad option, 4 no such file, 70 a file that is no model of ours.
-// A model of ours says what it is in the file's metadata: `atoll.model`, JSON of the [model] table with every key; if they are there, `atoll.format` (bytes,
-// uint16 or uint32, `atoll.data_format` in a checkpoint; without it a vocabulary of at most 256 means bytes; otherwise prompt and text are token numbers with spaces between them) and
-// `atoll.sequence_length`, the context it was trained with (128 without it). Further tensors are ignored.
+// one object {"schema": 1, "text": …, "tokens": N, "tokens_per_second": X} at the end. Exit codes: 0 ok, 2 a bad option, 4 no such file, 70
+// a file that is no model of ours. A model of ours says what it is in the file's metadata: `atoll.model`, JSON of the [model] table with
+// every key; if they are there, `atoll.format` (bytes, uint16 or uint32, `atoll.data_format` in a checkpoint; without it a vocabulary of at
+// most 256 means bytes; otherwise prompt and text are token numbers with spaces between them) and `atoll.sequence_length`, the context it
+// was trained with (128 without it). Further tensors are ignored.
 int atoll_generate_main(int argc, const char* const* argv);
 
 // Writes images of an ensemble as one PNG:
-//   sample --folder DIR --output FILE.png --count N --router CHOICE --steps N --solver euler|heun --seed S --class C --guidance G --columns N --threads N
+//   sample --folder DIR --output FILE.png --count N --router CHOICE --steps N --solver euler|heun --seed S --class C --guidance G --columns
+//   N --threads N
 //          --device D [--allow-missing] [--json]
-// Every option with a value is given; --class may be empty. The digests of the files have been checked. Exit codes: 0 ok, 1 a file that is broken or cannot be
-// written, 2 a bad option, 4 no such file, 8 files of different runs, 70 LibTorch failed.
+// Every option with a value is given; --class may be empty. The digests of the files have been checked. Exit codes: 0 ok, 1 a file that is
+// broken or cannot be written, 2 a bad option, 4 no such file, 8 files of different runs, 70 LibTorch failed.
 int atoll_sample_main(int argc, const char* const* argv);
 
 // Tokens/s of the trainer's loop and of the same model in a bare LibTorch loop, in turn, and the median ratio, on stdout:

@@ -11,7 +11,9 @@
 
 namespace atl {
 
-Error file_error(const std::string& path, const char* what) { return {Code::io, "cannot " + std::string(what) + " " + path + ": " + std::strerror(errno)}; }
+Error file_error(const std::string& path, const char* what) {
+  return {Code::io, "cannot " + std::string(what) + " " + path + ": " + std::strerror(errno)};
+}
 
 NewFile::NewFile(std::string path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
 

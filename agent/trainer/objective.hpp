@@ -1,8 +1,8 @@
 // What a learner minimises: a model, its data in a fixed order, and the loss of any stretch of them.
 //
-// A language model predicts tokens, a diffusion transformer flows. Everything else about training in rounds (optimiser, arena, orders, checkpoints) is
-// the Learner's and the same for both. The data are numbered by position: sequences, of tokens or images, in the order in which they are trained on.
-// Threads: one thread calls.
+// A language model predicts tokens, a diffusion transformer flows. Everything else about training in rounds (optimiser, arena, orders,
+// checkpoints) is the Learner's and the same for both. The data are numbered by position: sequences, of tokens or images, in the order in
+// which they are trained on. Threads: one thread calls.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,8 @@ class Objective {
   [[nodiscard]] virtual const at::Tensor& parameters() const = 0;
   [[nodiscard]] virtual std::vector<Leaf> leaves() const = 0;
 
-  // Mean loss of the sequences position … position + rows − 1, a scalar to go backward from. The same for the same arguments, wherever it is computed.
+  // Mean loss of the sequences position … position + rows − 1, a scalar to go backward from. The same for the same arguments, wherever it
+  // is computed.
   [[nodiscard]] virtual Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const = 0;
   // Mean loss over the held-out data, `rows` sequences at a time at most; empty without any. Always the same data.
   [[nodiscard]] virtual Result<std::optional<double>> held_out_loss(std::uint64_t rows) const = 0;
@@ -49,9 +50,8 @@ class Objective {
 // Errors: those of the data (missing, empty, too small); invalid_argument for sizes that do not fit one another.
 Result<std::unique_ptr<Objective>> language_objective(const island_link::Configure& configure, const at::Device& device);
 
-// A diffusion transformer on images, or on those of one cluster: flow matching (flow_matching.hpp). What is saved of it a task of training can be
-// continued from (dit_learner.hpp).
-// Errors: the same; invalid_argument also for a condition without labels.
+// A diffusion transformer on images, or on those of one cluster: flow matching (flow_matching.hpp). What is saved of it a task of training
+// can be continued from (dit_learner.hpp). Errors: the same; invalid_argument also for a condition without labels.
 Result<std::unique_ptr<Objective>> image_objective(const island_link::Configure& configure, const at::Device& device);
 
 }  // namespace atl

@@ -17,7 +17,8 @@ class Options {
  public:
   // `defaults` names every option that takes a value; `flags` those that do not.
   // Errors: invalid_argument for any other, or one without its value.
-  static Result<Options> parse(const std::vector<std::string>& arguments, std::map<std::string, std::string> defaults, const std::set<std::string>& flags);
+  static Result<Options> parse(const std::vector<std::string>& arguments, std::map<std::string, std::string> defaults,
+                               const std::set<std::string>& flags);
 
   [[nodiscard]] const std::string& text(const std::string& name) const { return values_.at(name); }
   // Errors: invalid_argument unless the value is a number in [least, most].

@@ -3,14 +3,24 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <new>
+#include <sstream>
+#include <system_error>
 
-extern "C" void openblas_set_num_threads(int threads) __attribute__((weak));
+// Of the BLAS that LibTorch is linked with, if it has one of its own.
+extern "C" {
+void openblas_set_num_threads(int threads) __attribute__((weak));
+const char* openblas_get_config() __attribute__((weak));
+const char* openblas_get_corename() __attribute__((weak));
+void sgemm_() __attribute__((weak));
+}
 
 namespace atl {
 
@@ -60,6 +70,23 @@ void set_arithmetic_threads(std::uint32_t threads) {
   if (&openblas_set_num_threads != nullptr) {
     openblas_set_num_threads(count);
   }
+}
+
+std::string blas_in_use() {
+  if (&openblas_get_config != nullptr && &openblas_get_corename != nullptr) {
+    std::istringstream configuration(openblas_get_config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …"
+    std::string name;
+    std::string version;
+    configuration >> name >> version;
+    return name + " " + version + " with " + openblas_get_corename() + " kernels";
+  }
+  Dl_info where{};
+  if (&sgemm_ != nullptr && ::dladdr(reinterpret_cast<const void*>(&sgemm_), &where) != 0 && where.dli_fname != nullptr) {
+    std::error_code failure;
+    const std::filesystem::path file = std::filesystem::canonical(where.dli_fname, failure);
+    return "a BLAS that is not OpenBLAS: " + (failure ? std::string(where.dli_fname) : file.string());
+  }
+  return "the BLAS inside LibTorch";
 }
 
 Autocast::Autocast(bool enabled) : enabled_(enabled) {

@@ -21,6 +21,9 @@ Result<bool> bf16_named(const std::string& precision, const c10::Device& device)
 // Threads of LibTorch's own loops and of the BLAS, if it can be told.
 void set_arithmetic_threads(std::uint32_t threads);
 
+// What multiplies matrices on the processor, for people: "OpenBLAS 0.3.21 with Haswell kernels", or the file of another BLAS.
+std::string blas_in_use();
+
 // While it lives, matrix products on a GPU are computed in bf16. Nothing if not `enabled`.
 class Autocast {
  public:

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/island_link/arena.hpp"
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "agent/trainer/new_file.hpp"
 #include "transport/base/bytes.hpp"
 
@@ -141,10 +141,10 @@ Status save_trainer_state(const std::string& directory, const island_link::Manif
     at += count;
   }
   std::map<std::string, std::string> metadata = {{"atoll.step", std::to_string(place.step)},
-                                                       {"atoll.position", std::to_string(place.position)},
-                                                       {"atoll.updates", std::to_string(place.updates)},
-                                                       {"atoll.notes", place.notes},
-                                                       {"atoll.checksums", checksums(arrays)}};
+                                                 {"atoll.position", std::to_string(place.position)},
+                                                 {"atoll.updates", std::to_string(place.updates)},
+                                                 {"atoll.notes", place.notes},
+                                                 {"atoll.checksums", checksums(arrays)}};
   if (!place.averaged_at.empty()) {
     metadata["atoll.averaged_at"] = joined(place.averaged_at, [](std::uint64_t step) { return std::to_string(step); });
   }

@@ -1,10 +1,9 @@
 // What a trainer saves of itself: parameters, AdamW's two moments, and where it stands.
 //
 // One safetensors file, `trainer.safetensors`, in a directory of the agent's choosing: for each parameter NAME of the manifest the tensors
-// NAME, NAME.exp_avg and NAME.exp_avg_sq, and NAME.ema where an average is kept; in the metadata `atoll.step`, `atoll.position`, `atoll.updates`,
-// `atoll.notes` (a text of the caller's), `atoll.averaged_at` and `atoll.checksums` of the flat arrays, so that a flipped bit is found before a step is
-// taken with it.
-// Threads: plain functions.
+// NAME, NAME.exp_avg and NAME.exp_avg_sq, and NAME.ema where an average is kept; in the metadata `atoll.step`, `atoll.position`,
+// `atoll.updates`, `atoll.notes` (a text of the caller's), `atoll.averaged_at` and `atoll.checksums` of the flat arrays, so that a flipped
+// bit is found before a step is taken with it. Threads: plain functions.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,8 @@ struct TrainerPlace {
 
 // Makes `directory` if its parent exists; writes under another name, syncs, renames. A crash leaves the old file or the new one.
 // Errors: io, naming the file (a full disk says so); nothing is left behind then.
-Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays, const TrainerPlace& place);
+Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays,
+                          const TrainerPlace& place);
 
 // Fills the arrays. Errors: not_found, io; corrupt if the file is broken or of another model (the arrays may be half filled then).
 Result<TrainerPlace> load_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays);

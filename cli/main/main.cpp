@@ -1,8 +1,9 @@
 // The executable `atoll`: arguments, streams and environment of the process.
-#include <cstdlib>
-#include <iostream>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
 #include <vector>
 
 #include "cli/command_line.hpp"

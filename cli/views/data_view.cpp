@@ -36,22 +36,35 @@ std::string number_text(const json& object, std::string_view key) {
 }  // namespace
 
 std::string render_data(const json& document, const Terminal& terminal) {
-  Table table({{"PART", true}, {"OWNER"}, {"EPOCHS", true}, {"POSITION", true}, {"COMMITTED", true}, {"PASSED OVER", true}, {"COMMITTED BY", false, true}});
+  Table table({{"PART", true},
+               {"OWNER"},
+               {"EPOCHS", true},
+               {"POSITION", true},
+               {"COMMITTED", true},
+               {"PASSED OVER", true},
+               {"COMMITTED BY", false, true}});
   for (const json& part : list_at(document, "parts")) {
     const std::string owner = text_at(part, "owner") + (flag_at(part, "in_use") ? "" : " (free)");
-    table.add({{number_text(part, "part")}, {owner}, {epochs_text(number_at(part, "epochs"))}, {number_text(part, "position")}, {number_text(part, "committed")},
-               {number_text(part, "passed_over")}, {islands_text(object_at(part, "islands"))}});
+    table.add({{number_text(part, "part")},
+               {owner},
+               {epochs_text(number_at(part, "epochs"))},
+               {number_text(part, "position")},
+               {number_text(part, "committed")},
+               {number_text(part, "passed_over")},
+               {islands_text(object_at(part, "islands"))}});
   }
   std::string text = table.text(terminal);
   const json& proof = object_at(document, "proof");
   if (text_at(document, "counted_in") == "images") {
     return text + (list_at(document, "parts").empty() ? "the images are not clustered yet\n"
-                                                      : "each part is the cluster of one expert, counted in images; whoever takes an expert over goes on from the step of its newest copy\n");
+                                                      : "each part is the cluster of one expert, counted in images; whoever takes an "
+                                                        "expert over goes on from the step of its newest copy\n");
   }
   if (!proof.contains("holds")) {
     return text + "every island keeps a state of its own: nothing is committed in common\n";
   }
-  text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " + number_text(proof, "rounds") + " rounds";
+  text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " +
+          number_text(proof, "rounds") + " rounds";
   if (flag_at(proof, "holds")) {
     return text + ": each sequence up to every part's position once, none left out\n";
   }

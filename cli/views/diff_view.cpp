@@ -59,10 +59,13 @@ std::string render_diff(const json& document, const Terminal& terminal) {
   const auto same = number_at(document, "same_until");
   std::string text;
   if (same) {
-    text = both + " are the same up to round " + count_text(same) + ", digest " + printable(text_at(document, "digest")).substr(0, kShownDigits) + "\n";
+    text = both + " are the same up to round " + count_text(same) + ", digest " +
+           printable(text_at(document, "digest")).substr(0, kShownDigits) + "\n";
   }
   if (flag_at(document, "parted")) {
-    text += styled("round " + count_text(number_at(document, "at")) + " parts them: " + why_text(text_at(document, "why")), Style::attention, terminal) + "\n";
+    text += styled("round " + count_text(number_at(document, "at")) + " parts them: " + why_text(text_at(document, "why")),
+                   Style::attention, terminal) +
+            "\n";
     for (const json* side : {&first, &second}) {
       text += "  " + round_text(*side) + before_text(*side);
     }
@@ -70,9 +73,10 @@ std::string render_diff(const json& document, const Terminal& terminal) {
     const auto a = number_at(first, "rounds");
     const auto b = number_at(second, "rounds");
     const bool differ = a && b && *a != *b;
-    text += !a || !b ? both + " have no round in common yet\n"
+    text += !a || !b  ? both + " have no round in common yet\n"
             : !differ ? "they never parted\n"
-                      : "they have not parted; " + printable(text_at(*a > *b ? first : second, "id")) + " goes on to round " + count_text(std::max(*a, *b)) + "\n";
+                      : "they have not parted; " + printable(text_at(*a > *b ? first : second, "id")) + " goes on to round " +
+                            count_text(std::max(*a, *b)) + "\n";
   }
   for (const json& setting : list_at(document, "settings")) {
     text += "  setting " + printable(text_at(setting, "key")) + ": " + printable(setting.value("first", json()).dump(), 200) + " / " +

@@ -80,7 +80,9 @@ std::string bytes_text(std::optional<double> value) {
   return value && *value >= 0 ? human_bytes(static_cast<std::uint64_t>(std::min(*value, 9e18))) : kNone;
 }
 std::string bits_text(std::optional<double> value) { return value ? scaled(*value, "bit/s") : kNone; }
-std::string seconds_text(std::optional<double> value) { return value ? human_duration(from_seconds(std::clamp(*value, 0.0, kMostSeconds))) : kNone; }
+std::string seconds_text(std::optional<double> value) {
+  return value ? human_duration(from_seconds(std::clamp(*value, 0.0, kMostSeconds))) : kNone;
+}
 
 std::string share_text(std::optional<double> part, std::optional<double> rest) {
   if (!part || !rest || *part < 0 || *rest < 0 || *part + *rest <= 0) {

@@ -19,11 +19,11 @@ const nlohmann::json& list_at(const nlohmann::json& object, std::string_view key
 const nlohmann::json& object_at(const nlohmann::json& object, std::string_view key);
 
 // Numbers as people read them; "-" for an absent one.
-std::string count_text(std::optional<double> value);     // "7", "4.30 M"
-std::string loss_text(std::optional<double> value);      // "1.830"
-std::string bytes_text(std::optional<double> value);     // "29.4 MB"
-std::string bits_text(std::optional<double> value);      // "48.0 Mbit/s"
-std::string seconds_text(std::optional<double> value);   // "9m50s"
+std::string count_text(std::optional<double> value);                             // "7", "4.30 M"
+std::string loss_text(std::optional<double> value);                              // "1.830"
+std::string bytes_text(std::optional<double> value);                             // "29.4 MB"
+std::string bits_text(std::optional<double> value);                              // "48.0 Mbit/s"
+std::string seconds_text(std::optional<double> value);                           // "9m50s"
 std::string share_text(std::optional<double> part, std::optional<double> rest);  // "98 %"
 // From `then` to `now`, both in milliseconds of Unix time.
 std::string age_text(std::optional<double> now_ms, std::optional<double> then_ms);

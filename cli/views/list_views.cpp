@@ -18,15 +18,21 @@ std::string range_text(std::optional<double> value, std::optional<double> of) {
   return of && *of > 0 ? count_text(value) + "/" + count_text(of) : count_text(value);
 }
 
-Style level_style(const std::string& level) {
-  return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain;
-}
+Style level_style(const std::string& level) { return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain; }
 
 }  // namespace
 
 std::string render_runs(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
-  Table table({{"ID"}, {"NAME", false, true}, {"STRATEGY"}, {"STATE"}, {"ROUND", true}, {"LOSS", true}, {"ISLANDS", true}, {"AGE", true}, {"REASON", false, true}});
+  Table table({{"ID"},
+               {"NAME", false, true},
+               {"STRATEGY"},
+               {"STATE"},
+               {"ROUND", true},
+               {"LOSS", true},
+               {"ISLANDS", true},
+               {"AGE", true},
+               {"REASON", false, true}});
   for (const json& run : list_at(document, "runs")) {
     const std::string state = text_at(run, "state");
     table.add({{text_at(run, "id")},
@@ -44,7 +50,16 @@ std::string render_runs(const json& document, const Terminal& terminal) {
 
 std::string render_islands(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
-  Table table({{"NAME", false, true}, {"ID", false, true}, {"STATE"}, {"RUN", false, true}, {"ADDRESS", false, true}, {"LINK"}, {"SEEN", true}, {"BUDGET", true}, {"UP", true}, {"DOWN", true}});
+  Table table({{"NAME", false, true},
+               {"ID", false, true},
+               {"STATE"},
+               {"RUN", false, true},
+               {"ADDRESS", false, true},
+               {"LINK"},
+               {"SEEN", true},
+               {"BUDGET", true},
+               {"UP", true},
+               {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {
     const std::string link = text_at(island, "link");
     const std::string state = text_at(island, "state");
@@ -53,13 +68,16 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {state, state == "absent" ? Style::dim : Style::plain},
                {or_dash(text_at(island, "run"))},
                {or_dash(text_at(island, "address"))},
-               {link, link == "up" ? Style::good : link == "revoked" ? Style::dim : Style::bad},
+               {link, link == "up"        ? Style::good
+                      : link == "revoked" ? Style::dim
+                                          : Style::bad},
                {age_text(now, number_at(island, "last_seen_unix_ms"))},
                {bits_text(number_at(island, "uplink_budget_bits_per_second"))},
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))}});
   }
-  return table.empty() ? "no islands yet; make a token with: atoll token create, and on the island: atoll agent --join TOKEN\n" : table.text(terminal);
+  return table.empty() ? "no islands yet; make a token with: atoll token create, and on the island: atoll agent --join TOKEN\n"
+                       : table.text(terminal);
 }
 
 std::string render_tokens(const json& document, const Terminal& terminal) {

@@ -38,7 +38,8 @@ std::string contents_of(const json& fragment) {
 }
 
 std::string given_table(const json& document, const Terminal& terminal) {
-  Table table({{"ISLAND", false, true}, {"STEP", true}, {"UP", true}, {"DOWN", true}, {"ROUND TRIP", true}, {"OVERLAP", true}, {"FIGURES"}});
+  Table table(
+      {{"ISLAND", false, true}, {"STEP", true}, {"UP", true}, {"DOWN", true}, {"ROUND TRIP", true}, {"OVERLAP", true}, {"FIGURES"}});
   for (const json& island : list_at(document, "islands")) {
     table.add({{text_at(island, "name")},
                {seconds_text(number_at(island, "step_seconds"))},
@@ -103,23 +104,37 @@ std::string schedule_table(const json& document, const Terminal& terminal) {
   return table.text(terminal);
 }
 
+// "0.42 ns to form a value of a contribution and 1.30 ns to apply one, and 10 ms a round".
+std::string costs_text(const json& costs) {
+  return fixed("%.2f ns", 1e9 * number_at(costs, "form_seconds_per_value").value_or(0)) + " to form a value of a contribution and " +
+         fixed("%.2f ns", 1e9 * number_at(costs, "apply_seconds_per_value").value_or(0)) + " to apply one, and " +
+         seconds_text(number_at(costs, "round_seconds")) + " a round";
+}
+
 std::string heading(const std::string& text, const Terminal& terminal) { return "\n" + styled(text, Style::bold, terminal) + "\n"; }
 
 }  // namespace
 
 std::string render_plan(const json& document, const Terminal& terminal) {
   const json& strategy = object_at(document, "strategy");
-  std::string text = printable(text_at(document, "run")) + ": " + printable(text_at(strategy, "name")) + ", " + whole(number_at(document, "steps")) +
-                     " steps, " + whole(number_at(document, "rounds")) + " rounds, " + count_text(number_at(document, "parameters")) +
-                     " parameters, H " + whole(number_at(strategy, "inner_steps")) + ", overlap " + whole(number_at(strategy, "overlap_steps")) +
-                     ", codec " + printable(text_at(strategy, "codec")) + " and " + printable(text_at(strategy, "reduce_codec")) + "\n";
+  std::string text = printable(text_at(document, "run")) + ": " + printable(text_at(strategy, "name")) + ", " +
+                     whole(number_at(document, "steps")) + " steps, " + whole(number_at(document, "rounds")) + " rounds, " +
+                     count_text(number_at(document, "parameters")) + " parameters, H " + whole(number_at(strategy, "inner_steps")) +
+                     ", overlap " + whole(number_at(strategy, "overlap_steps")) + ", codec " + printable(text_at(strategy, "codec")) +
+                     " and " + printable(text_at(strategy, "reduce_codec")) + "\n";
   text += "takes " + seconds_text(number_at(document, "seconds")) + ", computing " + percent(number_at(document, "utilisation")) +
           " of the islands' time; a round sends at most " + bytes_text(number_at(document, "bytes_per_round")) + "; an agent needs " +
           bytes_text(number_at(document, "agent_memory_bytes")) + " besides its trainer\n";
+  const json& costs = object_at(document, "agent_costs");
+  text += "reckoned with " + costs_text(costs) + " (" + printable(text_at(costs, "source"), 60) + ")\n";
+  for (const json& note : list_at(document, "notes")) {
+    text += note.is_string() ? "note: " + printable(note.get<std::string>(), 500) + "\n" : "";
+  }
   text += heading("islands", terminal) + given_table(document, terminal);
   text += heading("expected", terminal) + expected_table(document, terminal);
-  text += "PEAK is the uplink at which no merge would wait (with no overlap: the whole uplink). BOUND is the uplink below which no schedule\n"
-          "of these bytes computes that share of the time.\n";
+  text +=
+      "PEAK is the uplink at which no merge would wait (with no overlap: the whole uplink). BOUND is the uplink below which no schedule\n"
+      "of these bytes computes that share of the time.\n";
   text += heading("fragments", terminal) + fragments_table(document, terminal);
   text += heading("schedule: each fragment's first round, then every " + whole(number_at(strategy, "inner_steps")) + " steps", terminal) +
           schedule_table(document, terminal);
@@ -158,14 +173,20 @@ std::string render_plan_sweep(const json& document, const Terminal& terminal) {
                {bits_text(number_at(row, "peak_bits_per_second"))},
                {bits_text(number_at(row, "sustained_bound_bits_per_second"))},
                {bytes_text(number_at(row, "agent_memory_bytes"))},
-               {flag_at(row, "cheapest") ? "<- cheapest" : flag_at(row, "cheapest_of_inner_steps") ? "<- cheapest of this H" : "", Style::good}});
+               {flag_at(row, "cheapest")                  ? "<- cheapest"
+                : flag_at(row, "cheapest_of_inner_steps") ? "<- cheapest of this H"
+                                                          : "",
+                Style::good}});
   }
   const std::string wanted = fixed("%.4g %%", 100 * number_at(document, "utilisation_wanted").value_or(1));
   std::string text = given_table(document, terminal) + "\n" + table.text(terminal);
   text += reached ? "Marked: the fewest bytes among those that compute at least " + wanted +
                         " of the time. A longer H always costs fewer bytes, and some loss: choose H by quality.\n"
-                  : "No setting computes " + wanted + " of the time: these links are too thin for this model, or its last synchronisation weighs too much.\n";
-  return text + "Of the island that sends most; BOUND: the uplink below which no schedule of these bytes computes " + wanted + " of the time.\n";
+                  : "No setting computes " + wanted +
+                        " of the time: these links are too thin for this model, or its last synchronisation weighs too much.\n";
+  text += "The agents' arithmetic is " + printable(text_at(document, "agent_costs_source"), 60) + ", for each codec.\n";
+  return text + "Of the island that sends most; BOUND: the uplink below which no schedule of these bytes computes " + wanted +
+         " of the time.\n";
 }
 
 std::string render_plan_table_4(const json& document, const Terminal& terminal) {
@@ -182,7 +203,10 @@ std::string render_plan_table_4(const json& document, const Terminal& terminal) 
     shares.insert(number_at(cell, "utilisation").value_or(0));
     const int apart = static_cast<int>(number_at(cell, "points_apart").value_or(0));
     rows.back().push_back({fixed("%.1f", number_at(cell, "ours_gigabits_per_second").value_or(0)) + " / " +
-                               fixed("%.1f", number_at(cell, "printed_gigabits_per_second").value_or(0)) + (apart == 0 ? " =" : apart > 0 ? " +" : " -"),
+                               fixed("%.1f", number_at(cell, "printed_gigabits_per_second").value_or(0)) +
+                               (apart == 0  ? " ="
+                                : apart > 0 ? " +"
+                                            : " -"),
                            apart == 0 ? Style::plain : Style::attention});
   }
   for (const double share : shares) {
@@ -192,33 +216,59 @@ std::string render_plan_table_4(const json& document, const Terminal& terminal) 
   for (std::vector<Cell>& row : rows) {
     table.add(std::move(row));
   }
-  return "Streaming DiLoCo (arXiv:2501.18512), Table 4: Gbit/s needed to compute a share of the time, ours / printed.\n" + table.text(terminal) +
-         whole(number_at(document, "exact")) + " of " + std::to_string(list_at(document, "cells").size()) + " cells are exactly the printed point, " +
-         whole(number_at(document, "within_one_point")) + " within one point of the paper's bandwidth axis (a factor of 1.207), with " +
-         fixed("%.1f", number_at(document, "bits_per_parameter").value_or(0)) + " effective bits a parameter.\n";
+  return "Streaming DiLoCo (arXiv:2501.18512), Table 4: Gbit/s needed to compute a share of the time, ours / printed.\n" +
+         table.text(terminal) + whole(number_at(document, "exact")) + " of " + std::to_string(list_at(document, "cells").size()) +
+         " cells are exactly the printed point, " + whole(number_at(document, "within_one_point")) +
+         " within one point of the paper's bandwidth axis (a factor of 1.207), with " +
+         fixed("%.1f", number_at(document, "bits_per_parameter").value_or(0)) +
+         " effective bits a parameter; the agents' arithmetic takes no time there.\n";
 }
 
 std::string render_gossip_timing(const json& document, const Terminal& terminal) {
-  Table table({{"ISLANDS", true}, {"TREE/PAIR, EQUAL", true}, {"TREE", true}, {"PAIR", true}, {"PAIR, CLOSED FORM", true}, {"TREE/PAIR", true}, {"ALL/PAIRS", true}, {"ALL/ALONE", true}});
+  Table table({{"ISLANDS", true},
+               {"TREE/PAIR, EQUAL", true},
+               {"TREE", true},
+               {"PAIR", true},
+               {"PAIR, CLOSED FORM", true},
+               {"TREE/PAIR", true},
+               {"ALL/PAIRS", true},
+               {"ALL/ALONE", true}});
   for (const json& row : list_at(document, "rows")) {
     const auto cell = [&](const char* key) { return Cell{fixed("%.3f", number_at(row, key).value_or(0))}; };
-    table.add({{whole(number_at(row, "islands"))}, cell("constant_ratio"), cell("tree"), cell("pair"), cell("pair_closed_form"), cell("ratio"), cell("all_by_pairs"), cell("all_by_alone")});
+    table.add({{whole(number_at(row, "islands"))},
+               cell("constant_ratio"),
+               cell("tree"),
+               cell("pair"),
+               cell("pair_closed_form"),
+               cell("ratio"),
+               cell("all_by_pairs"),
+               cell("all_by_alone")});
   }
   return "NoLoCo (arXiv:2506.10911), §5.3: averaging by a tree all-reduce and in pairs, and what waiting costs.\n" + table.text(terminal) +
          "TREE, PAIR: mean time in medians of a message's, log-normal with mu = 1, sigma^2 = 0.5; EQUAL: all messages take the same time.\n"
-         "ALL/PAIRS: how much longer a run takes when all islands wait for each other in every round than when pairs do; ALL/ALONE: than when nobody waits.\n"
-         "250 rounds of 100 inner steps, each step log-normal as above, messages without delay. The paper has about 1.2 at 1,024 islands.\n";
+         "ALL/PAIRS: how much longer a run takes when all islands wait for each other in every round than when pairs do; ALL/ALONE: than "
+         "when nobody waits.\n"
+         "250 rounds of 100 inner steps, each step log-normal as above, messages without delay. The paper has about 1.2 at 1,024 "
+         "islands.\n";
 }
 
 std::string render_goodput(const json& document, const Terminal& terminal) {
   Table table({{"METHOD", false}, {"CHIPS", true}, {"PRINTED", true}, {"OURS", true}, {"RULE", true}, {"WAITING FOR ALL", true}});
   for (const json& row : list_at(document, "cells")) {
     const auto cell = [&](const char* key) { return Cell{fixed("%.1f", 100 * number_at(row, key).value_or(0))}; };
-    table.add({{printable(text_at(row, "method"))}, {whole(number_at(row, "chips"))}, cell("printed"), cell("ours"), cell("rule"), cell("waiting_for_all")});
+    table.add({{printable(text_at(row, "method"))},
+               {whole(number_at(row, "chips"))},
+               cell("printed"),
+               cell("ours"),
+               cell("rule"),
+               cell("waiting_for_all")});
   }
-  return "Decoupled DiLoCo (arXiv:2604.21428): per cent of all chips' time that ends in the model, one interruption a chip and year.\n" + table.text(terminal) +
-         "PRINTED: as the paper's figures were told elsewhere. OURS: rounds of 24 steps of 2 s, overlap 2, straggler_factor 1.05; an interruption stops an island for\n"
-         "23 s on average (without elasticity 80 s), which is fitted to the two rows of data-parallel. RULE: one island of N / M chips alone.\n"
+  return "Decoupled DiLoCo (arXiv:2604.21428): per cent of all chips' time that ends in the model, one interruption a chip and year.\n" +
+         table.text(terminal) +
+         "PRINTED: as the paper's figures were told elsewhere. OURS: rounds of 24 steps of 2 s, overlap 2, straggler_factor 1.05; an "
+         "interruption stops an island for\n"
+         "23 s on average (without elasticity 80 s), which is fitted to the two rows of data-parallel. RULE: one island of N / M chips "
+         "alone.\n"
          "WAITING FOR ALL: straggler_factor 0, so that every round waits for every island.\n";
 }
 

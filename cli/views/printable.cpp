@@ -9,7 +9,11 @@ namespace {
 // Bytes of the UTF-8 character at the front; 0 if it is none.
 std::size_t character_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t count = lead < 0x80 ? 1 : (lead >= 0xc2 && lead < 0xe0) ? 2 : (lead >= 0xe0 && lead < 0xf0) ? 3 : (lead >= 0xf0 && lead < 0xf5) ? 4 : 0;
+  const std::size_t count = lead < 0x80                     ? 1
+                            : (lead >= 0xc2 && lead < 0xe0) ? 2
+                            : (lead >= 0xe0 && lead < 0xf0) ? 3
+                            : (lead >= 0xf0 && lead < 0xf5) ? 4
+                                                            : 0;
   if (count == 0 || count > text.size()) {
     return 0;
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "cli/views/document.hpp"
@@ -61,7 +62,8 @@ std::string state_line(const json& document, const json& run, const Terminal& te
 }
 
 std::string round_line(const json& run) {
-  std::string line = count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + ", epoch " + count_text(number_at(run, "epoch"));
+  std::string line = count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + ", epoch " +
+                     count_text(number_at(run, "epoch"));
   if (const auto attempt = number_at(run, "attempt"); attempt && *attempt > 0) {
     line += ", attempt " + count_text(attempt);
   }
@@ -92,7 +94,8 @@ std::string spread_line(const json& run) {
   }
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", *distance);
-  return std::string(text.data()) + " from the islands to their mean, estimated after round " + count_text(number_at(run, "consensus_round"));
+  return std::string(text.data()) + " from the islands to their mean, estimated after round " +
+         count_text(number_at(run, "consensus_round"));
 }
 
 // "1.831 (a) to 1.862 (c), each island's own parameters": of runs whose islands have outer states of their own.
@@ -109,7 +112,9 @@ std::string own_losses_line(const json& document) {
   if (best == nullptr) {
     return "";
   }
-  const auto of = [](const json& island) { return loss_text(number_at(island, "own_loss")) + " (" + printable(text_at(island, "name"), 60) + ")"; };
+  const auto of = [](const json& island) {
+    return loss_text(number_at(island, "own_loss")) + " (" + printable(text_at(island, "name"), 60) + ")";
+  };
   return of(*best) + " to " + of(*worst) + ", each island's own parameters";
 }
 
@@ -173,6 +178,29 @@ std::string waits_text(const json& document, const Terminal& terminal) {
   return text.empty() ? text : styled("waits", Style::bold, terminal) + "\n" + text;
 }
 
+// What the islands multiply matrices with, once where it is the same: "OpenBLAS 0.3.21 with Haswell kernels (its own choice)".
+std::string kernels_line(const json& document) {
+  std::vector<std::pair<std::string, std::string>> said;  // kernels, islands
+  for (const json& island : list_at(document, "islands")) {
+    const std::string kernels = printable(text_at(island, "kernels"), 300);
+    if (kernels.empty() || text_at(island, "state") == "absent") {
+      continue;
+    }
+    const std::string name = printable(text_at(island, "name"), 60);
+    const auto same = std::find_if(said.begin(), said.end(), [&](const auto& one) { return one.first == kernels; });
+    if (same == said.end()) {
+      said.emplace_back(kernels, name);
+    } else {
+      same->second += ", " + name;
+    }
+  }
+  std::string line;
+  for (const auto& [kernels, islands] : said) {
+    line += (line.empty() ? "" : "; ") + (said.size() > 1 ? islands + ": " : "") + kernels;
+  }
+  return line;
+}
+
 // The tasks of a run of phases are its rows; a run of rounds has none.
 bool has_tasks(const json& document) {
   const json& phases = list_at(document, "phases");
@@ -191,7 +219,8 @@ std::string phases_line(const json& document) {
   return line;
 }
 
-// How the images were clustered: "2.26 k, 1.15 k, 3.14 k and 2.45 k images by features (256 fine clusters, inertia 4.95e+05)"; empty before that.
+// How the images were clustered: "2.26 k, 1.15 k, 3.14 k and 2.45 k images by features (256 fine clusters, inertia 4.95e+05)"; empty before
+// that.
 std::string clusters_line(const json& document) {
   constexpr std::size_t kMostSizes = 12;  // of more the smallest and the largest
   for (const json& phase : list_at(document, "phases")) {
@@ -232,27 +261,37 @@ std::string workers_text(const json& task) {
   for (const json& island : list_at(group, "islands")) {
     names += (names.empty() ? "" : "+") + (island.is_string() ? island.get<std::string>() : "");
   }
-  return names.empty() ? text_at(task, "island") : names + " (round " + count_text(number_at(group, "round")) + "/" + count_text(number_at(group, "rounds")) + ")";
+  return names.empty() ? text_at(task, "island")
+                       : names + " (round " + count_text(number_at(group, "round")) + "/" + count_text(number_at(group, "rounds")) + ")";
 }
 
 std::string tasks_table(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
-  Table table({{"TASK", false, true}, {"STATE"}, {"ISLAND", false, true}, {"STEP", true}, {"LOSS", true}, {"SAVED", true}, {"COPIES", true}, {"RESULT", true}, {"TIME", true}});
+  Table table({{"TASK", false, true},
+               {"STATE"},
+               {"ISLAND", false, true},
+               {"STEP", true},
+               {"LOSS", true},
+               {"SAVED", true},
+               {"COPIES", true},
+               {"RESULT", true},
+               {"TIME", true}});
   for (const json& phase : list_at(document, "phases")) {
     for (const json& task : list_at(phase, "tasks")) {
       const std::string state = text_at(task, "state");
       const Style style = state == "failed" ? Style::bad : state == "running" ? Style::good : Style::plain;
       const double steps = number_at(task, "steps").value_or(0);
       const auto ended = number_at(task, "ended_unix_ms");
-      table.add({{text_at(task, "task")},
-                 {state, style},
-                 {workers_text(task)},
-                 {steps > 0 ? count_text(number_at(task, "step")) + "/" + count_text(steps) : "-"},
-                 {loss_text(number_at(task, "loss"))},
-                 {number_at(task, "checkpoint_step").value_or(0) > 0 && state != "done" ? count_text(number_at(task, "checkpoint_step")) : "-"},
-                 {number_at(task, "copies").value_or(0) > 0 ? count_text(number_at(task, "copies")) : "-"},
-                 {state == "done" ? bytes_text(number_at(task, "result_bytes")) : "-"},
-                 {number_at(task, "started_unix_ms") ? age_text(ended ? ended : now, number_at(task, "started_unix_ms")) : "-"}});
+      table.add(
+          {{text_at(task, "task")},
+           {state, style},
+           {workers_text(task)},
+           {steps > 0 ? count_text(number_at(task, "step")) + "/" + count_text(steps) : "-"},
+           {loss_text(number_at(task, "loss"))},
+           {number_at(task, "checkpoint_step").value_or(0) > 0 && state != "done" ? count_text(number_at(task, "checkpoint_step")) : "-"},
+           {number_at(task, "copies").value_or(0) > 0 ? count_text(number_at(task, "copies")) : "-"},
+           {state == "done" ? bytes_text(number_at(task, "result_bytes")) : "-"},
+           {number_at(task, "started_unix_ms") ? age_text(ended ? ended : now, number_at(task, "started_unix_ms")) : "-"}});
     }
   }
   return table.empty() ? std::string() : "\n" + table.text(terminal);
@@ -268,8 +307,8 @@ std::string validation_line(const json& document) {
   if (!number_at(facts, "top_1")) {
     return "-";
   }
-  std::string line = "top-1 " + loss_text(number_at(facts, "top_1")) + ", full " + loss_text(number_at(facts, "full")) + ", expert of the image's cluster " +
-                     loss_text(number_at(facts, "expert_of_cluster"));
+  std::string line = "top-1 " + loss_text(number_at(facts, "top_1")) + ", full " + loss_text(number_at(facts, "full")) +
+                     ", expert of the image's cluster " + loss_text(number_at(facts, "expert_of_cluster"));
   if (const auto accuracy = number_at(facts, "router_accuracy")) {
     line += "; router right " + std::to_string(static_cast<int>(*accuracy * 100 + 0.5)) + " %";
   }
@@ -303,7 +342,8 @@ std::string ms_text(std::optional<double> ms) { return seconds_text(ms ? std::op
 
 // One rehearsed fault: when it struck and what followed.
 std::string fault_line(const json& fault) {
-  std::string line = printable(text_at(fault, "do")) + " of " + printable(text_at(fault, "island"), 60) + " at " + printable(text_at(fault, "phase")) + " of round ";
+  std::string line = printable(text_at(fault, "do")) + " of " + printable(text_at(fault, "island"), 60) + " at " +
+                     printable(text_at(fault, "phase")) + " of round ";
   if (!flag_at(fault, "struck")) {
     return line + count_text(number_at(fault, "round")) + ": did not strike; the island did not come to this phase in that round or later";
   }
@@ -319,7 +359,8 @@ std::string fault_line(const json& fault) {
   if (const auto attempt = number_at(fault, "next_commit_attempt"); attempt && *attempt > 1) {
     line += ", attempt " + count_text(attempt);
   }
-  if (const auto without = number_at(fault, "rounds_without_island"); without && *without > 0 && flag_at(fault, "next_commit_with_island")) {
+  if (const auto without = number_at(fault, "rounds_without_island");
+      without && *without > 0 && flag_at(fault, "next_commit_with_island")) {
     line += "; then left out";
   }
   if (const auto back = number_at(fault, "back_round")) {
@@ -366,7 +407,9 @@ std::string sent_line(const json& document, const json& run) {
     // The same exchange, in float32, before every inner step: two members send all of it, more send 2·(P−1)/P of it.
     const double per_step = 4.0 * parameters * (islands == 2 ? 1.0 : 2.0 * (islands - 1) / islands);
     const double parallel = per_step * largest_step(document);
-    line += "; data-parallel would have sent " + bytes_text(parallel) + ", " + times_text(parallel / each) + " times as much";
+    line += parallel <= 0
+                ? ""
+                : "; data-parallel would have sent " + bytes_text(parallel) + ", " + times_text(parallel / each) + " times as much";
   }
   return line;
 }
@@ -375,26 +418,39 @@ std::string sent_line(const json& document, const json& run) {
 
 std::string render_status(const json& document, const Terminal& terminal) {
   const json& run = object_at(document, "run");
-  std::string text = field("run", styled(printable(text_at(run, "id")), Style::bold, terminal) + "  " + printable(text_at(run, "name")) + "  (" +
-                                      printable(text_at(run, "strategy")) + ")", terminal);
+  std::string text = field("run",
+                           styled(printable(text_at(run, "id")), Style::bold, terminal) + "  " + printable(text_at(run, "name")) + "  (" +
+                               printable(text_at(run, "strategy")) + ")",
+                           terminal);
   text += field("state", state_line(document, run, terminal), terminal);
   const bool tasks = has_tasks(document);
   text += tasks ? field("phases", phases_line(document), terminal) : field("round", round_line(run), terminal);
-  text += field("islands", count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
-                               count_text(number_at(run, "max")) + ")", terminal);
+  text += field("islands",
+                count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
+                    count_text(number_at(run, "max")) + ")",
+                terminal);
   if (tasks) {
     text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
     text += field("images", count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", validation_line(document), terminal);
   } else {
-    text += field(counted(run), count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
+    text +=
+        field(counted(run), count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", loss_line(run), terminal);
     text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
     text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
   }
   text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
-  text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
-                                 seconds_text(number_at(run, "wait_seconds")) + " waiting", terminal);
+  text += field("computing",
+                share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time, " +
+                    seconds_text(number_at(run, "wait_seconds")) + " waiting",
+                terminal);
+  if (!run_has_ended(text_at(run, "state"))) {
+    for (const json& note : list_at(run, "notes")) {
+      text += note.is_string() ? field("note", printable(note.get<std::string>(), 500), terminal) : "";
+    }
+  }
+  text += kernels_line(document).empty() ? "" : field("kernels", kernels_line(document), terminal);
   text += tasks_table(document, terminal);
   text += islands_table(document, terminal);
   const std::string waits = waits_text(document, terminal);
@@ -408,23 +464,32 @@ std::string render_summary(const json& document, const Terminal& terminal) {
   const json& run = object_at(document, "run");
   const auto started = number_at(run, "started_unix_ms");
   const auto ended = number_at(run, "ended_unix_ms");
-  std::string text = field("run", printable(text_at(run, "id")) + "  " + printable(text_at(run, "name")) + "  " + state_line(document, run, terminal), terminal);
+  std::string text = field(
+      "run", printable(text_at(run, "id")) + "  " + printable(text_at(run, "name")) + "  " + state_line(document, run, terminal), terminal);
   if (has_tasks(document)) {
     text += field("loss", validation_line(document) + ", on held-out images", terminal);
-    text += field("phases", phases_line(document) + " in " + age_text(ended ? ended : number_at(document, "now_unix_ms"), started), terminal);
+    text +=
+        field("phases", phases_line(document) + " in " + age_text(ended ? ended : number_at(document, "now_unix_ms"), started), terminal);
     text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
     text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
     return text + tasks_table(document, terminal) + absences_text(document, terminal);
   }
-  text += field("loss", first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, " + loss_unit(run) + " on held-out data  " + loss_curve(run, 24),
+  text += field("loss",
+                first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, " + loss_unit(run) + " on held-out data  " +
+                    loss_curve(run, 24),
                 terminal);
   text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
-  text += field("rounds", count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
-                              age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) + " " + counted(run), terminal);
+  text += field("rounds",
+                count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
+                    age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) +
+                    " " + counted(run),
+                terminal);
   text += field("sent", sent_line(document, run), terminal);
-  text += field("computing", share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
-                                 seconds_text(number_at(run, "compute_seconds")) + " computing, " + seconds_text(number_at(run, "wait_seconds")) +
-                                 " waiting)", terminal);
+  text += field("computing",
+                share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
+                    seconds_text(number_at(run, "compute_seconds")) + " computing, " + seconds_text(number_at(run, "wait_seconds")) +
+                    " waiting)",
+                terminal);
   return text + absences_text(document, terminal) + faults_text(document, terminal);
 }
 
@@ -432,12 +497,14 @@ std::string render_progress(const json& document, const Terminal& terminal) {
   const json& run = object_at(document, "run");
   const std::string state = text_at(run, "state");
   if (has_tasks(document)) {
-    const std::string line = state + "  " + count_text(number_at(run, "tokens_per_second")) + " images/s  " + printable(text_at(run, "reason"), 300);
+    const std::string line =
+        state + "  " + count_text(number_at(run, "tokens_per_second")) + " images/s  " + printable(text_at(run, "reason"), 300);
     return std::string(first_columns(line, terminal.columns > 1 ? terminal.columns - 1 : 1));
   }
   std::string line = state + "  round " + count_text(number_at(run, "round")) + "/" + count_text(number_at(run, "rounds")) + "  loss " +
-                     loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) +
-                     " " + counted(run) + "/s  " + count_text(number_at(run, "members")) + " islands";
+                     loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " +
+                     count_text(number_at(run, "tokens_per_second")) + " " + counted(run) + "/s  " + count_text(number_at(run, "members")) +
+                     " islands";
   if (const std::string reason = printable(text_at(run, "reason"), 200); !reason.empty()) {
     line += "  " + reason;
   }

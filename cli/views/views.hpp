@@ -1,4 +1,4 @@
-// The text views of the coordinator's documents (coordinator/documents.md): pure functions, one for each.
+// The text views of the coordinator's documents (coordinator/api/documents.md): pure functions, one for each.
 //
 // Lists fit the terminal; what does not fit is cut in the columns that can bear it. Texts end with a line end.
 // Threads: pure.

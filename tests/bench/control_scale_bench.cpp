@@ -1,9 +1,9 @@
 // The coordinator with 1,000 islands on real sockets: what it takes of a core and of memory, and how soon it decides.
 //
-// The coordinator is a process of the real executable. The islands are CURVE-encrypted connections of this process: each beats once a second with a
-// report, and some of them carry a run: they say Ready a second after each commit and Exchanged at once. A decision's time is from the last message
-// that it needs (sent here) to the message that tells of it (received here): Ready to Exchange, Exchanged to Commit, on every member.
-// Usage: bench_control_scale [ISLANDS [SECONDS [MEMBERS]]]
+// The coordinator is a process of the real executable. The islands are CURVE-encrypted connections of this process: each beats once a
+// second with a report, and some of them carry a run: they say Ready a second after each commit and Exchanged at once. A decision's time is
+// from the last message that it needs (sent here) to the message that tells of it (received here): Ready to Exchange, Exchanged to Commit,
+// on every member. Usage: bench_control_scale [ISLANDS [SECONDS [MEMBERS]]]
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -22,14 +22,14 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/admission.hpp"
-#include "coordinator/init.hpp"
-#include "coordinator/ledger.hpp"
+#include "coordinator/ledger/admission.hpp"
+#include "coordinator/ledger/ledger.hpp"
+#include "coordinator/service/init.hpp"
 #include "strategies/codec.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
-#include "transport/identity.hpp"
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
+#include "transport/identity/identity.hpp"
 
 extern char** environ;
 
@@ -74,7 +74,7 @@ double peak_mib(pid_t pid) {
   return 0;
 }
 
-Digest chain_of(Round round) {
+Digest digest_of(Round round) {
   Digest digest;
   const std::uint64_t number = round.value + 1;
   std::memcpy(digest.bytes.data(), &number, sizeof number);
@@ -201,7 +201,7 @@ class Islands {
     ready.round = round;
     ready.tokens = 20'480;
     ready.steps = 10;
-    ready.chain = chain_of(island.committed);
+    ready.digest = digest_of(island.committed);
     said_ready_ = Clock::now();
     say(island, ready);
   }
@@ -225,11 +225,11 @@ class Islands {
         give_up("the coordinator refuses " + island.name + ": " + refused->error.why);
       }
       say_hello(island);
-    } else if (const auto* assign = std::get_if<Assign>(&message)) {
-      island.run = assign->run;
-      island.epoch = assign->epoch;
+    } else if (const auto* invite = std::get_if<Invite>(&message)) {
+      island.run = invite->run;
+      island.epoch = invite->epoch;
       say_ready(island);
-    } else if (const auto* membership = std::get_if<Membership>(&message)) {
+    } else if (const auto* membership = std::get_if<NewEpoch>(&message)) {
       island.epoch = membership->epoch;
       if (!island.ready_at) {
         say_ready(island);
@@ -237,7 +237,8 @@ class Islands {
     } else if (const auto* exchange = std::get_if<Exchange>(&message)) {
       decisions.push_back(ms_between(said_ready_, at));
       said_exchanged_ = Clock::now();
-      say(island, Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, chain_of(exchange->round), 4'000'000, 4'000'000, 0.4});
+      say(island, Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, digest_of(exchange->round), 4'000'000,
+                            4'000'000, 0.4});
     } else if (const auto* commit = std::get_if<Commit>(&message)) {
       if (island.initialised && commit->round <= island.committed) {
         return;
@@ -249,7 +250,7 @@ class Islands {
       island.committed = commit->round;
       ++commits;
       if (commit->checkpoint) {
-        say(island, Checkpointed{commit->run, commit->round, commit->chain, commit->chain, 7'000'000, std::nullopt});
+        say(island, Checkpointed{commit->run, commit->round, commit->digest, commit->digest, 7'000'000, std::nullopt});
       }
       island.ready_at = at + std::chrono::seconds(1);
     }
@@ -313,8 +314,11 @@ int main(int argc, char** argv) {
   for (std::size_t i = 0; i < members; ++i) {
     names += (i == 0 ? "\"" : ", \"") + islands.all()[i].name + "\"";
   }
-  const auto file = folder.write("run.toml", "[run]\nname = \"scale\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 10000000\n[strategy]\n"
-                                             "inner_steps = 10\n[islands]\nmin = " + std::to_string(members) + "\nmax = " + std::to_string(members) + "\nnames = [" + names + "]\n");
+  const auto file = folder.write("run.toml",
+                                 "[run]\nname = \"scale\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = "
+                                 "\"corpus\"\n[training]\nsteps = 10000000\n[strategy]\n"
+                                 "inner_steps = 10\n[islands]\nmin = " +
+                                     std::to_string(members) + "\nmax = " + std::to_string(members) + "\nnames = [" + names + "]\n");
   coordinator_process = start({ATOLL_BENCH_PROGRAM, "coordinator", "--state", state.string(), "--log-level", "error"});
   islands.run_for(std::chrono::seconds(1));
   islands.connect();
@@ -339,8 +343,9 @@ int main(int argc, char** argv) {
   (void)::getloadavg(&load, 1);
   std::printf("%zu islands, a heartbeat each second; %zu of them in a run; %.0f s; load %.1f\n", count, members, seconds, load);
   std::printf("coordinator: %.1f %% of one core, %.1f MiB at the peak\n", share * 100, peak_mib(coordinator_process));
-  std::printf("%llu rounds, %zu decisions: median %.2f ms, p99 %.2f ms, longest %.2f ms\n", static_cast<unsigned long long>((islands.commits - commits) / members),
-              islands.decisions.size(), at_share(islands.decisions, 0.5), at_share(islands.decisions, 0.99), at_share(islands.decisions, 1));
+  std::printf("%llu rounds, %zu decisions: median %.2f ms, p99 %.2f ms, longest %.2f ms\n",
+              static_cast<unsigned long long>((islands.commits - commits) / members), islands.decisions.size(),
+              at_share(islands.decisions, 0.5), at_share(islands.decisions, 0.99), at_share(islands.decisions, 1));
   ::kill(coordinator_process, SIGTERM);
   ::waitpid(coordinator_process, &status, 0);
   return islands.decisions.empty() ? 1 : 0;

@@ -9,12 +9,12 @@
 #include <fstream>
 #include <thread>
 
-#include "coordinator/driver.hpp"
-#include "coordinator/init.hpp"
+#include "coordinator/service/driver.hpp"
+#include "coordinator/service/init.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/scripted_islands.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
-#include "transport/run_spec.hpp"
 
 using namespace atl;
 using namespace atl::coordinator;

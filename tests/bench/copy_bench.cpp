@@ -1,4 +1,5 @@
-// A joining island's copy of a checkpoint against a plain transfer of the same bytes: two processes serve, a third reads from both, sealed, on loopback.
+// A joining island's copy of a checkpoint against a plain transfer of the same bytes: two processes serve, a third reads from both, sealed,
+// on loopback.
 //   plain   from the sources' memory to the reader's, nothing checked but the seal
 //   copy    from the sources' files to the reader's file, which is verified by its SHA-256, as catching up does it
 //   bench_copy [megabytes=800] [times=3]
@@ -14,10 +15,10 @@
 #include <memory>
 #include <vector>
 
-#include "transport/blob_fetch.hpp"
-#include "transport/identity.hpp"
-#include "transport/sha256.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/bulk/blob_fetch.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/identity/sha256.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace {
 
@@ -58,7 +59,8 @@ std::unique_ptr<ZmqBulkLink> open_link(const Party& party, const std::shared_ptr
   std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(bytes->data()), static_cast<std::streamsize>(bytes->size()));
   store->set_readers(kRun, {reader.id});
   store->put(blob_of(Round(1)), {ByteView(bytes->data(), bytes->size()), bytes});
-  if (!store->put_file(blob_of(Round(2)), file.string()) || !link->set_peers(std::vector<Member>{{reader.id, "", reader.keys.public_key, ""}})) {
+  if (!store->put_file(blob_of(Round(2)), file.string()) ||
+      !link->set_peers(std::vector<Member>{{reader.id, "", reader.keys.public_key, ""}})) {
     ::_exit(1);
   }
   const std::string address = link->bound_address() + "\n";
@@ -164,7 +166,8 @@ int main(int argc, char** argv) {
   std::sort(plain.begin(), plain.end());
   std::sort(copy.begin(), copy.end());
   const double size = static_cast<double>(megabytes) / 1000;
-  std::printf("%llu MB from two islands, medians of %u: plain %.3f GB/s, copy %.3f GB/s, %.2f of it\n", static_cast<unsigned long long>(megabytes), times,
-              size / plain[times / 2], size / copy[times / 2], plain[times / 2] / copy[times / 2]);
+  std::printf("%llu MB from two islands, medians of %u: plain %.3f GB/s, copy %.3f GB/s, %.2f of it\n",
+              static_cast<unsigned long long>(megabytes), times, size / plain[times / 2], size / copy[times / 2],
+              plain[times / 2] / copy[times / 2]);
   return 0;
 }

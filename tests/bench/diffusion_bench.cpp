@@ -1,9 +1,11 @@
-// Bench: how good the images of ensembles are, by the Fréchet distance (Heusel et al., arXiv:1706.08500) in the features of a small classifier.
+// Bench: how good the images of ensembles are, by the Fréchet distance (Heusel et al., arXiv:1706.08500) in the features of a small
+// classifier.
 //
-// Usage: bench_diffusion SEED COUNT STEPS IMAGES LABELS FOLDER[:RULE]…   (idx files; ensembles as `atoll export` writes them; RULE as `atoll sample --router`)
-// The classifier (two convolutions, 32 features) is trained on the labels of the images that a run of the same seed trains on, with validation_fraction 0.1;
-// its features are fixed then, and its accuracy on the held-out images is printed. The distance is that of COUNT samples (Euler, STEPS steps) to the images
-// that were trained on; the first line is the distance of the held-out images themselves: nobody who does not copy gets below it by much.
+// Usage: bench_diffusion SEED COUNT STEPS IMAGES LABELS FOLDER[:RULE]…   (idx files; ensembles as `atoll export` writes them; RULE as
+// `atoll sample --router`) The classifier (two convolutions, 32 features) is trained on the labels of the images that a run of the same
+// seed trains on, with validation_fraction 0.1; its features are fixed then, and its accuracy on the held-out images is printed. The
+// distance is that of COUNT samples (Euler, STEPS steps) to the images that were trained on; the first line is the distance of the held-out
+// images themselves: nobody who does not copy gets below it by much.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -16,8 +18,8 @@
 
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/images.hpp"
-#include "agent/trainer/ensemble.hpp"
-#include "agent/trainer/flow_matching.hpp"
+#include "agent/trainer/diffusion/ensemble.hpp"
+#include "agent/trainer/diffusion/flow_matching.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/rng.hpp"
 
@@ -68,7 +70,9 @@ class Classifier {
     for (std::size_t i = 1; i < shape.size(); ++i) {
       fan *= shape[i];
     }
-    at::Tensor values = shape.size() == 1 ? at::zeros(shape) : normal_values(shape, seed, stream_of("classifier", p_.size())) * std::sqrt(2.0 / static_cast<double>(fan));
+    at::Tensor values = shape.size() == 1
+                            ? at::zeros(shape)
+                            : normal_values(shape, seed, stream_of("classifier", p_.size())) * std::sqrt(2.0 / static_cast<double>(fan));
     p_.push_back(values.requires_grad_(true));
     m_.push_back(at::zeros(shape));
     v_.push_back(at::zeros(shape));
@@ -131,7 +135,8 @@ T or_fail(Result<T> value) {
   return *std::move(value);
 }
 
-void run(std::uint64_t seed, std::int64_t count, std::uint32_t steps, const std::vector<std::string>& files, const std::vector<std::string>& ensembles) {
+void run(std::uint64_t seed, std::int64_t count, std::uint32_t steps, const std::vector<std::string>& files,
+         const std::vector<std::string>& ensembles) {
   const ImageSet images = or_fail(ImageSet::open(files, "idx"));
   const std::vector<bool> held = or_fail(held_out_images(images.count(), 0.1, seed));
   std::vector<std::size_t> train;
@@ -166,7 +171,8 @@ void run(std::uint64_t seed, std::int64_t count, std::uint32_t steps, const std:
     right = (classifier.logits(unseen).argmax(1) == labels_of(rest)).to(at::kDouble).mean().item<double>();
   }
   const Gaussian reference = gaussian_of(features_of(classifier, real));
-  std::printf("classifier: %.1f %% right on %zu held-out images, features of %lld values\n", 100 * right, rest.size(), static_cast<long long>(kFeatures));
+  std::printf("classifier: %.1f %% right on %zu held-out images, features of %lld values\n", 100 * right, rest.size(),
+              static_cast<long long>(kFeatures));
   std::printf("%-50s %10s %12s\n", "images", "distance", "ms an image");
   std::printf("%-50s %10.3f\n", "held out, real", frechet_distance(reference, gaussian_of(features_of(classifier, unseen))));
   for (const std::string& given : ensembles) {
@@ -180,10 +186,14 @@ void run(std::uint64_t seed, std::int64_t count, std::uint32_t steps, const std:
     const auto begin = std::chrono::steady_clock::now();
     for (std::int64_t from = 0; from < count; from += 50) {
       const std::int64_t some = std::min<std::int64_t>(50, count - from);
-      made.push_back(follow(whole, normal_values({some, shape.channels, shape.height, shape.width}, 7, stream_of("samples", static_cast<std::uint64_t>(from))), steps, Solver::euler));
+      made.push_back(follow(
+          whole,
+          normal_values({some, shape.channels, shape.height, shape.width}, 7, stream_of("samples", static_cast<std::uint64_t>(from))),
+          steps, Solver::euler));
     }
     const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
-    std::printf("%-50s %10.3f %12.1f\n", given.c_str(), frechet_distance(reference, gaussian_of(features_of(classifier, at::cat(made).clamp(-1, 1)))),
+    std::printf("%-50s %10.3f %12.1f\n", given.c_str(),
+                frechet_distance(reference, gaussian_of(features_of(classifier, at::cat(made).clamp(-1, 1)))),
                 spent.count() / static_cast<double>(count));
     std::fflush(stdout);
   }
@@ -197,7 +207,7 @@ int main(int argc, char** argv) {
     return argc == 1 ? 0 : 2;  // among all the benches it has nothing to measure
   }
   set_arithmetic_threads(1);
-  run(std::strtoull(argv[1], nullptr, 10), std::strtoll(argv[2], nullptr, 10), static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)), {argv[4], argv[5]},
-      std::vector<std::string>(argv + 6, argv + argc));
+  run(std::strtoull(argv[1], nullptr, 10), std::strtoll(argv[2], nullptr, 10),
+      static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)), {argv[4], argv[5]}, std::vector<std::string>(argv + 6, argv + argc));
   return 0;
 }

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "transport/exchange_attempt.hpp"
-#include "transport/identity.hpp"
-#include "transport/zmq_bulk_link.hpp"
-#include "transport/zmq_message.hpp"
+#include "transport/bulk/exchange_attempt.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
+#include "transport/zmq/zmq_message.hpp"
 
 namespace {
 
@@ -43,9 +43,13 @@ std::optional<ReduceFailure> sum(const ReducePiece& task) {
 
 void exchange(Island& island, const std::vector<IslandId>& members, Round round) {
   const auto bytes = [](std::uint64_t count) { return 4 * count; };
-  ExchangePlan plan{kRun, Epoch(1), round, Attempt(1), members, std::vector<std::uint64_t>(members.size(), 1), island.id,
-                    cut_pieces(kElements, members.size(), 16, bytes, bytes)};
-  auto attempt = ExchangeAttempt::begin(std::move(plan), Payload{std::as_bytes(std::span(island.contribution)), nullptr}, sum, *island.store, now()).value();
+  ExchangePlan plan{kRun,      Epoch(1),
+                    round,     Attempt(1),
+                    members,   std::vector<std::uint64_t>(members.size(), 1),
+                    island.id, cut_pieces(kElements, members.size(), 16, bytes, bytes)};
+  auto attempt =
+      ExchangeAttempt::begin(std::move(plan), Payload{std::as_bytes(std::span(island.contribution)), nullptr}, sum, *island.store, now())
+          .value();
   while (!attempt->done()) {
     const bool received = island.link->receive(now(), *attempt);
     const bool reduced = attempt->reduce_one();
@@ -167,7 +171,8 @@ int main(int argc, char** argv) {
   }
   const double whole = 4.0 * kElements / 1e9;
   const double received = islands == 2 ? whole : 2 * static_cast<double>(islands - 1) / static_cast<double>(islands) * whole;
-  std::printf("%u cores; %zu islands, 10 M float32; %.3f GB received by each a round, as much sent\n", std::thread::hardware_concurrency(), islands, received);
+  std::printf("%u cores; %zu islands, 10 M float32; %.3f GB received by each a round, as much sent\n", std::thread::hardware_concurrency(),
+              islands, received);
   const double copy = whole / measure_memcpy();
   const double stream = whole / measure_zmq();
   std::printf("memcpy of one contribution     %6.2f GB/s\n", copy);
@@ -175,8 +180,10 @@ int main(int argc, char** argv) {
   for (const bool insecure : {true, false}) {
     const double time = measure(islands, rounds, insecure);
     const double all = received * static_cast<double>(islands) / time;
-    std::printf("exchange, %-20s %6.2f GB/s received by each, %5.2f GB/s through this machine: %.2f x a plain stream, %.3f x memcpy; %.0f ms a round\n",
-                insecure ? "plain" : "sealed", received / time, all, all / stream, received / time / copy, time * 1000);
+    std::printf(
+        "exchange, %-20s %6.2f GB/s received by each, %5.2f GB/s through this machine: %.2f x a plain stream, %.3f x memcpy; %.0f ms a "
+        "round\n",
+        insecure ? "plain" : "sealed", received / time, all, all / stream, received / time / copy, time * 1000);
   }
   return 0;
 }

@@ -13,13 +13,13 @@
 #include <thread>
 #include <vector>
 
+#include "agent/engine/round_result.hpp"
+#include "agent/engine/sync_engine.hpp"
 #include "agent/island_link/arena.hpp"
-#include "agent/round_result.hpp"
-#include "agent/sync_engine.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/identity.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace {
 
@@ -139,16 +139,16 @@ void round_of(std::vector<std::unique_ptr<Island>>& islands, const std::vector<M
   for (auto& island : islands) {
     island->engine->post(BeginExchange{kRun, Epoch(1), round, Attempt(1), 0, members, {100, 100}});
   }
-  std::vector<Digest> chains;
+  std::vector<Digest> digests;
   for (auto& island : islands) {
-    chains.push_back(island->answer<ExchangeDone>().chain);
+    digests.push_back(island->answer<ExchangeDone>().digest);
   }
   const TimePoint exchanged = now();
-  if (chains[0] != chains[1]) {
+  if (digests[0] != digests[1]) {
     give_up("the islands' digests differ");
   }
   for (auto& island : islands) {
-    island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, chains[0]});
+    island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, digests[0]});
   }
   for (auto& island : islands) {
     if (const ResultApplied applied = island->answer<ResultApplied>(); applied.error) {
@@ -187,7 +187,10 @@ int main(int argc, char** argv) {
   std::vector<float> from(kValues, 1.0F);
   std::vector<float> to(kValues, 2.0F);
   const double bytes = 4.0 * kValues;
-  const double copy = 2 * bytes / measure(9, [&] { std::memcpy(to.data(), from.data(), 4 * kValues); from[0] += to[1]; });
+  const double copy = 2 * bytes / measure(9, [&] {
+                        std::memcpy(to.data(), from.data(), 4 * kValues);
+                        from[0] += to[1];
+                      });
   const std::vector<float> gradient(kValues, 1e-3F);
   RoundResult result;
   result.values = kValues;
@@ -195,18 +198,18 @@ int main(int argc, char** argv) {
   OuterOptimizer optimizer;
   // Reads two contributions, parameters and momentum; writes parameters and momentum.
   const double step = 6 * bytes / measure(9, [&] {
-                        if (!outer_step(result.reduced(), optimizer, OuterState{to, from})) {
+                        if (!outer_step(result.reduced(Aggregator::weighted_mean), optimizer, OuterState{to, from})) {
                           give_up("the outer step was refused");
                         }
                       });
-  Digest chain;
-  const double digest = measure(5, [&] { chain = chain_after(chain, result); });
+  Digest digest;
+  const double digest = measure(5, [&] { digest = digest_after(digest, result); });
 
   RunSpec spec;
   spec.name = "bench";
   spec.training.steps = 1'000'000;
-  spec.strategy.codec = "f32";
-  spec.strategy.reduce_codec = "f32";
+  spec.strategy.codec = CodecKind::f32;
+  spec.strategy.reduce_codec = CodecKind::f32;
   std::vector<std::unique_ptr<Island>> islands;
   std::vector<Member> members;
   for (int i = 0; i < 2; ++i) {
@@ -224,7 +227,8 @@ int main(int argc, char** argv) {
   std::printf("outer step, fused         %7.2f GB/s read and written, %.2f of memcpy\n", step / 1e9, step / copy);
   std::printf("digest of a result        %7.1f ms\n", digest * 1e3);
   std::printf("forming the contribution  %7.1f ms\n", median(times.form) * 1e3);
-  std::printf("exchange, digest included %7.1f ms, %.2f GB/s received by each\n", median(times.exchange) * 1e3, bytes / median(times.exchange) / 1e9);
+  std::printf("exchange, digest included %7.1f ms, %.2f GB/s received by each\n", median(times.exchange) * 1e3,
+              bytes / median(times.exchange) / 1e9);
   std::printf("applying the result       %7.1f ms\n", median(times.apply) * 1e3);
   std::printf("trainer idle              %7.1f ms from published to result ready\n", median(times.idle) * 1e3);
   return 0;

@@ -67,7 +67,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_start: no coordinator can be made in %s\n", state.c_str());
     return 1;
   }
-  const std::string run_file = folder.write("run.toml", "[run]\nname = \"bench\"\n[data]\nset = \"text\"\n[training]\nsteps = 1000\n").string();
+  const std::string run_file =
+      folder.write("run.toml", "[run]\nname = \"bench\"\n[data]\nset = \"text\"\n[training]\nsteps = 1000\n").string();
   const pid_t coordinator = start({"coordinator", "--state", state});
   const Clock::time_point begun = Clock::now();
   while (run({"runs", "--state", state}) != 0) {

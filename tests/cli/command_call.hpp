@@ -17,7 +17,8 @@ struct Called {
   std::string err;
 };
 
-inline Called call(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {}, const std::string& in = {}) {
+inline Called call(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {},
+                   const std::string& in = {}) {
   std::istringstream input(in);
   std::ostringstream out;
   std::ostringstream err;

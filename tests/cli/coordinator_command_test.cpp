@@ -107,6 +107,25 @@ TEST_CASE("coordinator init makes a state directory once and says what to do nex
   const Called broken = call({"coordinator", "--state", state});
   CHECK(broken.exit == 2);
   CHECK(has(broken.err, "coordinator.toml:1"));
+  std::ofstream(folder.path() / "state" / "coordinator.toml") << "bind = \"tcp://127.0.0.1:4400\"\nnetwrok = \"wan\"\n";
+  const Called misspelt = call({"coordinator", "--state", state});
+  CHECK(misspelt.exit == 2);
+  CHECK(has(misspelt.err, "coordinator.toml:2: unknown key \"netwrok\"; nearest is network"));
+  std::ofstream(folder.path() / "state" / "coordinator.toml") << "bind = \"tcp://127.0.0.1:4400\"\nnetwork = 3\n";
+  CHECK(call({"coordinator", "--state", state}).exit == 2);
+}
+
+TEST_CASE("what is no backup makes no coordinator and leaves nothing") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = folder.path() / "state";
+  REQUIRE(call({"coordinator", "init", "--state", folder.path() / "other", "--bind", "tcp://127.0.0.1:4400"}).exit == 0);
+  for (const std::string& content : {std::string(), std::string("no database"), std::string(100'000, 'x')}) {
+    const std::string file = folder.write("file", content);
+    const Called made = call({"coordinator", "init", "--from", file, "--state", state});
+    CHECK(made.exit == 2);
+    CHECK(has(made.err, file + " is no backup of a coordinator"));
+    CHECK_FALSE(std::filesystem::exists(state));
+  }
 }
 
 TEST_CASE("a coordinator serves commands, keeps others off its state and port, survives kill -9 and stops on SIGTERM") {

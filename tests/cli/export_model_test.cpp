@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;
@@ -17,12 +17,13 @@ const std::vector<float> kB = {5, 6};
 std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::ofstream out(folder / "outer.safetensors", std::ios::binary);
-  REQUIRE(write_safetensors({{"a", {2, 2}, kA}, {"b", {2}, kB}, {"momentum/a", {2, 2}, kA}, {"momentum/b", {2}, kB}},
-                            {{"atoll.format", "1"}, {"atoll.model", "{\"layers\":1}"}, {"atoll.data_format", "uint16"}, {"atoll.sequence_length", "64"}},
-                            [&](ByteView bytes) {
-                              out.write(as_text(bytes).data(), static_cast<std::streamsize>(bytes.size()));
-                              return Status();
-                            }));
+  REQUIRE(write_safetensors(
+      {{"a", {2, 2}, kA}, {"b", {2}, kB}, {"momentum/a", {2, 2}, kA}, {"momentum/b", {2}, kB}},
+      {{"atoll.format", "1"}, {"atoll.model", "{\"layers\":1}"}, {"atoll.data_format", "uint16"}, {"atoll.sequence_length", "64"}},
+      [&](ByteView bytes) {
+        out.write(as_text(bytes).data(), static_cast<std::streamsize>(bytes.size()));
+        return Status();
+      }));
   return folder / "outer.safetensors";
 }
 

@@ -1,27 +1,34 @@
 // Commands that ask a coordinator: what they ask, print and return.
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "agent/safetensors.hpp"
 #include "cli/views/views.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
+#include "tests/cli/served_model.hpp"
+#include "tests/special_files.hpp"
+#include "tests/temporary_files_in.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/identity.hpp"
-#include "transport/join_token.hpp"
-#include "transport/sha256.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/identity/join_token.hpp"
 
 using namespace atl;
 using nlohmann::json;
 
 namespace {
 
-Reply documented_reply(const std::string& verb, const json&) {
+Reply documented_reply(const std::string& verb, const json& arguments) {
   if (verb == "token_create") {
-    return document_reply({{"schema", 1}, {"now_unix_ms", 0}, {"id", "t-1"}, {"role", "island"}, {"token", "atoll1-abc"}, {"expires_unix_ms", 86400000}});
+    return document_reply(
+        {{"schema", 1}, {"now_unix_ms", 0}, {"id", "t-1"}, {"role", "island"}, {"token", "atoll1-abc"}, {"expires_unix_ms", 86400000}});
+  }
+  if (verb == "token_revoke" && arguments["id"] != "t-1") {
+    return document_reply({{"schema", 1},
+                           {"now_unix_ms", 0},
+                           {"revoked", "i-2"},
+                           {"kind", "island"},
+                           {"ended", arguments["id"]},
+                           {"ended_id", "i-2"},
+                           {"changed", arguments["id"] != "gone"}});
   }
   if (verb == "token_revoke") {
     return document_reply({{"schema", 1}, {"now_unix_ms", 0}, {"revoked", "t-1"}, {"kind", "token"}});
@@ -35,29 +42,6 @@ json status_in(const std::string& state) {
   document["run"]["reason"] = "with 3 of 3 islands";
   return document;
 }
-
-// While it lives, temporary files are made in this folder, whatever other processes make in theirs.
-class TemporaryFilesIn {
- public:
-  explicit TemporaryFilesIn(const std::filesystem::path& folder) {
-    if (const char* before = ::getenv("TMPDIR")) {
-      before_ = before;
-    }
-    ::setenv("TMPDIR", folder.c_str(), 1);
-  }
-  TemporaryFilesIn(const TemporaryFilesIn&) = delete;
-  TemporaryFilesIn& operator=(const TemporaryFilesIn&) = delete;
-  ~TemporaryFilesIn() {
-    if (before_) {
-      ::setenv("TMPDIR", before_->c_str(), 1);
-    } else {
-      ::unsetenv("TMPDIR");
-    }
-  }
-
- private:
-  std::optional<std::string> before_;
-};
 
 }  // namespace
 
@@ -78,7 +62,8 @@ TEST_CASE("lists print the document or its view") {
 }
 
 TEST_CASE("an error of the coordinator is one line and its exit code") {
-  const std::map<Code, int> exits = {{Code::not_found, 4}, {Code::conflict, 8}, {Code::unauthorized, 7}, {Code::invalid_argument, 2}, {Code::internal, 70}};
+  const std::map<Code, int> exits = {
+      {Code::not_found, 4}, {Code::conflict, 8}, {Code::unauthorized, 7}, {Code::invalid_argument, 2}, {Code::internal, 70}};
   Code code = Code::not_found;
   ScriptedCoordinator coordinator([&](const std::string&, const json&) { return error_reply(code, "no run fits \"x\"\x1b[2J"); });
   for (const auto& [each, exit] : exits) {
@@ -164,7 +149,8 @@ TEST_CASE("submit refuses a bad run file before it asks anybody") {
 }
 
 TEST_CASE("pause and drain ask the coordinator and say what happens next") {
-  ScriptedCoordinator coordinator([](const std::string& verb, const json&) { return document_reply(documented(verb == "pause" ? "cancel" : verb)); });
+  ScriptedCoordinator coordinator(
+      [](const std::string& verb, const json&) { return document_reply(documented(verb == "pause" ? "cancel" : verb)); });
   const Called paused = coordinator.call({"pause", "r-7f"});
   CHECK(paused.exit == 0);
   CHECK(paused.out == "run r-7f3a9c12 (text) pauses after the round in hand; `atoll status r-7f3a9c12` shows when it has\n");
@@ -180,7 +166,8 @@ TEST_CASE("events asks for the tape, diff reads the tapes of both runs") {
     json document = documented("events");
     const bool second = arguments["run"] == "two";
     document["run"] = second ? "r-2" : "r-1";
-    document["events"] = json::array({{{"kind", "round_committed"}, {"text", "round 0"}, {"fields", {{"round", 0}, {"digest", second ? "bb" : "aa"}}}}});
+    document["events"] =
+        json::array({{{"kind", "round_committed"}, {"text", "round 0"}, {"fields", {{"round", 0}, {"digest", second ? "bb" : "aa"}}}}});
     return document_reply(document);
   });
   const Called tape = coordinator.call({"events", "one", "-o", "json"});
@@ -190,10 +177,13 @@ TEST_CASE("events asks for the tape, diff reads the tapes of both runs") {
   CHECK(coordinator.call({"logs", "one"}).exit == 0);
   CHECK_FALSE(coordinator.asked("events").back().contains("level"));
   const Called parted = coordinator.call({"diff", "one", "two"});
-  CHECK(parted.exit == 0);
+  CHECK(parted.exit == 1);
   CHECK(parted.out.find("round 0 parts them: the initial states differ") != std::string::npos);
   CHECK(parted.out.find("r-2: digest bb") != std::string::npos);
-  CHECK(json::parse(coordinator.call({"diff", "one", "one", "--json"}).out)["parted"] == false);
+  const Called equal = coordinator.call({"diff", "one", "one", "--json"});
+  CHECK(equal.exit == 0);
+  CHECK(json::parse(equal.out)["parted"] == false);
+  CHECK(coordinator.call({"diff", "one", "two", "--json"}).exit == 1);
 }
 
 TEST_CASE("data shows the parts and whether they add up, and exits with 70 if not") {
@@ -273,7 +263,8 @@ TEST_CASE("wait: the run's end is the exit code, and a time-out is 5") {
 
 TEST_CASE("status --watch ends when the run ends") {
   int questions = 0;
-  ScriptedCoordinator coordinator([&](const std::string&, const json&) { return document_reply(status_in(++questions < 3 ? "running" : "completed")); });
+  ScriptedCoordinator coordinator(
+      [&](const std::string&, const json&) { return document_reply(status_in(++questions < 3 ? "running" : "completed")); });
   const Called called = coordinator.call({"status", "--watch", "--every", "50ms", "--json"});
   CHECK(called.exit == 0);
   CHECK(std::count(called.out.begin(), called.out.end(), '\n') == 3);
@@ -323,6 +314,11 @@ TEST_CASE("token create prints the token alone") {
   CHECK(coordinator.asked("token_create").back() == json{{"role", "island"}, {"name", "cloud-a"}, {"expires_ms", 7200000}});
   CHECK(coordinator.call({"token", "create", "--role", "king"}).exit == 2);
   CHECK(coordinator.call({"token", "revoke", "t-1"}).out == "revoked token t-1\n");
+  CHECK(coordinator.call({"token", "revoke", "porto"}).out == "revoked island porto (i-2): it has no access any more\n");
+  CHECK(coordinator.call({"islands", "revoke", "porto"}).out ==
+        "island porto (i-2) has no access any more, on open connections neither; let it in again with a new token\n");
+  CHECK(coordinator.asked("token_revoke").back() == json{{"id", "porto"}, {"kind", "island"}});
+  CHECK(coordinator.call({"islands", "revoke", "gone"}).out == "island gone (i-2) had been revoked before: nothing changed\n");
   CHECK(coordinator.call({"token"}).exit == 2);
 }
 
@@ -344,53 +340,44 @@ TEST_CASE("token use makes a machine an operator's") {
   CHECK(atl::call({"runs", "--state", state.string()}).exit == 0);
 }
 
-TEST_CASE("generate --run fetches the run's newest model and leaves nothing behind") {
+TEST_CASE("a token comes from a file, standard input or the environment, and not from two of them") {
+  ScriptedCoordinator coordinator(documented_reply);
   const atl_test::TemporaryFolder folder;
-  const atl_test::TemporaryFolder scratch;
-  const TemporaryFilesIn inside(scratch.path());
-  const std::vector<float> values = {1, 2, 3, 4};
-  std::string bytes;
-  REQUIRE(write_safetensors({{"a", {4}, values}, {"momentum/a", {4}, values}}, {{"atoll.format", "1"}}, [&](ByteView some) {
-    bytes += as_text(some);
-    return Status();
-  }));
-  const std::filesystem::path checkpoint = folder.write("outer.safetensors", bytes);
+  const std::string good = "goodgoodgoodgoodgoodgoodgoodgood";
+  const std::string token =
+      to_text({coordinator.address(), coordinator.public_key(), good, "operator", now() + std::chrono::hours(1)}).value();
+  const std::string file = folder.write("token", token + "\n").string();
+  int states = 0;
+  const auto use = [&](std::vector<std::string> how, const std::map<std::string, std::string>& environment = {},
+                       const std::string& in = {}) {
+    how.insert(how.begin(), {"token", "use", "--state", (folder.path() / std::to_string(++states)).string()});
+    return atl::call(how, environment, in);
+  };
+  CHECK(use({"--join-file", file}).exit == 0);
+  CHECK(use({"--join-file", "-"}, {}, "  " + token + "\r\nanother line\n").exit == 0);
+  CHECK(use({}, {{"ATOLL_JOIN_TOKEN", token}}).exit == 0);
+  CHECK(use({token}, {{"ATOLL_JOIN_TOKEN", "not this one"}}).exit == 0);
+  CHECK(use({}).exit == 2);
+  CHECK(use({token, "--join-file", file}).exit == 2);
+  CHECK(use({"--join-file", (folder.path() / "none").string()}).exit == 4);
+  CHECK(use({"--join-file", folder.path().string()}).exit == 1);
+  CHECK(use({"--join-file", folder.write("empty", "").string()}).exit == 2);
+  CHECK(use({"--join-file", folder.write("zero", std::string(1 << 20, 'x')).string()}).exit == 2);
+  CHECK(use({"--join-file", atl_test::make_zero_device(folder.path() / "device").string()}).exit == 2);
+  const Called agent = atl::call({"agent", "--state", (folder.path() / "agent").string(), "--join-file", "-"}, {}, "nonsense\n");
+  CHECK(agent.exit == 2);
+  CHECK(agent.err.find("nonsense") == std::string::npos);
+}
 
-  // an island that serves it
-  const KeyPair keys = make_key_pair().value();
-  ZmqBulkSettings settings;
-  settings.island = island_of(keys.public_key);
-  settings.public_key = keys.public_key;
-  settings.secret_key = keys.secret_key;
-  settings.bind = "tcp://127.0.0.1:0";
-  const auto store = std::make_shared<BlobStore>();
-  BlobId blob;
-  blob.run = RunId("r-7f3a9c12");
-  blob.round = Round(20);
-  blob.kind = BlobKind::checkpoint_file;
-  REQUIRE(store->put_file(blob, checkpoint.string()));
-  const std::unique_ptr<ZmqBulkLink> island = ZmqBulkLink::open(settings, store).value();
-  ScriptedCoordinator coordinator([&](const std::string&, const json& arguments) {
-    const std::string reader = arguments["reader_key"];
-    store->set_readers(blob.run, {}, {island_of(reader)});
-    const std::vector<Member> peers = {{island_of(reader), "operator", reader, ""}};
-    if (!island->set_peers(peers)) {
-      return error_reply(Code::internal, "the island cannot serve");
-    }
-    json document = documented("export");
-    document["file_bytes"] = bytes.size();
-    document["file_sha256"] = to_hex(sha256_of_file(checkpoint).value());
-    document["sources"] = json::array({{{"id", settings.island.text}, {"name", "cloud-a"}, {"public_key", keys.public_key}, {"bulk_address", island->bound_address()}}});
-    return document_reply(document);
-  });
-  const std::map<std::string, std::string> environment = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}, {"ATOLL_STATE", coordinator.state().string()}};
-  const Called called = atl::call({"generate", "--run", "text"}, environment);
+TEST_CASE("generate --run fetches the run's newest model and leaves nothing behind") {
+  const atl_test::TemporaryFolder scratch;
+  ServedModel served;
+  const atl_test::TemporaryFilesIn inside(scratch.path());
+  const Called called = served.call({"generate", "--run", "text"}, {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}});
   INFO(called.err);
   CHECK(called.exit == 20 + 15);  // the fixture could read the model and returns 20 + argc
-  CHECK(coordinator.asked("export").back()["run"] == "text");
-  for (const auto& entry : std::filesystem::directory_iterator(scratch.path())) {
-    CHECK_FALSE(entry.path().filename().string().starts_with("atoll-generate-"));
-  }
+  CHECK(served.coordinator().asked("export").back()["run"] == "text");
+  CHECK(std::filesystem::is_empty(scratch.path()));
 }
 
 TEST_CASE("generate takes one of --model and --run, and its errors are export's") {

@@ -2,20 +2,22 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 
-#include "agent/run_composition.hpp"
+#include "agent/engine/built_in_model.hpp"
 #include "cli/planner.hpp"
-#include "cli/run_file.hpp"
+#include "cli/run_file/run_file.hpp"
 #include "cli/views/views.hpp"
+#include "strategies/composition.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/run_rules.hpp"
 
 using namespace atl;
 using nlohmann::json;
@@ -24,7 +26,7 @@ namespace {
 
 const std::string kStreaming = ATOLL_SOURCE_DIR "/examples/streaming-diloco-text.toml";
 const std::string kDiLoCo = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
-const std::vector<std::string> kTwo = {"--island", "a=100ms,8mbit,8mbit,20ms", "--island", "b=100ms,8mbit,8mbit,20ms"};
+const std::vector<std::string> kTwo = {"--island", "a=100ms,8mbit,8mbit,20ms", "--island", "b=100ms,8mbit,8mbit,20ms", "--agent-ns", "1,1"};
 
 Called plan(std::vector<std::string> arguments, const std::vector<std::string>& more = kTwo) {
   arguments.insert(arguments.begin(), "plan");
@@ -67,11 +69,57 @@ TEST_CASE("a plan of DiLoCo on two islands is arithmetic") {
                                                 {"round": 67, "fragment": 0, "start": 2000, "apply": 2000, "last": true}])"));
 }
 
+TEST_CASE("what the agents' arithmetic costs is measured here, or given, and said") {
+  const std::vector<std::string> fast = {"--island", "a=100ms,100gbit,100gbit,0s", "--island", "b=100ms,100gbit,100gbit,0s"};
+  for (const char* file : {kDiLoCo.c_str(), kStreaming.c_str()}) {
+    const json measured = json::parse(plan({file, "--json"}, fast).out);
+    const json& costs = measured["agent_costs"];
+    CHECK(costs["source"] == "measured on this machine");
+    for (const char* key : {"form_seconds_per_value", "apply_seconds_per_value"}) {
+      CHECK(costs[key].get<double>() > 1e-11);
+      CHECK(costs[key].get<double>() < 1e-6);
+    }
+    CHECK(costs["round_seconds"] == 0.010);
+    CHECK(plan({file}, fast).out.find(" (measured on this machine)\n") != std::string::npos);
+  }
+  std::vector<std::string> given = fast;
+  given.insert(given.end(), {"--agent-ns", "100,1000.5"});
+  const json document = json::parse(plan({kDiLoCo, "--json"}, given).out);
+  CHECK(document["agent_costs"]["source"] == "given");
+  CHECK(document["agent_costs"]["form_seconds_per_value"].get<double>() == Approx(100e-9));
+  CHECK(document["seconds"].get<double>() == Approx(200.0 + 67 * (869'504 * 1100.5e-9 + 0.010 + 3'478'016 * 8 / 100e9)));
+  CHECK(plan({kDiLoCo}, given).out.find("reckoned with 100.00 ns to form a value of a contribution and 1000.50 ns to apply one, and 10") !=
+        std::string::npos);
+  for (const char* bad : {"", "1", "1,", ",1", "1,x", "-1,1", "nan,1", "1,1,1", "1e30,1"}) {
+    std::vector<std::string> wrong = fast;
+    wrong.insert(wrong.end(), {"--agent-ns=" + std::string(bad)});
+    const Called refused = plan({kDiLoCo}, wrong);
+    INFO(bad << ": " << refused.err);
+    CHECK((refused.exit == 2 || std::string(bad).empty()));
+    CHECK((refused.err.find("two numbers are meant") != std::string::npos || std::string(bad).empty()));
+  }
+  // A sweep measures for each codec, and says so.
+  const json swept = json::parse(plan({kDiLoCo, "--sweep", "--json"}, fast).out);
+  CHECK(swept["agent_costs_source"] == "measured on this machine");
+  std::map<std::string, std::set<double>> by_codec;
+  for (const json& row : swept["settings"]) {
+    by_codec[row["codec"].get<std::string>()].insert(row["agent_costs"]["apply_seconds_per_value"].get<double>());
+  }
+  CHECK(by_codec.size() == 4);
+}
+
+TEST_CASE("a short run with outer momentum is noted in its plan") {
+  CHECK(planned({kDiLoCo})["notes"].size() == 1);
+  CHECK(plan({kDiLoCo}).out.find("\nnote: outer_momentum = 0.9 pays in long runs") != std::string::npos);
+  CHECK(planned({ATOLL_SOURCE_DIR "/examples/local-text.toml"})["notes"].empty());
+}
+
 TEST_CASE("a run's own uplink is the plan's where the island's is faster") {
   const atl_test::TemporaryFolder folder;
   std::stringstream text;
   text << std::ifstream(kDiLoCo).rdbuf();
-  const std::string with = folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\nuplink = \"4mbit\"")).string();
+  const std::string with =
+      folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\nuplink = \"4mbit\"")).string();
   const json document = planned({with});
   CHECK(document["islands"][0]["uplink_bits_per_second"] == 4e6);
   const double round = 2 * 3.478016 + 0.060 + 869'504 * 2e-9 + 0.010;
@@ -82,8 +130,11 @@ TEST_CASE("an island's own overlap in the run file is its overlap in the plan") 
   const atl_test::TemporaryFolder folder;
   std::stringstream text;
   text << std::ifstream(kStreaming).rdbuf();
-  const std::string with = folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\noverlap_steps = [\"b=5\"]")).string();
-  const std::vector<std::string> thin = {"--island", "a=100ms,1mbit,1mbit,20ms", "--island", "b=100ms,1mbit,1mbit,20ms"};
+  const std::string with =
+      folder.write("run.toml", std::regex_replace(text.str(), std::regex("\\[islands\\]"), "[islands]\noverlap_steps = [\"b=5\"]"))
+          .string();
+  const std::vector<std::string> thin = {"--island", "a=100ms,1mbit,1mbit,20ms", "--island", "b=100ms,1mbit,1mbit,20ms", "--agent-ns",
+                                         "1,1"};
   const json run = json::parse(plan({kStreaming, "--json"}, thin).out);
   const json own = json::parse(plan({with, "--json"}, thin).out);
   CHECK(own["islands"][0]["overlap_steps"] == 2);
@@ -96,7 +147,7 @@ TEST_CASE("an island's own overlap in the run file is its overlap in the plan") 
 TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what agents will do") {
   const json document = planned({kStreaming});
   const RunSpec spec = spec_of(kStreaming);
-  const Composition parts = composition_of(spec).value();
+  const Composition parts = compose(spec.strategy).value();
   const std::vector<std::uint64_t> values = fragment_values(spec, parts.fragments).value();
   REQUIRE(document["fragments"].size() == 3);
   std::set<int> layers;
@@ -123,7 +174,7 @@ TEST_CASE("plans of people and of programs, of every example") {
       continue;
     }
     INFO(entry.path());
-    if (spec_of(entry.path().string()).strategy.group == "expert") {
+    if (spec_of(entry.path().string()).strategy.group == Group::expert) {
       const Called refused = plan({entry.path().string()});
       CHECK(refused.exit == 2);
       CHECK(refused.err.find("plan reckons with rounds") != std::string::npos);
@@ -250,13 +301,21 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
   json islands = documented("islands");
   json status = documented("status");
   json runs = documented("runs");
-  islands["islands"] = json::array({{{"name", "x"}, {"connected", true}, {"uplink_budget_bits_per_second", 6e6}, {"uplink_bits_per_second", 8e6}, {"downlink_bits_per_second", 9e6}},
-                                    {{"name", "y"}, {"connected", true}, {"uplink_bits_per_second", 4e6}, {"downlink_bits_per_second", 5e6}},
-                                    {{"name", "gone"}, {"connected", false}, {"uplink_bits_per_second", nullptr}, {"downlink_bits_per_second", nullptr}}});
+  islands["islands"] =
+      json::array({{{"name", "x"},
+                    {"connected", true},
+                    {"uplink_budget_bits_per_second", 6e6},
+                    {"uplink_bits_per_second", 8e6},
+                    {"downlink_bits_per_second", 9e6}},
+                   {{"name", "y"}, {"connected", true}, {"uplink_bits_per_second", 4e6}, {"downlink_bits_per_second", 5e6}},
+                   {{"name", "gone"}, {"connected", false}, {"uplink_bits_per_second", nullptr}, {"downlink_bits_per_second", nullptr}}});
   status["run"]["parameters"] = 869'504;
   // 2048 tokens a step: x computes a step in 0.1 s, y in 0.2 s.
-  status["islands"] = json::array({{{"name", "x"}, {"tokens", 204'800}, {"compute_seconds", 10.0}}, {{"name", "y"}, {"tokens", 204'800}, {"compute_seconds", 20.0}}});
-  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) { return document_reply(verb == "islands" ? islands : verb == "runs" ? runs : status); });
+  status["islands"] = json::array(
+      {{{"name", "x"}, {"tokens", 204'800}, {"compute_seconds", 10.0}}, {{"name", "y"}, {"tokens", 204'800}, {"compute_seconds", 20.0}}});
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
+    return document_reply(verb == "islands" ? islands : verb == "runs" ? runs : status);
+  });
   const Called called = coordinator.call({"plan", kDiLoCo, "--json", "--round-trip", "30ms"});
   INFO(called.err);
   REQUIRE(called.exit == 0);
@@ -283,5 +342,6 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
   says(3, "nobody has measured the links of y");
   islands["islands"] = json::array();
   says(4, "no island is connected");
-  CHECK(call({"plan", kDiLoCo}, {{"ATOLL_STATE", "/nonexistent"}}).err.find("--island NAME=STEP_TIME,UPLINK gives them") != std::string::npos);
+  CHECK(call({"plan", kDiLoCo}, {{"ATOLL_STATE", "/nonexistent"}}).err.find("--island NAME=STEP_TIME,UPLINK gives them") !=
+        std::string::npos);
 }

@@ -1,36 +1,20 @@
-// What the README and the examples show is what the program takes: every command line, every option named in the table of commands, every
+// What the pages and the examples show is what the program takes: every command line, every option named in the tables of commands, every
 // run file, every exit code.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
 
 #include "cli/command.hpp"
-#include "cli/fault_file.hpp"
-#include "cli/run_file.hpp"
+#include "cli/run_file/fault_file.hpp"
+#include "cli/run_file/run_file.hpp"
 #include "tests/catch.hpp"
+#include "tests/cli/pages.hpp"
 
 using namespace atl;
-namespace fs = std::filesystem;
+using namespace atl::pages;
 
 namespace {
-
-std::string file_text(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 // The commands, each of which does nothing but note its name.
 Command noting(Command command, const std::string& path, std::vector<std::string>& ran) {
@@ -166,36 +150,6 @@ std::size_t check_lines(Commands& commands, const std::string& text) {
   return found;
 }
 
-// The parts of a text between a line that begins with `open` and the next that begins with `close`.
-std::vector<std::string> blocks(const std::string& text, const std::string& open, const std::string& close) {
-  std::vector<std::string> found;
-  bool inside = false;
-  for (const std::string& line : lines_of(text)) {
-    if (inside && line.starts_with(close)) {
-      inside = false;
-    } else if (inside) {
-      found.back() += line + "\n";
-    } else if (line.starts_with(open)) {
-      inside = true;
-      found.emplace_back();
-    }
-  }
-  return found;
-}
-
-std::vector<std::string> in_backticks(const std::string& text) {
-  std::vector<std::string> found;
-  for (std::size_t at = text.find('`'); at != std::string::npos;) {
-    const std::size_t end = text.find('`', at + 1);
-    if (end == std::string::npos) {
-      break;
-    }
-    found.push_back(text.substr(at + 1, end - at - 1));
-    at = text.find('`', end + 1);
-  }
-  return found;
-}
-
 // Every name of every option of a command and its subcommands.
 void take_options(const Command& command, std::set<std::string>& names) {
   CommonOptions common;
@@ -212,43 +166,70 @@ void take_options(const Command& command, std::set<std::string>& names) {
   }
 }
 
-const std::string kReadme = ATOLL_SOURCE_DIR "/README.md";
-
-}  // namespace
-
-TEST_CASE("every command line that the README and the examples show is one") {
-  Commands commands;
-  const std::string readme = file_text(kReadme);
+// A page without the blocks in no language, which are pictures.
+std::string without_pictures(const std::string& page) {
   std::string shown;
-  bool picture = false;  // of a block in no language
+  bool picture = false;
   bool block = false;
-  for (const std::string& line : lines_of(readme)) {
+  for (const std::string& line : lines_of(page)) {
     if (line.starts_with("```")) {
       block = !block;
       picture = block && line == "```";
     }
     shown += picture ? "" : line + "\n";
   }
-  CHECK(check_lines(commands, shown) > 15);
+  return shown;
+}
+
+const fs::path kCommands = kSource / "docs/commands.md";
+
+}  // namespace
+
+TEST_CASE("every command line that the README, the other pages and the examples show is one") {
+  Commands commands;
+  CHECK(check_lines(commands, without_pictures(file_text(kSource / "README.md"))) > 10);
+  std::size_t on_pages = 0;
+  for (const std::string& page : all_pages()) {
+    if (page != "README.md" && page != "CHANGELOG.md") {  // which says what was, in passing
+      INFO(page);
+      on_pages += check_lines(commands, without_pictures(file_text(kSource / page)));
+    }
+  }
+  CHECK(on_pages > 15);
   std::size_t in_examples = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kSource / "examples")) {
     INFO(entry.path());
     in_examples += check_lines(commands, file_text(entry.path()));
   }
   CHECK(in_examples > 5);
 }
 
-TEST_CASE("the README's table of commands is what the commands take, and leaves none out") {
+TEST_CASE("every command that the README names in its table is one, and it leaves none out") {
   Commands commands;
-  const std::vector<std::string> tables = blocks(file_text(kReadme), "| command | what |", "| exit code");
-  REQUIRE(tables.size() == 1);
   std::set<std::string> listed;
-  for (const std::string& row : lines_of(tables[0])) {
-    const std::size_t second = row.find(" | ", 2);
-    if (!row.starts_with("| `") || second == std::string::npos) {
-      continue;
+  for (const std::string& row : table_rows(file_text(kSource / "README.md"), "| what you want | commands |")) {
+    for (const std::string& command : in_backticks(row)) {
+      INFO(command);
+      CHECK(commands.knows(command.substr(0, command.find(' '))));
+      listed.insert(command.substr(0, command.find(' ')));
     }
+  }
+  for (const Command& command : commands.tree().subcommands) {
+    INFO(command.name);
+    CHECK((listed.contains(command.name) || command.name == "trainer" || command.name == "version" || command.name == "completion"));
+  }
+}
+
+TEST_CASE("the tables of commands are what the commands take, and leave none out") {
+  Commands commands;
+  const std::vector<std::string> rows = table_rows(file_text(kCommands), "| command | what |");
+  REQUIRE(!rows.empty());
+  std::set<std::string> listed;
+  for (const std::string& row : rows) {
     INFO(row);
+    const std::size_t second = row.find(" | ", 2);
+    REQUIRE(row.starts_with("| `"));
+    REQUIRE(second != std::string::npos);
     std::set<std::string> options;
     for (const std::string& command : in_backticks(row.substr(0, second))) {
       const std::string name = command.substr(0, command.find(' '));
@@ -307,12 +288,14 @@ TEST_CASE("every example of faults is valid for the islands and the run that it 
   CHECK(shown > 0);
 }
 
-TEST_CASE("the README's table of the keys of a fault is the program's") { CHECK(file_text(kReadme).find(fault_keys_markdown()) != std::string::npos); }
+TEST_CASE("the page on faults has the program's table of the keys of a fault") {
+  CHECK(file_text(kSource / "docs/faults.md").find(fault_keys_markdown()) != std::string::npos);
+}
 
-TEST_CASE("the README's exit codes are the program's") {
+TEST_CASE("the page of commands has the program's exit codes") {
   std::string table;
   for (const ExitMeaning& meaning : kExitMeanings) {
     table += "| " + std::to_string(static_cast<int>(meaning.code)) + " | " + std::string(meaning.meaning) + " |\n";
   }
-  CHECK(file_text(kReadme).find("| exit code | meaning |\n|---|---|\n" + table + "\n") != std::string::npos);
+  CHECK(file_text(kCommands).find("| exit code | meaning |\n|---|---|\n" + table + "\n") != std::string::npos);
 }

@@ -1,10 +1,11 @@
 // What `atoll trace` writes: events that a trace viewer reads, one process for each island.
+#include "cli/trace_events.hpp"
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/trace_events.hpp"
 #include "tests/catch.hpp"
 
 using atl::TraceEvents;
@@ -101,8 +102,8 @@ TEST_CASE("trace: rounds in flight together are beside each other, and no event 
   for (const auto& [thread, name] : names) {
     said.insert(name);
   }
-  CHECK(said == std::set<std::string>{"sends", "sends 2", "sends 3", "sends 4", "receives from atoll", "receives from atoll 2", "receives from shoal",
-                                      "receives from shoal 2"});
+  CHECK(said == std::set<std::string>{"sends", "sends 2", "sends 3", "sends 4", "receives from atoll", "receives from atoll 2",
+                                      "receives from shoal", "receives from shoal 2"});
 }
 
 TEST_CASE("trace: an event that follows another at once does not overlap it by a rounding") {

@@ -1,4 +1,4 @@
-// The text views, against documents as coordinator/documents.md shows them.
+// The text views, against documents as coordinator/api/documents.md shows them.
 #include "cli/views/views.hpp"
 
 #include <fstream>
@@ -63,6 +63,7 @@ TEST_CASE("status") {
         "loss      1.830 nats per token, from 5.550  █▃▁\n"
         "sent      88.2 MB by all islands\n"
         "computing 98 % of the islands' time, 12.4 s waiting\n"
+        "kernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n"
         "\n"
         "ISLAND   STATE    STEP  TOKENS/S  SHARE  COMPUTING     SENT  RECEIVED    SEEN  REASON\n"
         "cloud-a  waiting   800    10.4 k   34 %       98 %  29.4 MB   29.4 MB  600 ms  waits for cloud-b\n"
@@ -77,12 +78,37 @@ TEST_CASE("status") {
         "  2025-12-31 23:53:30 laptop: trainer killed by signal 9; restarted from round 2\n");
 }
 
+TEST_CASE("what islands multiply matrices with is said once where it is the same, and by island where it is not") {
+  json document = documented("status");
+  json other = document["islands"][0];
+  other["name"] = "b";
+  document["islands"].push_back(other);
+  CHECK(render_status(document, {}).find("\nkernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n") != std::string::npos);
+  document["islands"][1]["kernels"] = "a BLAS that is not OpenBLAS: /lib/libblas.so";
+  CHECK(render_status(document, {})
+            .find("\nkernels   cloud-a: OpenBLAS 0.3.21 with Haswell kernels (its own choice); "
+                  "b: a BLAS that is not OpenBLAS: /lib/libblas.so\n") != std::string::npos);
+  document["islands"][1]["state"] = "absent";
+  CHECK(render_status(document, {}).find("; b:") == std::string::npos);
+  document["islands"][0]["kernels"] = nullptr;
+  CHECK(render_status(document, {}).find("kernels") == std::string::npos);
+}
+
+TEST_CASE("what the author of a run may want otherwise is noted while it goes on") {
+  json document = documented("status");
+  document["run"]["notes"] = {"a long\x1b note", 3};
+  CHECK(render_status(document, {}).find("\nnote      a long\\x1b note\n") != std::string::npos);
+  document["run"]["state"] = "completed";
+  CHECK(render_status(document, {}).find("\nnote ") == std::string::npos);
+}
+
 TEST_CASE("the spread of islands that meet in pairs is shown once it is known") {
   json document = documented("status");
   CHECK(render_status(document, {}).find("spread") == std::string::npos);
   document["run"]["consensus_distance"] = 0.012345;
   document["run"]["consensus_round"] = 6;
-  CHECK(render_status(document, {}).find("\nspread    0.0123 from the islands to their mean, estimated after round 6\n") != std::string::npos);
+  CHECK(render_status(document, {}).find("\nspread    0.0123 from the islands to their mean, estimated after round 6\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("what each island's own parameters reach is shown from the best to the worst") {
@@ -122,6 +148,15 @@ TEST_CASE("summary") {
         "  laptop: from round 3 to 5: lost: no heartbeat for 5.0 s\n");
 }
 
+TEST_CASE("what a run of no step did not send is not compared with data-parallel") {
+  json document = documented("status");
+  document["islands"].push_back(document["islands"][0]);
+  for (json& island : document["islands"]) {
+    island["step"] = 0;
+  }
+  CHECK(render_summary(document, {}).find("data-parallel") == std::string::npos);
+}
+
 TEST_CASE("progress fits one line") {
   const std::string line = render_progress(documented("status"), {60, false});
   CHECK(columns_of(line) <= 59);
@@ -148,9 +183,11 @@ TEST_CASE("lists fit a hundred columns however long the words are") {
 }
 
 TEST_CASE("a document of another shape is shown as far as it goes, never a crash") {
-  for (const json& document : {json(), json(3), json::array(), json::object(), json{{"runs", 3}, {"run", "x"}, {"islands", {1, nullptr, {{"name", 3}}}}},
-                               json{{"run", {{"round", "x"}, {"losses", {1, {1}, {1, "a"}}}}}, {"now_unix_ms", 1e300}, {"events", {1, {{"time_unix_ms", -1e300}}}}},
-                               json{{"now_unix_ms", 0}, {"runs", {{{"created_unix_ms", 1e308}}}}, {"tokens", {{{"expires_unix_ms", -1e308}}}}}}) {
+  for (const json& document :
+       {json(), json(3), json::array(), json::object(), json{{"runs", 3}, {"run", "x"}, {"islands", {1, nullptr, {{"name", 3}}}}},
+        json{
+            {"run", {{"round", "x"}, {"losses", {1, {1}, {1, "a"}}}}}, {"now_unix_ms", 1e300}, {"events", {1, {{"time_unix_ms", -1e300}}}}},
+        json{{"now_unix_ms", 0}, {"runs", {{{"created_unix_ms", 1e308}}}}, {"tokens", {{{"expires_unix_ms", -1e308}}}}}}) {
     for (const auto render : {render_runs, render_status, render_islands, render_events, render_tokens, render_summary, render_progress}) {
       CHECK_NOTHROW(render(document, Terminal{100, true}));
     }

@@ -4,7 +4,7 @@
 
 #include "tests/contract/bulk_link_fields.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/blob_fetch.hpp"
+#include "transport/bulk/blob_fetch.hpp"
 
 namespace {
 
@@ -43,7 +43,8 @@ struct Pair {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("wants are answered with the bytes asked for, cut at the blob's end", "[bulk]", SimulatedField, SealedField, PlainField) {
+TEMPLATE_TEST_CASE("wants are answered with the bytes asked for, cut at the blob's end", "[bulk]", SimulatedField, SealedField,
+                   PlainField) {
   Pair<TestType> pair;
   const Payload payload = random_payload(100'000);
   pair.owner().store->put(checkpoint(), payload);
@@ -78,8 +79,8 @@ TEMPLATE_TEST_CASE("the largest piece and an empty blob pass", "[bulk]", Simulat
   CHECK(basket.pieces.at({pair.owner().id, checkpoint(1), 0}).empty());
 }
 
-TEMPLATE_TEST_CASE("a want for what is not ready is parked and answered later, what is not there is refused", "[bulk]", SimulatedField, SealedField,
-                   PlainField) {
+TEMPLATE_TEST_CASE("a want for what is not ready is parked and answered later, what is not there is refused", "[bulk]", SimulatedField,
+                   SealedField, PlainField) {
   Pair<TestType> pair;
   Basket& basket = pair.reader().basket;
   REQUIRE(pair.reader().link->want({pair.owner().id, Want{contribution(), 0, 64}}));
@@ -135,7 +136,8 @@ TEMPLATE_TEST_CASE("a peer that is not admitted does not connect, and disturbs n
   REQUIRE(pair.field.until([&] { return stranger.basket.bytes == 10; }));
 }
 
-TEMPLATE_TEST_CASE("a peer that comes back is connected again, and what it lost is asked for again", "[bulk]", SimulatedField, SealedField, PlainField) {
+TEMPLATE_TEST_CASE("a peer that comes back is connected again, and what it lost is asked for again", "[bulk]", SimulatedField, SealedField,
+                   PlainField) {
   Pair<TestType> pair;
   Basket& basket = pair.reader().basket;
   const int before = basket.connections[pair.owner().id];
@@ -147,12 +149,14 @@ TEMPLATE_TEST_CASE("a peer that comes back is connected again, and what it lost 
   pair.owner().store->set_readers(kRun, {pair.reader().id});
   pair.field.open(pair.owner());
   REQUIRE(pair.owner().link->set_peers(pair.field.members()));
-  REQUIRE(pair.field.until([&] { return basket.connections[pair.owner().id] > before && pair.field.connected(pair.reader(), pair.owner()); }));
+  REQUIRE(
+      pair.field.until([&] { return basket.connections[pair.owner().id] > before && pair.field.connected(pair.reader(), pair.owner()); }));
   pair.owner().store->put(contribution(), random_payload(64));
   // As readers do: again with every connection, of which the second may replace the first when both sides dial.
   int asked = 0;
   REQUIRE(pair.field.until([&] {
-    if (const int connections = basket.connections[pair.owner().id]; connections != asked && pair.field.connected(pair.reader(), pair.owner())) {
+    if (const int connections = basket.connections[pair.owner().id];
+        connections != asked && pair.field.connected(pair.reader(), pair.owner())) {
       asked = connections;
       (void)pair.reader().link->want({pair.owner().id, Want{contribution(), 0, 64}});
     }
@@ -160,7 +164,8 @@ TEMPLATE_TEST_CASE("a peer that comes back is connected again, and what it lost 
   }));
 }
 
-TEMPLATE_TEST_CASE("a budget that is set later holds for what leaves then, and is lifted again", "[bulk]", SimulatedField, SealedField, PlainField) {
+TEMPLATE_TEST_CASE("a budget that is set later holds for what leaves then, and is lifted again", "[bulk]", SimulatedField, SealedField,
+                   PlainField) {
   Pair<TestType> pair;
   const Payload payload = random_payload(400'000);
   pair.owner().store->put(checkpoint(), payload);
@@ -175,7 +180,7 @@ TEMPLATE_TEST_CASE("a budget that is set later holds for what leaves then, and i
     return seconds(pair.field.time() - began);
   };
   pair.owner().link->set_uplink(8e6);
-  (void)seconds_of_fetch();  // wants may come in before the link's thread has heard of the budget
+  (void)seconds_of_fetch();                // wants may come in before the link's thread has heard of the budget
   CHECK(seconds_of_fetch() >= 0.9 * 0.4);  // 0.4 MB at 1 MB/s, less the burst
   pair.owner().link->set_uplink(0);
   double fastest = seconds_of_fetch();

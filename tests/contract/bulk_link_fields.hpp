@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "transport/identity.hpp"
-#include "transport/simulated_network.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/simulated/simulated_network.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace atl_test {
 

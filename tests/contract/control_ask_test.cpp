@@ -1,13 +1,16 @@
 // One question, one answer: what a command sees of the coordinator.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <atomic>
 #include <functional>
 #include <thread>
 
-#include <poll.h>
-
 #include "tests/catch.hpp"
-#include "transport/control_client.hpp"
-#include "transport/control_server.hpp"
+#include "transport/base/file_descriptor.hpp"
+#include "transport/zmq/control_client.hpp"
+#include "transport/zmq/control_server.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -56,6 +59,35 @@ class Answering {
   std::thread thread_;
 };
 
+// A port on loopback that the kernel takes connections for.
+class Listening {
+ public:
+  Listening() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(socket_.get(), 100) == 0);
+    REQUIRE(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    settings_.address = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    settings_.coordinator_key = make_key_pair().value().public_key;
+    settings_.keys = make_key_pair().value();
+    settings_.log_changes = false;
+    settings_.connect_timeout = 300ms;
+  }
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] Error why_no_answer() const {
+    const Result<Reply> reply = ZmqControlClient::open(settings_).value()->ask(Request{kProtocolVersion, 1, "runs", "{}"}, 10s);
+    REQUIRE_FALSE(reply);
+    return reply.error();
+  }
+
+ private:
+  FileDescriptor socket_;
+  ControlClientSettings settings_;
+};
+
 std::uint64_t id_of(const Received& received) { return std::get<Request>(*received.message).id; }
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -84,7 +116,8 @@ TEST_CASE("ask returns the error of the reply or of a refusal") {
     }
     return Reply{request.id, Error{Code::not_found, "there is no run r-1"}, ""};
   });
-  CHECK(coordinator.client()->ask(Request{kProtocolVersion, 1, "status", "{}"}, 20s).error() == Error{Code::not_found, "there is no run r-1"});
+  CHECK(coordinator.client()->ask(Request{kProtocolVersion, 1, "status", "{}"}, 20s).error() ==
+        Error{Code::not_found, "there is no run r-1"});
   CHECK(coordinator.client()->ask(Request{kProtocolVersion, 1, "refuse", "{}"}, 20s).error().code == Code::unauthorized);
 }
 
@@ -115,4 +148,30 @@ TEST_CASE("ask says that the request is too large before it is sent") {
   const Result<Reply> reply = coordinator.client()->ask(Request{kProtocolVersion, 1, "submit", std::string(kMaxMessageBytes, ' ')}, 20s);
   REQUIRE_FALSE(reply);
   CHECK(reply.error().code == Code::invalid_argument);
+}
+
+TEST_CASE("a coordinator that is stopped is not there: nobody is told to enrol again") {
+  const Listening stopped;  // the kernel takes the connections of a process that does not run
+  const Error why = stopped.why_no_answer();
+  INFO(why.why);
+  CHECK(why.code == Code::unavailable);
+  CHECK(contains(why.why, "takes connections but does not answer"));
+}
+
+TEST_CASE("a coordinator that has no room for a connection is not there: nobody is told to enrol again") {
+  const Listening full;
+  std::atomic<bool> stop = false;
+  std::thread closing([&] {
+    while (!stop) {
+      pollfd entry{full.fd(), POLLIN, 0};
+      if (::poll(&entry, 1, 10) == 1) {
+        ::close(::accept(full.fd(), nullptr, nullptr));
+      }
+    }
+  });
+  const Error why = full.why_no_answer();
+  stop = true;
+  closing.join();
+  INFO(why.why);
+  CHECK(why.code == Code::unavailable);
 }

@@ -8,9 +8,9 @@
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
 #include "transport/base/log.hpp"
-#include "transport/control_client.hpp"
-#include "transport/control_server.hpp"
-#include "transport/simulated_network.hpp"
+#include "transport/simulated/simulated_network.hpp"
+#include "transport/zmq/control_client.hpp"
+#include "transport/zmq/control_server.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -90,8 +90,9 @@ class World {
     return found->connection;
   }
   [[nodiscard]] const Received* find(std::uint64_t boot) const {
-    const auto at = std::find_if(received.begin(), received.end(),
-                                 [&](const Received& one) { return one.message && *one.message == Message(Heartbeat{boot, {}}); });
+    const auto at = std::find_if(received.begin(), received.end(), [&](const Received& one) {
+      return one.message && *one.message == Message(Heartbeat{boot, {}});
+    });
     return at == received.end() ? nullptr : &*at;
   }
 

@@ -11,10 +11,10 @@
 
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
-#include "transport/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
-#include "transport/control_client.hpp"
-#include "transport/control_server.hpp"
+#include "transport/zmq/control_client.hpp"
+#include "transport/zmq/control_server.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -116,9 +116,7 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  void send(ByteView frame, bool more = false) {
-    REQUIRE(zmq_send(socket_, frame.data(), frame.size(), more ? ZMQ_SNDMORE : 0) >= 0);
-  }
+  void send(ByteView frame, bool more = false) { REQUIRE(zmq_send(socket_, frame.data(), frame.size(), more ? ZMQ_SNDMORE : 0) >= 0); }
   // The next message, while the coordinator is served.
   std::optional<Message> receive(Coordinator& coordinator) {
     const TimePoint end = now() + 20s;

@@ -4,14 +4,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "coordinator/driver.hpp"
-#include "coordinator/init.hpp"
+#include "coordinator/service/driver.hpp"
+#include "coordinator/service/init.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 #include "tests/scripted_islands.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
-#include "transport/identity.hpp"
-#include "transport/run_spec.hpp"
+#include "transport/identity/identity.hpp"
 
 using namespace atl;
 using namespace atl::coordinator;

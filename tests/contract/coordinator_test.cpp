@@ -6,17 +6,17 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "coordinator/driver.hpp"
-#include "coordinator/init.hpp"
+#include "coordinator/service/driver.hpp"
+#include "coordinator/service/init.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 #include "tests/full_disk.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
-#include "transport/control_client.hpp"
-#include "transport/control_server.hpp"
-#include "transport/identity.hpp"
-#include "transport/join_token.hpp"
-#include "transport/run_spec.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/identity/join_token.hpp"
+#include "transport/zmq/control_client.hpp"
+#include "transport/zmq/control_server.hpp"
 
 using namespace atl;
 using namespace atl::coordinator;
@@ -211,7 +211,7 @@ TEST_CASE("a token enrols one island, roles are kept apart, revocation ends acce
   REQUIRE_FALSE(command.has_value());
   CHECK(command.error().code == Code::unauthorized);
   CHECK(commander.ask<Refused>(hello_of("operator")).error.code == Code::unauthorized);
-  CHECK(commander.ask<Refused>(Assign{}).error.code == Code::unauthorized);
+  CHECK(commander.ask<Refused>(Invite{}).error.code == Code::unauthorized);
 
   json list = commander.request("islands").value();
   REQUIRE(list["islands"].size() == 1);
@@ -230,6 +230,57 @@ TEST_CASE("a token enrols one island, roles are kept apart, revocation ends acce
   CHECK(list["islands"][0]["link"] == "revoked");
   CHECK(again.request("token_revoke", {{"id", "operator"}}).error().code == Code::conflict);  // the last one
   CHECK(again.request("token_revoke", {{"id", "t-ffffffffff"}}).error().code == Code::not_found);
+}
+
+TEST_CASE("a name is that of the island that has access now, and what is ambiguous is refused") {
+  Coordinator coordinator;
+  Peer commander = operator_of(coordinator);
+  Peer first(coordinator);
+  join(first, commander, "porto");
+  const std::string old = island_of(first.key()).text;
+  const json revoked = commander.request("token_revoke", {{"id", "porto"}}).value();
+  CHECK(revoked["ended_id"] == old);
+  CHECK(revoked["changed"] == true);
+  const json repeated = commander.request("token_revoke", {{"id", "porto"}}).value();
+  CHECK(repeated["ended_id"] == old);
+  CHECK(repeated["changed"] == false);
+  const Error drained = commander.request("drain", {{"island", "porto"}}).error();
+  CHECK(drained.code == Code::conflict);
+  CHECK(drained.why == "island porto (" + old + ") has no access any more: its key was revoked");
+
+  // Several lives of one name: keys are random, so each of them is met by one order of the keys or the other.
+  for (int life = 0; life < 6; ++life) {
+    Peer again(coordinator);
+    join(again, commander, "porto");
+    const std::string id = island_of(again.key()).text;
+    CHECK(commander.request("drain", {{"island", "porto"}})->at("island") == id);
+    CHECK(commander.request("drain", {{"island", old}}).error().code == Code::conflict);
+    const json ended = commander.request("token_revoke", {{"id", "porto"}}).value();
+    CHECK(ended["ended_id"] == id);
+    CHECK(ended["changed"] == true);
+    CHECK(again.ask<Refused>(Heartbeat{7, {}}).error.code == Code::unauthorized);
+    CHECK(commander.request("token_revoke", {{"id", "porto"}})->at("ended_id") == id);  // the last of them
+  }
+}
+
+TEST_CASE("an island and an operator of one name are told apart, or neither is meant") {
+  Coordinator coordinator;
+  Peer commander = operator_of(coordinator);
+  Peer island(coordinator);
+  join(island, commander, "porto");
+  Peer other(coordinator);
+  const std::string secret = token_secret(commander, {{"role", "operator"}, {"expires_ms", 60'000}, {"name", "porto"}});
+  CHECK(other.ask<Enrolled>(Enrol{kProtocolVersion, secret, ""}).role == "operator");
+  const std::string id = island_of(island.key()).text;
+  const Error either = commander.request("token_revoke", {{"id", "porto"}}).error();
+  CHECK(either.code == Code::conflict);
+  CHECK(either.why.find(id) != std::string::npos);
+  CHECK(either.why.find(island_of(other.key()).text) != std::string::npos);
+  CHECK(commander.request("drain", {{"island", "porto"}})->at("island") == id);
+  CHECK(commander.request("drain", {{"island", island_of(other.key()).text}}).error().code == Code::not_found);
+  CHECK(commander.request("token_revoke", {{"id", "porto"}, {"kind", "island"}})->at("ended_id") == id);
+  CHECK(other.request("ping").has_value());
+  CHECK(commander.request("token_revoke", {{"id", "porto"}})->at("kind") == "operator");  // the only one that has access
 }
 
 TEST_CASE("an operator elsewhere is enrolled with a token of that role") {
@@ -313,6 +364,20 @@ TEST_CASE("submit --name is done once") {
   CHECK(commander.request("submit", arguments)->at("run") == fresh["run"]);
 }
 
+TEST_CASE("submit --name finds the run of that name, whatever other names the same file has") {
+  Coordinator coordinator;
+  Peer commander = operator_of(coordinator);
+  const json named = {{"spec", spec_json("dup")}, {"once", true}};
+  const json first = commander.request("submit", {{"spec", spec_json("dup")}}).value();
+  const json second = commander.request("submit", {{"spec", spec_json("dup")}}).value();
+  CHECK(first["name"] == "dup");
+  CHECK(second["name"] == "dup-2");
+  CHECK(commander.request("submit", named)->at("run") == first["run"]);
+  CHECK(commander.request("submit", named)->at("name") == "dup");
+  REQUIRE(commander.request("cancel", {{"run", "dup"}}).has_value());
+  CHECK(commander.request("submit", named)->at("run") == second["run"]);
+}
+
 TEST_CASE("a submit whose answer was lost is answered the same when it is asked again") {
   Coordinator coordinator;
   Peer commander = operator_of(coordinator);
@@ -336,14 +401,14 @@ TEST_CASE("two islands are given the run that waits for them") {
   const json submitted = commander.request("submit", {{"spec", spec_json()}}).value();
   CHECK(submitted["reason"].get<std::string>().find("1 more island") != std::string::npos);
   join(b, commander, "cloud-b");
-  const Assign assign = a.hear<Assign>();
-  CHECK(assign.run.text == submitted["run"].get<std::string>());
-  CHECK(b.hear<Assign>().members.size() == 2);
-  CHECK(run_spec_from_json(assign.spec).has_value());
+  const Invite invite = a.hear<Invite>();
+  CHECK(invite.run.text == submitted["run"].get<std::string>());
+  CHECK(b.hear<Invite>().members.size() == 2);
+  CHECK(run_spec_from_json(invite.spec).has_value());
 
   const TimePoint patience = now() + 20s;
   IslandReport report;
-  report.run = assign.run;
+  report.run = invite.run;
   report.state = "training";
   report.tokens = 4096;
   report.bytes_sent = 1000;

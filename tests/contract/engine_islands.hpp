@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
+#include "agent/engine/sync_engine.hpp"
 #include "agent/island_link/arena.hpp"
-#include "agent/sync_engine.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/identity.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace atl_test {
 
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 inline const RunId kRun("r-engines");
 
-inline RunSpec spec_of(const std::string& codec = "f32") {
+inline RunSpec spec_of(CodecKind codec = CodecKind::f32) {
   RunSpec spec;
   spec.name = "engines";
   spec.training.steps = 1000;
@@ -87,7 +87,8 @@ class Island {
     engine->post(OpenRun{kRun, spec});
     island_link::Manifest manifest;
     for (const std::uint64_t size : sizes_) {
-      manifest.parameters.push_back({"w" + std::to_string(manifest.parameters.size()), {size}, static_cast<std::int32_t>(manifest.parameters.size())});
+      manifest.parameters.push_back(
+          {"w" + std::to_string(manifest.parameters.size()), {size}, static_cast<std::int32_t>(manifest.parameters.size())});
     }
     engine->post(PrepareArena{kRun, 1, manifest});
     const ArenaPrepared prepared = answer<ArenaPrepared>();
@@ -99,7 +100,7 @@ class Island {
   Digest begin_at(float value) {
     std::fill(arena.floats().begin(), arena.floats().end(), value);
     engine->post(FormInitialState{kRun, 1});
-    return answer<InitialState>().chain;
+    return answer<InitialState>().digest;
   }
 
   // "Trains": moves every parameter in the arena by so much, and forms the contribution.
@@ -143,7 +144,7 @@ struct Islands {
     for (auto& island : all) {
       island->open(spec);
       island->engine->post(AllowPeers{kRun, Epoch(1), members, {}});
-      chain = island->begin_at(1.0F);
+      digest = island->begin_at(1.0F);
     }
   }
   BeginExchange exchange(Round round, Attempt attempt, const std::vector<std::uint64_t>& tokens, std::uint32_t fragment = 0) const {
@@ -160,19 +161,19 @@ struct Islands {
       island->engine->post(exchange(round, Attempt(1), tokens));
     }
     for (auto& island : all) {
-      digests.push_back(island->answer<ExchangeDone>().chain);
+      digests.push_back(island->answer<ExchangeDone>().digest);
       CHECK(digests.back() == digests.front());
     }
     for (auto& island : all) {
       island->engine->post(ApplyResult{kRun, round, Attempt(1), 0, digests.front()});
       CHECK_FALSE(island->answer<ResultApplied>().error.has_value());
     }
-    return chain = digests.front();
+    return digest = digests.front();
   }
 
   std::vector<std::unique_ptr<Island>> all;
   std::vector<Member> members;
-  Digest chain;
+  Digest digest;
 };
 
 inline std::uint64_t memory_now() {

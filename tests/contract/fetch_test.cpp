@@ -1,5 +1,5 @@
 // Fetching: resumed, verified, cached; and what comes of servers that drop, lie, refuse or stay silent.
-#include "transport/fetch.hpp"
+#include "transport/http/fetch.hpp"
 
 #include <sys/resource.h>
 
@@ -13,7 +13,7 @@
 #include "tests/http_server.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -81,9 +81,8 @@ TEST_CASE_METHOD(Fixture, "fetch: a file arrives once, then comes from the cache
 }
 
 TEST_CASE_METHOD(Fixture, "fetch: a dropped connection is resumed where it broke") {
-  const HttpServer server([&](const Request& request) {
-    return Answer{200, content, "", request.number < 4 ? 500'000 : std::string::npos, false, false};
-  });
+  const HttpServer server(
+      [&](const Request& request) { return Answer{200, content, "", request.number < 4 ? 500'000 : std::string::npos, false, false}; });
   REQUIRE(fetch(settings(server)));
   CHECK(text_of(whole()) == content);
   const auto requests = server.requests();
@@ -140,9 +139,8 @@ TEST_CASE_METHOD(Fixture, "fetch: what an earlier version of the file left behin
 }
 
 TEST_CASE_METHOD(Fixture, "fetch: a server that knows no ranges sends all of it again") {
-  const HttpServer server([&](const Request& request) {
-    return Answer{200, content, "", request.number == 0 ? 500'000 : std::string::npos, true, false};
-  });
+  const HttpServer server(
+      [&](const Request& request) { return Answer{200, content, "", request.number == 0 ? 500'000 : std::string::npos, true, false}; });
   REQUIRE(fetch(settings(server)));
   CHECK(text_of(whole()) == content);
   CHECK(server.requests().size() == 2);
@@ -167,15 +165,16 @@ TEST_CASE_METHOD(Fixture, "fetch: what the server says is told, and only what ma
     std::size_t requests;
   };
   std::size_t before = 0;
-  for (const Case& one : {Case{404, Code::not_found, 1}, Case{410, Code::not_found, 1}, Case{401, Code::unauthorized, 1},
-                          Case{403, Code::unauthorized, 1}, Case{400, Code::invalid_argument, 1}, Case{503, Code::unavailable, 5},
-                          Case{429, Code::unavailable, 5}}) {
+  for (const Case& one :
+       {Case{404, Code::not_found, 1}, Case{410, Code::not_found, 1}, Case{401, Code::unauthorized, 1}, Case{403, Code::unauthorized, 1},
+        Case{400, Code::invalid_argument, 1}, Case{503, Code::unavailable, 5}, Case{429, Code::unavailable, 5}}) {
     INFO(one.status);
     status = one.status;
     const Result<std::filesystem::path> result = fetch(settings(server));
     REQUIRE_FALSE(result);
     CHECK(result.error().code == one.code);
     CHECK(contains(result.error().why, std::to_string(one.status)));
+    CHECK(contains(result.error().why, server.url("/")));  // with its port
     CHECK(server.requests().size() - before == one.requests);
     before = server.requests().size();
   }
@@ -223,7 +222,8 @@ TEST_CASE_METHOD(Fixture, "fetch: a file over the bound is not stored whole") {
 }
 
 TEST_CASE_METHOD(Fixture, "fetch: cancelling keeps what is there") {
-  const HttpServer server([&](const Request& request) { return Answer{200, content, "", request.number == 0 ? std::size_t{500'000} : 0, false, false}; });
+  const HttpServer server(
+      [&](const Request& request) { return Answer{200, content, "", request.number == 0 ? std::size_t{500'000} : 0, false, false}; });
   FetchSettings with = settings(server);
   with.progress = [](const FetchProgress& progress) { return progress.received_bytes < 500'000; };
   CHECK(fetch(with).error().code == Code::cancelled);
@@ -251,7 +251,8 @@ TEST_CASE_METHOD(Fixture, "fetch: only https, with a digest, to a folder that ca
   plain.allow_loopback_http = false;
   CHECK(fetch(plain).error().code == Code::invalid_argument);
   CHECK(contains(fetch(plain).error().why, "https"));
-  for (const char* url : {"", "corpus.bin", "file:///etc/passwd", "ftp://example.org/x", "http://example.org/x", "http://127.0.0.1.example.org/x", "gopher://x"}) {
+  for (const char* url : {"", "corpus.bin", "file:///etc/passwd", "ftp://example.org/x", "http://example.org/x",
+                          "http://127.0.0.1.example.org/x", "gopher://x"}) {
     INFO(url);
     FetchSettings bad = settings(server);
     bad.url = url;

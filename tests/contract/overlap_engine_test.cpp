@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/contract/engine_islands.hpp"
 #include "transport/base/rng.hpp"
 
@@ -20,10 +20,10 @@ using atl_test::memory_now;
 
 namespace {
 
-RunSpec fragments_of(std::uint32_t fragments, const std::string& codec, const std::string& reduce_codec) {
+RunSpec fragments_of(std::uint32_t fragments, CodecKind codec, CodecKind reduce_codec) {
   RunSpec spec = atl_test::spec_of(codec);
   spec.strategy.reduce_codec = reduce_codec;
-  spec.strategy.grouping = "balanced";
+  spec.strategy.grouping = FragmentKind::balanced;
   spec.strategy.fragments = fragments;
   spec.strategy.inner_steps = 30;
   spec.strategy.overlap_steps = 20;
@@ -31,11 +31,11 @@ RunSpec fragments_of(std::uint32_t fragments, const std::string& codec, const st
 }
 
 Digest apply(Island& island, const ExchangeDone& done, std::uint32_t fragment) {
-  island.engine->post(ApplyResult{kRun, done.round, done.attempt, fragment, done.chain});
+  island.engine->post(ApplyResult{kRun, done.round, done.attempt, fragment, done.digest});
   const ResultApplied applied = island.answer<ResultApplied>();
   INFO((applied.error ? applied.error->why : ""));
   CHECK_FALSE(applied.error.has_value());
-  return done.chain;
+  return done.digest;
 }
 
 [[maybe_unused]] std::uint64_t peak_memory_since_reset() {  // sanitizers have memory of their own
@@ -51,7 +51,7 @@ Digest apply(Island& island, const ExchangeDone& done, std::uint32_t fragment) {
 }  // namespace
 
 TEST_CASE("overlap: results may be there in any order, they are told and applied in that of the rounds") {
-  Islands group(2, {1000, 1000, 1000}, fragments_of(3, "f32", "f32"));
+  Islands group(2, {1000, 1000, 1000}, fragments_of(3, CodecKind::f32, CodecKind::f32));
   REQUIRE(group.all[0]->layout.fragments.size() == 3);
   for (std::uint32_t fragment = 0; fragment < 3; ++fragment) {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -64,17 +64,17 @@ TEST_CASE("overlap: results may be there in any order, they are told and applied
       island->engine->post(group.exchange(Round(fragment + 1), Attempt(1), {100, 100}, fragment));
     }
   }
-  std::vector<Digest> chains;
+  std::vector<Digest> digests;
   for (std::uint32_t fragment = 0; fragment < 3; ++fragment) {
     std::vector<ExchangeDone> done;
     for (auto& island : group.all) {
       done.push_back(island->answer<ExchangeDone>());
       CHECK(done.back().round == Round(fragment + 1));
-      CHECK(done.back().chain == done.front().chain);
+      CHECK(done.back().digest == done.front().digest);
     }
     if (fragment == 0) {
       // The third round's result is not taken before its turn.
-      group.all[0]->engine->post(ApplyResult{kRun, Round(3), Attempt(1), 2, done[0].chain});
+      group.all[0]->engine->post(ApplyResult{kRun, Round(3), Attempt(1), 2, done[0].digest});
       CHECK(group.all[0]->answer<ResultApplied>().error.has_value());
     }
     for (std::size_t i = 0; i < 2; ++i) {
@@ -93,7 +93,7 @@ TEST_CASE("overlap: results may be there in any order, they are told and applied
 }
 
 TEST_CASE("overlap: an attempt of one round is repeated while the others of later rounds stand") {
-  Islands group(3, {900, 900}, fragments_of(2, "fp4", "int8"));
+  Islands group(3, {900, 900}, fragments_of(2, CodecKind::fp4, CodecKind::int8));
   for (std::uint32_t fragment = 0; fragment < 2; ++fragment) {
     for (std::size_t i = 0; i < 3; ++i) {
       group.all[i]->move(fragment, static_cast<float>(i + 1) / 1024.0F);
@@ -131,10 +131,13 @@ TEST_CASE("overlap: an attempt of one round is repeated while the others of late
 
 TEST_CASE("overlap: the codecs that a run chooses are the bytes that travel") {
   constexpr std::uint64_t kValues = 10'000;  // 40 blocks of at most 256
-  const auto bytes = [](const std::string& codec) -> std::uint64_t {
-    return codec == "f32" ? 4 * kValues : codec == "bf16" ? 2 * kValues : codec == "int8" ? kValues + 40 * 4 : kValues / 2 + 40 * 4;
+  const auto bytes = [](CodecKind codec) -> std::uint64_t {
+    return codec == CodecKind::f32    ? 4 * kValues
+           : codec == CodecKind::bf16 ? 2 * kValues
+           : codec == CodecKind::int8 ? kValues + 40 * 4
+                                      : kValues / 2 + 40 * 4;
   };
-  const auto received = [](int islands, const std::string& codec, const std::string& reduce_codec) {
+  const auto received = [](int islands, CodecKind codec, CodecKind reduce_codec) {
     Islands group(islands, {kValues, 64}, fragments_of(2, codec, reduce_codec));
     const std::vector<std::uint64_t> tokens(group.all.size(), 10);
     std::uint32_t large = group.all[0]->layout.fragments[0].count == kValues ? 0 : 1;
@@ -152,11 +155,12 @@ TEST_CASE("overlap: the codecs that a run chooses are the bytes that travel") {
     }
     return sum;
   };
-  for (const char* codec : {"f32", "bf16", "int8", "fp4"}) {
-    INFO(codec);
+  constexpr std::array kAll = {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4};
+  for (const CodecKind codec : kAll) {
+    INFO(name_of(codec));
     CHECK(received(2, codec, codec) == 2 * bytes(codec));
     // Three: everybody reads its shard of two others, and the two shards of the result that are not its own.
-    for (const char* reduced : {"f32", "int8"}) {
+    for (const CodecKind reduced : {CodecKind::f32, CodecKind::int8}) {
       CHECK(received(3, codec, reduced) == 2 * bytes(codec) + 2 * bytes(reduced));
     }
   }
@@ -192,7 +196,7 @@ std::vector<float> as_fp4(const std::vector<float>& values) {
 // Nesterov with a momentum of its own. Between them the islands go on from the merge with alpha one half.
 TEST_CASE("Streaming DiLoCo Alg. 2: the engine's rounds are those of an independent scalar computation") {
   constexpr std::size_t kValues = 1000;
-  RunSpec spec = fragments_of(2, "fp4", "f32");
+  RunSpec spec = fragments_of(2, CodecKind::fp4, CodecKind::f32);
   spec.strategy.outer_learning_rate = 0.4;
   spec.strategy.outer_momentum = 0.9;
   spec.strategy.merge_alpha = 0.5;
@@ -244,9 +248,9 @@ TEST_CASE("Streaming DiLoCo Alg. 2: the engine's rounds are those of an independ
 }
 
 TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run comes to the same digests again") {
-  RunSpec spec = fragments_of(3, "fp4", "int8");
+  RunSpec spec = fragments_of(3, CodecKind::fp4, CodecKind::int8);
   spec.strategy.error_feedback = true;
-  spec.strategy.rounding = "stochastic";
+  spec.strategy.rounding = Rounding::stochastic;
   Islands group(1, {640, 640, 640}, spec);
   Island& island = *group.all[0];
   const auto train_and_form = [&](std::uint64_t round) {
@@ -315,9 +319,10 @@ TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run 
 TEST_CASE("overlap: a round takes at most two fragments of memory beyond the outer state") {
   constexpr std::uint64_t kFragment = 1'000'000;
   constexpr std::uint64_t kBytes = kFragment * sizeof(float);
-  for (const char* codec : {"f32", "fp4"}) {
-    INFO(codec);
-    Islands group(3, std::vector<std::uint64_t>(8, kFragment), fragments_of(8, codec, codec == std::string("fp4") ? "int8" : "f32"));
+  for (const CodecKind codec : {CodecKind::f32, CodecKind::fp4}) {
+    INFO(name_of(codec));
+    Islands group(3, std::vector<std::uint64_t>(8, kFragment),
+                  fragments_of(8, codec, codec == CodecKind::fp4 ? CodecKind::int8 : CodecKind::f32));
     std::uint64_t round = 0;
     const auto all_fragments = [&] {
       for (std::uint32_t fragment = 0; fragment < 8; ++fragment) {
@@ -341,7 +346,8 @@ TEST_CASE("overlap: a round takes at most two fragments of memory beyond the out
     std::ofstream("/proc/self/clear_refs") << "5";
     all_fragments();
     const std::uint64_t peak = peak_memory_since_reset();
-    INFO("before " << before << ", peak " << peak << ": " << (peak - std::min(peak, before)) / 3 << " for each island, a fragment has " << kBytes);
+    INFO("before " << before << ", peak " << peak << ": " << (peak - std::min(peak, before)) / 3 << " for each island, a fragment has "
+                   << kBytes);
     REQUIRE(peak > 0);
     CHECK(peak <= before + 3 * 2 * kBytes);
   }

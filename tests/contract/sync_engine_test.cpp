@@ -1,5 +1,5 @@
-// Sync engines over real bulk links on loopback: rounds of two and three, attempts that are repeated, newcomers, memory.
-#include "agent/sync_engine.hpp"
+// Sync engines over real bulk links on loopback: rounds of two and three, attempts that are repeated, joiners, memory.
+#include "agent/engine/sync_engine.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -10,15 +10,15 @@
 #include <memory>
 #include <vector>
 
-#include "agent/checkpoint.hpp"
+#include "agent/engine/built_in_model.hpp"
+#include "agent/engine/round_result.hpp"
 #include "agent/island_link/arena.hpp"
-#include "agent/round_result.hpp"
-#include "agent/run_composition.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/catch.hpp"
 #include "tests/contract/engine_islands.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/identity.hpp"
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 using namespace atl;
 using namespace atl::agent;
@@ -46,8 +46,8 @@ double after_rounds(double gradient, int rounds) {
 
 TEST_CASE("sync engine: rounds of one, two and three islands give the same digest and the arithmetic's result") {
   for (const int islands : {1, 2, 3}) {
-    for (const std::string& codec : {std::string("f32"), std::string("bf16")}) {
-      INFO(islands << " islands, " << codec);
+    for (const CodecKind codec : {CodecKind::f32, CodecKind::bf16}) {
+      INFO(islands << " islands, " << name_of(codec));
       Islands group(islands, 100'000, spec_of(codec));
       for (std::uint64_t round = 1; round <= 3; ++round) {
         group.whole_round(Round(round));
@@ -59,7 +59,7 @@ TEST_CASE("sync engine: rounds of one, two and three islands give the same diges
       for (auto& island : group.all) {
         for (const std::size_t at : {0U, 1U, 6U, 99'999U, 100'002U}) {
           const double expected = after_rounds(mean * static_cast<double>(at % 7 + 1), 3);
-          CHECK(static_cast<double>(island->arena.floats()[at]) == Approx(expected).epsilon(codec == "f32" ? 1e-6 : 2e-3));
+          CHECK(static_cast<double>(island->arena.floats()[at]) == Approx(expected).epsilon(codec == CodecKind::f32 ? 1e-6 : 2e-3));
         }
       }
     }
@@ -81,8 +81,8 @@ TEST_CASE("sync engine: a repeated attempt uses the retained contributions, with
     BeginExchange again{kRun, Epoch(2), Round(1), Attempt(2), 0, {group.members[0], group.members[1]}, {1, 3}};
     group.all[i]->engine->post(again);
   }
-  const Digest one = group.all[0]->answer<ExchangeDone>().chain;
-  CHECK(group.all[1]->answer<ExchangeDone>().chain == one);
+  const Digest one = group.all[0]->answer<ExchangeDone>().digest;
+  CHECK(group.all[1]->answer<ExchangeDone>().digest == one);
   for (std::size_t i = 0; i < 2; ++i) {
     group.all[i]->engine->post(ApplyResult{kRun, Round(1), Attempt(2), 0, one});
     CHECK_FALSE(group.all[i]->answer<ResultApplied>().error.has_value());
@@ -98,7 +98,7 @@ TEST_CASE("sync engine: a member without weight sends nothing and receives the r
   }
   const ExchangeDone first = group.all[0]->answer<ExchangeDone>();
   const ExchangeDone second = group.all[1]->answer<ExchangeDone>();
-  CHECK(first.chain == second.chain);
+  CHECK(first.digest == second.digest);
   CHECK(second.bytes_sent == 0);
   CHECK(second.bytes_received == first.bytes_sent);
 }
@@ -123,7 +123,7 @@ TEST_CASE("sync engine: a result that is not the committed one is not applied") 
   Island& island = *group.all[0];
   island.contribute(Round(1), 0.5F);
   island.engine->post(group.exchange(Round(1), Attempt(1), {1}));
-  Digest other = island.answer<ExchangeDone>().chain;
+  Digest other = island.answer<ExchangeDone>().digest;
   other.bytes[0] ^= std::byte{1};
   island.engine->post(ApplyResult{kRun, Round(1), Attempt(1), 0, other});
   const ResultApplied refused = island.answer<ResultApplied>();
@@ -131,56 +131,57 @@ TEST_CASE("sync engine: a result that is not the committed one is not applied") 
   CHECK(refused.error->code == Code::corrupt);
 }
 
-TEST_CASE("sync engine: a newcomer copies a checkpoint and the results after it, one that missed rounds only those") {
+TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, one that missed rounds only those") {
   Islands group(2, 300'000, spec_of());
   group.whole_round(Round(1));
   Island& source = *group.all[0];
   source.engine->post(KeepResults{kRun, true});
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.chain, false, Step(10), 100, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, false, Step(10), 100, 3});
   const CheckpointWritten written = source.answer<CheckpointWritten>();
-  const Digest at_one = group.chain;
-  for (const Round later : {Round(2), Round(3)}) {  // which may not push out what a newcomer was told of
+  const Digest at_one = group.digest;
+  for (const Round later : {Round(2), Round(3)}) {  // which may not push out what a joiner was told of
     group.whole_round(later);
-    source.engine->post(WriteCheckpoint{kRun, Epoch(1), later, group.chain, false, Step(10 * later.value), 100 * later.value, 1, {Round(1)}});
+    source.engine->post(
+        WriteCheckpoint{kRun, Epoch(1), later, group.digest, false, Step(10 * later.value), 100 * later.value, 1, {Round(1)}});
     CHECK(source.answer<CheckpointWritten>().round == later);
   }
 
-  Island newcomer(9, {300'000, 3});
+  Island joiner(9, {300'000, 3});
   std::vector<Member> everyone = group.members;
-  everyone.push_back(newcomer.member);
+  everyone.push_back(joiner.member);
   for (auto& island : group.all) {
-    island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {newcomer.member.public_key}});
+    island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
   }
-  newcomer.engine->post(OpenRun{kRun, spec_of()});
-  newcomer.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
-  CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(3), group.chain, {source.member}};
-  newcomer.engine->post(CatchUpFromPeers{order, false, Round(0), Digest()});
-  const CatchUpDone done = newcomer.answer<CatchUpDone>();
+  joiner.engine->post(OpenRun{kRun, spec_of()});
+  joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
+  CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(3), group.digest, {source.member}};
+  joiner.engine->post(CatchUpFromPeers{order, false, Round(0), Digest()});
+  const CatchUpDone done = joiner.answer<CatchUpDone>();
   CHECK(done.round == Round(3));
-  CHECK(done.chain == group.chain);
-  newcomer.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(30), 300, 3});
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
-  CHECK(newcomer.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
+  CHECK(done.digest == group.digest);
+  joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(30), 300, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
+  CHECK(joiner.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
 
   // Back at round 1, from the own checkpoint: only the results are fetched.
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
-  group.all[1]->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.chain, false, Step(31), 301, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
+  group.all[1]->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
   group.all[1]->answer<CheckpointWritten>();
   source.engine->post(LoadCheckpoint{kRun, Round(1), at_one});
-  CHECK(source.answer<CheckpointLoaded>().chain == at_one);
+  CHECK(source.answer<CheckpointLoaded>().digest == at_one);
 }
 
 TEST_CASE("sync engine: a checkpoint with a flipped bit is refused and says so") {
   Islands group(1, 5'000, spec_of());
   Island& island = *group.all[0];
-  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.chain, false, Step(0), 0, 3});
+  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, false, Step(0), 0, 3});
   island.answer<CheckpointWritten>();
   const auto file = island.folder.path() / "runs" / kRun.text / "checkpoints" / "0" / kOuterFile;
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp(5000);
   stream.put('\x5a');
   stream.close();
-  island.engine->post(LoadCheckpoint{kRun, Round(0), group.chain});
+  island.engine->post(LoadCheckpoint{kRun, Round(0), group.digest});
   CHECK(island.answer<CheckpointBroken>().error.code == Code::corrupt);
 }
 
@@ -213,7 +214,7 @@ TEST_CASE("round result: there and back, and nothing that is not one") {
   atl_test::TemporaryFolder folder;
   REQUIRE(write_result(folder.path() / "r", result).ok());
   const StoredResult stored = StoredResult::open(folder.path() / "r").value();
-  CHECK(chain_after(Digest(), stored.result()) == chain_after(Digest(), result));
+  CHECK(digest_after(Digest(), stored.result()) == digest_after(Digest(), result));
   const Bytes good = read_file(folder.path() / "r", 1 << 20).value();
   for (std::size_t size = 0; size < good.size(); ++size) {
     CHECK_FALSE(parse_result(ByteView(good).first(size)).has_value());
@@ -226,7 +227,7 @@ TEST_CASE("round result: there and back, and nothing that is not one") {
     Bytes bad = good;
     bad[at] ^= std::byte{0x10};
     const Result<RoundResult> parsed = parse_result(bad);
-    different += !parsed || chain_after(Digest(), *parsed) != chain_after(Digest(), result) ? 1 : 0;
+    different += !parsed || digest_after(Digest(), *parsed) != digest_after(Digest(), result) ? 1 : 0;
   }
   CHECK(different == static_cast<int>(good.size()));
 }

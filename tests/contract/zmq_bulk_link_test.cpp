@@ -1,5 +1,5 @@
 // The ZeroMQ bulk link against strangers, garbage and odd networks.
-#include "transport/zmq_bulk_link.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,10 +12,10 @@
 #include <string>
 
 #include "tests/contract/bulk_link_fields.hpp"
-#include "transport/address.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/want_schedule.hpp"
+#include "transport/bulk/want_schedule.hpp"
 
 namespace {
 
@@ -179,7 +179,8 @@ TEST_CASE("a reader that does not take its pieces stops the sender, and loses no
   CHECK(sent() > 0);
   REQUIRE(field.until([&] {
     for (const auto& [key, bytes] : reader.basket.pieces) {
-      if (const auto index = schedule.outstanding(BlobPiece{kBlob, std::get<2>(key), kPieces * kPiece, static_cast<std::uint32_t>(bytes.size())})) {
+      if (const auto index =
+              schedule.outstanding(BlobPiece{kBlob, std::get<2>(key), kPieces * kPiece, static_cast<std::uint32_t>(bytes.size())})) {
         schedule.arrived(now(), *index);
       }
     }

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/fault_file.hpp"
+#include "cli/run_file/fault_file.hpp"
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
@@ -12,17 +12,26 @@ using namespace atl;
 
 namespace {
 
-constexpr std::array<std::string_view, 16> kPieces = {"[[fault]]\n", "[", "]]", "{", "}", "=", "\"", "-1", "1e999", "nan", "\"2s\"", "round", "do", "\xff", "\n", "1979-05-27"};
+constexpr std::array<std::string_view, 16> kPieces = {"[[fault]]\n", "[",   "]]",     "{",     "}",  "=",    "\"", "-1",
+                                                      "1e999",       "nan", "\"2s\"", "round", "do", "\xff", "\n", "1979-05-27"};
 
 std::string mutate(std::string text, Rng& rng) {
   const std::uint64_t changes = 1 + rng.below(5);
   for (std::uint64_t i = 0; i < changes && !text.empty(); ++i) {
     const std::size_t at = rng.below(text.size());
     switch (rng.below(4)) {
-      case 0: text[at] = static_cast<char>(rng.below(256)); break;
-      case 1: text.erase(at, 1 + rng.below(20)); break;
-      case 2: text.insert(at, kPieces[rng.below(kPieces.size())]); break;
-      default: text.insert(at, text.substr(rng.below(text.size()), rng.below(60))); break;
+      case 0:
+        text[at] = static_cast<char>(rng.below(256));
+        break;
+      case 1:
+        text.erase(at, 1 + rng.below(20));
+        break;
+      case 2:
+        text.insert(at, kPieces[rng.below(kPieces.size())]);
+        break;
+      default:
+        text.insert(at, text.substr(rng.below(text.size()), rng.below(60)));
+        break;
     }
   }
   return text;

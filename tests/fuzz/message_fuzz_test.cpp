@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
 
 using namespace atl;
 
@@ -17,15 +17,22 @@ Bytes mutate(Bytes frame, const Bytes& other, Rng& rng) {
   for (std::uint64_t edits = 1 + rng.below(4); edits > 0 && !frame.empty(); --edits) {
     const std::size_t at = rng.below(frame.size());
     switch (rng.below(5)) {
-      case 0: frame[at] ^= static_cast<std::byte>(1U << rng.below(8)); break;
+      case 0:
+        frame[at] ^= static_cast<std::byte>(1U << rng.below(8));
+        break;
       case 1: {
         constexpr std::array<std::uint32_t, 6> kTempting = {0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x00400000};
-        const std::uint32_t word = rng.chance(0.5) ? kTempting[rng.below(kTempting.size())] : static_cast<std::uint32_t>(rng.below(frame.size()));
+        const std::uint32_t word =
+            rng.chance(0.5) ? kTempting[rng.below(kTempting.size())] : static_cast<std::uint32_t>(rng.below(frame.size()));
         std::memcpy(frame.data() + at, &word, std::min<std::size_t>(4, frame.size() - at));
         break;
       }
-      case 2: frame.resize(at); break;
-      case 3: frame.insert(frame.begin() + static_cast<std::ptrdiff_t>(at), rng.below(9), static_cast<std::byte>(rng.below(256))); break;
+      case 2:
+        frame.resize(at);
+        break;
+      case 3:
+        frame.insert(frame.begin() + static_cast<std::ptrdiff_t>(at), rng.below(9), static_cast<std::byte>(rng.below(256)));
+        break;
       default: {
         const std::size_t size = std::min({frame.size() - at, other.size(), static_cast<std::size_t>(rng.below(32))});
         std::copy_n(other.begin(), size, frame.begin() + static_cast<std::ptrdiff_t>(at));

@@ -1,10 +1,9 @@
 // Heads of bulk frames: every value survives, no bytes crash the reader.
-#include "transport/piece.hpp"
-
 #include <string>
 
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
+#include "transport/bulk/piece.hpp"
 
 namespace {
 

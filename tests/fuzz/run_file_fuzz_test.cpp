@@ -3,10 +3,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/run_file.hpp"
+#include "cli/run_file/run_file.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/run_rules.hpp"
 
 using namespace atl;
 
@@ -24,20 +24,54 @@ std::vector<std::string> example_texts() {
   return texts;
 }
 
-constexpr std::array<std::string_view, 24> kPieces = {"[",   "]",  "[[",   "]]",        "{",  "}",    "=",     "\"",  "\"\"\"", "'''", "\n", "\0",
-                                                      "\\u", "\\", "1e999", "0x7fffffffffffffff", "-1", "nan", "inf", ".",   "#",      "\xff", "\xf0\x9f\x98\x80", "1979-05-27T07:32:00Z"};
+constexpr std::array<std::string_view, 24> kPieces = {"[",
+                                                      "]",
+                                                      "[[",
+                                                      "]]",
+                                                      "{",
+                                                      "}",
+                                                      "=",
+                                                      "\"",
+                                                      "\"\"\"",
+                                                      "'''",
+                                                      "\n",
+                                                      "\0",
+                                                      "\\u",
+                                                      "\\",
+                                                      "1e999",
+                                                      "0x7fffffffffffffff",
+                                                      "-1",
+                                                      "nan",
+                                                      "inf",
+                                                      ".",
+                                                      "#",
+                                                      "\xff",
+                                                      "\xf0\x9f\x98\x80",
+                                                      "1979-05-27T07:32:00Z"};
 
 std::string mutate(std::string text, Rng& rng) {
   const std::uint64_t changes = 1 + rng.below(6);
   for (std::uint64_t i = 0; i < changes && !text.empty(); ++i) {
     const std::size_t at = rng.below(text.size());
     switch (rng.below(6)) {
-      case 0: text[at] = static_cast<char>(rng.below(256)); break;
-      case 1: text.erase(at, 1 + rng.below(20)); break;
-      case 2: text.insert(at, kPieces[rng.below(kPieces.size())]); break;
-      case 3: text.insert(at, text.substr(rng.below(text.size()), rng.below(60))); break;
-      case 4: text.resize(at); break;
-      default: std::swap(text[at], text[rng.below(text.size())]); break;
+      case 0:
+        text[at] = static_cast<char>(rng.below(256));
+        break;
+      case 1:
+        text.erase(at, 1 + rng.below(20));
+        break;
+      case 2:
+        text.insert(at, kPieces[rng.below(kPieces.size())]);
+        break;
+      case 3:
+        text.insert(at, text.substr(rng.below(text.size()), rng.below(60)));
+        break;
+      case 4:
+        text.resize(at);
+        break;
+      default:
+        std::swap(text[at], text[rng.below(text.size())]);
+        break;
     }
   }
   return text;

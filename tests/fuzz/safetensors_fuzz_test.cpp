@@ -1,7 +1,7 @@
 // Mutated safetensors files: an error or a file whose every tensor can be read, never a crash.
 #include <fstream>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/rng.hpp"
@@ -12,7 +12,8 @@ TEST_CASE("fuzz: mutated safetensors files") {
   const std::vector<float> a(24, 1.5F);
   const std::vector<float> b(5, -2.0F);
   std::string good;
-  REQUIRE(write_safetensors({{"layers.0.weight", {4, 6}, a}, {"norm", {5}, b}, {"momentum/norm", {5}, b}}, {{"atoll.format", "1"}, {"atoll.round", "3"}},
+  REQUIRE(write_safetensors({{"layers.0.weight", {4, 6}, a}, {"norm", {5}, b}, {"momentum/norm", {5}, b}},
+                            {{"atoll.format", "1"}, {"atoll.round", "3"}},
                             [&](ByteView bytes) {
                               good += as_text(bytes);
                               return Status();
@@ -27,11 +28,21 @@ TEST_CASE("fuzz: mutated safetensors files") {
     for (std::uint64_t i = 0; i < changes && !bytes.empty(); ++i) {
       const std::size_t at = static_cast<std::size_t>(rng.below(bytes.size()));
       switch (rng.below(5)) {
-        case 0: bytes[at] = static_cast<char>(rng.below(256)); break;
-        case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng.below(8))); break;
-        case 2: bytes.resize(at); break;
-        case 3: bytes.insert(at, bytes.substr(static_cast<std::size_t>(rng.below(bytes.size())), static_cast<std::size_t>(rng.below(40)))); break;
-        default: bytes[at] = static_cast<char>('0' + rng.below(10)); break;
+        case 0:
+          bytes[at] = static_cast<char>(rng.below(256));
+          break;
+        case 1:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng.below(8)));
+          break;
+        case 2:
+          bytes.resize(at);
+          break;
+        case 3:
+          bytes.insert(at, bytes.substr(static_cast<std::size_t>(rng.below(bytes.size())), static_cast<std::size_t>(rng.below(40))));
+          break;
+        default:
+          bytes[at] = static_cast<char>('0' + rng.below(10));
+          break;
       }
     }
     Result<SafetensorsFile> file = SafetensorsFile::open(folder.write("x", bytes));

@@ -8,6 +8,7 @@
 #include "strategies/contribution.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/catch.hpp"
+#include "tests/mean.hpp"
 
 using namespace atl;
 
@@ -26,7 +27,7 @@ void outer_round(const std::vector<Weights>& locals, const std::vector<std::uint
   }
   const auto weights = contribution_weights(tokens, Weighting::tokens).value();
   Weights mean(outer.size());
-  REQUIRE(weighted_mean(contributions, weights, mean));
+  atl_test::weighted_mean(contributions, weights, mean);
   REQUIRE(outer_step(mean, optimizer, {outer, momentum}));
 }
 
@@ -176,7 +177,7 @@ TEST_CASE("DiLoCo §6.2: the norm of the mean of k independent outer gradients s
       contributions.emplace_back(gradients[i]);
     }
     Weights mean(k);
-    REQUIRE(weighted_mean(contributions, contribution_weights(std::vector<std::uint64_t>(k, 1), Weighting::uniform).value(), mean));
+    atl_test::weighted_mean(contributions, contribution_weights(std::vector<std::uint64_t>(k, 1), Weighting::uniform).value(), mean);
     CHECK(summarise_contribution(mean).value().norm == Approx(1.0 / std::sqrt(static_cast<double>(k))));
   }
 }

@@ -70,7 +70,7 @@ TEST_CASE("error feedback: what was sent follows what was meant, and never falls
         // Σ Δ = Σ sent + e, but for the roundings of float32.
         REQUIRE(meant[i] == Approx(sent[i] + static_cast<double>(residual[i])).margin(1e-6));
       }
-      INFO("codec " << to_string(kind) << ": " << worst << " behind, " << worst_without << " without feedback");
+      INFO("codec " << name_of(kind) << ": " << worst << " behind, " << worst_without << " without feedback");
       CHECK(worst <= 0.03);  // one rounding of values of about 0.02, however many rounds
       CHECK(worst < worst_without);
     }

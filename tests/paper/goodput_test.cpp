@@ -1,7 +1,8 @@
 // Goodput under interruptions, in the settings of Decoupled DiLoCo (arXiv:2604.21428). The printed figures reached us second-hand.
+#include "strategies/planning/goodput.hpp"
+
 #include <cmath>
 
-#include "strategies/goodput.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;
@@ -17,13 +18,15 @@ TEST_CASE("goodput: one job alone reaches its time up over time up and away", "[
     for (const double pause : {5.0, 23.0, 80.0}) {
       CAPTURE(chips, pause);
       const double up = kYear / chips;
-      CHECK(simulate_goodput({.islands = 1, .chips = chips, .pause_seconds = pause, .straggler_factor = 0}) == Approx(up / (up + pause)).epsilon(0.02));
+      CHECK(simulate_goodput({.islands = 1, .chips = chips, .pause_seconds = pause, .straggler_factor = 0}) ==
+            Approx(up / (up + pause)).epsilon(0.02));
     }
   }
   CHECK(simulate_goodput({.islands = 4, .chips = 1}) > 0.9999);
 }
 
-TEST_CASE("goodput: islands whose waiting the overlap hides are as good as each alone, where all wait for all, worse than that", "[goodput]") {
+TEST_CASE("goodput: islands whose waiting the overlap hides are as good as each alone, where all wait for all, worse than that",
+          "[goodput]") {
   for (const GoodputCell& cell : goodput_table()) {
     CAPTURE(kGoodputMethods[cell.method].name, kGoodputChips[cell.chips], cell.ours, cell.rule, cell.waiting);
     CHECK(std::abs(cell.ours - cell.rule) < 0.04);

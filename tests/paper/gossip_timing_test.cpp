@@ -1,7 +1,8 @@
 // NoLoCo, arXiv:2506.10911, §5.3: what gossip saves in time.
+#include "strategies/planning/gossip_timing.hpp"
+
 #include <cmath>
 
-#include "strategies/gossip_timing.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;

@@ -1,11 +1,12 @@
 // NoLoCo, arXiv:2506.10911: the update on models of one to a thousand weights, the limits in which it must equal others, and its theory.
+#include "strategies/noloco.hpp"
+
 #include <cmath>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "strategies/contribution.hpp"
-#include "strategies/noloco.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "strategies/pairing.hpp"
 #include "strategies/projection.hpp"
@@ -29,7 +30,8 @@ constexpr OuterOptimizer kPaper{OuterOptimizerKind::heavy_ball, 0.7, 0.5, 0.7};
 constexpr CodecSettings kExact{};
 
 // One round of a group: every member's outer gradient and outer parameters in; every member's step taken.
-void meet(std::vector<Island*> group, const std::vector<Weights>& locals, const OuterOptimizer& optimizer, const CodecSettings& codec = kExact) {
+void meet(std::vector<Island*> group, const std::vector<Weights>& locals, const OuterOptimizer& optimizer,
+          const CodecSettings& codec = kExact) {
   std::vector<Bytes> gradients;
   std::vector<Bytes> outers;
   const auto encoded = [](const CodecSettings& with, std::span<const float> values) {
@@ -50,7 +52,8 @@ void meet(std::vector<Island*> group, const std::vector<Weights>& locals, const 
     members.emplace_back(outers[i]);
   }
   for (std::size_t i = 0; i < group.size(); ++i) {
-    REQUIRE(outer_step(ReducedResult{kExact, terms}, GroupParameters{codec, members, i}, optimizer, {group[i]->parameters, group[i]->momentum}));
+    REQUIRE(outer_step(ReducedResult{kExact, terms}, GroupParameters{codec, members, i}, optimizer,
+                       {group[i]->parameters, group[i]->momentum}));
   }
 }
 
@@ -200,7 +203,7 @@ TEST_CASE("NoLoCo: the sign that works, with the printed one islands would walk 
 
 TEST_CASE("NoLoCo: the pull neither creates nor destroys: the sum of a pair is kept, with a coarse codec too", "[noloco]") {
   for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
-    CAPTURE(to_string(kind));
+    CAPTURE(name_of(kind));
     std::vector<Island> two{{drawn(512, 5), Weights(512)}, {drawn(512, 6), Weights(512)}};
     const std::vector<Weights> locals{two[0].parameters, two[1].parameters};  // nothing was trained
     const std::vector<Island> before = two;
@@ -215,7 +218,8 @@ TEST_CASE("NoLoCo: the pull neither creates nor destroys: the sum of a pair is k
 
 namespace {
 
-// The mean squared distance of islands to their mean, after many rounds on a quadratic with noisy gradients: θ <- θ − ω·(θ + noise), H times.
+// The mean squared distance of islands to their mean, after many rounds on a quadratic with noisy gradients: θ <- θ − ω·(θ + noise), H
+// times.
 double spread_after(double inner_rate, double pull, std::size_t islands, std::uint64_t rounds, std::uint64_t seed, std::uint64_t measured) {
   constexpr std::size_t kWeights = 16;
   constexpr int kSteps = 10;

@@ -1,5 +1,5 @@
 // Streaming DiLoCo (arXiv:2501.18512), Table 4: the bandwidth needed to compute a given share of the time.
-#include "strategies/streaming_table_4.hpp"
+#include "strategies/planning/streaming_table_4.hpp"
 
 #include <cstdlib>
 

@@ -144,7 +144,7 @@ TEST_CASE("Streaming DiLoCo: what the reduce codec adds to the error of a mean o
 
 TEST_CASE("Streaming DiLoCo §2.1: as many bytes as DiLoCo over a period, in smaller parts") {
   auto settings = named_strategy("streaming-diloco").value();
-  settings.codec = settings.reduce_codec = "f32";
+  settings.codec = settings.reduce_codec = CodecKind::f32;
   const auto parts = compose(settings).value();
   const std::vector<std::uint64_t> values{48'000, 48'000, 24'000};
   for (const std::uint32_t members : {2U, 3U, 5U}) {

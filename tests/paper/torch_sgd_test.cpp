@@ -12,6 +12,7 @@
 #include "strategies/contribution.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/catch.hpp"
+#include "tests/mean.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;
@@ -110,7 +111,7 @@ TEST_CASE("a whole DiLoCo run equals the same one written with torch alone", "[t
       contributions.emplace_back(arena);
     }
     std::vector<float> mean(kCount);
-    REQUIRE(weighted_mean(contributions, weights, mean));
+    atl_test::weighted_mean(contributions, weights, mean);
     REQUIRE(nesterov_step(mean, 0.7, 0.9, {outer, momentum}));
     reference.mutable_grad() = sum / 2;
     outer_optimizer.step();

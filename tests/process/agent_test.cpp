@@ -1,9 +1,11 @@
 // Real agents on loopback: what they compute together is what arithmetic says, whatever dies in between.
+#include <sys/stat.h>
+
 #include <cmath>
 #include <set>
 
-#include "agent/checkpoint.hpp"
-#include "agent/safetensors.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -14,9 +16,11 @@ namespace {
 
 std::string run_file(const std::string& name, unsigned steps, unsigned period, unsigned min, unsigned max, unsigned checkpoint_every = 2) {
   std::ostringstream text;
-  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
-       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = " << period << "\n[islands]\nmin = " << min
-       << "\nmax = " << max << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = " << checkpoint_every << "\n";
+  text << "[run]\nname = \"" << name
+       << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = " << period
+       << "\n[islands]\nmin = " << min << "\nmax = " << max << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = " << checkpoint_every
+       << "\n";
   return text.str();
 }
 
@@ -35,10 +39,10 @@ void check_committed_once(Cluster& cluster, const std::string& run, std::uint64_
   CHECK(committed == expected);
 }
 
-// The newest checkpoint of each of these islands is of that round, and all have the same bytes and the same chain.
+// The newest checkpoint of each of these islands is of that round, and all have the same bytes and the same digest.
 void check_equal_states(Cluster& cluster, const std::string& run, std::uint64_t rounds, const std::vector<std::string>& islands) {
   std::set<std::string> files;
-  std::set<std::string> chains;
+  std::set<std::string> digests;
   for (const std::string& island : islands) {
     INFO(island);
     atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value();
@@ -46,10 +50,10 @@ void check_equal_states(Cluster& cluster, const std::string& run, std::uint64_t 
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(rounds));
     files.insert(atl::to_hex(meta->outer()->sha256));
-    chains.insert(atl::to_hex(meta->chain));
+    digests.insert(atl::to_hex(meta->digest));
   }
   CHECK(files.size() == 1);
-  CHECK(chains.size() == 1);
+  CHECK(digests.size() == 1);
 }
 
 void check_completed(Cluster& cluster, const std::string& run, std::chrono::seconds at_most = std::chrono::seconds(120)) {
@@ -157,8 +161,9 @@ TEST_CASE("process: an agent killed in the middle of a run comes back, and no ro
   CHECK(Cluster::eventually([&] { return ::kill(trainers.front(), 0) != 0; }));  // its trainer went with it
   REQUIRE(Cluster::eventually([&] { return !cluster.takes_part(run, "b"); }));
   cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
-  // A newcomer that has all there is enters with the next round, which nobody finishes before the release.
-  const bool back = Cluster::eventually([&] { return cluster.takes_part(run, "b") || cluster.log("b").find("waits to be let in") != std::string::npos; });
+  // A joiner that has all there is enters with the next round, which nobody finishes before the release.
+  const bool back =
+      Cluster::eventually([&] { return cluster.takes_part(run, "b") || cluster.log("b").find("waits to be let in") != std::string::npos; });
   INFO((back ? std::string() : cluster.run({"status", run}).out + cluster.run({"logs", run}).out + cluster.logs()));
   REQUIRE(back);
   cluster.release();
@@ -173,10 +178,12 @@ namespace {
 // Streaming DiLoCo: three fragments in turns, each merged four steps after its start, 4-bit values with error feedback between the islands.
 std::string streaming_file(const std::string& name, unsigned steps, unsigned min, unsigned max) {
   std::ostringstream text;
-  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
-       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 3\n"
-       << "inner_steps = 6\noverlap_steps = 4\nerror_feedback = true\nrounding = \"stochastic\"\n[islands]\nmin = " << min << "\nmax = " << max
-       << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 3\n";
+  text << "[run]\nname = \"" << name
+       << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"streaming-diloco\"\ngrouping = "
+          "\"balanced\"\nfragments = 3\n"
+       << "inner_steps = 6\noverlap_steps = 4\nerror_feedback = true\nrounding = \"stochastic\"\n[islands]\nmin = " << min
+       << "\nmax = " << max << "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 3\n";
   return text.str();
 }
 // Rounds start at 6, 8, 10, 12, … while they end before the last step, and three end the run.
@@ -197,7 +204,8 @@ TEST_CASE("process: streaming with rounds in flight: an agent killed in the midd
   CHECK(cluster.islands["b"].wait() == 128 + SIGKILL);
   REQUIRE(Cluster::eventually([&] { return !cluster.takes_part(run, "b"); }));
   cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
-  const bool back = Cluster::eventually([&] { return cluster.takes_part(run, "b") || cluster.log("b").find("waits to be let in") != std::string::npos; });
+  const bool back =
+      Cluster::eventually([&] { return cluster.takes_part(run, "b") || cluster.log("b").find("waits to be let in") != std::string::npos; });
   INFO((back ? std::string() : cluster.run({"status", run}).out + cluster.run({"logs", run}).out + cluster.logs()));
   REQUIRE(back);
   cluster.release();
@@ -242,7 +250,8 @@ TEST_CASE("process: a trainer killed in the middle of a round is started again a
   check_equal_states(cluster, run, 20, {"a", "b"});
   bool told = false;
   for (const json& event : cluster.events(run)) {
-    told = told || (event.value("kind", "") == "trainer_crashed" && event.at("text").get<std::string>().find("signal 9") != std::string::npos);
+    told =
+        told || (event.value("kind", "") == "trainer_crashed" && event.at("text").get<std::string>().find("signal 9") != std::string::npos);
   }
   CHECK(told);
 }
@@ -270,4 +279,50 @@ TEST_CASE("process: a coordinator killed in the middle of a run goes on from its
   for (std::size_t i = 0; i < values.size(); ++i) {
     REQUIRE(static_cast<double>(values[i]) == Approx(expected_value(i, 20, 5, 2)).epsilon(1e-4));
   }
+}
+
+TEST_CASE("process: a token is not seen in ps, what an agent keeps is its owner's alone, and arenas of killed agents go") {
+  ::umask(0022);
+  Cluster cluster;
+  const std::string token = cluster.run({"token", "create", "-q"}).out;
+  const fs::path file = cluster.folder() / "token";
+  std::ofstream(file) << token;
+  const fs::path abandoned = "/dev/shm/atoll-i-test-" + std::to_string(::getpid());
+  std::ofstream(abandoned) << "what a killed agent left";
+  cluster.hold_at(12);
+  cluster.start_island_with_token_file("a", file);
+  std::string file_of_a = run_file("private", 150, 5, 1, 1);
+  file_of_a.insert(file_of_a.find("[islands]\n") + 10, "names = [\"a\"]\n");
+  const std::string run = cluster.submit(file_of_a);
+  REQUIRE(Cluster::eventually([&] { return fs::exists(cluster.state("a") / "runs" / run / "checkpoints" / "2" / "meta.json"); }));
+  CHECK_FALSE(fs::exists(abandoned));
+  const auto arenas = [&] {
+    std::size_t count = 0;
+    for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+      count += entry.path().filename().string().ends_with("-" + run) ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(arenas() == 1);
+  const std::string secret = token.substr(0, token.find('\n'));
+  for (const char* seen : {"cmdline", "environ"}) {
+    for (const pid_t child : atl_test::children_of(cluster.islands["a"].pid())) {
+      CHECK(atl_test::text_of("/proc/" + std::to_string(child) + "/" + seen).find(secret) == std::string::npos);
+    }
+  }
+  CHECK(atl_test::text_of("/proc/" + std::to_string(cluster.islands["a"].pid()) + "/cmdline").find(secret) == std::string::npos);
+  for (const auto& entry : fs::recursive_directory_iterator(cluster.state("a"))) {
+    INFO(entry.path().string());
+    CHECK((entry.symlink_status().permissions() & (fs::perms::group_all | fs::perms::others_all)) == fs::perms::none);
+  }
+  // A second island on this machine leaves the first one's arena alone while that lives, and clears it when it was killed.
+  cluster.start_island("b");
+  REQUIRE(Cluster::eventually([&] { return cluster.log("b").find("other islands reach it") != std::string::npos; }));
+  CHECK(arenas() == 1);
+  cluster.islands["a"].signal(SIGKILL);
+  CHECK(cluster.islands["a"].wait() == 128 + SIGKILL);
+  cluster.islands["b"].signal(SIGTERM);
+  CHECK(cluster.islands["b"].wait() == 0);
+  cluster.start_island("b");
+  CHECK(Cluster::eventually([&] { return arenas() == 0; }));
 }

@@ -1,15 +1,17 @@
-// Chaos on real processes: agents, trainers and the coordinator are killed and stopped at random for a while, links are cut, an island joins in the middle; no
-// committed round is lost, everybody has the same bytes, an island that nothing happened to has lost no step, and once left alone the run goes on.
+// Chaos on real processes: agents, trainers and the coordinator are killed and stopped at random for a while, links are cut, an island
+// joins in the middle; no committed round is lost, everybody has the same bytes, an island that nothing happened to has lost no step, and
+// once left alone the run goes on.
 //
-// ATOLL_CHAOS_SECONDS: how long (60); ATOLL_CHAOS_SEED: which history (time decides the rest). The soaks are the same for ten minutes (ctest -L soak), one of them
-// with a real model, whose loss is compared with that of an undisturbed run of as many tokens.
+// ATOLL_CHAOS_SECONDS: how long (60); ATOLL_CHAOS_SEED: which history (time decides the rest). The soaks are the same for ten minutes
+// (ctest -L soak), one of them with a real model, whose loss is compared with that of an undisturbed run of as many tokens.
 #include <cmath>
 #include <cstdlib>
 #include <set>
 
-#include "agent/checkpoint.hpp"
-#include "agent/rehearsal.hpp"
+#include "agent/faults/rehearsal.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "tests/skip.hpp"
 #include "transport/base/rng.hpp"
 
 using atl_test::Cluster;
@@ -30,16 +32,20 @@ struct World {
 World arithmetic_world() {
   return {{{"ATOLL_TEST_STEP_MS", "20"}},
           {},
-          "[run]\nname = \"chaos\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 10000000\nbatch = 4\nsequence_length = 16\n"
-          "warmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 10\n[islands]\nmin = 1\nmax = 5\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 5\n"};
+          "[run]\nname = \"chaos\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = "
+          "10000000\nbatch = 4\nsequence_length = 16\n"
+          "warmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 10\n[islands]\nmin = 1\nmax = 5\ndeadline = "
+          "\"20s\"\n[checkpoint]\nevery_rounds = 5\n"};
 }
 
 // A small language model on real text, ten steps a second.
 World language_world(const std::filesystem::path& module, const std::filesystem::path& text) {
   return {{{"ATOLL_TRAINER_MODULE", module.string()}, {"OMP_WAIT_POLICY", "passive"}},
           {"--data", "text=" + text.string()},
-          "[run]\nname = \"chaos-text\"\n[model]\nlayers = 2\nwidth = 64\nheads = 4\n[data]\nset = \"text\"\n[training]\nsteps = 10000000\nbatch = 4\nsequence_length = 64\n"
-          "learning_rate = 2e-3\nwarmup_steps = 20\nmax_steps_per_second = 10\nthreads = 1\nevaluate_batches = 64\n[strategy]\nname = \"diloco\"\ninner_steps = 10\n"
+          "[run]\nname = \"chaos-text\"\n[model]\nlayers = 2\nwidth = 64\nheads = 4\n[data]\nset = \"text\"\n[training]\nsteps = "
+          "10000000\nbatch = 4\nsequence_length = 64\n"
+          "learning_rate = 2e-3\nwarmup_steps = 20\nmax_steps_per_second = 10\nthreads = 1\nevaluate_batches = 64\n[strategy]\nname = "
+          "\"diloco\"\ninner_steps = 10\n"
           "[islands]\nmin = 1\nmax = 5\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 5\n"};
 }
 
@@ -50,7 +56,8 @@ int number_from(const char* variable, int otherwise) {
 
 class Chaos {
  public:
-  Chaos(Cluster& cluster, World world, std::uint64_t seed) : cluster_(cluster), world_(std::move(world)), rng_(seed, atl::stream_of("chaos")) {
+  Chaos(Cluster& cluster, World world, std::uint64_t seed)
+      : cluster_(cluster), world_(std::move(world)), rng_(seed, atl::stream_of("chaos")) {
     survivor_ = std::string(1, static_cast<char>('a' + rng_.below(4)));
     told("nothing happens to " + survivor_);
   }
@@ -196,8 +203,8 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
   chaos.run_for(run, duration);
   INFO("seed " << seed << "\n" << chaos.history());
 
-  // Left alone: everybody comes back, and rounds go on with all five. Links are cut on as the islands come to the rounds for that, so it takes a while;
-  // one that was killed a moment ago may still count in the round that it had contributed to, so it takes three such rounds.
+  // Left alone: everybody comes back, and rounds go on with all five. Links are cut on as the islands come to the rounds for that, so it
+  // takes a while; one that was killed a moment ago may still count in the round that it had contributed to, so it takes three such rounds.
   const std::uint64_t left_alone = cluster.round_of(run);
   const auto everybody = [&] {
     std::size_t whole = 0;
@@ -222,7 +229,7 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
     REQUIRE(meta);
     INFO(name);
     CHECK(meta->round == atl::Round(last));
-    files.insert(atl::to_hex(meta->outer()->sha256) + atl::to_hex(meta->chain));
+    files.insert(atl::to_hex(meta->outer()->sha256) + atl::to_hex(meta->digest));
     if (name == chaos.survivor()) {
       CHECK(meta->step == atl::Step(last * kInnerSteps));  // no more and no fewer than were committed, as the events tell below
     }
@@ -242,7 +249,8 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
       INFO(event.dump());
       CHECK(survivor != members.end());
       if (next > 0 && survivor != members.end()) {
-        survivors_tokens.insert(event["fields"]["member_tokens"][static_cast<std::size_t>(survivor - members.begin())].get<std::uint64_t>());
+        survivors_tokens.insert(
+            event["fields"]["member_tokens"][static_cast<std::size_t>(survivor - members.begin())].get<std::uint64_t>());
       }
       ++next;
     }
@@ -252,7 +260,8 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
   CHECK(*survivors_tokens.begin() > 0);
   CHECK(chaos.cuts() > 0);
   const Outcome outcome = outcome_of(cluster, run);
-  std::printf("chaos: %lld s, %llu rounds, %zu links cut\n%s", static_cast<long long>(duration.count()), static_cast<unsigned long long>(last), chaos.cuts(), chaos.history().c_str());
+  std::printf("chaos: %lld s, %llu rounds, %zu links cut\n%s", static_cast<long long>(duration.count()),
+              static_cast<unsigned long long>(last), chaos.cuts(), chaos.history().c_str());
   return outcome;
 }
 
@@ -263,10 +272,12 @@ Outcome undisturbed(const World& world, std::uint64_t tokens) {
     cluster.start_island(name, world.environment, world.options);
   }
   const std::string run = cluster.submit(world.run_file);
-  const bool there = Cluster::eventually([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    return outcome_of(cluster, run).tokens >= tokens;
-  }, std::chrono::seconds(3600));
+  const bool there = Cluster::eventually(
+      [&] {
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+        return outcome_of(cluster, run).tokens >= tokens;
+      },
+      std::chrono::seconds(3600));
   INFO(cluster.run({"status", run}).out);
   REQUIRE(there);
   pause(cluster, run);
@@ -279,21 +290,24 @@ TEST_CASE("process: chaos for a minute: no committed round is lost, everybody ha
   chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 60)));
 }
 
-TEST_CASE("process: soak: chaos for ten minutes", "[.soak][chaos]") { chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 600))); }
+TEST_CASE("process: soak: chaos for ten minutes", "[.soak][chaos]") {
+  chaos(arithmetic_world(), std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 600)));
+}
 
-TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an undisturbed run learns from as many tokens", "[.soak][learns]") {
+TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an undisturbed run learns from as many tokens",
+          "[.soak][learns]") {
   const char* data = std::getenv("ATOLL_TEST_DATA");
   const std::filesystem::path text = std::filesystem::path(data == nullptr ? "" : data) / "tinyshakespeare" / "input.txt";
   const std::filesystem::path module = std::filesystem::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
   if (!std::filesystem::exists(text) || !std::filesystem::exists(module)) {
-    WARN("skipped: no LibTorch, or ATOLL_TEST_DATA has no " << text);
-    return;
+    ATL_SKIP("no LibTorch, or ATOLL_TEST_DATA has no " << text);
   }
   const World world = language_world(module, text);
   const Outcome disturbed = chaos(world, std::chrono::seconds(number_from("ATOLL_CHAOS_SECONDS", 600)));
   const Outcome calm = undisturbed(world, disturbed.tokens);
-  std::printf("loss %.4f after %llu tokens in %llu rounds of chaos, %.4f after %llu in %llu undisturbed ones: %+.2f %%\n", disturbed.loss, static_cast<unsigned long long>(disturbed.tokens),
-              static_cast<unsigned long long>(disturbed.rounds), calm.loss, static_cast<unsigned long long>(calm.tokens), static_cast<unsigned long long>(calm.rounds),
+  std::printf("loss %.4f after %llu tokens in %llu rounds of chaos, %.4f after %llu in %llu undisturbed ones: %+.2f %%\n", disturbed.loss,
+              static_cast<unsigned long long>(disturbed.tokens), static_cast<unsigned long long>(disturbed.rounds), calm.loss,
+              static_cast<unsigned long long>(calm.tokens), static_cast<unsigned long long>(calm.rounds),
               100 * (disturbed.loss / calm.loss - 1));
   CHECK(disturbed.loss < 1.01 * calm.loss);
 }

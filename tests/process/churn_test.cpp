@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -13,9 +13,10 @@ using nlohmann::json;
 namespace {
 
 std::string run_file(const std::string& name, unsigned steps, unsigned min, unsigned max) {
-  return "[run]\nname = \"" + name + "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " + std::to_string(steps) +
-         "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 5\n[islands]\nmin = " + std::to_string(min) +
-         "\nmax = " + std::to_string(max) + "\ndeadline = \"60s\"\n[checkpoint]\nevery_rounds = 2\n";
+  return "[run]\nname = \"" + name +
+         "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " + std::to_string(steps) +
+         "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 5\n[islands]\nmin = " +
+         std::to_string(min) + "\nmax = " + std::to_string(max) + "\ndeadline = \"60s\"\n[checkpoint]\nevery_rounds = 2\n";
 }
 
 void check_completed(Cluster& cluster, const std::string& run) {
@@ -103,7 +104,8 @@ TEST_CASE("process: a drained island and one with a leave file contribute what t
   cluster.start_island("c", {}, {"--leave-file", (cluster.folder() / "notice").string()});
   REQUIRE(Cluster::eventually([&] {
     const json islands = json::parse(cluster.run({"islands", "--json"}).out, nullptr, false);
-    return islands.is_object() && std::ranges::count_if(islands["islands"], [](const json& island) { return island["connected"] == true; }) == 3;
+    return islands.is_object() &&
+           std::ranges::count_if(islands["islands"], [](const json& island) { return island["connected"] == true; }) == 3;
   }));
   const std::string run = cluster.submit(run_file("leaving", 150, 1, 3));
   REQUIRE(comes_to(cluster, run, 3));
@@ -212,7 +214,9 @@ TEST_CASE("process: revoking ends access at once: the agent goes, the others go 
   CHECK(cluster.run({"islands", "revoke", "t-1"}).exit == 2);
 }
 
-TEST_CASE("process: what a killed island had taken is issued again to whoever has its data next, and `data` proves that each sample was committed once") {
+TEST_CASE(
+    "process: what a killed island had taken is issued again to whoever has its data next, and `data` proves that each sample was "
+    "committed once") {
   Cluster cluster;
   cluster.hold_at(17);  // two steps into the fourth round
   for (const char* name : {"a", "b"}) {

@@ -39,7 +39,8 @@ inline std::string text_of(const fs::path& path) {
 class Process {
  public:
   Process() = default;
-  Process(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, const fs::path& out, const fs::path& err) {
+  Process(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, const fs::path& out,
+          const fs::path& err) {
     std::vector<std::string> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text(*entry);
@@ -183,7 +184,8 @@ class Cluster {
   void release() { folder_.write("release", ""); }
 
   // Starts an island's agent; the first time it joins.
-  void start_island(const std::string& name, const std::map<std::string, std::string>& environment = {}, std::vector<std::string> options = {}) {
+  void start_island(const std::string& name, const std::map<std::string, std::string>& environment = {},
+                    std::vector<std::string> options = {}) {
     if (!tokens_.contains(name)) {
       const bool made = eventually([&] {
         const CommandResult token = run({"token", "create", "-q"});
@@ -192,10 +194,10 @@ class Cluster {
       });
       REQUIRE(made);
     }
-    std::vector<std::string> arguments = {"agent", "--state", state(name).string(), "--name", name, "--join", tokens_[name], "--log-level", "debug",
-                                          "--data", "corpus=" + data_.string()};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    islands[name] = spawn(arguments, name, environment);
+    spawn_agent(name, {"--join", tokens_[name]}, environment, options);
+  }
+  void start_island_with_token_file(const std::string& name, const fs::path& token) {
+    spawn_agent(name, {"--join-file", token.string()}, {}, {});
   }
 
   // Runs a command against the coordinator.
@@ -278,6 +280,14 @@ class Cluster {
   std::map<std::string, Process> islands;
 
  private:
+  void spawn_agent(const std::string& name, const std::vector<std::string>& join, const std::map<std::string, std::string>& environment,
+                   const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {
+        "agent", "--state", state(name).string(), "--name", name, "--data", "corpus=" + data_.string(), "--log-level", "debug"};
+    arguments.insert(arguments.end(), join.begin(), join.end());
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    islands[name] = spawn(arguments, name, environment);
+  }
   static std::string program() { return std::string(ATOLL_BINARY_DIR) + "/atoll"; }
   Process spawn(std::vector<std::string> arguments, const std::string& name, std::map<std::string, std::string> environment) {
     arguments.insert(arguments.begin(), program());

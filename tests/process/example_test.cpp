@@ -4,8 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "tests/skip.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -25,8 +26,12 @@ using Changes = std::vector<std::pair<std::string, std::string>>;
 // Trains an example's run file, shortened and changed, on two islands with the built-in trainer; returns the run.
 std::string train(Cluster& cluster, const std::string& example, const fs::path& module, const Changes& changes) {
   std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/" + example);
-  const Changes shorter = {{"set = \"text\"", "set = \"corpus\""}, {"width = 128", "width = 32"}, {"steps = 2000", "steps = 60"},
-                           {"batch = 16", "batch = 2"}, {"sequence_length = 128", "sequence_length = 32"}, {"inner_steps = 30", "inner_steps = 12"}};
+  const Changes shorter = {{"set = \"text\"", "set = \"corpus\""},
+                           {"width = 128", "width = 32"},
+                           {"steps = 2000", "steps = 60"},
+                           {"batch = 16", "batch = 2"},
+                           {"sequence_length = 128", "sequence_length = 32"},
+                           {"inner_steps = 30", "inner_steps = 12"}};
   for (const Changes& list : {shorter, changes}) {
     for (const auto& [line, instead] : list) {
       file = with(file, line, instead);
@@ -47,35 +52,34 @@ std::string train(Cluster& cluster, const std::string& example, const fs::path& 
 TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two islands to the same digests") {
   const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
   if (!fs::exists(module)) {
-    WARN("skipped: built without LibTorch, so there is no " << module);
-    return;
+    ATL_SKIP("built without LibTorch, so there is no " << module);
   }
   Cluster cluster;
-  const std::string run = train(cluster, "streaming-diloco-text.toml", module, {{"max = 4", "max = 2"}, {"every_rounds = 30", "every_rounds = 5"}});
+  const std::string run =
+      train(cluster, "streaming-diloco-text.toml", module, {{"max = 4", "max = 2"}, {"every_rounds = 30", "every_rounds = 5"}});
   INFO(cluster.logs());
   const json document = cluster.status(run)["run"];
   // Regular rounds start at 12, 16, 20, … before step 58, and three end the run.
   CHECK(document.value("round", 0) == 15);
   CHECK(document.value("outer_loss", 99.0) < document.value("initial_loss", 0.0) - 0.5);
-  std::set<std::string> chains;
+  std::set<std::string> digests;
   std::set<std::string> files;
   for (const char* name : {"a", "b"}) {
     atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value();
     const std::optional<atl::CheckpointMeta> meta = store.newest_good();
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(15));
-    chains.insert(atl::to_hex(meta->chain));
+    digests.insert(atl::to_hex(meta->digest));
     files.insert(atl::to_hex(meta->outer()->sha256));
   }
-  CHECK(chains.size() == 1);
+  CHECK(digests.size() == 1);
   CHECK(files.size() == 1);
 }
 
 TEST_CASE("process: examples/noloco-text.toml, shortened, ends with one model of two islands, which is exported") {
   const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
   if (!fs::exists(module)) {
-    WARN("skipped: built without LibTorch, so there is no " << module);
-    return;
+    ATL_SKIP("built without LibTorch, so there is no " << module);
   }
   Cluster cluster;
   const std::string run = train(cluster, "noloco-text.toml", module, {{"max = 8", "max = 2"}});

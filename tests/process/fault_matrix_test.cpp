@@ -1,16 +1,18 @@
-// The fault matrix: every fault, in every phase of a round, under every strategy that has rounds, rehearsed by `atoll local --faults` on three real islands.
+// The fault matrix: every fault, in every phase of a round, under every strategy that has rounds, rehearsed by `atoll local --faults` on
+// three real islands.
 //
-// In each cell: the fault strikes, the run completes, every round is committed once and in order, islands that have a round have the same bytes of it, and an
-// island that was not counted in a round has an absence with a cause. What happened instead of an undisturbed round is the cell's entry in the table, which
-// goes to stdout and, with ATOLL_FAULT_MATRIX=FILE, to a file. The default test has a fifth of the cells, each fault in each phase about once; all of them:
-// ctest -L soak, or test_process "[matrix]"; with ATOLL_FAULT_CELL=TEXT those whose name has it ("corrupt at receiving, data-parallel").
+// In each cell: the fault strikes, the run completes, every round is committed once and in order, islands that have a round have the same
+// bytes of it, and an island that was not counted in a round has an absence with a cause. What happened instead of an undisturbed round is
+// the cell's entry in the table, which goes to stdout and, with ATOLL_FAULT_MATRIX=FILE, to a file. The default test has a fifth of the
+// cells, each fault in each phase about once; all of them: ctest -L soak, or test_process "[matrix]"; with ATOLL_FAULT_CELL=TEXT those
+// whose name has it ("corrupt at receiving, data-parallel").
 #include <iomanip>
 #include <set>
 
-#include "agent/checkpoint.hpp"
-#include "agent/rehearsal.hpp"
-#include "agent/safetensors.hpp"
-#include "coordinator/ledger.hpp"
+#include "agent/faults/rehearsal.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "coordinator/ledger/ledger.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -32,7 +34,8 @@ struct Cell {
 };
 
 std::string name_of(const Cell& cell) {
-  return std::string(atl::agent::kFaultActions[cell.action]) + " at " + std::string(atl::agent::kRoundPhases[cell.phase]) + ", " + kStrategies[cell.strategy];
+  return std::string(atl::agent::kFaultActions[cell.action]) + " at " + std::string(atl::agent::kRoundPhases[cell.phase]) + ", " +
+         kStrategies[cell.strategy];
 }
 
 // `atoll local` of one cell in a folder of its own.
@@ -49,14 +52,18 @@ class Rehearsed {
     // One that is expelled waits five seconds before it may come back.
     const unsigned rounds = action == "corrupt" ? 160 : 30;
     const std::string steps = std::to_string(rounds * 5);  // of data-parallel each is a round
-    folder_.write("run.toml", "[run]\nname = \"cell\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = " + steps +
-                                  "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"" + strategy + "\"\n" + own +
-                                  "[islands]\nmin = 2\nmax = 3\ndeadline = \"5s\"\n[checkpoint]\nevery_rounds = 3\n");
-    folder_.write("faults.toml", "[[fault]]\nisland = \"island-2\"\nround = 3\nphase = \"" + std::string(atl::agent::kRoundPhases[cell.phase]) + "\"\ndo = \"" + action +
-                                     "\"\n" + (action == "slow" ? "rate = \"500kbit\"\n" : "") + (action == "corrupt" ? "" : "for = \"1600ms\"\n"));
-    process_ = Process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", std::to_string(kIslands), "--network", "local", "--state",
-                        path("state"), "--faults", path("faults.toml"), "--json"},
-                       {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", "10"}, {"ATOLL_TEST_HEAD", "3000"}}, path("out"), path("err"));
+    folder_.write(
+        "run.toml",
+        "[run]\nname = \"cell\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = " + steps +
+            "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"" + strategy + "\"\n" + own +
+            "[islands]\nmin = 2\nmax = 3\ndeadline = \"5s\"\n[checkpoint]\nevery_rounds = 3\n");
+    folder_.write("faults.toml", "[[fault]]\nisland = \"island-2\"\nround = 3\nphase = \"" +
+                                     std::string(atl::agent::kRoundPhases[cell.phase]) + "\"\ndo = \"" + action + "\"\n" +
+                                     (action == "slow" ? "rate = \"500kbit\"\n" : "") + (action == "corrupt" ? "" : "for = \"1600ms\"\n"));
+    process_ = Process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", std::to_string(kIslands),
+                        "--network", "local", "--state", path("state"), "--faults", path("faults.toml"), "--json"},
+                       {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", "10"}, {"ATOLL_TEST_HEAD", "3000"}},
+                       path("out"), path("err"));
   }
 
   int wait() { return process_.wait(std::chrono::seconds(300)); }
@@ -99,8 +106,9 @@ std::string parameters_of(const fs::path& checkpoint) {
   return bytes;
 }
 
-// Islands that have a checkpoint of a round have the same bytes of it. In pairs that is so once all are merged, and of the parameters: momenta stay their own.
-// (Of data-parallel the trainer here takes the mean as it is: it has no optimiser's state that one that was away would lack.)
+// Islands that have a checkpoint of a round have the same bytes of it. In pairs that is so once all are merged, and of the parameters:
+// momenta stay their own. (Of data-parallel the trainer here takes the mean as it is: it has no optimiser's state that one that was away
+// would lack.)
 void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pairs) {
   const std::string run = document["run"]["id"];
   const std::uint64_t last = document["run"]["round"];
@@ -117,7 +125,7 @@ void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pai
         continue;  // corrupted on purpose
       }
       if (!pairs) {
-        states[meta.round.value].insert(atl::to_hex(meta.outer()->sha256) + atl::to_hex(meta.chain));
+        states[meta.round.value].insert(atl::to_hex(meta.outer()->sha256) + atl::to_hex(meta.digest));
       } else if (meta.round.value == last) {
         states[last].insert(parameters_of(store.folder_of(meta.round)));
       }
@@ -131,7 +139,8 @@ void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pai
   }
 }
 
-// Every round once and in order, and whoever is not counted in one is accounted for. In pairs the only round that all have in common is the last.
+// Every round once and in order, and whoever is not counted in one is accounted for. In pairs the only round that all have in common is the
+// last.
 void check_rounds(const std::vector<json>& events, const json& document, bool pairs) {
   const std::uint64_t last = document["run"]["round"];
   std::uint64_t next = pairs ? last : 0;
@@ -172,13 +181,16 @@ std::string time_text(double ms) {
   return text.str();
 }
 
-// How soon the next round was committed, in which attempt, and how many were without the island. In pairs, where nobody waits: how long it was away.
+// How soon the next round was committed, in which attempt, and how many were without the island. In pairs, where nobody waits: how long it
+// was away.
 std::string outcome_of(const json& document, bool pairs) {
   const json& fault = document["faults"][0];
   if (pairs) {
     for (const json& absence : document["absences"]) {
       if (absence["island"] == fault["island"]) {
-        return absence["until_unix_ms"].is_null() ? "away to the end" : "away " + time_text(absence["until_unix_ms"].get<double>() - absence["since_unix_ms"].get<double>());
+        return absence["until_unix_ms"].is_null()
+                   ? "away to the end"
+                   : "away " + time_text(absence["until_unix_ms"].get<double>() - absence["since_unix_ms"].get<double>());
       }
     }
     return "not away";
@@ -301,15 +313,16 @@ TEST_CASE("process: examples/faults/three-islands.toml, its times made short, st
   REQUIRE(files != std::string::npos);
   run.replace(files, run.find('\n', files) - files, "files = [\"text.txt\"]");
   folder.write("run.toml", run);
-  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "3", "--network", "local", "--state", path("state"), "--faults",
-                   path("faults.toml")},
+  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "3", "--network", "local", "--state",
+                   path("state"), "--faults", path("faults.toml")},
                   {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", "5"}}, path("out"), path("err"));
   const int exit = process.wait(std::chrono::seconds(300));
   const std::string said = atl_test::text_of(path("out"));
   INFO(atl_test::text_of(path("err")) << said);
   REQUIRE(exit == 0);
-  for (const char* struck : {"kill of island-2 at reducing of round 3,", "pause of island-1 at before-send of round 6,", "slow of island-3 at sending of round ",
-                             "cut-off of island-2 at receiving of round 1", "corrupt of island-3 at receiving of round 1"}) {
+  for (const char* struck :
+       {"kill of island-2 at reducing of round 3,", "pause of island-1 at before-send of round 6,", "slow of island-3 at sending of round ",
+        "cut-off of island-2 at receiving of round 1", "corrupt of island-3 at receiving of round 1"}) {
     INFO(struck);
     CHECK(said.find(struck) != std::string::npos);
   }
@@ -320,15 +333,19 @@ TEST_CASE("process: examples/faults/three-islands.toml, its times made short, st
 TEST_CASE("process: a fault file that cannot be is refused before anything is started, every mistake with its line") {
   const atl_test::TemporaryFolder folder;
   folder.write("text.txt", std::string(1'000, 'x'));
-  folder.write("run.toml", "[run]\nname = \"cell\"\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = 30\n[strategy]\ninner_steps = 5\n[islands]\nmin = 2\nmax = 2\n");
+  folder.write("run.toml",
+               "[run]\nname = \"cell\"\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = 30\n[strategy]\ninner_steps = "
+               "5\n[islands]\nmin = 2\nmax = 2\n");
   folder.write("faults.toml", "[[fault]]\nisland = \"island-3\"\nround = 7\nphase = \"sending\"\ndo = \"explode\"\n");
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
-  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--faults", path("faults.toml")}, {},
-                  path("out"), path("err"));
+  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "2", "--state", path("state"),
+                   "--faults", path("faults.toml")},
+                  {}, path("out"), path("err"));
   CHECK(process.wait() == 2);
   const std::string said = atl_test::text_of(path("err"));
   INFO(said);
-  for (const char* part : {"faults.toml:2:10: there is no island \"island-3\"", "faults.toml:3:9: round is an integer from 1 to 6", "faults.toml:5:6: do \"explode\""}) {
+  for (const char* part : {"faults.toml:2:10: there is no island \"island-3\"", "faults.toml:3:9: round is an integer from 1 to 6",
+                           "faults.toml:5:6: do \"explode\""}) {
     CHECK(said.find(part) != std::string::npos);
   }
   CHECK_FALSE(fs::exists(path("state")));

@@ -1,9 +1,9 @@
 // `atoll local` as a user runs it: to the end, interrupted, taken up again; and commands that are interrupted while they fetch a model.
 #include <algorithm>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "cli/views/views.hpp"
-#include "coordinator/ledger.hpp"
+#include "coordinator/ledger/ledger.hpp"
 #include "tests/process/cluster.hpp"
 #include "transport/base/bytes.hpp"
 
@@ -24,19 +24,21 @@ class LocalRun {
  public:
   LocalRun() {
     folder_.write("text.txt", std::string(100'000, 'x'));
-    folder_.write("run.toml",
-                  "[run]\nname = \"here\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = " +
-                      std::to_string(5 * kRounds) +
-                      "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n[islands]\nmin = 2\nmax = 2\n"
-                      "[checkpoint]\nevery_rounds = 2\n");
+    folder_.write(
+        "run.toml",
+        "[run]\nname = \"here\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = " +
+            std::to_string(5 * kRounds) +
+            "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n[islands]\nmin = 2\nmax = 2\n"
+            "[checkpoint]\nevery_rounds = 2\n");
     fs::create_directories(folder_.path() / "tmp");
   }
 
   // Starts it; what it says goes to NAME.out and NAME.err.
   Process start(const std::string& name, const std::string& step_ms) const {
-    return Process({kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--export", path("model.safetensors"), "--json"},
-                   {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}}, path(name + ".out"),
-                   path(name + ".err"));
+    return Process(
+        {kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--export", path("model.safetensors"), "--json"},
+        {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}}, path(name + ".out"),
+        path(name + ".err"));
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   [[nodiscard]] std::string said(const std::string& name) const { return atl_test::text_of(path(name)); }
@@ -138,7 +140,8 @@ std::vector<std::string> files_like(const fs::path& folder, const std::string& s
 
 }  // namespace
 
-TEST_CASE("process: `atoll local` trains to the end, interrupted it leaves nothing behind, and the same --state goes on to the same model") {
+TEST_CASE(
+    "process: `atoll local` trains to the end, interrupted it leaves nothing behind, and the same --state goes on to the same model") {
   std::vector<unsigned> all_rounds;
   for (unsigned round = 0; round <= kRounds; ++round) {
     all_rounds.push_back(round);
@@ -207,7 +210,8 @@ TEST_CASE("process: what `plan` foretells, and what the summary says data-parall
   const atl_test::TemporaryFolder folder;
   folder.write("text.txt", std::string(100'000, 'x'));
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
-  const auto document_of = [&](const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, const std::string& name) {
+  const auto document_of = [&](const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment,
+                               const std::string& name) {
     Process process(arguments, environment, path(name + ".out"), path(name + ".err"));
     const int ended = process.wait(std::chrono::seconds(120));
     INFO(atl_test::text_of(path(name + ".err")));
@@ -220,10 +224,11 @@ TEST_CASE("process: what `plan` foretells, and what the summary says data-parall
     for (const std::string strategy : {"diloco", "data-parallel"}) {
       const std::string name = strategy + "-" + std::to_string(islands);
       INFO(name);
-      folder.write(name + ".toml", "[run]\nname = \"" + name + "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n" +
-                                       "[training]\nsteps = " + std::to_string(kSteps) + "\nbatch = 4\nsequence_length = 16\n[strategy]\nname = \"" + strategy +
-                                       "\"\n" + (strategy == "diloco" ? "inner_steps = 4\n" : "") + "[islands]\nmin = " + std::to_string(islands) +
-                                       "\nmax = " + std::to_string(islands) + "\n");
+      folder.write(name + ".toml",
+                   "[run]\nname = \"" + name + "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n" +
+                       "[training]\nsteps = " + std::to_string(kSteps) + "\nbatch = 4\nsequence_length = 16\n[strategy]\nname = \"" +
+                       strategy + "\"\n" + (strategy == "diloco" ? "inner_steps = 4\n" : "") +
+                       "[islands]\nmin = " + std::to_string(islands) + "\nmax = " + std::to_string(islands) + "\n");
       std::vector<std::string> plan = {kAtoll, "plan", path(name + ".toml"), "--json"};
       for (unsigned i = 1; i <= islands; ++i) {
         plan.insert(plan.end(), {"--island", "island-" + std::to_string(i) + "=100ms,100mbit"});
@@ -231,8 +236,9 @@ TEST_CASE("process: what `plan` foretells, and what the summary says data-parall
       const json foretold = document_of(plan, {}, name + ".plan");
       // The tests' trainer says that its model is as large as the run file's.
       const std::string head = std::to_string(foretold.at("parameters").get<std::uint64_t>() - 200);
-      const json summary = document_of({kAtoll, "local", path(name + ".toml"), "--islands", std::to_string(islands), "--state", path(name), "--json"},
-                                       {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", head}}, name);
+      const json summary =
+          document_of({kAtoll, "local", path(name + ".toml"), "--islands", std::to_string(islands), "--state", path(name), "--json"},
+                      {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", head}}, name);
       CHECK(summary.at("run").at("parameters") == foretold.at("parameters"));
       std::uint64_t in_all = 0;
       for (const json& island : foretold.at("islands")) {

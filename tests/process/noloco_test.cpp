@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/checkpoint.hpp"
-#include "agent/safetensors.hpp"
-#include "coordinator/database.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "coordinator/ledger/database.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -18,9 +18,11 @@ constexpr unsigned kRounds = 10;  // and one that merges all
 
 std::string run_file(const std::string& name, unsigned islands, const std::string& deadline = "10s") {
   std::ostringstream text;
-  text << "[run]\nname = \"" << name << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << kPeriod * kRounds
-       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"noloco\"\npace = \"fixed\"\ninner_steps = " << kPeriod << "\n[islands]\nmin = " << islands
-       << "\nmax = " << islands << "\ndeadline = \"" << deadline << "\"\n[checkpoint]\nevery_rounds = 2\n";
+  text << "[run]\nname = \"" << name
+       << "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << kPeriod * kRounds
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"noloco\"\npace = \"fixed\"\ninner_steps = " << kPeriod
+       << "\n[islands]\nmin = " << islands << "\nmax = " << islands << "\ndeadline = \"" << deadline
+       << "\"\n[checkpoint]\nevery_rounds = 2\n";
   return text.str();
 }
 
@@ -53,10 +55,13 @@ void check_merged(Cluster& cluster, const std::string& run, const std::vector<st
   std::set<std::string> files;
   for (const std::string& island : islands) {
     INFO(island);
-    const std::optional<atl::CheckpointMeta> meta = atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value().newest_good();
+    const std::optional<atl::CheckpointMeta> meta =
+        atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value().newest_good();
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(kRounds + 1));
-    const atl::SafetensorsFile file = atl::SafetensorsFile::open(cluster.state(island) / "runs" / run / "checkpoints" / std::to_string(kRounds + 1) / "outer.safetensors").value();
+    const atl::SafetensorsFile file =
+        atl::SafetensorsFile::open(cluster.state(island) / "runs" / run / "checkpoints" / std::to_string(kRounds + 1) / "outer.safetensors")
+            .value();
     std::string bytes;
     for (const char* name : {"embedding", "layer", "head"}) {
       const auto values = file.floats(name).value();
@@ -220,7 +225,8 @@ TEST_CASE("process: three agents in groups of three do what heavy-ball DiLoCo do
   check_merged(cluster, threes, names);
   CHECK(count(cluster, threes, "pair_alone") == 0);
   file = run_file("all", 3, "600s");
-  file.replace(file.find("\"noloco\""), 8, "\"diloco\"\nouter_optimizer = \"heavy-ball\"\nouter_learning_rate = 0.7\nouter_momentum = 0.5\nweighting = \"uniform\"");
+  file.replace(file.find("\"noloco\""), 8,
+               "\"diloco\"\nouter_optimizer = \"heavy-ball\"\nouter_learning_rate = 0.7\nouter_momentum = 0.5\nweighting = \"uniform\"");
   const std::string all = cluster.submit(file);
   check_completed(cluster, all);
   const fs::path expected = cluster.folder() / "all.safetensors";
@@ -283,8 +289,10 @@ TEST_CASE("process: one of four in pairs is killed: the others go on, it comes b
 TEST_CASE("process: in pairs a contribution that is not finite is rejected by name, and nobody leaves") {
   Cluster cluster;
   for (const std::string name : {"a", "b"}) {
-    cluster.start_island(name, name == std::string("b") ? std::map<std::string, std::string>{{"ATOLL_TEST_BREAK", "nan"}, {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}}
-                                                        : std::map<std::string, std::string>{});
+    cluster.start_island(name, name == std::string("b")
+                                   ? std::map<std::string, std::string>{{"ATOLL_TEST_BREAK", "nan"},
+                                                                        {"ATOLL_TEST_ONCE", (cluster.folder() / "once").string()}}
+                                   : std::map<std::string, std::string>{});
   }
   const std::string run = cluster.submit(run_file("nan", 2));
   check_completed(cluster, run);
@@ -300,12 +308,18 @@ TEST_CASE("process: in pairs the coordinator may be away: the islands do all the
     cluster.start_island(name);
   }
   const std::string run = cluster.submit(run_file("away", 4));
-  REQUIRE(Cluster::eventually([&] { return std::all_of(kNames.begin(), kNames.end(), [&](const std::string& name) { return newest_checkpoint(cluster, run, name) >= atl::Round(2); }); }));
+  REQUIRE(Cluster::eventually([&] {
+    return std::all_of(kNames.begin(), kNames.end(),
+                       [&](const std::string& name) { return newest_checkpoint(cluster, run, name) >= atl::Round(2); });
+  }));
   cluster.coordinator.signal(SIGKILL);
   cluster.coordinator.wait();
   cluster.release();
   const bool done = Cluster::eventually(
-      [&] { return std::all_of(kNames.begin(), kNames.end(), [&](const std::string& name) { return newest_checkpoint(cluster, run, name) == atl::Round(kRounds); }); },
+      [&] {
+        return std::all_of(kNames.begin(), kNames.end(),
+                           [&](const std::string& name) { return newest_checkpoint(cluster, run, name) == atl::Round(kRounds); });
+      },
       std::chrono::seconds(120));
   INFO(cluster.logs());
   REQUIRE(done);

@@ -1,4 +1,7 @@
-// What the executable loads: a coordinator, an agent and the commands need no LibTorch.
+// What the executable loads: a coordinator, an agent and the commands need no LibTorch, and a trainer the best kernels there are.
+#include <algorithm>
+
+#include "agent/host/blas_kernels.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Process;
@@ -21,5 +24,43 @@ TEST_CASE("process: the executable loads no LibTorch, neither linked nor while a
     const std::string mapped = atl_test::text_of("/proc/" + std::to_string(pid) + "/maps");
     REQUIRE(mapped.find("libzmq") != std::string::npos);
     CHECK(mapped.find("libtorch") == std::string::npos);
+  }
+}
+
+TEST_CASE("process: status and the agents' logs name the kernels that trainers compute with, and trainers keep what their owner has set") {
+  atl_test::Cluster cluster;
+  cluster.start_island("a", {{"OPENBLAS_CORETYPE", "PRESCOTT"}});
+  cluster.start_island("b");
+  cluster.hold_at(1);
+  const std::string run = cluster.submit(
+      "[run]\nname = \"kernels\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 1000\n"
+      "batch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 10\n"
+      "[islands]\nmin = 2\nmax = 2\n");
+  const auto trainer_environment = [&](const std::string& island) {
+    for (const pid_t pid : atl_test::children_of(cluster.islands[island].pid())) {
+      std::string text = atl_test::text_of("/proc/" + std::to_string(pid) + "/environ");
+      std::replace(text.begin(), text.end(), '\0', '\n');
+      if (text.find("ATOLL_ISLAND_LINK=") != std::string::npos) {
+        return "\n" + text;
+      }
+    }
+    return std::string();
+  };
+  REQUIRE(cluster.eventually([&] { return !trainer_environment("a").empty() && !trainer_environment("b").empty(); }));
+  CHECK(trainer_environment("a").find("\nOPENBLAS_CORETYPE=PRESCOTT\n") != std::string::npos);
+  const atl::Kernels chosen = atl::choose_kernels(std::nullopt);
+  CHECK((trainer_environment("b").find("\nOPENBLAS_CORETYPE=" + chosen.core_type + "\n") != std::string::npos) ==
+        !chosen.core_type.empty());
+  CHECK(cluster.log("b").find("trainers are to compute with " + chosen.text) != std::string::npos);
+  const nlohmann::json document = cluster.status(run);
+  REQUIRE(document["islands"].size() == 2);
+  for (const nlohmann::json& island : document["islands"]) {
+    const std::string kernels = island["kernels"].get<std::string>();
+    if (island["name"] == "b") {
+      CHECK(kernels == chosen.text);
+    } else {
+      CHECK(kernels.ends_with("(OPENBLAS_CORETYPE=PRESCOTT is set)"));
+      CHECK(cluster.log("a").find("trainers are to compute with " + kernels) != std::string::npos);
+    }
   }
 }

@@ -1,7 +1,8 @@
-// Control is never starved: everybody's traffic, of the control links and of the bulk links, shares one wire of 10 Mbit/s, which the exchanges fill.
+// Control is never starved: everybody's traffic, of the control links and of the bulk links, shares one wire of 10 Mbit/s, which the
+// exchanges fill.
 //
-// The wire is the loopback device of a network namespace of its own behind the kernel's token bucket (1,500-byte packets, a queue of at most 0.4 s, which drops
-// what does not fit). It needs root, `ip` and `tc`; without them the test is skipped.
+// The wire is the loopback device of a network namespace of its own behind the kernel's token bucket (1,500-byte packets, a queue of at
+// most 0.4 s, which drops what does not fit). It needs root, `ip` and `tc`; without them the test is skipped.
 #include <fcntl.h>
 #include <sched.h>
 
@@ -9,6 +10,7 @@
 #include <sstream>
 
 #include "tests/process/cluster.hpp"
+#include "tests/skip.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -20,7 +22,11 @@ class ThinWire {
  public:
   ThinWire() : home_(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
     inside_ = home_ >= 0 && ::unshare(CLONE_NEWNET) == 0;
-    ok_ = inside_ && std::system("ip link set lo mtu 1500 up 2> /dev/null && tc qdisc add dev lo root tbf rate 10mbit burst 32kb latency 400ms 2> /dev/null") == 0;
+    ok_ =
+        inside_ &&
+        std::system(
+            "ip link set lo mtu 1500 up 2> /dev/null && tc qdisc add dev lo root tbf rate 10mbit burst 32kb latency 400ms 2> /dev/null") ==
+            0;
   }
   ThinWire(const ThinWire&) = delete;
   ThinWire& operator=(const ThinWire&) = delete;
@@ -45,8 +51,7 @@ class ThinWire {
 TEST_CASE("process: exchanges that fill a wire of 10 Mbit/s starve neither heartbeats nor decisions on it") {
   const ThinWire wire;
   if (!wire.ok()) {
-    WARN("no network of one's own can be made here (root, ip, tc): this test is skipped");
-    return;
+    ATL_SKIP("no network of one's own can be made here (root, ip, tc)");
   }
   // 2.4 MB of parameters: a round moves 9.6 MB between three islands, which takes the wire longer than silence may last (5 s).
   Cluster cluster;
@@ -55,7 +60,8 @@ TEST_CASE("process: exchanges that fill a wire of 10 Mbit/s starve neither heart
     cluster.start_island(name, large);
   }
   const std::string run = cluster.submit(
-      "[run]\nname = \"thin\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 10\nbatch = 4\nsequence_length = 16\n"
+      "[run]\nname = \"thin\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 10\nbatch = "
+      "4\nsequence_length = 16\n"
       "warmup_steps = 1\n[strategy]\ninner_steps = 5\n[islands]\nmin = 3\nmax = 3\ndeadline = \"2m\"\n");
   const auto ended = [&](const json& status) { return status.contains("run") && status["run"].value("state", "") == "completed"; };
   std::size_t answers = 0;

@@ -22,9 +22,10 @@ constexpr std::uint64_t kLargest = 200'000;  // bytes
 std::string streaming_file(unsigned islands, unsigned steps, unsigned inner_steps, unsigned overlap) {
   std::ostringstream text;
   text << "[run]\nname = \"thin\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " << steps
-       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 3\ncodec = \"f32\"\n"
-       << "reduce_codec = \"f32\"\ninner_steps = " << inner_steps << "\noverlap_steps = " << overlap << "\n[islands]\nmin = " << islands << "\nmax = " << islands
-       << "\ndeadline = \"60s\"\n";
+       << "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"streaming-diloco\"\ngrouping = "
+          "\"balanced\"\nfragments = 3\ncodec = \"f32\"\n"
+       << "reduce_codec = \"f32\"\ninner_steps = " << inner_steps << "\noverlap_steps = " << overlap << "\n[islands]\nmin = " << islands
+       << "\nmax = " << islands << "\ndeadline = \"60s\"\n";
   return text.str();
 }
 
@@ -51,7 +52,8 @@ Timeline read_trace(const fs::path& path) {
     if (event.at("name") == "process_name") {
       islands[event.at("pid").get<std::uint64_t>()] = event.at("args").at("name").get<std::string>();
     } else if (event.at("name") == "thread_name") {
-      threads[{event.at("pid").get<std::uint64_t>(), event.at("tid").get<std::uint64_t>()}] = event.at("args").at("name").get<std::string>();
+      threads[{event.at("pid").get<std::uint64_t>(), event.at("tid").get<std::uint64_t>()}] =
+          event.at("args").at("name").get<std::string>();
     }
   }
   Timeline timeline;
@@ -70,7 +72,8 @@ Timeline read_trace(const fs::path& path) {
     REQUIRE(start >= 0);
     REQUIRE(end >= start);
     taken[{process, thread}].emplace_back(start, end);
-    timeline[islands[process]][event.at("cat").get<std::string>()].push_back({start, end, event.at("args").at("round").get<std::uint64_t>(), event});
+    timeline[islands[process]][event.at("cat").get<std::string>()].push_back(
+        {start, end, event.at("args").at("round").get<std::uint64_t>(), event});
   }
   for (auto& [thread, times] : taken) {
     INFO(islands[thread.first] << ": " << threads[thread]);
@@ -133,8 +136,9 @@ TEST_CASE("process: streaming on thin links: the trace shows fragments sent and 
   constexpr std::uint64_t kRegular = 7;
   constexpr std::uint64_t kRounds = kRegular + 3;
   Timeline timeline = trace_of(cluster, run, [&](const Timeline& known) {
-    return rounds_of(known, "a", "outer_step").size() == kRounds && rounds_of(known, "b", "outer_step").size() == kRounds && rounds_of(known, "a", "receive").size() == kRounds &&
-           rounds_of(known, "b", "receive").size() == kRounds && rounds_of(known, "a", "send").size() == kRounds && rounds_of(known, "b", "send").size() == kRounds;
+    return rounds_of(known, "a", "outer_step").size() == kRounds && rounds_of(known, "b", "outer_step").size() == kRounds &&
+           rounds_of(known, "a", "receive").size() == kRounds && rounds_of(known, "b", "receive").size() == kRounds &&
+           rounds_of(known, "a", "send").size() == kRounds && rounds_of(known, "b", "send").size() == kRounds;
   });
   // Whoever came to a round's start last sends and receives the large fragment while it trains on: 20 steps are 0.8 s, its bytes a third of
   // a second. On a machine that is starved the news of it may take longer than that, but not every time.
@@ -202,7 +206,8 @@ TEST_CASE("process: an island with a thin uplink is whom the others' waits name,
   CHECK(cluster.run({"status", run}).out.find(" for the link thin → ") != std::string::npos);
   bool told = false;
   for (const json& event : cluster.events(run)) {
-    told = told || (event.value("kind", "") == "island_waited" && event.at("text").get<std::string>().find("for the link thin → ") != std::string::npos);
+    told = told || (event.value("kind", "") == "island_waited" &&
+                    event.at("text").get<std::string>().find("for the link thin → ") != std::string::npos);
   }
   CHECK(told);
   trace_of(cluster, run, [](const Timeline& known) {

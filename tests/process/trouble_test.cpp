@@ -1,8 +1,9 @@
 // Trouble on one island: each kind is told in words, and the run goes on or ends saying why.
 #include <sys/mount.h>
 
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "tests/skip.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -10,9 +11,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string run_file(const std::string& name, unsigned min, unsigned max, const std::string& data = "set = \"corpus\"", const std::string& more = "") {
+std::string run_file(const std::string& name, unsigned min, unsigned max, const std::string& data = "set = \"corpus\"",
+                     const std::string& more = "") {
   return "[run]\nname = \"" + name + "\"\n" + more + "[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\n" + data +
-         "\n[training]\nsteps = 30\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = 5\n[islands]\nmin = " +
+         "\n[training]\nsteps = 30\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"diloco\"\ninner_steps = "
+         "5\n[islands]\nmin = " +
          std::to_string(min) + "\nmax = " + std::to_string(max) + "\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 2\n";
 }
 
@@ -197,10 +200,10 @@ TEST_CASE("process: a disk that is full at a checkpoint: the older one stays goo
   fs::create_directories(disk);
   const SmallDisk mounted(disk);
   if (!mounted.ok()) {
-    WARN("no small tmpfs can be mounted here (not root): this test is skipped");
-    return;
+    ATL_SKIP("no small tmpfs can be mounted here (not root)");
   }
-  // Island a is held in round 3, so the disk is full before the checkpoint of round 4; b in round 6, so it has room again before that one's.
+  // Island a is held in round 3, so the disk is full before the checkpoint of round 4; b in round 6, so it has room again before that
+  // one's.
   const fs::path rest = cluster.folder() / "the rest";
   cluster.hold_at(12);
   cluster.start_island("a");
@@ -228,4 +231,57 @@ TEST_CASE("process: a disk that is full at a checkpoint: the older one stays goo
   CHECK(contains(cluster.run({"logs", run}).out, "free some space"));
   cluster.islands["a"].signal(SIGKILL);
   CHECK(cluster.islands["a"].wait() == 128 + SIGKILL);
+}
+
+TEST_CASE("process: a coordinator that hangs is not there: commands say so, and whoever watches a run goes on when it does") {
+  Cluster cluster;
+  cluster.hold_at(12);
+  cluster.start_island("a");
+  const std::string run = cluster.submit(run_file("hung", 1, 1));
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 1; }));
+  struct Watcher {
+    std::vector<std::string> command;
+    fs::path out;
+    fs::path err;
+    atl_test::Process process;
+  };
+  std::vector<Watcher> watchers;
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"wait", run}, {"logs", run, "-f"}, {"status", run, "--watch"}}) {
+    Watcher watcher{command, cluster.folder() / (command[0] + ".out"), cluster.folder() / (command[0] + ".err"), {}};
+    std::vector<std::string> arguments = {std::string(ATOLL_BINARY_DIR) + "/atoll"};
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    arguments.insert(arguments.end(), {"--state", cluster.state("coordinator").string()});
+    watcher.process = atl_test::Process(arguments, {}, watcher.out, watcher.err);
+    watchers.push_back(std::move(watcher));
+  }
+  for (const Watcher& watcher : watchers) {
+    const fs::path& said = watcher.command[0] == "wait" ? watcher.err : watcher.out;
+    REQUIRE(Cluster::eventually([&] { return !atl_test::text_of(said).empty(); }));
+  }
+  cluster.coordinator.signal(SIGSTOP);
+  const auto begin = std::chrono::steady_clock::now();
+  const atl_test::CommandResult status = cluster.run({"status", run});
+  CHECK(status.exit == 3);
+  CHECK(contains(status.err, "does not answer"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  // Longer than the links take for silence: by then every connection was given up and is tried again.
+  for (const Watcher& watcher : watchers) {
+    INFO(watcher.command[0]);
+    CHECK(Cluster::eventually([&] { return contains(atl_test::text_of(watcher.err), "; trying again"); }));
+  }
+  std::this_thread::sleep_until(begin + std::chrono::seconds(22));
+  for (const Watcher& watcher : watchers) {
+    INFO(watcher.command[0] << atl_test::text_of(watcher.err));
+    CHECK(watcher.process.running());
+  }
+  cluster.coordinator.signal(SIGCONT);
+  cluster.release();
+  for (Watcher& watcher : watchers) {
+    const int exit = watcher.process.wait();
+    const std::string said = atl_test::text_of(watcher.err);
+    INFO(watcher.command[0] << said);
+    CHECK(exit == 0);
+    CHECK(contains(said, "answers again"));
+    CHECK_FALSE(contains(said, "enrol"));
+  }
 }

@@ -2,24 +2,24 @@
 
 #include <algorithm>
 
-#include "coordinator/phases.hpp"
+#include "coordinator/core/phases.hpp"
 #include "strategies/aggregate.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "tests/sim/scenario.hpp"
-#include "transport/run_rules.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl::sim {
 
-Digest chain_after(const Digest& before, const Vector& result) {
+Digest digest_after(const Digest& before, const Vector& result) {
   Sha256 hash;
   hash.update(before.bytes);
   hash.update(std::as_bytes(std::span(result)));
   return hash.finish();
 }
 
-Digest chain_of_initial(const Vector& parameters) { return sha256(std::as_bytes(std::span(parameters))); }
+Digest digest_of_initial(const Vector& parameters) { return sha256(std::as_bytes(std::span(parameters))); }
 
-Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens) {
+Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens, Aggregator aggregator) {
   std::vector<std::span<const float>> parts;
   std::vector<std::uint64_t> counts;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -33,8 +33,13 @@ Vector reduce(const std::vector<const Vector*>& contributions, const std::vector
   }
   const std::vector<float> weights = contribution_weights(counts, Weighting::tokens).value();
   Vector mean(parts.front().size());
-  const Status status = weighted_mean(parts, weights, mean);
-  return status ? mean : Vector{};
+  std::vector<EncodedTerm> terms;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    terms.push_back({std::as_bytes(parts[i]), weights[i]});
+  }
+  std::vector<float> scratch;
+  aggregate(aggregator, CodecSettings{}, terms, 0, mean, scratch);
+  return mean;
 }
 
 void Checkers::fail(const std::string& what) {
@@ -68,15 +73,16 @@ void Checkers::open_group(const coordinator::RunRecord& record) {
   group.checkers.reset(new Checkers(group.schedule, group.spec, *this, record.id));
 }
 
-void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens, const Trained& trained) {
+void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens,
+                            const Trained& trained) {
   formed_[{island, round}] = Formed{base, values, tokens, trained};
 }
 
 void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
   const Step start = schedule_.round_at(round).value().start;
   if (step != std::max(start, stood_at)) {
-    fail(island.text + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) + ", the schedule says " +
-         std::to_string(start.value));
+    fail(island.text + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
+         ", the schedule says " + std::to_string(start.value));
   }
 }
 
@@ -87,12 +93,13 @@ void Checkers::merged(const IslandId& island, Round round, Step step, Step stood
   const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
   const Step apply = own.round_at(round).value().apply;
   if (step != std::max(apply, stood_at)) {
-    fail(island.text + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) + ", the schedule says " +
-         std::to_string(apply.value));
+    fail(island.text + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
+         ", the schedule says " + std::to_string(apply.value));
   }
 }
 
-// Those that its trainer publishes before it needs the next result, and no more: the memory of an island does not grow with a round that takes long.
+// Those that its trainer publishes before it needs the next result, and no more: the memory of an island does not grow with a round that
+// takes long.
 void Checkers::retained(const IslandId& island, Round applied, std::size_t count) {
   const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
   const Result<RoundPlan> next = own.round_at(applied.next());
@@ -105,8 +112,8 @@ void Checkers::retained(const IslandId& island, Round applied, std::size_t count
     ++bound;
   }
   if (next && count > bound) {
-    fail(island.text + " retains " + std::to_string(count) + " contributions after round " + std::to_string(applied.value) + ", at most " + std::to_string(bound) +
-         " can be under way");
+    fail(island.text + " retains " + std::to_string(count) + " contributions after round " + std::to_string(applied.value) + ", at most " +
+         std::to_string(bound) + " can be under way");
   }
 }
 
@@ -124,24 +131,25 @@ bool Checkers::belongs(Round round, const Digest& base, Digest before) const {
   }
 }
 
-void Checkers::outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum) {
-  const auto [known, inserted] = states_.emplace(chain, std::pair(parameters, momentum));
+void Checkers::outer_state(const IslandId& island, Round round, const Digest& digest, const Vector& parameters, const Vector& momentum) {
+  const auto [known, inserted] = states_.emplace(digest, std::pair(parameters, momentum));
   if (!inserted && known->second != std::pair(parameters, momentum)) {
     fail("the outer state of round " + std::to_string(round.value) + " on " + island.text + " differs from another's with the same digest");
   }
 }
 
-void Checkers::applied(const IslandId& island, Round before, Round round, const Digest& chain, bool alone) {
+void Checkers::applied(const IslandId& island, Round before, Round round, const Digest& digest, bool alone) {
   applied_alone_ += alone ? 1U : 0U;
   if (round != before.next()) {
     fail(island.text + " applied round " + std::to_string(round.value) + " to the state of round " + std::to_string(before.value));
   }
-  if (!alone && committed_chains_.count(chain) == 0) {
+  if (!alone && committed_digests_.count(digest) == 0) {
     fail(island.text + " applied a result of round " + std::to_string(round.value) + " that is not committed");
   }
 }
 
-void Checkers::paired(const IslandId& island, const std::vector<IslandId>& group, Epoch epoch, Round round, bool met, const Vector& result) {
+void Checkers::paired(const IslandId& island, const std::vector<IslandId>& group, Epoch epoch, Round round, bool met,
+                      const Vector& result) {
   ++(met ? met_ : went_alone_);
   pairs_[{epoch, round, island}] = Decided{group, met, result};
 }
@@ -151,7 +159,9 @@ void Checkers::void_pairs(const IslandId& island, Round after) {
 }
 
 void Checkers::check_pairs() {
-  const auto stayed = [&](const IslandId& island) { return std::find(last_members_.begin(), last_members_.end(), island) != last_members_.end(); };
+  const auto stayed = [&](const IslandId& island) {
+    return std::find(last_members_.begin(), last_members_.end(), island) != last_members_.end();
+  };
   for (const auto& [key, decided] : pairs_) {
     const auto& [epoch, round, island] = key;
     if (!decided.met || !stayed(island)) {
@@ -162,7 +172,8 @@ void Checkers::check_pairs() {
       if (other == pairs_.end() || !stayed(member)) {
         continue;
       }
-      const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + member.text + " in epoch " + std::to_string(epoch.value);
+      const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + member.text + " in epoch " +
+                               std::to_string(epoch.value);
       if (!other->second.met) {
         fail(name + ": one met, the other went alone");
       } else if (other->second.result != decided.result || other->second.group != decided.group) {
@@ -228,7 +239,7 @@ void Checkers::take(const std::vector<coordinator::Record>& records, bool alone)
       tape_.compare(*planned);
     } else if (const auto* task = std::get_if<coordinator::TaskRecord>(&record)) {
       check_task(*task);
-    } else if (const auto* membership = std::get_if<coordinator::MembershipRecord>(&record)) {
+    } else if (const auto* membership = std::get_if<coordinator::EpochRecord>(&record)) {
       tape_.compare(*membership);
     }
     if (const auto* round = std::get_if<coordinator::RoundRecord>(&record); round != nullptr && round->committed) {
@@ -255,8 +266,9 @@ void Checkers::take(const std::vector<coordinator::Record>& records, bool alone)
     }
   }
   for (const auto& [part, position] : told) {
-    if (!alone && spec_.strategy.group == "all" && position != positions_[part]) {
-      fail("part " + std::to_string(part) + " is at " + std::to_string(position) + " in the ledger, its samples are committed up to " + std::to_string(positions_[part]));
+    if (!alone && spec_.strategy.group == atl::Group::all && position != positions_[part]) {
+      fail("part " + std::to_string(part) + " is at " + std::to_string(position) + " in the ledger, its samples are committed up to " +
+           std::to_string(positions_[part]));
     }
   }
   if (!tape_.failure().empty()) {
@@ -264,10 +276,10 @@ void Checkers::take(const std::vector<coordinator::Record>& records, bool alone)
   }
 }
 
-// What a round counts of a member is what its trainer did: each sample once, none left out, and in the order of its part. Before the range there
-// may be samples in its parameters that earlier rounds count, but only as trained by this very trainer since it was loaded.
+// What a round counts of a member is what its trainer did: each sample once, none left out, and in the order of its part. Before the range
+// there may be samples in its parameters that earlier rounds count, but only as trained by this very trainer since it was loaded.
 void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained) {
-  if (spec_.strategy.group != "all") {
+  if (spec_.strategy.group != atl::Group::all) {
     return;  // every island counts for itself
   }
   const std::string name = "round " + std::to_string(record.round.value) + " of " + record.members[member].text;
@@ -275,8 +287,8 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
   const bool counts = record.tokens[member] > 0;
   const std::string told = std::to_string(range.part) + ":" + std::to_string(range.from) + "-" + std::to_string(range.to);
   if (counts && range.sequences() > 0 && (trained.part != range.part || trained.from > range.from || trained.to != range.to)) {
-    fail(name + " counts other samples than were trained on: the ledger has " + told + ", the trainer " + std::to_string(trained.part) + ":" +
-         std::to_string(trained.from) + "-" + std::to_string(trained.to));
+    fail(name + " counts other samples than were trained on: the ledger has " + told + ", the trainer " + std::to_string(trained.part) +
+         ":" + std::to_string(trained.from) + "-" + std::to_string(trained.to));
     return;
   }
   if (range.sequences() == 0) {
@@ -284,18 +296,19 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
   }
   std::uint64_t& position = positions_[range.part];
   if (range.from != position) {
-    fail(name + (range.from < position ? " commits samples a second time" : " leaves samples out") + ": part " + std::to_string(range.part) + " is committed up to " +
-         std::to_string(position) + ", it has " + told);
+    fail(name + (range.from < position ? " commits samples a second time" : " leaves samples out") + ": part " +
+         std::to_string(range.part) + " is committed up to " + std::to_string(position) + ", it has " + told);
     return;
   }
   std::map<std::uint64_t, Sample>& samples = samples_[range.part];
   for (std::uint64_t sample = trained.from; counts && sample < range.from; ++sample) {
     const Sample& earlier = samples[sample];
     // The same step, made again: after the checkpoint, or before it on the way to another lineage that came to the same bytes.
-    const bool made_again = trained.resumed && (earlier.round > *trained.resumed || history_[*trained.resumed] == trained.resumed_chain);
+    const bool made_again = trained.resumed && (earlier.round > *trained.resumed || history_[*trained.resumed] == trained.resumed_digest);
     const bool again = made_again && earlier.island == record.members[member];
     if (earlier.load != 0 && earlier.load != trained.load && !again) {
-      fail(name + " holds sample " + std::to_string(sample) + " of part " + std::to_string(range.part) + " again, which is committed already");
+      fail(name + " holds sample " + std::to_string(sample) + " of part " + std::to_string(range.part) +
+           " again, which is committed already");
       return;
     }
   }
@@ -342,7 +355,8 @@ void Checkers::check_task(const coordinator::TaskRecord& record) {
   tasks_done_ += results_.emplace(record.task, record.result).second ? 1U : 0U;
 }
 
-// A group's expert is what the trainer of the island that made its file saved after the last round that the group's run committed, when that was over.
+// A group's expert is what the trainer of the island that made its file saved after the last round that the group's run committed, when
+// that was over.
 void Checkers::check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps) {
   const auto group = groups_.find(record.group);
   if (group == groups_.end()) {
@@ -357,10 +371,11 @@ void Checkers::check_group_result(const coordinator::TaskRecord& record, const D
   }
   const auto saved = rounds.saved_.find(record.island);
   const bool follows = saved != rounds.saved_.end() && std::ranges::any_of(saved->second, [&](const auto& state) {
-    return state.first == run.chain && task_after_rounds(before_steps, state.first, state.second) == record.result;
-  });
+                         return state.first == run.digest && task_after_rounds(before_steps, state.first, state.second) == record.result;
+                       });
   if (!follows) {
-    fail("the result of task " + record.task + " is not made of what " + record.island.text + " saved after the last round of its group " + record.group.text);
+    fail("the result of task " + record.task + " is not made of what " + record.island.text + " saved after the last round of its group " +
+         record.group.text);
     return;
   }
   trained_by_groups_ += results_.contains(record.task) ? 0U : 1U;
@@ -401,11 +416,11 @@ void Checkers::check_packing(const coordinator::TaskRecord& record) {
   }
 }
 
-void Checkers::trainer_saved(const IslandId& island, const Digest& chain, Step step, const Vector& parameters) {
+void Checkers::trainer_saved(const IslandId& island, const Digest& digest, Step step, const Vector& parameters) {
   if (step.value != spec_.training.steps) {
     fail(island.text + " saved its trainer's state after step " + std::to_string(step.value) + " as that of the end");
   }
-  saved_[island].insert({chain, parameters});
+  saved_[island].insert({digest, parameters});
 }
 
 void Checkers::last_copy_dropped(const IslandId& island, const Digest& digest) {
@@ -425,14 +440,14 @@ void Checkers::forget_samples(Round round) {
 
 void Checkers::check_commit(const coordinator::RoundRecord& record) {
   const std::string name = "round " + std::to_string(record.round.value) + " of lineage " + std::to_string(record.lineage);
-  const auto [known, inserted] = committed_.emplace(std::tuple(record.run, record.lineage, record.round), record.chain);
+  const auto [known, inserted] = committed_.emplace(std::tuple(record.run, record.lineage, record.round), record.digest);
   if (!inserted) {
     fail(name + " was committed twice");
     return;
   }
-  committed_chains_.insert(record.chain);
+  committed_digests_.insert(record.digest);
   history_.erase(history_.upper_bound(record.round), history_.end());
-  history_[record.round] = record.chain;
+  history_[record.round] = record.digest;
   if (record.members.empty()) {
     forget_samples(record.round);
   }
@@ -470,9 +485,10 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     check_samples(record, i, formed->second.trained);
     contributions.push_back(&formed->second.values);
   }
-  parents_[record.chain] = base;
-  const Vector expected = reduce(contributions, record.tokens);
-  if (expected.empty() || chain_after(base, expected) != record.chain) {
+  parents_[record.digest] = base;
+  const Vector expected =
+      reduce(contributions, record.tokens, merges(record.round) ? Aggregator::weighted_mean : spec_.strategy.aggregator);
+  if (expected.empty() || digest_after(base, expected) != record.digest) {
     fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
   }
 }

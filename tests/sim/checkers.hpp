@@ -10,12 +10,12 @@
 #include <tuple>
 #include <vector>
 
-#include "coordinator/record.hpp"
+#include "coordinator/core/record.hpp"
 #include "strategies/schedule.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/sim/event_tape.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
-#include "transport/run_spec.hpp"
 
 namespace atl::sim {
 
@@ -23,25 +23,27 @@ using Vector = std::vector<float>;
 // What a trainer's parameters hold beyond the outer ones that it was loaded with: the samples of a part that it trained on since.
 struct Trained {
   std::uint32_t part = 0;
-  std::uint64_t from = 0;  // where it was loaded
-  std::uint64_t to = 0;    // where it is
-  std::uint64_t load = 0;  // which load that was; 0: none
+  std::uint64_t from = 0;        // where it was loaded
+  std::uint64_t to = 0;          // where it is
+  std::uint64_t load = 0;        // which load that was; 0: none
   std::optional<Round> resumed;  // the oldest checkpoint that it went on from: rounds after it may be of the trainer that it replaces
-  Digest resumed_chain = {};     // of that checkpoint's round
+  Digest resumed_digest = {};    // of that checkpoint's round
 };
 
 // The digest of round r: that of the round before and the reduced result.
-Digest chain_after(const Digest& before, const Vector& result);
+Digest digest_after(const Digest& before, const Vector& result);
 // The digest of round 0.
-Digest chain_of_initial(const Vector& parameters);
-// In a run of phases: how many steps a task has, and the digest of one before its first step (of packing: on this island) and after each. That after the last names its result.
+Digest digest_of_initial(const Vector& parameters);
+// In a run of phases: how many steps a task has, and the digest of one before its first step (of packing: on this island) and after each.
+// That after the last names its result.
 std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task);
 Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs, const IslandId& island);
 Digest task_after_step(const Digest& before, std::uint64_t step);
-// A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `chain`.
-Digest task_after_rounds(const Digest& before_steps, const Digest& chain, const Vector& trainer);
+// A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `digest`.
+Digest task_after_rounds(const Digest& before_steps, const Digest& digest, const Vector& trainer);
 // Σ tokens·contribution / Σ tokens, in member order, in float32. Empty without any contribution.
-Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens);
+Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens,
+              Aggregator aggregator = Aggregator::weighted_mean);
 
 // Of a run, and of each run of rounds in which a group trains an expert for it: those are checked as any run of rounds is.
 class Checkers {
@@ -54,15 +56,16 @@ class Checkers {
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
   // An island formed its contribution to a round, from the state whose digest is `base`, or has it back from a checkpoint of that state.
   // It replaces what that island formed for the round before.
-  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens, const Trained& trained);
+  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens,
+                    const Trained& trained);
   // How many contributions to rounds after `applied` an island holds.
   void retained(const IslandId& island, Round applied, std::size_t count);
   // An island's outer state is now this.
-  void outer_state(const IslandId& island, Round round, const Digest& chain, const Vector& parameters, const Vector& momentum);
+  void outer_state(const IslandId& island, Round round, const Digest& digest, const Vector& parameters, const Vector& momentum);
   // A committed result was applied to the state of the round before.
-  void applied(const IslandId& island, Round before, Round round, const Digest& chain, bool alone);
+  void applied(const IslandId& island, Round before, Round round, const Digest& digest, bool alone);
   // An island of a group has what its trainer saved after the last round on its disk.
-  void trainer_saved(const IslandId& island, const Digest& chain, Step step, const Vector& parameters);
+  void trainer_saved(const IslandId& island, const Digest& digest, Step step, const Vector& parameters);
   // A transaction of the ledger is durable.
   void durable(const std::vector<coordinator::Record>& records, bool alone);
   void fail(const std::string& what);
@@ -78,7 +81,7 @@ class Checkers {
   void restored(const std::map<RunId, coordinator::RunRecord>& runs);
 
   [[nodiscard]] const std::string& failure() const { return failure_; }
-  [[nodiscard]] bool is_committed(const Digest& chain) const { return committed_chains_.count(chain) > 0; }
+  [[nodiscard]] bool is_committed(const Digest& digest) const { return committed_digests_.count(digest) > 0; }
   [[nodiscard]] std::size_t commits() const { return commits_; }
   // Commits, and rounds that islands took by themselves.
   [[nodiscard]] std::size_t progress() const { return commits_ + applied_alone_; }
@@ -91,7 +94,8 @@ class Checkers {
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
  private:
-  Checkers(const Schedule& schedule, const RunSpec& spec, Checkers& whole, RunId run) : schedule_(schedule), spec_(spec), tape_(first_planned()), whole_(&whole), run_(std::move(run)) {}
+  Checkers(const Schedule& schedule, const RunSpec& spec, Checkers& whole, RunId run)
+      : schedule_(schedule), spec_(spec), tape_(first_planned()), whole_(&whole), run_(std::move(run)) {}
   // Of one run.
   void take(const std::vector<coordinator::Record>& records, bool alone);
   void open_group(const coordinator::RunRecord& record);
@@ -119,17 +123,17 @@ class Checkers {
     Trained trained;
   };
   std::map<std::pair<IslandId, Round>, Formed> formed_;
-  std::map<Digest, Digest> parents_;  // of committed chains
+  std::map<Digest, Digest> parents_;  // of committed digests
   std::map<Digest, std::pair<Vector, Vector>> states_;
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
-  std::set<Digest> committed_chains_;
-  std::map<Round, Digest> history_;  // chains of the lineage in hand
+  std::set<Digest> committed_digests_;
+  std::map<Round, Digest> history_;        // digests of the lineage in hand
   std::map<std::string, Digest> results_;  // of tasks that are done
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;
   struct Sample {
-    Round round;              // that holds it, or passed it over
-    std::uint64_t load = 0;   // by which it was trained on; 0: passed over
+    Round round;             // that holds it, or passed it over
+    std::uint64_t load = 0;  // by which it was trained on; 0: passed over
     IslandId island;
   };
   std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;  // by part and number

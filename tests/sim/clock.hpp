@@ -1,5 +1,5 @@
-// The clock of one process, as an argument to its core: off by hours, a little fast or slow, and after a restart off by something else. It never goes back
-// while the process lives (transport/base/time.hpp).
+// The clock of one process, as an argument to its core: off by hours, a little fast or slow, and after a restart off by something else. It
+// never goes back while the process lives (transport/base/time.hpp).
 #pragma once
 
 #include "transport/base/time.hpp"
@@ -7,9 +7,9 @@
 namespace atl::sim {
 
 struct Clock {
-  TimePoint set_at;    // true time at the process's start
-  Duration offset{};   // of what it said then
-  double drift = 0;    // seconds a second
+  TimePoint set_at;   // true time at the process's start
+  Duration offset{};  // of what it said then
+  double drift = 0;   // seconds a second
 
   [[nodiscard]] TimePoint at(TimePoint truth) const { return truth + offset + scaled(truth - set_at, drift); }
   // The true time at which it says this.
@@ -19,7 +19,9 @@ struct Clock {
   }
 
  private:
-  static Duration scaled(Duration length, double by) { return by == 0 ? Duration(0) : Duration(static_cast<Duration::rep>(static_cast<double>(length.count()) * by)); }
+  static Duration scaled(Duration length, double by) {
+    return by == 0 ? Duration(0) : Duration(static_cast<Duration::rep>(static_cast<double>(length.count()) * by));
+  }
 };
 
 // Counts how often a core asks to be woken: one that does so at a hundred times within a second waits for something that is due already.

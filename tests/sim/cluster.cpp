@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "coordinator/network.hpp"
+#include "coordinator/core/network.hpp"
 
 namespace atl::sim {
 namespace {
@@ -55,7 +55,10 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.committed; }) {
           detail += " committed " + std::to_string(m.committed.value);
         }
-        if constexpr (requires { m.parts; m.position; }) {
+        if constexpr (requires {
+                        m.parts;
+                        m.position;
+                      }) {
           detail += " part " + std::to_string(m.part) + " at " + std::to_string(m.position);
         }
         if constexpr (requires { m.from; }) {
@@ -66,7 +69,10 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         } else if constexpr (requires { m.error->why; }) {
           detail += m.error ? " error " + m.error->why : "";
         }
-        if constexpr (requires { m.number; m.task; }) {
+        if constexpr (requires {
+                        m.number;
+                        m.task;
+                      }) {
           detail += " " + std::to_string(m.number) + " " + m.task;
         }
         if constexpr (requires { m.group_round; }) {
@@ -75,7 +81,10 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         if constexpr (requires { m.drop; }) {
           detail += " from " + to_hex(m.resume.digest).substr(0, 4) + ", keeps" + short_of(m.keep) + ", drops" + short_of(m.drop) + ",";
         }
-        if constexpr (requires { m.held; m.state; }) {
+        if constexpr (requires {
+                        m.held;
+                        m.state;
+                      }) {
           detail += " " + m.state + ", holds" + short_of(m.held) + ", to go on from " + to_hex(m.checkpoint.digest).substr(0, 4);
         }
         if constexpr (requires { m.kind; }) {
@@ -88,18 +97,19 @@ void trace(TimePoint now, const std::string& from, const std::string& to, const 
         }
       },
       message);
-  std::printf("%8.3f %s → %s %s%s\n", static_cast<double>(unix_ms(now) - 1'700'000'000'000) / 1000, from.c_str(), to.c_str(), std::string(kind_of(message)).c_str(),
-              detail.c_str());
+  std::printf("%8.3f %s → %s %s%s\n", static_cast<double>(unix_ms(now) - 1'700'000'000'000) / 1000, from.c_str(), to.c_str(),
+              std::string(kind_of(message)).c_str(), detail.c_str());
 }
 
 void trace(const coordinator::EventRecord& event) {
   static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
   if (wanted) {
-    std::printf("%8.3f %s: %s\n", static_cast<double>(unix_ms(event.time) - 1'700'000'000'000) / 1000, event.kind.c_str(), event.text.c_str());
+    std::printf("%8.3f %s: %s\n", static_cast<double>(unix_ms(event.time) - 1'700'000'000'000) / 1000, event.kind.c_str(),
+                event.text.c_str());
   }
 }
 
-constexpr std::size_t kHistory = 8;  // messages of a way that may come again
+constexpr std::size_t kHistory = 8;            // messages of a way that may come again
 constexpr Duration kLedgerRetry = seconds(1);  // as the coordinator's driver does
 constexpr Duration kReasonsEvery = seconds(2);
 
@@ -110,9 +120,40 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
   if (!wanted) {
     return;
   }
-  static const char* const kNames[] = {"start trainer", "stop trainer", "load trainer", "plan trainer", "give result", "open run", "allow peers", "form initial state", "form contribution", "prepare pair", "meet partner",
-                                       "leave pairs", "hear of pair", "renounce pair", "form merge contribution", "begin exchange",
-                                       "cancel exchange", "apply result", "adopt parameters", "begin checkpoint", "write checkpoint", "load checkpoint", "catch up", "keep results", "close run", "open content", "fetch content", "adopt content", "drop content", "start task", "stop task", "exit", "finish trainer", "skip trainer"};
+  static const char* const kNames[] = {"start trainer",
+                                       "stop trainer",
+                                       "load trainer",
+                                       "plan trainer",
+                                       "give result",
+                                       "open run",
+                                       "allow peers",
+                                       "form initial state",
+                                       "form contribution",
+                                       "prepare pair",
+                                       "meet partner",
+                                       "leave pairs",
+                                       "hear of pair",
+                                       "renounce pair",
+                                       "form merge contribution",
+                                       "begin exchange",
+                                       "cancel exchange",
+                                       "apply result",
+                                       "adopt parameters",
+                                       "begin checkpoint",
+                                       "write checkpoint",
+                                       "load checkpoint",
+                                       "catch up",
+                                       "keep results",
+                                       "close run",
+                                       "open content",
+                                       "fetch content",
+                                       "adopt content",
+                                       "drop content",
+                                       "start task",
+                                       "stop task",
+                                       "exit",
+                                       "finish trainer",
+                                       "skip trainer"};
   std::string detail;
   std::visit(
       [&](const auto& e) {
@@ -132,11 +173,13 @@ void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) 
           detail += " step " + std::to_string(e.step.value);
         }
         if constexpr (requires { e.until.value; }) {
-          detail += " until " + std::to_string(e.until.value) + " from round " + (e.publish.empty() ? "?" : std::to_string(e.publish.front().round.value));
+          detail += " until " + std::to_string(e.until.value) + " from round " +
+                    (e.publish.empty() ? "?" : std::to_string(e.publish.front().round.value));
         }
       },
       effect);
-  std::printf("%8.3f %s does: %s%s\n", static_cast<double>(unix_ms(timeline_.now()) - 1'700'000'000'000) / 1000, island.text.c_str(), kNames[effect.index()], detail.c_str());
+  std::printf("%8.3f %s does: %s%s\n", static_cast<double>(unix_ms(timeline_.now()) - 1'700'000'000'000) / 1000, island.text.c_str(),
+              kNames[effect.index()], detail.c_str());
 }
 
 void Ledger::apply(const std::vector<coordinator::Record>& records) {
@@ -146,10 +189,10 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
           using R = std::decay_t<decltype(r)>;
           if constexpr (std::is_same_v<R, coordinator::RunRecord>) {
             runs[r.id] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::SeatRecord>) {
-            seats[{r.run, r.island}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::MembershipRecord>) {
-            memberships[r.run] = r;
+            memberships[{r.run, r.island}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::EpochRecord>) {
+            epochs[r.run] = r;
           } else if constexpr (std::is_same_v<R, coordinator::IslandRecord>) {
             islands[r.id] = r;
           } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
@@ -172,11 +215,11 @@ coordinator::Recovered Ledger::recovered() const {
   for (const auto& [key, value] : runs) {
     recovered.runs.push_back(value);
   }
-  for (const auto& [key, value] : seats) {
-    recovered.seats.push_back(value);
-  }
   for (const auto& [key, value] : memberships) {
     recovered.memberships.push_back(value);
+  }
+  for (const auto& [key, value] : epochs) {
+    recovered.epochs.push_back(value);
   }
   for (const auto& [key, value] : islands) {
     recovered.islands.push_back(value);
@@ -303,7 +346,7 @@ void Cluster::retry_ledger() {
     }
     const coordinator::Ready ready = *std::exchange(unwritten_, std::nullopt);
     ledger_.apply(ready.records);
-    checkers_.durable(ready.records, scenario_.spec.strategy.group != "all");
+    checkers_.durable(ready.records, scenario_.spec.strategy.group != Group::all);
     announce(ready.messages, ready.messages.size());
     while (!unheard_.empty() && !unwritten_ && coordinator_life_ == life) {
       const std::function<void()> said = std::move(unheard_.front());
@@ -337,7 +380,7 @@ void Cluster::pump_coordinator() {
       return;
     }
     ledger_.apply(ready.records);
-    checkers_.durable(ready.records, scenario_.spec.strategy.group != "all");
+    checkers_.durable(ready.records, scenario_.spec.strategy.group != Group::all);
     announce(ready.messages, doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size());
     if (doomed) {
       crash_coordinator();  // between record and send, or among the sends
@@ -356,7 +399,8 @@ void Cluster::check_reasons() {
   }
   reasons_checked_ = timeline_.now();
   for (const auto& [id, record] : ledger_.runs) {
-    const std::optional<coordinator::RunView> run = coordinator_ && !coordinator::has_ended(record.state) ? coordinator_->run(coordinator_now(), id) : std::nullopt;
+    const std::optional<coordinator::RunView> run =
+        coordinator_ && !coordinator::has_ended(record.state) ? coordinator_->run(coordinator_now(), id) : std::nullopt;
     if (run && !coordinator::has_ended(run->state) && run->reason.text.empty()) {
       checkers_.fail("run " + id.text + " is " + std::string(coordinator::to_string(run->state)) + " without a reason");
     }
@@ -540,7 +584,8 @@ void Cluster::large_fault() {
     case 0:
     case 1:
       if (scenario_.clogs) {
-        const std::pair<std::string, std::string> way = rng_.chance(0.5) ? std::pair(host.id().text, other) : std::pair(other, host.id().text);
+        const std::pair<std::string, std::string> way =
+            rng_.chance(0.5) ? std::pair(host.id().text, other) : std::pair(other, host.id().text);
         clogs_[way] = Clog{timeline_.now() + length, timeline_.now(), draw(milliseconds(100), seconds(3))};
       }
       break;
@@ -612,11 +657,12 @@ bool Cluster::all_copies_lost() {
   for (const auto& host : hosts_) {
     const auto held = host->disk().find(run_id_);
     for (const DiskCheckpoint& checkpoint : held == host->disk().end() ? std::vector<DiskCheckpoint>{} : held->second) {
-      if (checkers_.is_committed(checkpoint.meta.chain)) {
+      if (checkers_.is_committed(checkpoint.meta.digest)) {
         return false;
       }
     }
-    if (host->up() && host->process()->engine && host->process()->engine->has_state && checkers_.is_committed(host->process()->engine->chain)) {
+    if (host->up() && host->process()->engine && host->process()->engine->has_state &&
+        checkers_.is_committed(host->process()->engine->digest)) {
       return false;
     }
   }
@@ -641,11 +687,12 @@ std::string Cluster::run() {
   while (checkers_.failure().empty() && (!coordinator::has_ended(ledger_.runs[run_id_].state) || failed_on_disk())) {
     const coordinator::RunRecord& told = ledger_.runs[run_id_];
     // In pairs a run goes on with any number of islands: it may be that all who have its state are quarantined.
-    const bool quarantined = std::any_of(ledger_.seats.begin(), ledger_.seats.end(), [](const auto& seat) {
-      return seat.second.state == coordinator::SeatState::refused && seat.second.cause.find("quarantined") != std::string::npos;
+    const bool quarantined = std::any_of(ledger_.memberships.begin(), ledger_.memberships.end(), [](const auto& membership) {
+      return membership.second.state == coordinator::MembershipState::refused &&
+             membership.second.cause.find("quarantined") != std::string::npos;
     });
     const bool kept_out = (told.state == coordinator::RunState::interrupted && told.reason.text.find("quarantined") != std::string::npos) ||
-                          (quarantined && scenario_.spec.strategy.group == "pairs");
+                          (quarantined && scenario_.spec.strategy.group == Group::pairs);
     if (told.state == coordinator::RunState::paused || kept_out || failed_on_disk()) {
       (void)resume();  // an operator reads why it waits
       paused = true;
@@ -658,9 +705,12 @@ std::string Cluster::run() {
       if (run && run->reason.text.find("it cannot go on") != std::string::npos && all_copies_lost()) {
         return checkers_.failure();
       }
-      std::string standing = run ? std::string(coordinator::to_string(run->state)) + " at round " + std::to_string(run->committed.value) + ": " + run->reason.text : "no coordinator";
-      for (const coordinator::SeatView& seat : run ? run->seats : std::vector<coordinator::SeatView>{}) {
-        standing += "; " + seat.name + " " + std::string(coordinator::to_string(seat.state)) + " (" + seat.reason.text + "; " + seat.report.state + " " + seat.report.reason + ")";
+      std::string standing = run ? std::string(coordinator::to_string(run->state)) + " at round " + std::to_string(run->committed.value) +
+                                       ": " + run->reason.text
+                                 : "no coordinator";
+      for (const coordinator::MembershipView& membership : run ? run->memberships : std::vector<coordinator::MembershipView>{}) {
+        standing += "; " + membership.name + " " + std::string(coordinator::to_string(membership.state)) + " (" + membership.reason.text +
+                    "; " + membership.report.state + " " + membership.report.reason + ")";
       }
       return "no progress after healing: " + standing;
     }
@@ -668,7 +718,8 @@ std::string Cluster::run() {
   // A run may fail where every island's contribution was spoilt, or where trainers were killed again and again.
   const coordinator::RunRecord& end_of_run = ledger_.runs[run_id_];
   const bool trainers_failed = end_of_run.reason.text.find("the trainer keeps failing") != std::string::npos;
-  if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed && scenario_.nonfinite + scenario_.exploding + scenario_.flipped_bits == 0 && !trainers_failed) {
+  if (checkers_.failure().empty() && end_of_run.state == coordinator::RunState::failed &&
+      scenario_.nonfinite + scenario_.exploding + scenario_.flipped_bits == 0 && !trainers_failed) {
     return "the run failed: " + end_of_run.reason.text;
   }
   checkers_.check_pairs();
@@ -686,12 +737,14 @@ std::string Cluster::run() {
     run_for(scenario_.at_least - elapsed());  // it is over, and stays so
   }
   if (first_progress_ && *first_progress_ > progress_bound()) {
-    checkers_.fail("the first commit after healing took " + human_duration(*first_progress_) + ", the bound is " + human_duration(progress_bound()));
+    checkers_.fail("the first commit after healing took " + human_duration(*first_progress_) + ", the bound is " +
+                   human_duration(progress_bound()));
   }
   return checkers_.failure();
 }
 
-// Whoever is missing is noticed and left out by the deadline, whoever comes catches up, and the slowest island does the steps of two rounds.
+// Whoever is missing is noticed and left out by the deadline, whoever comes catches up, and the slowest island does the steps of two
+// rounds.
 Duration Cluster::progress_bound() const {
   const Duration step = scenario_.step_time + scenario_.step_lag * static_cast<Duration::rep>(scenario_.islands) + milliseconds(40);
   const Duration round = step * static_cast<Duration::rep>(scenario_.spec.strategy.inner_steps + scenario_.spec.strategy.overlap_steps + 1);

@@ -1,6 +1,6 @@
 // A whole cluster in one thread on virtual time: a coordinator and up to sixteen islands with their real cores, over a network that loses,
-// delays, reorders, repeats, replays, clogs and is cut; with disks that keep what was made durable and are full at times, clocks that are wrong, and processes
-// that die at any instant.
+// delays, reorders, repeats, replays, clogs and is cut; with disks that keep what was made durable and are full at times, clocks that are
+// wrong, and processes that die at any instant.
 //
 // Sync engines and trainers are small stand-ins that do real arithmetic (strategies/) on vectors of a few numbers, so that checkers can
 // recompute every result.
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core.hpp"
+#include "coordinator/core/core.hpp"
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/clock.hpp"
 #include "tests/sim/island_host.hpp"
@@ -26,8 +26,8 @@ namespace atl::sim {
 // What the coordinator made durable.
 struct Ledger {
   std::map<RunId, coordinator::RunRecord> runs;
-  std::map<std::pair<RunId, IslandId>, coordinator::SeatRecord> seats;
-  std::map<RunId, coordinator::MembershipRecord> memberships;
+  std::map<std::pair<RunId, IslandId>, coordinator::MembershipRecord> memberships;
+  std::map<RunId, coordinator::EpochRecord> epochs;
   std::map<IslandId, coordinator::IslandRecord> islands;
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
   std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;

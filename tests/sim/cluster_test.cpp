@@ -1,4 +1,6 @@
 // Thousands of seeds of trouble. ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one. ATOLL_SIM_TRACE=1 prints its history.
+#include "tests/sim/cluster.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "tests/sim/cluster.hpp"
 
 namespace {
 
@@ -113,8 +114,9 @@ void check_long(std::uint64_t first, std::uint64_t count) {
   REQUIRE(sums.seeds == count);
   CHECK(sums.shortest >= std::chrono::minutes(10));
   CHECK((count == 1 || sums.commits > 5 * count));
-  WARN(sums.seeds << " seeds, " << sums.events << " events, " << static_cast<std::uint64_t>(atl::seconds(sums.elapsed) / 3600) << " virtual hours, " << sums.commits << " commits, " << sums.met
-                  << " rounds in pairs, " << sums.tasks << " tasks; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
+  WARN(sums.seeds << " seeds, " << sums.events << " events, " << static_cast<std::uint64_t>(atl::seconds(sums.elapsed) / 3600)
+                  << " virtual hours, " << sums.commits << " commits, " << sums.met << " rounds in pairs, " << sums.tasks
+                  << " tasks; the first commit after healing at worst at " << sums.worst_progress << " of its bound");
 }
 
 }  // namespace
@@ -140,7 +142,8 @@ TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothi
   CHECK(sums.tasks > 3 * sums.seeds);
 }
 
-TEST_CASE("runs of phases whose images are spread over islands stay safe: everybody packs its own, once, and what rests on them is of the same") {
+TEST_CASE(
+    "runs of phases whose images are spread over islands stay safe: everybody packs its own, once, and what rests on them is of the same") {
   const Sums sums = simulate_phases(draw_spread_scenario, 1000);
   if (sums.seeds > 1) {
     CHECK(sums.tasks > 4 * sums.seeds);

@@ -17,7 +17,9 @@ T field(const EventRecord& event, const std::string& key) {
   }
   return T{};
 }
-std::uint64_t number(const EventRecord& event, const std::string& key) { return static_cast<std::uint64_t>(field<std::int64_t>(event, key)); }
+std::uint64_t number(const EventRecord& event, const std::string& key) {
+  return static_cast<std::uint64_t>(field<std::int64_t>(event, key));
+}
 
 std::vector<std::string> texts(const std::vector<IslandId>& ids) {
   std::vector<std::string> list;
@@ -53,8 +55,9 @@ void EventTape::take(const EventRecord& event) {
       fail(name + " was planned again without a new attempt");
     }
     const Names& active = memberships_[epoch_];
-    if (number(event, "epoch") != epoch_ ||
-        std::any_of(members.begin(), members.end(), [&](const std::string& m) { return std::find(active.begin(), active.end(), m) == active.end(); })) {
+    if (number(event, "epoch") != epoch_ || std::any_of(members.begin(), members.end(), [&](const std::string& m) {
+          return std::find(active.begin(), active.end(), m) == active.end();
+        })) {
       fail(name + " was planned with somebody who is no member of the epoch");
     }
     plan = Planned{number(event, "attempt"), members, field<Counts>(event, "member_tokens"), false};
@@ -65,7 +68,8 @@ void EventTape::take(const EventRecord& event) {
     }
     plan.given_up = true;
   } else if (event.kind == "round_committed") {
-    const Decided decided{number(event, "attempt"), field<Names>(event, "members"), field<Counts>(event, "member_tokens"), field<std::string>(event, "digest")};
+    const Decided decided{number(event, "attempt"), field<Names>(event, "members"), field<Counts>(event, "member_tokens"),
+                          field<std::string>(event, "digest")};
     if (round > 0) {
       const Planned& plan = planned_[round];
       if (plan.given_up || plan.attempt != decided.attempt || plan.members != decided.members || plan.tokens != decided.tokens) {
@@ -90,7 +94,7 @@ void EventTape::take(const EventRecord& event) {
   }
 }
 
-void EventTape::compare(const coordinator::MembershipRecord& record) {
+void EventTape::compare(const coordinator::EpochRecord& record) {
   const auto told = memberships_.find(record.epoch.value);
   if (told == memberships_.end() || told->second != texts(record.members)) {
     fail("epoch " + std::to_string(record.epoch.value) + " was recorded otherwise than it was told");
@@ -111,7 +115,7 @@ void EventTape::compare(const coordinator::RoundRecord& record) {
     return;
   }
   const auto told = committed_.find(record.round.value);
-  if (told == committed_.end() || told->second.digest != to_hex(record.chain) || told->second.members != texts(record.members) ||
+  if (told == committed_.end() || told->second.digest != to_hex(record.digest) || told->second.members != texts(record.members) ||
       (record.round.value > 0 && (told->second.tokens != record.tokens || told->second.attempt != record.attempt.value))) {
     fail(name + " was recorded otherwise than it was told");
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/record.hpp"
+#include "coordinator/core/record.hpp"
 
 namespace atl::sim {
 
@@ -18,7 +18,7 @@ class EventTape {
   // The next event of the run, in order. What does not follow from the events before it is in failure().
   void take(const coordinator::EventRecord& event);
   // A transaction's other records, after its events: they must say what the events said.
-  void compare(const coordinator::MembershipRecord& record);
+  void compare(const coordinator::EpochRecord& record);
   void compare(const coordinator::RoundRecord& record);
   [[nodiscard]] const std::string& failure() const { return failure_; }
 

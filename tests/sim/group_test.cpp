@@ -27,9 +27,9 @@ Scenario calm(std::uint32_t islands, std::uint32_t experts, std::uint64_t rounds
   spec.islands.max = islands;
   spec.islands.deadline = 30s;
   spec.strategy.name = "decentralized-diffusion";
-  spec.strategy.group = "expert";
+  spec.strategy.group = Group::expert;
   spec.strategy.inner_steps = 4;
-  spec.strategy.grouping = fragments > 0 ? "balanced" : "whole";
+  spec.strategy.grouping = fragments > 0 ? FragmentKind::balanced : FragmentKind::whole;
   spec.strategy.fragments = fragments;
   spec.strategy.overlap_steps = fragments > 0 ? 2 : 0;
   spec.diffusion.experts = experts;

@@ -5,17 +5,17 @@
 #include <cmath>
 #include <limits>
 
-#include "agent/run_composition.hpp"
+#include "strategies/composition.hpp"
 #include "strategies/merge.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/sim/cluster.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl::sim {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr std::size_t kSize = 12;  // parameters; fragments are equal parts
+constexpr std::size_t kSize = 12;       // parameters; fragments are equal parts
 constexpr std::uint64_t kEpoch = 1000;  // sequences of a part
 constexpr Duration kStall = std::chrono::seconds(4);
 
@@ -187,7 +187,7 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           process_->engine.emplace();
           ++process_->engines;
           process_->engine->spec = e.spec;
-          process_->engine->composition = composition_of(e.spec).value();
+          process_->engine->composition = compose(e.spec.strategy).value();
         } else if constexpr (std::is_same_v<E, agent::CloseRun>) {
           process_->engine.reset();
           process_->trainer.up = false;
@@ -227,10 +227,10 @@ void IslandHost::carry_out(const agent::Effect& effect) {
             engine.arena = engine.parameters;
             engine.has_state = true;
             engine.round = Round(0);
-            engine.chain = chain_of_initial(engine.parameters);
-            checkers().outer_state(id_, Round(0), engine.chain, engine.parameters, engine.momentum);
+            engine.digest = digest_of_initial(engine.parameters);
+            checkers().outer_state(id_, Round(0), engine.digest, engine.parameters, engine.momentum);
             checkers().void_pairs(id_, Round(0));
-            feed(agent::InitialState{e.run, engine.chain});
+            feed(agent::InitialState{e.run, engine.digest});
           });
         } else if constexpr (std::is_same_v<E, agent::FormContribution>) {
           on_engine(quick, [this, e] { form(e); });
@@ -329,7 +329,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
           Trained& trained = trainer.state.trained;
           if (!trained.resumed || checkpoint.meta.round < *trained.resumed) {
             trained.resumed = checkpoint.meta.round;
-            trained.resumed_chain = checkpoint.meta.chain;
+            trained.resumed_digest = checkpoint.meta.digest;
           }
           found = true;
         }
@@ -355,8 +355,9 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
     return;
   }
   process_->engine->arena = process_->engine->parameters;
-  trainer.state = TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position),
-                               Trained{trainer.part, effect.position, effect.position, cluster_.next_load(), {}}};
+  trainer.state =
+      TrainerState{process_->engine->parameters, effect.step, effect.position, std::vector<std::uint64_t>(fragments(), effect.position),
+                   Trained{trainer.part, effect.position, effect.position, cluster_.next_load(), {}}};
   trainer.until = effect.step;
   trainer.stood_at = effect.step;
   trainer.gradient.clear();
@@ -408,7 +409,8 @@ void IslandHost::advance_trainer() {
     return;
   }
   const auto same = [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
-    return process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up;
+    return process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads &&
+           process_->trainer.up;
   };
   if (gradients() && trainer.gradient.empty()) {
     begin_step();
@@ -455,7 +457,9 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   const std::span<float> from = range(gradients() ? trainer.gradient : trainer.state.parameters, order.fragment);
   std::copy(from.begin(), from.end(), range(engine.arena, order.fragment).begin());
   checkers().published(id_, order.round, step, trainer.stood_at);
-  agent::TrainerPublished event{process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0, false, std::nan("")};
+  agent::TrainerPublished event{
+      process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0,
+      false,         std::nan("")};
   std::uint64_t& before = trainer.state.published_at[order.fragment];
   event.steps = event.position - before;
   event.tokens = event.steps * (100 + index_) + 1;
@@ -476,7 +480,8 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
     trainer.gradient = engine.arena;
     inner_step();
     engine.arena = trainer.state.parameters;
-  } else if (const Status status = merge(order.alpha, range(engine.arena, order.fragment), range(trainer.state.parameters, order.fragment)); !status) {
+  } else if (const Status status = merge(order.alpha, range(engine.arena, order.fragment), range(trainer.state.parameters, order.fragment));
+             !status) {
     checkers().fail("the merge failed: " + status.error().why);
   }
   checkers().merged(id_, order.round, trainer.state.step, trainer.stood_at);
@@ -484,7 +489,8 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
   if (save) {
     process_->saved[order.round] = trainer.state;
   }
-  feed(agent::TrainerMerged{process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, save, ""});
+  feed(agent::TrainerMerged{process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position,
+                            0.0, 1.0, save, ""});
 }
 
 // The next inner step, in a while; where gradients are exchanged, as far as the gradient.
@@ -499,9 +505,12 @@ void IslandHost::begin_step() {
     return;
   }
   trainer.stepping = true;
-  const Duration step_time = (slow_ ? milliseconds(5000) : cluster_.scenario().step_time + cluster_.scenario().step_lag * static_cast<Duration::rep>(index_)) + cluster_.draw(Duration(0), milliseconds(40));
+  const Duration step_time =
+      (slow_ ? milliseconds(5000) : cluster_.scenario().step_time + cluster_.scenario().step_lag * static_cast<Duration::rep>(index_)) +
+      cluster_.draw(Duration(0), milliseconds(40));
   cluster_.timeline().after(step_time, [this, boot = process_->boot, incarnation = trainer.incarnation, loads = trainer.loads] {
-    if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads || !process_->trainer.up) {
+    if (!process_ || process_->boot != boot || process_->trainer.incarnation != incarnation || process_->trainer.loads != loads ||
+        !process_->trainer.up) {
       return;
     }
     TrainerState& state = process_->trainer.state;
@@ -520,7 +529,8 @@ void IslandHost::begin_step() {
     progress.incarnation = incarnation;
     progress.step = process_->trainer.state.step;
     feed(progress);
-    if (process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads && process_->trainer.up) {
+    if (process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.loads == loads &&
+        process_->trainer.up) {
       advance_trainer();
     }
   });
@@ -558,14 +568,15 @@ void IslandHost::form(const agent::FormContribution& effect) {
     norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
   const Trained trained = process_->published[effect.round];
-  checkers().contribution(id_, effect.round, engine.chain, values, effect.facts.tokens, trained);
+  checkers().contribution(id_, effect.round, engine.digest, values, effect.facts.tokens, trained);
   const FormedContribution formed{{effect.round, effect.fragment, std::sqrt(norm), effect.facts}, std::move(values), trained};
   for (auto& [round, checkpoint] : engine.begun) {
     std::erase_if(checkpoint.pending, [&](const FormedContribution& old) { return old.facts.round >= effect.round; });
     checkpoint.pending.push_back(formed);
   }
   engine.contributions[effect.round] = formed;
-  checkers().retained(id_, engine.round, static_cast<std::size_t>(std::distance(engine.contributions.upper_bound(engine.round), engine.contributions.end())));
+  checkers().retained(id_, engine.round,
+                      static_cast<std::size_t>(std::distance(engine.contributions.upper_bound(engine.round), engine.contributions.end())));
   feed(agent::ContributionFormed{effect.run, effect.round, formed.facts.norm});
 }
 
@@ -581,7 +592,8 @@ void IslandHost::begin_exchange(const agent::BeginExchange& effect) {
   for (std::size_t i = 0; i < effect.members.size(); ++i) {
     if (effect.members[i].island == id_ && effect.tokens[i] > 0) {
       if (engine.contributions.count(effect.round) == 0) {
-        checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) + " that it does not have");
+        checkers().fail(id_.text + " was asked to exchange a contribution to round " + std::to_string(effect.round.value) +
+                        " that it does not have");
         return;
       }
       exchange.got[id_] = engine.contributions.at(effect.round).values;
@@ -603,12 +615,14 @@ std::vector<IslandId> IslandHost::reduce_exchange(ExchangeInHand& exchange) {
     }
   }
   if (missing.empty()) {
-    exchange.result = reduce(parts, exchange.tokens);
+    exchange.result = reduce(parts, exchange.tokens, process_->engine->composition.aggregator);
     // Of one alone nobody could tell.
-    if (cluster_.troubled() && exchange.members.size() > 1 && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
+    if (cluster_.troubled() && exchange.members.size() > 1 && !exchange.result.empty() && cluster_.scenario().flipped_bits > 0 &&
+        cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
       // Bits of its own: two islands that flip the same one would be a majority.
       float& value = exchange.result[cluster_.rng().below(exchange.result.size())];
-      value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ static_cast<std::uint32_t>(1 + cluster_.rng().below((1U << 22U) - 1)));
+      value =
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ static_cast<std::uint32_t>(1 + cluster_.rng().below((1U << 22U) - 1)));
     }
     exchange.done = true;
     report_exchanges();
@@ -664,7 +678,8 @@ void IslandHost::poll_exchange(Round round, Attempt attempt) {
 
 void IslandHost::take_piece(Round round, Epoch epoch, Attempt attempt, const IslandId& from, const Vector& piece) {
   const auto found = process_->engine->exchanges.find(round);
-  if (found == process_->engine->exchanges.end() || found->second.attempt != attempt || found->second.epoch != epoch || found->second.done) {
+  if (found == process_->engine->exchanges.end() || found->second.attempt != attempt || found->second.epoch != epoch ||
+      found->second.done) {
     return;
   }
   found->second.got[from] = piece;
@@ -680,30 +695,31 @@ void IslandHost::report_exchanges() {
     return;
   }
   next->second.reported = true;
-  next->second.chain = chain_after(chain_before(next->first), next->second.result);
-  feed(agent::ExchangeDone{process_->run, next->first, next->second.attempt, next->second.chain, 100, 100, 0.1});
+  next->second.digest = digest_after(digest_before(next->first), next->second.result);
+  feed(agent::ExchangeDone{process_->run, next->first, next->second.attempt, next->second.digest, 100, 100, 0.1});
 }
 
-void IslandHost::take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& chain) {
+void IslandHost::take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& digest) {
   Engine& engine = *process_->engine;
-  checkers().applied(id_, engine.round, round, chain, own(round));
+  checkers().applied(id_, engine.round, round, digest, own(round));
   if (engine.composition.group == Group::pairs) {
     std::copy(result.begin(), result.end(), range(engine.parameters, fragment).begin());  // a merge: the mean
   } else if (!gradients()) {
     const std::span<float> momentum = has_momentum(engine.composition.outer.kind) ? range(engine.momentum, fragment) : std::span<float>();
-    if (const Status status = outer_step(result, engine.composition.outer, OuterState{range(engine.parameters, fragment), momentum}); !status) {
+    if (const Status status = outer_step(result, engine.composition.outer, OuterState{range(engine.parameters, fragment), momentum});
+        !status) {
       checkers().fail("the outer step failed: " + status.error().why);
     }
   }
   engine.round = round;
-  engine.chain = chain;
+  engine.digest = digest;
   if (engine.keep) {
     engine.kept[round] = result;
   }
   if (engine.composition.group == Group::all && !gradients()) {
-    checkers().outer_state(id_, round, chain, engine.parameters, engine.momentum);
+    checkers().outer_state(id_, round, digest, engine.parameters, engine.momentum);
   } else if (engine.composition.group == Group::pairs && round == Round(engine.spec.rounds)) {
-    checkers().outer_state(id_, round, chain, engine.parameters, {});  // one model; each its own momentum
+    checkers().outer_state(id_, round, digest, engine.parameters, {});  // one model; each its own momentum
   }
 }
 
@@ -713,12 +729,13 @@ void IslandHost::apply(const agent::ApplyResult& effect) {
     return;
   }
   const auto found = engine.exchanges.find(effect.round);
-  if (found == engine.exchanges.end() || !found->second.reported || found->second.attempt != effect.attempt || found->second.chain != effect.chain) {
+  if (found == engine.exchanges.end() || !found->second.reported || found->second.attempt != effect.attempt ||
+      found->second.digest != effect.digest) {
     checkers().fail(id_.text + " was asked to apply a result of round " + std::to_string(effect.round.value) + " that it does not hold");
     return;
   }
   const Vector result = found->second.result;
-  take_outer_step(effect.round, effect.fragment, result, effect.chain);
+  take_outer_step(effect.round, effect.fragment, result, effect.digest);
   const std::span<float> outer = range(engine.parameters, effect.fragment);
   const auto& given = gradients() ? std::span<const float>(result) : std::span<const float>(outer);
   std::copy(given.begin(), given.end(), range(engine.arena, effect.fragment).begin());
@@ -737,7 +754,7 @@ void IslandHost::adopt(const agent::AdoptParameters& effect) {
     return;
   }
   engine.parameters = engine.arena;
-  checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+  checkers().outer_state(id_, engine.round, engine.digest, engine.parameters, engine.momentum);
   feed(agent::ParametersAdopted{effect.run, effect.round, std::nullopt});
 }
 
@@ -747,7 +764,7 @@ DiskCheckpoint IslandHost::present_state() const {
   checkpoint.parameters = engine.parameters;
   checkpoint.momentum = engine.momentum;
   checkpoint.meta.round = engine.round;
-  checkpoint.meta.chain = engine.chain;
+  checkpoint.meta.digest = engine.digest;
   for (auto later = engine.contributions.upper_bound(engine.round); later != engine.contributions.end(); ++later) {
     if (engine.composition.group == Group::pairs && !own(later->first)) {
       break;  // what merges all islands is formed again
@@ -759,8 +776,9 @@ DiskCheckpoint IslandHost::present_state() const {
 
 void IslandHost::begin_checkpoint(const agent::BeginCheckpoint& effect) {
   Engine& engine = *process_->engine;
-  if (engine.round != effect.round || engine.chain != effect.chain) {
-    checkers().fail(id_.text + " was told to begin a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+  if (engine.round != effect.round || engine.digest != effect.digest) {
+    checkers().fail(id_.text + " was told to begin a checkpoint of round " + std::to_string(effect.round.value) +
+                    " while its state is another");
     return;
   }
   engine.begun[effect.round] = present_state();
@@ -774,9 +792,10 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
     return;
   }
   const auto begun = engine.begun.find(effect.round);
-  const bool prepared = begun != engine.begun.end() && begun->second.meta.chain == effect.chain;
-  if (!prepared && (engine.round != effect.round || engine.chain != effect.chain)) {
-    checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) + " while its state is another");
+  const bool prepared = begun != engine.begun.end() && begun->second.meta.digest == effect.digest;
+  if (!prepared && (engine.round != effect.round || engine.digest != effect.digest)) {
+    checkers().fail(id_.text + " was asked for a checkpoint of round " + std::to_string(effect.round.value) +
+                    " while its state is another");
     return;
   }
   DiskCheckpoint checkpoint = prepared ? begun->second : present_state();
@@ -784,25 +803,29 @@ void IslandHost::write_checkpoint(const agent::WriteCheckpoint& effect) {
   if (effect.trainer_state) {
     checkpoint.trainer = process_->saved.at(effect.round);
     if (!engine.spec.work.run.empty() && effect.round == Round(engine.spec.rounds)) {
-      checkers().trainer_saved(id_, effect.chain, checkpoint.trainer->step, checkpoint.trainer->parameters);
+      checkers().trainer_saved(id_, effect.digest, checkpoint.trainer->step, checkpoint.trainer->parameters);
     }
   }
-  checkpoint.meta = agent::StoredCheckpoint{effect.round, effect.chain, effect.epoch, effect.trainer_state, effect.step, effect.position, file_digest(checkpoint), 100, effect.part};
+  checkpoint.meta = agent::StoredCheckpoint{effect.round,    effect.digest,           effect.epoch, effect.trainer_state, effect.step,
+                                            effect.position, file_digest(checkpoint), 100,          effect.part};
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
   std::erase_if(held, [&](const DiskCheckpoint& old) { return old.meta.round == effect.round; });
   held.push_back(checkpoint);
-  const std::size_t unread = std::count_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); });
+  const std::size_t unread =
+      std::count_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); });
   if (unread > effect.keep) {
     held.erase(std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return !effect.needed.contains(c.meta.round); }));
   }
   process_->saved.erase(effect.round);
-  feed(agent::CheckpointWritten{effect.run, effect.round, effect.chain, checkpoint.meta.file, 100, effect.trainer_state, effect.step, effect.position, effect.part});
+  feed(agent::CheckpointWritten{effect.run, effect.round, effect.digest, checkpoint.meta.file, 100, effect.trainer_state, effect.step,
+                                effect.position, effect.part});
 }
 
 void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
   Engine& engine = *process_->engine;
   std::vector<DiskCheckpoint>& held = disk_[effect.run];
-  const auto found = std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) { return c.meta.round == effect.round && c.meta.chain == effect.chain; });
+  const auto found = std::find_if(held.begin(), held.end(),
+                                  [&](const DiskCheckpoint& c) { return c.meta.round == effect.round && c.meta.digest == effect.digest; });
   if (found == held.end() || flipped_) {
     flipped_ = false;
     std::erase_if(held, [&](const DiskCheckpoint& c) { return c.meta.round == effect.round; });
@@ -812,14 +835,14 @@ void IslandHost::load_checkpoint(const agent::LoadCheckpoint& effect) {
   take_over(*found);
   checkers().void_pairs(id_, Round(0));  // it had left, or everybody was lost: what it decided with others before counts no more
   engine.arena = engine.parameters;
-  agent::CheckpointLoaded loaded{effect.run, effect.round, effect.chain, {}};
+  agent::CheckpointLoaded loaded{effect.run, effect.round, effect.digest, {}};
   for (const FormedContribution& formed : found->pending) {
     engine.contributions[formed.facts.round] = formed;
-    checkers().contribution(id_, formed.facts.round, engine.chain, formed.values, formed.facts.facts.tokens, formed.trained);
+    checkers().contribution(id_, formed.facts.round, engine.digest, formed.values, formed.facts.facts.tokens, formed.trained);
     loaded.pending.push_back(formed.facts);
   }
   if (engine.composition.group == Group::all) {
-    checkers().outer_state(id_, engine.round, engine.chain, engine.parameters, engine.momentum);
+    checkers().outer_state(id_, engine.round, engine.digest, engine.parameters, engine.momentum);
   }
   feed(loaded);
 }
@@ -828,7 +851,7 @@ void IslandHost::take_over(const DiskCheckpoint& checkpoint) {
   Engine& engine = *process_->engine;
   engine.has_state = true;
   engine.round = checkpoint.meta.round;
-  engine.chain = checkpoint.meta.chain;
+  engine.digest = checkpoint.meta.digest;
   engine.parameters = checkpoint.parameters;
   engine.momentum = checkpoint.momentum;
   engine.contributions.clear();
@@ -840,10 +863,11 @@ void IslandHost::take_over(const DiskCheckpoint& checkpoint) {
 void IslandHost::catch_up(const agent::CatchUpFromPeers& effect) {
   for (const Member& member : effect.order.sources) {
     IslandHost* source = cluster_.find(member.island);
-    const bool there = source != nullptr && source != this && source->process_ && source->process_->engine && source->process_->run == effect.order.run &&
-                       cluster_.reachable(id_.text, member.island.text) && cluster_.reachable(member.island.text, id_.text);
+    const bool there = source != nullptr && source != this && source->process_ && source->process_->engine &&
+                       source->process_->run == effect.order.run && cluster_.reachable(id_.text, member.island.text) &&
+                       cluster_.reachable(member.island.text, id_.text);
     if (there && copy_from(*source, effect)) {
-      feed(agent::CatchUpDone{effect.order.run, effect.order.committed, effect.order.chain});
+      feed(agent::CatchUpDone{effect.order.run, effect.order.committed, effect.order.digest});
       return;
     }
   }
@@ -854,7 +878,7 @@ void IslandHost::catch_up(const agent::CatchUpFromPeers& effect) {
 bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& effect) {
   Engine& engine = *process_->engine;
   const Engine& theirs = *source.process_->engine;
-  const auto results_after = [&](Round from, Digest chain) -> std::optional<std::vector<Vector>> {
+  const auto results_after = [&](Round from, Digest digest) -> std::optional<std::vector<Vector>> {
     if (gradients() && from != effect.order.committed) {
       return std::nullopt;  // only an optimiser could apply them
     }
@@ -864,21 +888,22 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
       if (kept == theirs.kept.end()) {
         return std::nullopt;
       }
-      chain = chain_after(chain, kept->second);
+      digest = digest_after(digest, kept->second);
       results.push_back(kept->second);
     }
-    return chain == effect.order.chain ? std::optional(std::move(results)) : std::nullopt;
+    return digest == effect.order.digest ? std::optional(std::move(results)) : std::nullopt;
   };
   std::optional<std::vector<Vector>> results;
-  if (effect.has_state && engine.round == effect.own_round && engine.chain == effect.own_chain && engine.round <= effect.order.committed) {
-    results = results_after(engine.round, engine.chain);
+  if (effect.has_state && engine.round == effect.own_round && engine.digest == effect.own_digest &&
+      engine.round <= effect.order.committed) {
+    results = results_after(engine.round, engine.digest);
   }
   if (!results) {
     const std::vector<DiskCheckpoint>& held = source.disk_[effect.order.run];
     const auto found = std::find_if(held.begin(), held.end(), [&](const DiskCheckpoint& c) {
       return c.meta.round == effect.order.checkpoint_round && c.meta.file == effect.order.checkpoint_file;
     });
-    results = found == held.end() ? std::nullopt : results_after(found->meta.round, found->meta.chain);
+    results = found == held.end() ? std::nullopt : results_after(found->meta.round, found->meta.digest);
     if (!results) {
       return false;
     }
@@ -890,7 +915,7 @@ bool IslandHost::copy_from(IslandHost& source, const agent::CatchUpFromPeers& ef
   engine.begun.clear();
   for (const Vector& result : *results) {
     const Round round = engine.round.next();
-    take_outer_step(round, cluster_.schedule().round_at(round).value().fragment, result, chain_after(engine.chain, result));
+    take_outer_step(round, cluster_.schedule().round_at(round).value().fragment, result, digest_after(engine.digest, result));
   }
   engine.arena = engine.parameters;
   return true;

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/core.hpp"
-#include "agent/pair_exchange.hpp"
+#include "agent/core/core.hpp"
+#include "agent/engine/pair_exchange.hpp"
 #include "strategies/composition.hpp"
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/clock.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/blob_store.hpp"
+#include "transport/bulk/blob_store.hpp"
 
 namespace atl::sim {
 
@@ -54,11 +54,11 @@ struct ExchangeInHand {
   bool done = false;      // the result is there
   bool reported = false;  // with its digest, which needs the round before to be applied
   Vector result;
-  Digest chain;
+  Digest digest;
   TimePoint progress;
 };
 
-// A round of a pair, with the real protocol (agent/pair_exchange.hpp).
+// A round of a pair, with the real protocol (agent/engine/pair_exchange.hpp).
 struct PairInHand {
   std::unique_ptr<PairExchange> exchange;   // none: no partner
   std::optional<agent::MeetPartner> order;  // the trainer has reached the step
@@ -66,7 +66,7 @@ struct PairInHand {
   std::optional<TimePoint> said_in_doubt;
   bool reported = false;
   Vector result;
-  Digest chain;
+  Digest digest;
 };
 
 struct Engine {
@@ -74,7 +74,7 @@ struct Engine {
   Composition composition;
   bool has_state = false;
   Round round;
-  Digest chain;
+  Digest digest;
   Vector parameters;
   Vector momentum;
   Vector arena;
@@ -86,7 +86,7 @@ struct Engine {
   std::uint64_t catch_up = 0;  // the newest order
   std::map<Round, PairInHand> pairs;
   std::unique_ptr<BlobStore> store = std::make_unique<BlobStore>();
-  bool polling = false;        // the pairs
+  bool polling = false;  // the pairs
 };
 
 struct Trainer {
@@ -98,8 +98,8 @@ struct Trainer {
   Step until;
   Step stood_at;  // where it was loaded or resumed
   Step skip_to;
-  std::optional<Round> last;       // finish: save after its merge
-  bool finishing_now = false;      // finish: its publish and merge are due as soon as the step under way is done
+  std::optional<Round> last;   // finish: save after its merge
+  bool finishing_now = false;  // finish: its publish and merge are due as soon as the step under way is done
   std::vector<agent::PublishOrder> publish;
   std::vector<agent::MergeOrder> merge;
   std::set<Round> results;
@@ -124,7 +124,8 @@ struct TaskInHand {
 };
 
 struct Process {
-  Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now, const Clock& its_clock)
+  Process(agent::Identity identity, const agent::Settings& settings, std::vector<agent::StoredRun> stored, TimePoint now,
+          const Clock& its_clock)
       : core(std::move(identity), settings, std::move(stored), its_clock.at(now)), clock(its_clock) {}
   agent::Core core;
   std::uint64_t boot = 0;
@@ -200,7 +201,7 @@ class IslandHost {
   void begin_checkpoint(const agent::BeginCheckpoint& effect);
   [[nodiscard]] DiskCheckpoint present_state() const;
   void take_over(const DiskCheckpoint& checkpoint);
-  void take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& chain);
+  void take_outer_step(Round round, std::uint32_t fragment, const Vector& result, const Digest& digest);
 
   // ---- island_pairs.cpp
   void prepare_pair(const agent::PreparePair& effect);
@@ -217,7 +218,7 @@ class IslandHost {
   void receive(const IslandId& from, const StoreAnswer& answer);
   bool apply_pair(const agent::ApplyResult& effect);
   [[nodiscard]] bool own(Round round) const;
-  [[nodiscard]] Digest chain_before(Round round) const;
+  [[nodiscard]] Digest digest_before(Round round) const;
 
   // ---- island_tasks.cpp
   template <typename F>

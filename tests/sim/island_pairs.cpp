@@ -5,7 +5,7 @@
 
 #include "strategies/outer_optimizer.hpp"
 #include "tests/sim/cluster.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl::sim {
 namespace {
@@ -32,22 +32,23 @@ bool IslandHost::own(Round round) const {
 }
 
 // The first round that merges all islands begins with the same digest everywhere.
-Digest IslandHost::chain_before(Round round) const {
+Digest IslandHost::digest_before(Round round) const {
   const Engine& engine = *process_->engine;
-  return engine.composition.private_states() && !own(round) && own(engine.round) ? Digest{} : engine.chain;
+  return engine.composition.private_states() && !own(round) && own(engine.round) ? Digest{} : engine.digest;
 }
 
 void IslandHost::prepare_pair(const agent::PreparePair& effect) {
   Engine& engine = *process_->engine;
   const auto held = engine.pairs.find(effect.round);
-  if (!engine.has_state || (held != engine.pairs.end() && (held->second.order || (held->second.exchange && held->second.exchange->plan().epoch >= effect.epoch)))) {
+  if (!engine.has_state || (held != engine.pairs.end() &&
+                            (held->second.order || (held->second.exchange && held->second.exchange->plan().epoch >= effect.epoch)))) {
     return;
   }
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   PairInHand pair;
   pair.exchange = std::make_unique<PairExchange>(
-      PairPlan{effect.run, effect.epoch, effect.round, id_, effect.group, parameters.size(), {}, {}, engine.composition.max_skew}, payload_of(parameters),
-      *engine.store, now());
+      PairPlan{effect.run, effect.epoch, effect.round, id_, effect.group, parameters.size(), {}, {}, engine.composition.max_skew},
+      payload_of(parameters), *engine.store, now());
   engine.pairs.insert_or_assign(effect.round, std::move(pair));
   pump_pairs();
 }
@@ -105,14 +106,16 @@ void IslandHost::renounce_pair(const agent::RenouncePair& effect) {
 
 PairExchange* IslandHost::exchange_of(Epoch epoch, Round round) {
   const auto found = process_->engine->pairs.find(round);
-  return found != process_->engine->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == epoch ? found->second.exchange.get() : nullptr;
+  return found != process_->engine->pairs.end() && found->second.exchange && found->second.exchange->plan().epoch == epoch
+             ? found->second.exchange.get()
+             : nullptr;
 }
 
 void IslandHost::form_merge(const agent::FormMergeContribution& effect) {
   Engine& engine = *process_->engine;
   const std::span<float> parameters = range(engine.parameters, effect.fragment);
   const Vector values(parameters.begin(), parameters.end());
-  checkers().contribution(id_, effect.round, engine.chain, values, 0, {});
+  checkers().contribution(id_, effect.round, engine.digest, values, 0, {});
   engine.contributions[effect.round] = FormedContribution{{effect.round, effect.fragment, 0, {}}, values, {}};
   feed(agent::ContributionFormed{effect.run, effect.round, 0});
 }
@@ -140,7 +143,8 @@ void IslandHost::pump_pairs() {
       const std::optional<TimePoint> doubt = pair.exchange->in_doubt_since();
       if (doubt && now() - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
         pair.said_in_doubt = now();
-        events.emplace_back(agent::PairInDoubt{process_->run, pair.exchange->plan().epoch, round, pair.exchange->epoch(), pair.exchange->to_ask()});
+        events.emplace_back(
+            agent::PairInDoubt{process_->run, pair.exchange->plan().epoch, round, pair.exchange->epoch(), pair.exchange->to_ask()});
       }
     }
     if (std::optional<agent::Event> done = decided(round, pair)) {
@@ -201,8 +205,8 @@ std::optional<agent::Event> IslandHost::decided(Round round, PairInHand& pair) {
     done.why = pair.exchange->outcome()->why;
     done.rejected = pair.exchange->outcome()->rejected;
   }
-  pair.chain = chain_after(engine.chain, pair.result);
-  done.chain = pair.chain;
+  pair.digest = digest_after(engine.digest, pair.result);
+  done.digest = pair.digest;
   return done;
 }
 
@@ -233,7 +237,8 @@ void IslandHost::receive(const IslandId& from, const StoreAnswer& answer) {
     }
     if (served == nullptr) {
       pair.exchange->gone(now(), from, std::get<Gone>(answer));
-    } else if (const std::span<std::byte> place = pair.exchange->destination(from, served->piece); place.size() == served->payload.bytes.size()) {
+    } else if (const std::span<std::byte> place = pair.exchange->destination(from, served->piece);
+               place.size() == served->payload.bytes.size()) {
       std::copy(served->payload.bytes.begin(), served->payload.bytes.end(), place.begin());
       pair.exchange->arrived(now(), from, served->piece);
     }
@@ -250,11 +255,11 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
     return false;
   }
   PairInHand& pair = found->second;
-  if (pair.chain != effect.chain || engine.round.next() != effect.round) {
+  if (pair.digest != effect.digest || engine.round.next() != effect.round) {
     checkers().fail(id_.text + " was asked to apply a round of a pair that it does not hold");
     return true;
   }
-  checkers().applied(id_, engine.round, effect.round, effect.chain, true);
+  checkers().applied(id_, engine.round, effect.round, effect.digest, true);
   const OuterState state{range(engine.parameters, effect.fragment), range(engine.momentum, effect.fragment)};
   const ByteView bytes = std::as_bytes(std::span(pair.result));
   const std::array<EncodedTerm, 1> terms = {{{bytes, 1.0F}}};
@@ -275,7 +280,7 @@ bool IslandHost::apply_pair(const agent::ApplyResult& effect) {
     checkers().fail("the outer step of a pair failed: " + stepped.error().why);
   }
   engine.round = effect.round;
-  engine.chain = effect.chain;
+  engine.digest = effect.digest;
   const std::span<float> outer = range(engine.parameters, effect.fragment);
   std::copy(outer.begin(), outer.end(), range(engine.arena, effect.fragment).begin());
   engine.contributions.erase(engine.contributions.begin(), engine.contributions.upper_bound(effect.round));

@@ -1,9 +1,9 @@
-// Runs of phases on a simulated island: a shelf of content by digest, and tasks whose result is the chain of all their steps, so that a checker can tell from a
-// digest whether a task was continued from what it should be, with each step made once.
+// Runs of phases on a simulated island: a shelf of content by digest, and tasks whose result is the chain of all their steps, so that a
+// checker can tell from a digest whether a task was continued from what it should be, with each step made once.
 #include <algorithm>
 
 #include "tests/sim/cluster.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl::sim {
 namespace {
@@ -16,7 +16,10 @@ Error full_disk() { return Error{Code::io, "no space left on device"}; }
 }  // namespace
 
 std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task) {
-  return task.starts_with("experts/") ? spec.training.steps : task == "router" ? spec.diffusion.router_steps : task == "distill" ? spec.diffusion.distill_steps : 2;
+  return task.starts_with("experts/") ? spec.training.steps
+         : task == "router"           ? spec.diffusion.router_steps
+         : task == "distill"          ? spec.diffusion.distill_steps
+                                      : 2;
 }
 
 Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs, const IslandId& island) {
@@ -37,10 +40,10 @@ Digest task_after_step(const Digest& before, std::uint64_t step) {
   return hash.finish();
 }
 
-Digest task_after_rounds(const Digest& before_steps, const Digest& chain, const Vector& trainer) {
+Digest task_after_rounds(const Digest& before_steps, const Digest& digest, const Vector& trainer) {
   Sha256 hash;
   hash.update(before_steps.bytes);
-  hash.update(chain.bytes);
+  hash.update(digest.bytes);
   hash.update(std::as_bytes(std::span(trainer)));
   return hash.finish();
 }
@@ -129,7 +132,8 @@ void IslandHost::start_task(const agent::StartTask& effect) {
   }
   if (effect.task.starts_with("images/") && index_ < cluster_.scenario().without_images) {
     on_shelf(milliseconds(100), [this, effect] {
-      feed(agent::TaskEnded{effect.run, effect.start, true, false, Error{Code::unauthorized, "the run asks for a data set that the owner of this island has not mapped"}});
+      feed(agent::TaskEnded{effect.run, effect.start, true, false,
+                            Error{Code::unauthorized, "the run asks for a data set that the owner of this island has not mapped"}});
     });
     return;
   }
@@ -142,7 +146,7 @@ void IslandHost::start_task(const agent::StartTask& effect) {
       return;
     }
     task.step = last->trainer->step.value;
-    task.history = task_after_rounds(task.history, last->meta.chain, last->trainer->parameters);
+    task.history = task_after_rounds(task.history, last->meta.digest, last->trainer->parameters);
   } else if (!effect.resume.digest.empty()) {
     const auto held = shelf_[effect.run].find(effect.resume.digest);
     if (held == shelf_[effect.run].end() || held->second.task != effect.task) {
@@ -160,7 +164,8 @@ void IslandHost::stop_task() { process_->task.reset(); }
 
 // The next step, in a while; the first after the trainer has started.
 void IslandHost::task_step() {
-  const Duration step_time = cluster_.scenario().step_time + cluster_.scenario().step_lag * static_cast<Duration::rep>(index_) + cluster_.draw(Duration(0), milliseconds(40));
+  const Duration step_time = cluster_.scenario().step_time + cluster_.scenario().step_lag * static_cast<Duration::rep>(index_) +
+                             cluster_.draw(Duration(0), milliseconds(40));
   on_shelf(step_time, [this, start = process_->task->start] {
     if (!process_->task || process_->task->start != start) {
       return;
@@ -177,8 +182,11 @@ void IslandHost::task_step() {
     if (done || save) {
       process_->written[path] = ShelfItem{task.task, task.step, task.history};
     }
-    const auto same = [this, start, boot = process_->boot] { return process_ && process_->boot == boot && process_->task && process_->task->start == start; };
-    feed(agent::TaskProgressed{as_it_is.run, start, as_it_is.step, as_it_is.steps, 0.5, 8.0 / atl::seconds(cluster_.scenario().step_time), 1.0});
+    const auto same = [this, start, boot = process_->boot] {
+      return process_ && process_->boot == boot && process_->task && process_->task->start == start;
+    };
+    feed(agent::TaskProgressed{as_it_is.run, start, as_it_is.step, as_it_is.steps, 0.5, 8.0 / atl::seconds(cluster_.scenario().step_time),
+                               1.0});
     if ((done || save) && same()) {
       const std::string facts = as_it_is.task == "clustering" ? R"({"sizes": [40, 30, 20, 10, 10, 10]})" : "{}";
       feed(agent::TaskWrote{as_it_is.run, start, path, as_it_is.step, done, facts});

@@ -16,7 +16,8 @@ TEST_CASE("pairs: under loss, cuts, deaths, joins and an absent coordinator all 
     INFO("seed " << seed);
     REQUIRE(wrong == "");
   }
-  INFO("met " << counts.met << ", alone " << counts.alone << ", doubts " << counts.doubts << ", handed on " << counts.handed_on << ", forgotten " << counts.forgotten << ", deaths " << counts.deaths << ", joins " << counts.joins);
+  INFO("met " << counts.met << ", alone " << counts.alone << ", doubts " << counts.doubts << ", handed on " << counts.handed_on
+              << ", forgotten " << counts.forgotten << ", deaths " << counts.deaths << ", joins " << counts.joins);
   CHECK(counts.met > 5 * seeds);  // it is not by never meeting that they agree
   CHECK(counts.doubts > 0);
   CHECK(counts.handed_on > 0);

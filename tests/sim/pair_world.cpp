@@ -7,10 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "agent/pair_exchange.hpp"
+#include "agent/engine/pair_exchange.hpp"
 #include "strategies/pairing.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/simulated_network.hpp"
+#include "transport/simulated/simulated_network.hpp"
 
 namespace atl::sim {
 namespace {
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kRounds = 12;
 constexpr std::uint64_t kValues = 40;
-constexpr Duration kSilence = 5s;       // until the coordinator drops an island
+constexpr Duration kSilence = 5s;  // until the coordinator drops an island
 constexpr Duration kTimeLimit = std::chrono::hours(2);
 const RunId kRun("r-pairs");
 
@@ -56,7 +56,12 @@ Payload payload_of(Bytes bytes) {
 class Island final : public PieceReceiver {
  public:
   Island(SimulatedNetwork& network, std::uint64_t seed, std::size_t number, std::uint32_t group_size)
-      : network_(network), seed_(seed), number_(number), group_size_(group_size), id_("island-" + std::to_string(number)), rng_(seed, stream_of("island", number)) {
+      : network_(network),
+        seed_(seed),
+        number_(number),
+        group_size_(group_size),
+        id_("island-" + std::to_string(number)),
+        rng_(seed, stream_of("island", number)) {
     pace_ = std::chrono::milliseconds(200 + rng_.below(800));
     if (rng_.chance(0.2)) {
       pace_ *= 5;
@@ -188,7 +193,9 @@ class Island final : public PieceReceiver {
     return next;
   }
 
-  [[nodiscard]] Bytes gradient_of(std::uint64_t incarnation, Round round) const { return encoded(seed_ * 100 + number_, incarnation, round.value); }
+  [[nodiscard]] Bytes gradient_of(std::uint64_t incarnation, Round round) const {
+    return encoded(seed_ * 100 + number_, incarnation, round.value);
+  }
 
   std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override {
     return pair_ && pair_->reads(piece.blob) ? pair_->destination(from, piece) : std::span<std::byte>();
@@ -226,7 +233,8 @@ class Island final : public PieceReceiver {
       return;
     }
     PairPlan plan{kRun, epoch, round_, id_, group, kValues, {}, {}, 2};
-    pair_ = std::make_unique<PairExchange>(plan, payload_of(encoded(seed_ * 100 + number_, 1000 + life.incarnation, round_.value)), *store_, now);
+    pair_ = std::make_unique<PairExchange>(plan, payload_of(encoded(seed_ * 100 + number_, 1000 + life.incarnation, round_.value)), *store_,
+                                           now);
     if (arrived_) {  // of an epoch that came while it waited
       pair_->arrive(payload_of(gradient_of(life.incarnation, round_)), now, now + 8s);
     }
@@ -269,7 +277,8 @@ class Island final : public PieceReceiver {
 
 class World {
  public:
-  World(std::uint64_t seed, PairWorldCounts& counts) : rng_(seed, stream_of("pair world")), network_(seed), counts_(counts), now_(network_.now()) {
+  World(std::uint64_t seed, PairWorldCounts& counts)
+      : rng_(seed, stream_of("pair world")), network_(seed), counts_(counts), now_(network_.now()) {
     PathConditions conditions;
     conditions.latency = std::chrono::milliseconds(1 + rng_.below(80));
     conditions.jitter = std::chrono::milliseconds(rng_.below(60));
@@ -295,7 +304,9 @@ class World {
   std::string run() {
     const TimePoint limit = now_ + kTimeLimit;
     // Whoever was dropped and has not heard of it yet will begin anew: what it did is void.
-    while (!std::all_of(islands_.begin(), islands_.end(), [this](const auto& island) { return island->finished() && is_member(island->id()) && !reborn_.contains(island->id()); })) {
+    while (!std::all_of(islands_.begin(), islands_.end(), [this](const auto& island) {
+      return island->finished() && is_member(island->id()) && !reborn_.contains(island->id());
+    })) {
       if (now_ > limit) {
         return "not finished: " + where();
       }
@@ -422,7 +433,8 @@ class World {
       }
       if (!is_member(island->id()) && here) {
         // Whoever left comes back with the state of another, never with its own.
-        const auto source = std::find_if(islands_.begin(), islands_.end(), [&](const auto& other) { return other->up() && is_member(other->id()); });
+        const auto source =
+            std::find_if(islands_.begin(), islands_.end(), [&](const auto& other) { return other->up() && is_member(other->id()); });
         island->come_up(source == islands_.end() ? Round(0) : Round((*source)->round().value - 1), now_);
         reborn_.erase(island->id());
         members_.push_back(island->id());

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
-#include "agent/run_composition.hpp"
 #include "strategies/composition.hpp"
-#include "transport/run_rules.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl::sim {
 
 Schedule schedule_of_spec(const RunSpec& spec) {
-  return schedule_of(composition_of(spec).value(), spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments)).value();
+  return schedule_of(compose(spec.strategy).value(), spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments)).value();
 }
 
 Scenario draw_scenario(std::uint64_t seed) {
@@ -33,7 +32,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   if (method < 0.45) {
     // Several fragments, up to as many rounds in flight together.
     const std::uint32_t fragments[] = {2, 3, 4, 6};
-    spec.strategy.grouping = "balanced";
+    spec.strategy.grouping = FragmentKind::balanced;
     spec.strategy.fragments = fragments[rng.below(4)];
     spec.strategy.inner_steps = spec.strategy.fragments + rng.below(5);
     spec.strategy.overlap_steps = rng.chance(0.8) ? rng.below(spec.strategy.inner_steps) : 0;
@@ -45,23 +44,28 @@ Scenario draw_scenario(std::uint64_t seed) {
     }
   } else if (method < 0.6) {
     spec.strategy.inner_steps = 1;
-    spec.strategy.payload = "gradient";
-    spec.strategy.outer_optimizer = "adopt";
+    spec.strategy.payload = PayloadKind::gradient;
+    spec.strategy.outer_optimizer = OuterOptimizerKind::adopt;
     spec.strategy.overlap_steps = 0;
     spec.strategy.merge_alpha = 0;
   } else if (rng.chance(0.15)) {
-    spec.strategy.group = "nobody";
-    spec.strategy.outer_optimizer = "adopt";
-    spec.strategy.payload = "parameters";
+    spec.strategy.group = Group::nobody;
+    spec.strategy.outer_optimizer = OuterOptimizerKind::adopt;
+    spec.strategy.payload = PayloadKind::parameters;
     spec.strategy.overlap_steps = 0;
     spec.strategy.merge_alpha = 0;
   }
-  spec.strategy.pace = spec.strategy.group == "all" && rng.chance(0.3) ? "adaptive" : "fixed";
+  Rng aggregators(seed, stream_of("aggregator"));  // of its own: the rest of the world stays what it was
+  const auto aggregator = static_cast<Aggregator>(aggregators.below(kAggregators.size()));
+  if (spec.strategy.group == Group::all && spec.islands.max >= least_contributions(aggregator)) {
+    spec.strategy.aggregator = aggregator;
+  }
+  spec.strategy.pace = spec.strategy.group == Group::all && rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
   spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
   spec.training.steps = spec.strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.checkpoint.every_rounds = static_cast<std::uint32_t>(1 + rng.below(5));
   spec.checkpoint.keep = static_cast<std::uint32_t>(1 + rng.below(3));
-  const Result<Composition> composition = composition_of(spec);
+  const Result<Composition> composition = compose(spec.strategy);
   ATOLL_CHECK(composition.has_value(), composition.error().why);
   spec.rounds = schedule_of_spec(spec).rounds();
   scenario.loss = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
@@ -86,17 +90,17 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   RunSpec& spec = scenario.spec;
   StrategySpec strategy;
   strategy.name = "noloco";
-  strategy.group = "pairs";
-  strategy.weighting = "uniform";
-  strategy.outer_optimizer = "heavy-ball";
+  strategy.group = Group::pairs;
+  strategy.weighting = Weighting::uniform;
+  strategy.outer_optimizer = OuterOptimizerKind::heavy_ball;
   strategy.outer_momentum = 0.5;
   strategy.outer_pull = 0.7;
   strategy.final_merge = true;
   strategy.max_skew = rng.below(4);
-  strategy.pace = rng.chance(0.5) ? "adaptive" : "fixed";
+  strategy.pace = rng.chance(0.5) ? Pace::adaptive : Pace::fixed;
   strategy.inner_steps = 1 + rng.below(6);
   if (rng.chance(0.4)) {
-    strategy.grouping = "balanced";
+    strategy.grouping = FragmentKind::balanced;
     strategy.fragments = rng.chance(0.5) ? 2 : 3;
     strategy.inner_steps += strategy.fragments;
   }
@@ -106,7 +110,7 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
   spec.training.steps = strategy.inner_steps * (4 + rng.below(10));
-  const Composition composition = composition_of(spec).value();
+  const Composition composition = compose(spec.strategy).value();
   spec.merge_rounds = composition.merge_rounds(std::max<std::uint32_t>(1, strategy.fragments));
   spec.rounds = schedule_of_spec(spec).rounds() + spec.merge_rounds;
   scenario.exploding = rng.chance(0.2) ? 0.05 : 0;
@@ -121,7 +125,7 @@ void make_experts(Scenario& scenario, Rng& rng, std::uint64_t most = 6) {
   RunSpec& spec = scenario.spec;
   spec.strategy = StrategySpec{};
   spec.strategy.name = "decentralized-diffusion";
-  spec.strategy.group = "expert";
+  spec.strategy.group = Group::expert;
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
   spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(most));
@@ -162,7 +166,7 @@ Scenario draw_group_scenario(std::uint64_t seed) {
   strategy.inner_steps = 1 + rng.below(5);
   if (rng.chance(0.5)) {
     const std::uint32_t fragments[] = {2, 3, 4, 6};
-    strategy.grouping = "balanced";
+    strategy.grouping = FragmentKind::balanced;
     strategy.fragments = fragments[rng.below(4)];
     strategy.inner_steps = strategy.fragments + rng.below(4);
   }
@@ -173,7 +177,7 @@ Scenario draw_group_scenario(std::uint64_t seed) {
       spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(strategy.inner_steps)));
     }
   }
-  strategy.pace = rng.chance(0.3) ? "adaptive" : "fixed";
+  strategy.pace = rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
   spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
   spec.training.steps = strategy.inner_steps * (2 + rng.below(6)) + rng.below(2);
   spec.group_rounds = schedule_of_spec(spec).rounds();
@@ -213,7 +217,8 @@ Scenario draw_long_scenario(std::uint64_t seed) {
   RunSpec& spec = scenario.spec;
   scenario.islands = static_cast<std::uint32_t>(2 + rng.below(15));
   spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(rng.chance(0.5) ? (scenario.islands + 1) / 2 : scenario.islands));
-  spec.islands.max = rng.chance(0.7) ? scenario.islands : static_cast<std::uint32_t>(spec.islands.min + rng.below(scenario.islands - spec.islands.min + 1));
+  spec.islands.max = rng.chance(0.7) ? scenario.islands
+                                     : static_cast<std::uint32_t>(spec.islands.min + rng.below(scenario.islands - spec.islands.min + 1));
   Rng phases(seed, stream_of("phases"));
   if (phases.chance(0.08)) {
     make_experts(scenario, phases);
@@ -223,12 +228,14 @@ Scenario draw_long_scenario(std::uint64_t seed) {
   }
   // Steps so long that the fastest island needs the time for them.
   scenario.at_least = std::chrono::minutes(10);
-  const std::uint64_t steps = spec.training.steps + (spec.strategy.group == "expert" ? spec.diffusion.router_steps + spec.diffusion.distill_steps : 0);
+  const std::uint64_t steps =
+      spec.training.steps + (spec.strategy.group == Group::expert ? spec.diffusion.router_steps + spec.diffusion.distill_steps : 0);
   scenario.step_time = scenario.at_least / static_cast<Duration::rep>(steps) + std::chrono::milliseconds(rng.below(500));
   scenario.step_lag = scenario.step_time * static_cast<Duration::rep>(rng.below(5)) / 100;
   scenario.trouble = std::chrono::seconds(60 + rng.below(480));
   scenario.between_faults = std::chrono::milliseconds(3000 + rng.below(27000));
-  const Duration surplus = scenario.step_lag * static_cast<Duration::rep>(scenario.islands * spec.strategy.inner_steps);  // of the slowest island in a round
+  const Duration surplus =
+      scenario.step_lag * static_cast<Duration::rep>(scenario.islands * spec.strategy.inner_steps);  // of the slowest island in a round
   spec.islands.deadline = std::chrono::seconds(20 + rng.below(100)) + (rng.chance(0.8) ? surplus : Duration(0));
   scenario.patience = std::chrono::hours(1);
   scenario.pair_poll = std::chrono::milliseconds(250);

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "strategies/schedule.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/run_spec.hpp"
 
 namespace atl::sim {
 
@@ -13,31 +13,31 @@ struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t islands = 3;
   RunSpec spec;
-  double loss = 0;         // of a message
+  double loss = 0;  // of a message
   double duplication = 0;
-  double replay = 0;       // of a message: some earlier one on this way comes again
+  double replay = 0;  // of a message: some earlier one on this way comes again
   Duration latency = std::chrono::milliseconds(20);
   Duration jitter = std::chrono::milliseconds(20);
-  Duration trouble = std::chrono::seconds(60);       // how long faults go on
+  Duration trouble = std::chrono::seconds(60);        // how long faults go on
   Duration between_faults = std::chrono::seconds(4);  // on average; 0: none
-  double nonfinite = 0;                              // of a contribution
-  double exploding = 0;                              // of a contribution: a thousand times its size
-  double broken_disk = 0;                            // of a checkpoint: cannot be written
-  double lost_disks = 0;                             // of a killed agent: its island's disk is lost with it
+  double nonfinite = 0;                               // of a contribution
+  double exploding = 0;                               // of a contribution: a thousand times its size
+  double broken_disk = 0;                             // of a checkpoint: cannot be written
+  double lost_disks = 0;                              // of a killed agent: its island's disk is lost with it
   bool coordinator_faults = true;
   bool agent_faults = true;
   bool partitions = true;
-  bool clogs = false;          // a way carries one message after the other, slowly
-  bool full_disks = false;     // the ledger's, and those of islands
-  bool skewed_clocks = false;  // off by up to an hour, another hour after each restart, and up to 1 % fast or slow
-  double flipped_bits = 0;     // of an exchange: its result is another one on this island
+  bool clogs = false;                                  // a way carries one message after the other, slowly
+  bool full_disks = false;                             // the ledger's, and those of islands
+  bool skewed_clocks = false;                          // off by up to an hour, another hour after each restart, and up to 1 % fast or slow
+  double flipped_bits = 0;                             // of an exchange: its result is another one on this island
   Duration step_time = std::chrono::milliseconds(40);  // of the first island's trainer, and
   Duration step_lag = std::chrono::milliseconds(30);   // how much longer each further one takes
   Duration pair_poll = std::chrono::milliseconds(50);  // how often an island looks after its pairs
-  std::uint32_t without_images = 0;  // the first so many islands have none to pack
-  Duration at_least{};         // virtual time that passes, also if the run is over before
-  bool wan = false;            // the coordinator's preset for slow networks, not that of `lan`
-  Duration patience = std::chrono::minutes(30);      // after healing, until the run must be over
+  std::uint32_t without_images = 0;                    // the first so many islands have none to pack
+  Duration at_least{};                                 // virtual time that passes, also if the run is over before
+  bool wan = false;                                    // the coordinator's preset for slow networks, not that of `lan`
+  Duration patience = std::chrono::minutes(30);        // after healing, until the run must be over
 };
 
 Scenario draw_scenario(std::uint64_t seed);
@@ -49,8 +49,8 @@ Scenario draw_phase_scenario(std::uint64_t seed);
 Scenario draw_group_scenario(std::uint64_t seed);
 // Either of the two, with a data set that is spread over islands.
 Scenario draw_spread_scenario(std::uint64_t seed);
-// A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for: clogged links, full disks, clocks
-// that are wrong, flipped bits.
+// A larger and longer one: up to sixteen islands of any strategy, ten virtual minutes and more, and what draw_scenario() has no use for:
+// clogged links, full disks, clocks that are wrong, flipped bits.
 Scenario draw_long_scenario(std::uint64_t seed);
 // That of the run, whose fragments are [strategy].fragments equal parts; one if it has none.
 Schedule schedule_of_spec(const RunSpec& spec);

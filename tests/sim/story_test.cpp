@@ -34,9 +34,9 @@ Scenario calm_pairs(std::uint32_t islands, std::uint32_t min, std::uint64_t roun
   Scenario scenario = calm(islands, min, rounds);
   StrategySpec& strategy = scenario.spec.strategy;
   strategy.name = "noloco";
-  strategy.group = "pairs";
-  strategy.weighting = "uniform";
-  strategy.outer_optimizer = "heavy-ball";
+  strategy.group = Group::pairs;
+  strategy.weighting = Weighting::uniform;
+  strategy.outer_optimizer = OuterOptimizerKind::heavy_ball;
   strategy.outer_momentum = 0.5;
   strategy.outer_pull = 0.7;
   strategy.final_merge = true;
@@ -148,12 +148,12 @@ TEST_CASE("in pairs a contribution that is not finite, or explodes, is rejected 
   RunSpec& spec = scenario.spec;
   spec.islands.min = spec.islands.max = 2;
   spec.islands.deadline = 60s;
-  spec.strategy.grouping = "whole";
+  spec.strategy.grouping = FragmentKind::whole;
   spec.strategy.fragments = 0;
   spec.strategy.inner_steps = 4;
   spec.strategy.overlap_steps = 0;
   spec.strategy.merge_alpha = 0;
-  spec.strategy.pace = "fixed";
+  spec.strategy.pace = Pace::fixed;
   spec.strategy.max_skew = 2;
   spec.training.steps = 4 * 24;
   spec.merge_rounds = 1;
@@ -204,7 +204,8 @@ TEST_CASE("in pairs an island that is released by an order that comes late is as
   for (int i = 0; i < 10'000 && cluster.checkers().met() < 4; ++i) {
     cluster.run_for(20ms);
   }
-  cluster.host(1).from_coordinator(cluster.host(1).process()->boot, Release{cluster.run_id(), Code::cancelled, false, "of an earlier part in the run"});
+  cluster.host(1).from_coordinator(cluster.host(1).process()->boot,
+                                   Release{cluster.run_id(), Code::cancelled, false, "of an earlier part in the run"});
   finish(cluster);
   CHECK(events(cluster, "island_left") == 1);
   CHECK(cluster.view()->reason.text.find("completed with 3 of 3 islands") == 0);
@@ -281,7 +282,7 @@ Scenario streaming(std::uint32_t islands, std::uint32_t min, std::uint64_t perio
   Scenario scenario = calm(islands, min);
   scenario.latency = 200ms;
   RunSpec& spec = scenario.spec;
-  spec.strategy.grouping = "balanced";
+  spec.strategy.grouping = FragmentKind::balanced;
   spec.strategy.fragments = 3;
   spec.strategy.inner_steps = 6;
   spec.strategy.overlap_steps = 5;
@@ -303,7 +304,7 @@ std::vector<Round> in_flight(const Cluster& cluster) {
   return rounds;
 }
 
-Digest last_chain(const Cluster& cluster) { return cluster.ledger().runs.at(cluster.run_id()).chain; }
+Digest last_digest(const Cluster& cluster) { return cluster.ledger().runs.at(cluster.run_id()).digest; }
 
 }  // namespace
 
@@ -366,7 +367,8 @@ TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoint
   const auto complete = [&] {
     for (std::size_t i = 0; i < 3; ++i) {
       const DiskCheckpoint* checkpoint = newest(i);
-      if (checkpoint == nullptr || checkpoint->meta.round != newest(0)->meta.round || !checkpoint->trainer || checkpoint->pending.size() < 2) {
+      if (checkpoint == nullptr || checkpoint->meta.round != newest(0)->meta.round || !checkpoint->trainer ||
+          checkpoint->pending.size() < 2) {
         return false;
       }
     }
@@ -384,14 +386,14 @@ TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoint
     cluster.host(i).start();
   }
   finish(cluster);
-  REQUIRE(last_chain(cluster) == last_chain(undisturbed));
+  REQUIRE(last_digest(cluster) == last_digest(undisturbed));
 }
 
 TEST_CASE("gradients are exchanged in every step, and an island that was killed comes back") {
   Scenario scenario = calm(3, 2);
   scenario.spec.strategy.inner_steps = 1;
-  scenario.spec.strategy.payload = "gradient";
-  scenario.spec.strategy.outer_optimizer = "adopt";
+  scenario.spec.strategy.payload = PayloadKind::gradient;
+  scenario.spec.strategy.outer_optimizer = OuterOptimizerKind::adopt;
   scenario.spec.training.steps = 60;
   scenario.spec.rounds = 60;
   scenario.spec.checkpoint.every_rounds = 5;
@@ -417,7 +419,7 @@ TEST_CASE("overlap: an island that is asked to leave goes once the rounds it has
   REQUIRE(events(cluster, "round_retried") == 0);
 }
 
-TEST_CASE("overlap: a newcomer is let in though some round is always under way") {
+TEST_CASE("overlap: a joiner is let in though some round is always under way") {
   Cluster cluster(streaming(3, 2, 60));
   cluster.start();
   REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
@@ -454,7 +456,7 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
     for (std::size_t i = 0; i < 3; ++i) {
       REQUIRE(cluster.host(i).steps() == 48);
     }
-    return cluster.ledger().runs.begin()->second.chain;
+    return cluster.ledger().runs.begin()->second.digest;
   };
   for (const int overlap : {0, 2}) {
     const Digest unpaused = outcome(-1, overlap);
@@ -465,7 +467,8 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
   }
 }
 
-TEST_CASE("in pairs a paused run stands after one round on every island, and resumed it ends with the bytes of a run that was never paused") {
+TEST_CASE(
+    "in pairs a paused run stands after one round on every island, and resumed it ends with the bytes of a run that was never paused") {
   const auto outcome = [](int pause_after_ms, int overlap) {
     Scenario scenario = calm_pairs(4, 2, 14);
     scenario.spec.strategy.overlap_steps = static_cast<std::uint64_t>(overlap);
@@ -493,7 +496,7 @@ TEST_CASE("in pairs a paused run stands after one round on every island, and res
     for (std::size_t i = 0; i < 4; ++i) {
       REQUIRE(cluster.host(i).steps() == 56);
     }
-    return cluster.ledger().runs.begin()->second.chain;
+    return cluster.ledger().runs.begin()->second.digest;
   };
   for (const int overlap : {0, 2}) {
     const Digest unpaused = outcome(-1, overlap);
@@ -550,7 +553,8 @@ TEST_CASE("a drained island contributes the steps done so far, keeps its trainer
     REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
     cluster.run_for(std::chrono::milliseconds(milliseconds));
     REQUIRE(cluster.drain(1));
-    cluster.run_for(cluster.scenario().latency + cluster.scenario().jitter + 20ms);  // by then the order is at the island, and at its trainer
+    cluster.run_for(cluster.scenario().latency + cluster.scenario().jitter +
+                    20ms);  // by then the order is at the island, and at its trainer
     const std::uint64_t trained = cluster.host(1).steps();
     const TimePoint end = cluster.timeline().now() + 60s;
     while (cluster.host(1).up() && cluster.timeline().run_one(end)) {
@@ -670,7 +674,7 @@ TEST_CASE("a run that goes on from an older backup of the ledger takes the later
 }
 
 TEST_CASE("with adaptive pace islands of unequal speed come to the synchronisation point together, and nobody trains less than it can") {
-  const auto times = [](const std::string& pace) {
+  const auto times = [](Pace pace) {
     Scenario scenario = calm(3, 3, 10);
     scenario.spec.strategy.inner_steps = 20;
     scenario.spec.training.steps = 200;
@@ -692,11 +696,11 @@ TEST_CASE("with adaptive pace islands of unequal speed come to the synchronisati
     return steps_a_second;
   };
   // A step takes 60, 90 and 120 ms on average.
-  const std::vector<double> fixed = times("fixed");
-  const std::vector<double> adaptive = times("adaptive");
-  REQUIRE(fixed[0] == fixed[2]);                  // all as slow as the slowest
+  const std::vector<double> fixed = times(Pace::fixed);
+  const std::vector<double> adaptive = times(Pace::adaptive);
+  REQUIRE(fixed[0] == fixed[2]);  // all as slow as the slowest
   REQUIRE(adaptive[0] > 1.5 * fixed[0]);
-  REQUIRE(adaptive[2] > 0.85 * fixed[2]);         // the slowest hardly loses: rounds are shorter, and each has its exchange
+  REQUIRE(adaptive[2] > 0.85 * fixed[2]);  // the slowest hardly loses: rounds are shorter, and each has its exchange
   REQUIRE(adaptive[0] > 1.6 * adaptive[2]);
 }
 

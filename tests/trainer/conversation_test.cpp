@@ -1,8 +1,10 @@
 // The built-in trainer as a process, seen from the agent's end of the island link.
-#include "tests/trainer/trainer_process.hpp"
+#include <sys/resource.h>
 
 #include <cmath>
-#include <sys/resource.h>
+
+#include "tests/skip.hpp"
+#include "tests/trainer/trainer_process.hpp"
 
 using namespace atl;
 
@@ -29,6 +31,37 @@ TEST_CASE("a trainer says who it is, declares its parameters, and begins the sam
   CHECK(one.parameters() != three.parameters());
   one.send(Stop{"done"});
   CHECK(one.exit_status() == 0);
+}
+
+TEST_CASE("a trainer says which kernels it computes with: those it was told, else the best that the processor has") {
+  const Folder folder;
+  const auto said = [&](std::vector<std::string> environment) {
+    TrainerProcess trainer(folder.path, std::move(environment));
+    return trainer.expect<Hello>().kernels.value_or("");
+  };
+  ::unsetenv("OPENBLAS_CORETYPE");
+  const std::string chosen = said({});
+  if (chosen.find("OpenBLAS ") != 0) {
+    CHECK_FALSE(chosen.empty());
+    ATL_SKIP("LibTorch computes with " << chosen);
+  }
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  CHECK((chosen.find("Prescott") == std::string::npos || !avx2));
+  CHECK((!avx512 || chosen.find("Haswell") == std::string::npos));
+  struct Row {
+    std::string kernels;
+    bool runs;
+  };
+  for (const auto& [kernels, runs] : {Row{"Prescott", true}, Row{"Haswell", avx2}, Row{"Zen", avx2}, Row{"SkylakeX", avx512}}) {
+    if (!runs) {
+      WARN("skipped: this processor cannot run " << kernels << " kernels");
+      continue;
+    }
+    const std::string forced = said({"OPENBLAS_CORETYPE=" + kernels});
+    CHECK(forced.ends_with(" with " + kernels + " kernels"));
+  }
 }
 
 TEST_CASE("twenty steps equal ten steps, a save, a new process and ten more, bit for bit") {
@@ -96,12 +129,12 @@ TEST_CASE("a saved state that is missing, broken, or of another step or model is
     trainer.send(with);
     trainer.manifest = trainer.expect<Manifest>();
     trainer.layout = lay_out(trainer.manifest, {[&] {
-                                std::vector<std::uint32_t> all;
-                                for (std::uint32_t i = 0; i < trainer.manifest.parameters.size(); ++i) {
-                                  all.push_back(i);
-                                }
-                                return all;
-                              }()})
+                               std::vector<std::uint32_t> all;
+                               for (std::uint32_t i = 0; i < trainer.manifest.parameters.size(); ++i) {
+                                 all.push_back(i);
+                               }
+                               return all;
+                             }()})
                          .value();
     trainer.layout.path = folder.path + "/arena";
     trainer.arena.emplace(Arena::create(trainer.layout.path, trainer.layout.bytes).value());
@@ -272,7 +305,8 @@ TEST_CASE("the mean gradient of the arena is what the optimiser uses") {
   TrainerProcess still(folder.path);
   configure.training.weight_decay = 0.0;
   still.open(configure, 2);
-  still.send(Plan{1, {{1, 0, 1, false}, {1, 1, 1, false}}, {{1, 0, 1, 0.0, false, false, std::nullopt}, {1, 1, 1, 0.0, false, false, std::nullopt}}});
+  still.send(Plan{
+      1, {{1, 0, 1, false}, {1, 1, 1, false}}, {{1, 0, 1, 0.0, false, false, std::nullopt}, {1, 1, 1, 0.0, false, false, std::nullopt}}});
   still.expect<Published>();
   still.expect<Published>();
   std::ranges::fill(still.arena->floats(), 0.0F);
@@ -343,8 +377,10 @@ TEST_CASE("data and settings that cannot be trained on are refused with the reas
   std::ofstream(folder.path + "/empty").close();
   CHECK(failure([&](Configure& c) { c.data.files = {"/no/such"}; }) == "data file /no/such: No such file or directory");
   CHECK(failure([&](Configure& c) { c.data.files = {folder.path + "/empty"}; }) == "data file " + folder.path + "/empty: it is empty");
-  CHECK(failure([&](Configure& c) { c.data.files = {folder.write_text(100, 2)}; }).find("too small: 10 tokens are held out") != std::string::npos);
-  CHECK(failure([&](Configure& c) { c.data.parts = 400; }).find("the data are too small: part 0 has 45 tokens, one batch needs 65") != std::string::npos);
+  CHECK(failure([&](Configure& c) { c.data.files = {folder.write_text(100, 2)}; }).find("too small: 10 tokens are held out") !=
+        std::string::npos);
+  CHECK(failure([&](Configure& c) { c.data.parts = 400; }).find("the data are too small: part 0 has 45 tokens, one batch needs 65") !=
+        std::string::npos);
   CHECK(failure([&](Configure& c) { c.data.format = "words"; }).find("none of bytes, uint16, uint32") != std::string::npos);
   CHECK(failure([&](Configure& c) { c.model.heads = 3; }).find("an even multiple of heads") != std::string::npos);
   CHECK(failure([&](Configure& c) { c.training.device = "cuda:99"; }).find("training.device is cuda:99") != std::string::npos);

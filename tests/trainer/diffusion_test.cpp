@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "agent/trainer/data/images.hpp"
-#include "agent/trainer/diffusion_task.hpp"
-#include "agent/trainer/dit_learner.hpp"
-#include "agent/trainer/ensemble.hpp"
-#include "agent/trainer/ensemble_flow.hpp"
-#include "agent/trainer/flow_matching.hpp"
+#include "agent/trainer/diffusion/diffusion_task.hpp"
+#include "agent/trainer/diffusion/dit_learner.hpp"
+#include "agent/trainer/diffusion/ensemble.hpp"
+#include "agent/trainer/diffusion/ensemble_flow.hpp"
+#include "agent/trainer/diffusion/flow_matching.hpp"
 #include "tests/temporary_folder.hpp"
 #include "tests/trainer/script_model.hpp"
 #include "transport/base/rng.hpp"
@@ -63,7 +63,8 @@ at::Tensor doubles(at::IntArrayRef shape, Rng& rng) {
 }
 
 // Squares and bars at random places, in two kinds that differ much: what a small model can learn and k-means can tell apart.
-std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t count, bool labels = true, const std::string& below = ".") {
+std::vector<std::string> write_shapes(const TemporaryFolder& folder, std::size_t count, bool labels = true,
+                                      const std::string& below = ".") {
   Rng rng(11);
   std::ofstream images(folder.path() / below / "images.idx", std::ios::binary);
   std::ofstream classes(folder.path() / below / "labels.idx", std::ios::binary);
@@ -125,7 +126,8 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-const TaskListener kDeaf = {[](const island_link::TaskProgress&) { return Status(); }, [](const island_link::TaskSaved&) { return Status(); }};
+const TaskListener kDeaf = {[](const island_link::TaskProgress&) { return Status(); },
+                            [](const island_link::TaskSaved&) { return Status(); }};
 
 // Does a task and keeps its result under its own name.
 nlohmann::json done(const TemporaryFolder& folder, island_link::Task task, const std::string& name, const std::vector<std::string>& needs) {
@@ -147,8 +149,8 @@ nlohmann::json done(const TemporaryFolder& folder, island_link::Task task, const
 
 }  // namespace
 
-// Decentralized Diffusion Models (arXiv:2501.05450): the marginal flow is linear in the data, so the experts' flows weighted by the posterior of
-// their part are the whole set's flow, for any partition.
+// Decentralized Diffusion Models (arXiv:2501.05450): the marginal flow is linear in the data, so the experts' flows weighted by the
+// posterior of their part are the whole set's flow, for any partition.
 TEST_CASE("the router-weighted sum of experts' flows is the marginal flow, to machine precision") {
   Rng rng(17);
   for (int round = 0; round < 20; ++round) {
@@ -157,7 +159,8 @@ TEST_CASE("the router-weighted sum of experts' flows is the marginal flow, to ma
     const PointSet set{doubles({count, 3}, rng)};
     std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(experts));
     for (std::int64_t i = 0; i < count; ++i) {
-      parts[static_cast<std::size_t>(i < experts ? i : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(experts))))].push_back(i);
+      parts[static_cast<std::size_t>(i < experts ? i : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(experts))))]
+          .push_back(i);
     }
     EnsembleFlow ensemble;
     std::vector<at::Tensor> chosen;
@@ -192,7 +195,8 @@ TEST_CASE("the router-weighted sum of experts' flows is the marginal flow, to ma
       ensemble.choice = *expert_choice_named(rule);
       const at::Tensor probabilities = at::softmax(ensemble.router(x, t), 1);
       const at::Tensor sorted = std::get<0>(probabilities.sort(1, true));
-      const at::Tensor least = std::string(rule) == "top-2" ? sorted.select(1, 1) : at::minimum(sorted.select(1, 0), at::full({50}, 0.2, at::kDouble));
+      const at::Tensor least =
+          std::string(rule) == "top-2" ? sorted.select(1, 1) : at::minimum(sorted.select(1, 0), at::full({50}, 0.2, at::kDouble));
       at::Tensor kept = at::where(probabilities >= least.unsqueeze(1), probabilities, at::zeros_like(probabilities));
       kept = kept / kept.sum(1, true);
       at::Tensor by_hand = at::zeros_like(x);
@@ -296,7 +300,8 @@ TEST_CASE("a learner that is saved and restored goes on with the same bits") {
   CHECK(other.restore(path).error().code == Code::corrupt);
 }
 
-// Where the data set is spread its parts are packed, and clustered by what each part says of itself: the clusters are as good as those of the whole.
+// Where the data set is spread its parts are packed, and clustered by what each part says of itself: the clusters are as good as those of
+// the whole.
 TEST_CASE("the tasks of a run whose images are spread over islands make an ensemble that knows its clusters, too") {
   const TemporaryFolder folder;
   const std::vector<std::string> images = {"images/0", "images/1"};
@@ -332,7 +337,8 @@ TEST_CASE("the tasks of a run whose images are spread over islands make an ensem
   done(folder, task, "experts/0", material);
   done(folder, task, "experts/1", material);
   done(folder, task, "router", material);
-  const nlohmann::json measured = done(folder, task, "assemble", {"clustering", "images/0", "images/1", "experts/0", "experts/1", "router"});
+  const nlohmann::json measured =
+      done(folder, task, "assemble", {"clustering", "images/0", "images/1", "experts/0", "experts/1", "router"});
   CHECK(measured["images"] == 30);
   CHECK(measured["router_accuracy"].get<double>() > 0.7);
   CHECK(measured["top_1"].get<double>() < 1.2);
@@ -359,9 +365,11 @@ TEST_CASE("the tasks of a run whose images are spread over islands make an ensem
     const Result<std::string> refused = perform(bad, kDeaf);
     return refused ? "" : refused.error().why;
   };
-  CHECK(why({"features/0", "features/1"}) == "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
+  CHECK(why({"features/0", "features/1"}) ==
+        "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
   task.diffusion.clusters_by = "random";
-  CHECK(why({"images/0", "images/1"}) == "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
+  CHECK(why({"images/0", "images/1"}) ==
+        "the images of task images/1 have no labels, those of images/0 have some; the islands' images are one data set");
 }
 
 TEST_CASE("features that a file gives travel with the packed images, and clusters are made of them") {
@@ -438,7 +446,8 @@ TEST_CASE("the tasks of a run make an ensemble that knows its clusters") {
   const nlohmann::json with = done(folder, with_dense, "assemble", {"clustering", "experts/0", "experts/1", "router", "distill"});
   CHECK(with["dense"].get<double>() < 1.2);
   CHECK(with["top_1"] == measured["top_1"]);
-  std::filesystem::copy_file(folder.path() / "assemble", folder.path() / "ensemble" / "ensemble.json", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(folder.path() / "assemble", folder.path() / "ensemble" / "ensemble.json",
+                             std::filesystem::copy_options::overwrite_existing);
   std::filesystem::copy_file(folder.path() / "distill", folder.path() / "ensemble" / "dense.safetensors");
   const Result<Ensemble> dense = Ensemble::open_dense(ensemble, at::kCPU);
   REQUIRE(dense);
@@ -449,7 +458,8 @@ TEST_CASE("the tasks of a run make an ensemble that knows its clusters") {
   island_link::Task other = task;
   other.run = "r-other";
   done(folder, other, "experts/1", {"clustering"});
-  std::filesystem::copy_file(folder.path() / "experts-1", folder.path() / "ensemble" / "experts" / "1.safetensors", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(folder.path() / "experts-1", folder.path() / "ensemble" / "experts" / "1.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
   CHECK(Ensemble::open(ensemble, false, at::kCPU).error().code == Code::conflict);
 }
 

@@ -1,11 +1,10 @@
 // A diffusion transformer trained in rounds: the trainer as a process, seen from the agent's end of the island link.
-#include "tests/trainer/trainer_process.hpp"
-
 #include <algorithm>
 #include <cmath>
 
-#include "agent/safetensors.hpp"
-#include "agent/trainer/diffusion_task.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "agent/trainer/diffusion/diffusion_task.hpp"
+#include "tests/trainer/trainer_process.hpp"
 
 using namespace atl;
 
@@ -37,7 +36,8 @@ std::vector<std::string> write_images(const Folder& folder, std::size_t count, b
   }
   std::ofstream(folder.path + "/images.idx", std::ios::binary) << images;
   std::ofstream(folder.path + "/labels.idx", std::ios::binary) << classes;
-  return labels ? std::vector<std::string>{folder.path + "/images.idx", folder.path + "/labels.idx"} : std::vector<std::string>{folder.path + "/images.idx"};
+  return labels ? std::vector<std::string>{folder.path + "/images.idx", folder.path + "/labels.idx"}
+                : std::vector<std::string>{folder.path + "/images.idx"};
 }
 
 Configure image_run(const std::vector<std::string>& files) {
@@ -271,7 +271,8 @@ TEST_CASE("images and settings that cannot be trained on in rounds are refused w
     return why;
   };
   CHECK(failure([](Configure& c) { c.diffusion->conditional = true; }) == "diffusion.conditional needs labels, and the data set has none");
-  CHECK(failure([](Configure& c) { c.data.parts = 20; }).find("part 0 of 20 has 5 images to train on, fewer than a batch of 8") != std::string::npos);
+  CHECK(failure([](Configure& c) { c.data.parts = 20; }).find("part 0 of 20 has 5 images to train on, fewer than a batch of 8") !=
+        std::string::npos);
   CHECK(failure([](Configure& c) { c.diffusion->patch = 3; }).find("no whole number of patches") != std::string::npos);
   CHECK(failure([](Configure& c) { c.data.files = {"/no/such"}; }).find("/no/such") != std::string::npos);
 }

@@ -1,12 +1,12 @@
 // The built-in trainer learns: a real text, and the model it leaves can be read and generates.
-#include "tests/trainer/trainer_process.hpp"
-
 #include <cmath>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "tests/skip.hpp"
+#include "tests/trainer/trainer_process.hpp"
 
 using namespace atl;
 
@@ -39,9 +39,10 @@ void write_model(const std::string& path, TrainerProcess& trainer, const Configu
     tensors.push_back({parameter.name, parameter.shape, trainer.arena->floats().subspan(entry.offset, elements(parameter))});
   }
   const Model& m = configure.model;
-  const std::string model = "{\"layers\":" + std::to_string(m.layers) + ",\"width\":" + std::to_string(m.width) + ",\"heads\":" +
-                            std::to_string(m.heads) + ",\"feed_forward\":" + std::to_string(m.feed_forward) + ",\"vocabulary\":" +
-                            std::to_string(m.vocabulary) + ",\"tied_embeddings\":" + (m.tied_embeddings ? "true" : "false") + "}";
+  const std::string model = "{\"layers\":" + std::to_string(m.layers) + ",\"width\":" + std::to_string(m.width) +
+                            ",\"heads\":" + std::to_string(m.heads) + ",\"feed_forward\":" + std::to_string(m.feed_forward) +
+                            ",\"vocabulary\":" + std::to_string(m.vocabulary) +
+                            ",\"tied_embeddings\":" + (m.tied_embeddings ? "true" : "false") + "}";
   std::ofstream file(path, std::ios::binary);
   REQUIRE(write_safetensors(tensors, {{"atoll.model", model}, {"atoll.format", "bytes"}, {"atoll.sequence_length", "16"}},
                             [&file](ByteView bytes) {
@@ -94,7 +95,7 @@ TEST_CASE("a small model learns a small language and speaks it") {
   CHECK(known > all * 6 / 10);
 
   CHECK(generate("--model " + folder.path + "/none --prompt x").second == 4);
-  CHECK(generate("--model " + text + " --prompt x").second == 70);
+  CHECK(generate("--model " + text + " --prompt x").second == 1);
   CHECK(generate("--model " + model + " --prompt x --temperature hot").second == 2);
   CHECK(generate("--model " + model + " --prompt x --tokens 5 --top-k 1 --json").first.find("\"schema\":1") != std::string::npos);
 }
@@ -102,8 +103,7 @@ TEST_CASE("a small model learns a small language and speaks it") {
 TEST_CASE("a model of a million parameters learns Shakespeare in 300 steps") {
   const std::string file = test_data() + "/tinyshakespeare/input.txt";
   if (!std::filesystem::exists(file)) {
-    WARN("skipped: there is no " << file << " (set ATOLL_TEST_DATA)");
-    return;
+    ATL_SKIP("there is no " << file << " (set ATOLL_TEST_DATA)");
   }
   const Folder folder;
   Configure configure = small_run(file);

@@ -5,11 +5,10 @@
 #include <vector>
 
 #undef CHECK  // LibTorch's logging has one, too
-#include "tests/catch.hpp"
-
 #include "agent/island_link/arena.hpp"
-#include "agent/trainer/model.hpp"
-#include "agent/trainer/sampling.hpp"
+#include "agent/trainer/language/model.hpp"
+#include "agent/trainer/language/sampling.hpp"
+#include "tests/catch.hpp"
 
 using namespace atl;
 
@@ -17,7 +16,9 @@ namespace {
 
 constexpr std::int64_t kContext = 96;
 
-at::Tensor tokens_of(std::vector<std::int64_t>& tokens) { return at::from_blob(tokens.data(), {static_cast<std::int64_t>(tokens.size())}, at::kLong); }
+at::Tensor tokens_of(std::vector<std::int64_t>& tokens) {
+  return at::from_blob(tokens.data(), {static_cast<std::int64_t>(tokens.size())}, at::kLong);
+}
 
 std::int64_t choose(const at::Tensor& logits, const Sampling& sampling, Rng& rng) {
   return draw({logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())}, sampling, rng);

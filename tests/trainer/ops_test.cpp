@@ -5,12 +5,11 @@
 #include <set>
 
 #undef CHECK  // LibTorch's logging has one, too
-#include "tests/catch.hpp"
-
 #include "agent/island_link/arena.hpp"
-#include "agent/trainer/adamw.hpp"
-#include "agent/trainer/model.hpp"
-#include "agent/trainer/ops.hpp"
+#include "agent/trainer/kernels/adamw.hpp"
+#include "agent/trainer/kernels/ops.hpp"
+#include "agent/trainer/language/model.hpp"
+#include "tests/catch.hpp"
 
 using namespace atl;
 
@@ -48,16 +47,18 @@ void compare(const std::vector<at::Tensor>& inputs, const Ours& ours, const Thei
 TEST_CASE("RMSNorm computes what its composition does, forward and backward") {
   torch::manual_seed(1);
   for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 7}, {17, 16}, {700, 40}, {1025, 128}}) {
-    compare({random({rows, width}), random({width})}, [](const auto& x) { return ops::rms_norm(x[0], x[1]); },
-            [](const auto& x) { return ops::composed::rms_norm(x[0], x[1]); });
+    compare(
+        {random({rows, width}), random({width})}, [](const auto& x) { return ops::rms_norm(x[0], x[1]); },
+        [](const auto& x) { return ops::composed::rms_norm(x[0], x[1]); });
   }
 }
 
 TEST_CASE("SwiGLU computes what its composition does, forward and backward") {
   torch::manual_seed(2);
   for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 7}, {200, 352}}) {
-    compare({10.0 * random({rows, 2 * width})}, [](const auto& x) { return ops::swiglu(x[0]); },
-            [](const auto& x) { return ops::composed::swiglu(x[0]); });
+    compare(
+        {10.0 * random({rows, 2 * width})}, [](const auto& x) { return ops::swiglu(x[0]); },
+        [](const auto& x) { return ops::composed::swiglu(x[0]); });
   }
 }
 
@@ -66,11 +67,13 @@ TEST_CASE("causal attention computes what its composition does, forward and back
   struct Case {
     std::int64_t sequences, length, heads, head_width;
   };
-  for (const Case& c : {Case{1, 1, 1, 2}, Case{2, 5, 3, 4}, Case{1, 64, 2, 8}, Case{2, 65, 2, 6}, Case{3, 128, 4, 32}, Case{1, 200, 1, 64}}) {
+  for (const Case& c :
+       {Case{1, 1, 1, 2}, Case{2, 5, 3, 4}, Case{1, 64, 2, 8}, Case{2, 65, 2, 6}, Case{3, 128, 4, 32}, Case{1, 200, 1, 64}}) {
     const ops::Rotary rotary = ops::rotary(c.length, c.head_width, at::kCPU);
-    compare({random({c.sequences * c.length, 3 * c.heads * c.head_width})},
-            [&](const auto& x) { return ops::attention(x[0], c.length, c.heads, rotary); },
-            [&](const auto& x) { return ops::composed::attention(x[0], c.length, c.heads, rotary); });
+    compare(
+        {random({c.sequences * c.length, 3 * c.heads * c.head_width})},
+        [&](const auto& x) { return ops::attention(x[0], c.length, c.heads, rotary); },
+        [&](const auto& x) { return ops::composed::attention(x[0], c.length, c.heads, rotary); });
   }
 }
 
@@ -79,8 +82,9 @@ TEST_CASE("the loss computes what its composition does, forward and backward") {
   for (const auto& [rows, classes] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 2}, {5, 17}, {600, 256}}) {
     const at::Tensor targets = at::randint(classes, {rows}, at::kLong);
     // `+ 0`: the processor's version may overwrite what it is given.
-    compare({5.0 * random({rows, classes})}, [&](const auto& x) { return ops::cross_entropy(x[0] + 0, targets); },
-            [&](const auto& x) { return ops::composed::cross_entropy(x[0], targets); });
+    compare(
+        {5.0 * random({rows, classes})}, [&](const auto& x) { return ops::cross_entropy(x[0] + 0, targets); },
+        [&](const auto& x) { return ops::composed::cross_entropy(x[0], targets); });
   }
 }
 

@@ -1,14 +1,12 @@
 // A real trainer process (`atoll trainer`) and the agent's end of its link, for tests.
 #pragma once
 
-#include "tests/catch.hpp"
-
-#include <csignal>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -19,6 +17,7 @@
 
 #include "agent/island_link/agent_end.hpp"
 #include "agent/island_link/arena.hpp"
+#include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -87,7 +86,9 @@ inline Configure small_run(const std::string& file) {
 
 class TrainerProcess {
  public:
-  explicit TrainerProcess(const std::string& folder) : folder_(folder), end_(AgentEnd::bind(folder + "/link" + std::to_string(next_++)).value()) {
+  // `environment`: NAME=VALUE, beside what every trainer of a test gets.
+  explicit TrainerProcess(const std::string& folder, std::vector<std::string> environment = {})
+      : folder_(folder), end_(AgentEnd::bind(folder + "/link" + std::to_string(next_++)).value()) {
     const std::string program = std::string(ATOLL_BINARY_DIR) + "/atoll";
     const std::string module = std::string("ATOLL_TRAINER_MODULE=") + ATOLL_BINARY_DIR + "/atoll_trainer.so";
     const std::string link = "ATOLL_ISLAND_LINK=" + end_.path();
@@ -100,6 +101,9 @@ class TrainerProcess {
       ::putenv(const_cast<char*>(link.c_str()));
       ::putenv(const_cast<char*>("OMP_NUM_THREADS=1"));
       ::putenv(const_cast<char*>("OPENBLAS_NUM_THREADS=1"));
+      for (std::string& variable : environment) {
+        ::putenv(variable.data());
+      }
       ::execl(program.c_str(), "atoll", "trainer", nullptr);
       ::_exit(127);
     }

@@ -1,5 +1,5 @@
 // Admission: one-time expiring tokens, names, revocation; and the lock on the state directory.
-#include "coordinator/admission.hpp"
+#include "coordinator/ledger/admission.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "coordinator/ledger.hpp"
-#include "coordinator/state_lock.hpp"
+#include "coordinator/ledger/ledger.hpp"
+#include "coordinator/ledger/state_lock.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/identity.hpp"
+#include "transport/identity/identity.hpp"
 
 using namespace atl;
 using namespace atl::coordinator;
@@ -107,7 +107,7 @@ TEST_CASE("names are unique within a role, checked, and a free one is proposed")
     REQUIRE_FALSE(answer.has_value());
     CHECK(answer.error().code == Code::invalid_argument);
   }
-  // A token that names the newcomer wins over what it asks for.
+  // A token that names the joiner wins over what it asks for.
   CHECK(f.admission.enrol(new_key(), ask("t-4", "cloud"), kStart)->name == "ops");
 }
 

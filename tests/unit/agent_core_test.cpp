@@ -1,10 +1,9 @@
 // The agent's core by itself: who may read from the island, and when.
-#include "agent/core.hpp"
-
 #include <algorithm>
 
+#include "agent/core/core.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
-#include "transport/run_spec.hpp"
 
 namespace {
 
@@ -54,11 +53,11 @@ TEST_CASE("a reader is let in when the coordinator says so, and shut out when it
   Bench bench;
   bench.feed(agent::LinkUp{});
   bench.say(Welcome{});
-  Assign assign;
-  assign.run = RunId("r-1");
-  assign.spec = to_json(spec());
-  assign.epoch = Epoch(1);
-  bench.say(assign);
+  Invite invite;
+  invite.run = RunId("r-1");
+  invite.spec = to_json(spec());
+  invite.epoch = Epoch(1);
+  bench.say(invite);
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), true});
   bench.say(Serve{RunId("r-1"), "key-of-c", Round(0), true});
   REQUIRE(bench.newest<AllowPeers>());
@@ -78,11 +77,11 @@ TEST_CASE("asked to leave without a run it goes at once, in a run it says so unt
   Bench bench;
   bench.feed(agent::LinkUp{});
   bench.say(Welcome{});
-  Assign assign;
-  assign.run = RunId("r-1");
-  assign.spec = to_json(spec());
-  assign.epoch = Epoch(1);
-  bench.say(assign);
+  Invite invite;
+  invite.run = RunId("r-1");
+  invite.spec = to_json(spec());
+  invite.epoch = Epoch(1);
+  bench.say(invite);
   bench.say(Drain{"drained by an operator"});
   CHECK_FALSE(bench.newest<agent::Exit>());
   CHECK(std::any_of(bench.messages.begin(), bench.messages.end(), [](const Message& m) { return std::holds_alternative<Leave>(m); }));

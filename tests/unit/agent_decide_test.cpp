@@ -1,8 +1,7 @@
 // The agent's decisions, row by row.
-#include "agent/decide.hpp"
-
 #include <set>
 
+#include "agent/core/decide.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;

@@ -1,8 +1,7 @@
 // Base: units, hexadecimal, random numbers.
-#include "tests/catch.hpp"
-
 #include <set>
 
+#include "tests/catch.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/base/time.hpp"

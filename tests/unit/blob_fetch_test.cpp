@@ -1,5 +1,5 @@
 // Fetching a blob from several islands over the simulated network: sources that die, lie, refuse and lose frames.
-#include "transport/blob_fetch.hpp"
+#include "transport/bulk/blob_fetch.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,8 +12,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/sha256.hpp"
-#include "transport/simulated_network.hpp"
+#include "transport/identity/sha256.hpp"
+#include "transport/simulated/simulated_network.hpp"
 
 namespace {
 

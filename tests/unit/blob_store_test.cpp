@@ -1,5 +1,5 @@
 // What an island serves, to whom, and which wants wait.
-#include "transport/blob_store.hpp"
+#include "transport/bulk/blob_store.hpp"
 
 #include <algorithm>
 #include <string>

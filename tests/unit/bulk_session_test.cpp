@@ -1,11 +1,11 @@
 // The bulk link's handshake and boxes against somebody in the middle.
-#include "transport/bulk_session.hpp"
+#include "transport/bulk/bulk_session.hpp"
 
 #include <algorithm>
 
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/identity.hpp"
+#include "transport/identity/identity.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Checkpoints: written whole or not at all, refused when a bit flipped, pruned without losing the only good one.
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 
 #include <signal.h>
 #include <sys/mount.h>
@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "tests/catch.hpp"
+#include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
 
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Digest chain_of(std::uint64_t round) {
+Digest digest_of(std::uint64_t round) {
   Digest digest;
   digest.bytes[0] = static_cast<std::byte>(round);
   digest.bytes[31] = std::byte{7};
@@ -33,12 +34,13 @@ Result<CheckpointMeta> write(CheckpointStore& store, std::uint64_t round, std::s
   std::ofstream(partial / kTrainerFolder / "optimizer.bin") << "state of " << round;
   const std::vector<float> floats(values, static_cast<float>(round));
   ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts,
-               store.write_outer(Round(round), {{"w", {values}, floats}, {"momentum/w", {values}, floats}}, outer_metadata(RunId("r-1"), Round(round), chain_of(round), RunSpec(), "[]")));
+               store.write_outer(Round(round), {{"w", {values}, floats}, {"momentum/w", {values}, floats}},
+                                 outer_metadata(RunId("r-1"), Round(round), digest_of(round), RunSpec(), "[]")));
   CheckpointMeta meta;
   meta.run = RunId("r-1");
   meta.round = Round(round);
   meta.epoch = Epoch(2);
-  meta.chain = chain_of(round);
+  meta.digest = digest_of(round);
   meta.step = Step(round * 10);
   meta.position = round * 1000;
   return store.finish(meta);
@@ -49,7 +51,7 @@ Round check_readable(const fs::path& folder) {
   CheckpointStore store = CheckpointStore::open(folder).value();
   const std::optional<CheckpointMeta> meta = store.newest_good();
   REQUIRE(meta.has_value());
-  CHECK(meta->chain == chain_of(meta->round.value));
+  CHECK(meta->digest == digest_of(meta->round.value));
   CHECK(meta->step.value == meta->round.value * 10);
   SafetensorsFile file = SafetensorsFile::open(store.folder_of(meta->round) / kOuterFile).value();
   CHECK(file.floats("w")->back() == static_cast<float>(meta->round.value));
@@ -201,15 +203,13 @@ TEST_CASE("checkpoint: a kill at any system call leaves a readable one") {
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
     if (!WIFSTOPPED(status)) {
-      WARN("ptrace is not permitted here: this test is skipped");
-      return;
+      ATL_SKIP("ptrace is not permitted here");
     }
     for (int i = 0; i < calls && !finished; ++i) {
       if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) {
         ::kill(child, SIGKILL);
         ::waitpid(child, &status, 0);
-        WARN("ptrace is not permitted here: this test is skipped");
-        return;
+        ATL_SKIP("ptrace is not permitted here");
       }
       ::waitpid(child, &status, 0);
       finished = WIFEXITED(status);
@@ -256,8 +256,7 @@ TEST_CASE("checkpoint: a full disk is a clear error and the older one stays good
   const fs::path disk = folder.path() / "disk";
   fs::create_directories(disk);
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {
-    WARN("no small tmpfs can be mounted here (not root): this test is skipped");
-    return;
+    ATL_SKIP("no small tmpfs can be mounted here (not root)");
   }
   {
     CheckpointStore store = CheckpointStore::open(disk).value();

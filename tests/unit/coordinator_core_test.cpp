@@ -1,10 +1,11 @@
 // The coordinator's core by itself: identities, operators' commands, and its memory over a thousand rounds of a hundred islands.
-#include "coordinator/core.hpp"
-
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "coordinator/core/core.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -139,6 +140,69 @@ TEST_CASE("submit is repeatable by name, cancel and resume say what is wrong") {
   REQUIRE_FALSE(bench.core.run(bench.now, RunId("r-1"))->reason.text.empty());
 }
 
+TEST_CASE("queued runs start in the order of their submission, whatever their ids are, after a restart, too") {
+  Bench bench;
+  const RunSpec spec = spec_for(1, 1, 5);
+  const std::vector<std::string> order = {"r-m", "r-z", "r-a", "r-k", "r-b"};
+  Recovered after;
+  for (const std::string& id : order) {
+    REQUIRE(bench.core.submit(bench.now, RunId(id), spec, id, id).has_value());  // all in one millisecond
+  }
+  for (const RunView& run : bench.core.runs(bench.now)) {
+    CHECK(run.id.text == order[after.runs.size()]);
+    RunRecord record;
+    record.id = run.id;
+    record.name = run.name;
+    record.spec = to_json(spec);
+    record.submitted = from_unix_ms(unix_ms(run.submitted));  // as the ledger has it
+    after.runs.insert(after.runs.begin(), record);
+  }
+  REQUIRE(after.runs.size() == order.size());
+  const bool restarted = GENERATE(false, true);
+  if (restarted) {
+    bench.core = Core(Settings{}, after, bench.now);
+  }
+  bench.now += 1s;
+  bench.join("island");
+  for (const std::string& id : order) {
+    INFO(id);
+    for (const RunView& run : bench.core.runs(bench.now)) {
+      CHECK((run.state == RunState::starting) == (run.id.text == id));
+    }
+    REQUIRE(bench.core.cancel(bench.now, RunId(id), "the next one").ok());
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("island"), 1, Heartbeat{1, {}});
+    bench.core.tick(bench.now);
+  }
+}
+
+TEST_CASE("what is told of a revoked island names it, once and after a restart") {
+  Bench bench;
+  for (const char* name : {"a", "b"}) {
+    bench.core.admit(bench.now, IslandId(std::string("i-") + name), name, std::string("key-") + name);
+    Hello message;
+    message.name = name;
+    message.boot = 1;
+    bench.core.step(bench.now, IslandId(std::string("i-") + name), 1, message);
+  }
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(2, 2, 5), "", "").has_value());
+  bench.take();
+  bench.core.revoke(bench.now, IslandId("i-b"), "its key was revoked by an operator");
+  const std::optional<RunView> run = bench.core.run(bench.now, bench.run);
+  REQUIRE(run->memberships.size() == 2);
+  const auto seat = std::ranges::find(run->memberships, IslandId("i-b"), &MembershipView::island);
+  CHECK(seat->name == "b");
+  CHECK(seat->reason.text == "its key was revoked by an operator");
+  bench.take();
+  for (const Record& record : bench.last.records) {
+    if (const auto* event = std::get_if<EventRecord>(&record)) {
+      INFO(event->text);
+      CHECK(event->text.find("i-b") == std::string::npos);
+      CHECK(event->text.find("revoked: its key") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {
   constexpr std::uint64_t kRounds = 1000;
   constexpr std::size_t kIslands = 100;
@@ -157,7 +221,7 @@ TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not 
   atl::Ready ready;
   ready.run = bench.run;
   ready.epoch = Epoch(1);
-  ready.chain = digest(0);
+  ready.digest = digest(0);
   ready.tokens = 100;
   everyone(ready);
   const Epoch epoch = bench.core.run(bench.now, bench.run)->epoch;
@@ -166,7 +230,7 @@ TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not 
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     bench.now += milliseconds(500);
     ready.round = Round(round);
-    ready.chain = digest(round - 1);
+    ready.digest = digest(round - 1);
     everyone(ready);
     everyone(Exchanged{bench.run, epoch, Round(round), Attempt(1), digest(round), 0, 0, 0});
     everyone(Merged{bench.run, Round(round), Step(round * 10), 0, 0, 0});

@@ -1,13 +1,12 @@
 // The coordinator's decisions, row by row.
-#include "coordinator/decide.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <span>
 
-#include "coordinator/spans.hpp"
+#include "coordinator/core/decide.hpp"
+#include "coordinator/ledger/spans.hpp"
 #include "tests/catch.hpp"
 #include "transport/base/usual_norms.hpp"
 
@@ -89,10 +88,10 @@ TEST_CASE("decide_round: every way six members can answer") {
         }
         const RoundDecision decision = decide_round(input);
         using Kind = RoundDecision::Kind;
-        const Kind expected = min > 6                                                          ? Kind::interrupt
-                              : silent == 0 && ready == 0                                      ? Kind::hopeless
+        const Kind expected = min > 6                                                            ? Kind::interrupt
+                              : silent == 0 && ready == 0                                        ? Kind::hopeless
                               : silent == 0 || (late && silent < 6 && ready >= min && ready > 0) ? Kind::plan
-                                                                                               : Kind::wait;
+                                                                                                 : Kind::wait;
         REQUIRE(decision.kind == expected);
         if (expected == Kind::plan) {
           REQUIRE(decision.participants.size() + decision.left_out.size() == 6);
@@ -124,7 +123,7 @@ TEST_CASE("decide_attempt: every way four members' digests can agree") {
     REQUIRE(decision.kind == (most > 2 ? AttemptDecision::Kind::commit : AttemptDecision::Kind::retry));
     if (most > 2) {
       REQUIRE(decision.left_out.size() == 4 - most);
-      REQUIRE(votes.at(static_cast<std::size_t>(decision.chain.bytes[0]) - 1) == most);
+      REQUIRE(votes.at(static_cast<std::size_t>(decision.digest.bytes[0]) - 1) == most);
     }
   }
 }
@@ -177,32 +176,32 @@ TEST_CASE("decide_admission: at a fresh round, after a missed boundary, in locks
   input.last_commit = kStart + 99s;
   input.last_round = 60s;
   input.hold_limit = 10s;
-  input.newcomers = {Newcomer{island(1), "b", true, Round(7), 0, 0}};
+  input.joiners = {Joiner{island(1), "b", true, Round(7), 0, 0}};
   REQUIRE(decide_admission(input).admit.size() == 1);
   input.anybody_ready = true;  // the round is nearly over: the others would wait
   REQUIRE(decide_admission(input).admit.empty());
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
-  input.newcomers[0].boundaries_missed = 1;
+  input.joiners[0].boundaries_missed = 1;
   REQUIRE(decide_admission(input).admit.size() == 1);
   input.exchanging = true;
   REQUIRE(decide_admission(input).admit.empty());
   input.exchanging = false;
-  input.newcomers[0].caught_up = Round(6);  // nearly there: the next round is held, for a bounded time
+  input.joiners[0].caught_up = Round(6);  // nearly there: the next round is held, for a bounded time
   REQUIRE(decide_admission(input).hold.has_value());
   input.hold_since = kStart + 90s;
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
   input.hold_since.reset();
-  input.newcomers[0].caught_up = Round(4);
+  input.joiners[0].caught_up = Round(4);
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
-  input.newcomers[0].boundaries_missed = 4;  // the rounds are too quick for it: a few are held nevertheless
+  input.joiners[0].boundaries_missed = 4;  // the rounds are too quick for it: a few are held nevertheless
   REQUIRE(decide_admission(input).held_for.size() == 1);
-  input.newcomers[0].holds = 3;
+  input.joiners[0].holds = 3;
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
-  input.newcomers[0] = Newcomer{island(1), "b", true, std::nullopt, 0, 0};
+  input.joiners[0] = Joiner{island(1), "b", true, std::nullopt, 0, 0};
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
   input.lockstep = true;
   REQUIRE(decide_admission(input).hold.has_value());
-  input.newcomers[0].caught_up = Round(7);
+  input.joiners[0].caught_up = Round(7);
   REQUIRE(decide_admission(input).admit.size() == 1);
 }
 
@@ -240,8 +239,9 @@ TEST_CASE("decide_restore takes no more islands than may take part, and those fi
   input.now = kStart;
   input.committed = Round(4);
   input.max = 2;
-  input.candidates = {RestoreCandidate{island(0), "a", true, Round(4), kStart - 3s}, RestoreCandidate{island(1), "b", true, Round(4), kStart - 1s},
-                      RestoreCandidate{island(2), "c", true, Round(3), kStart}, RestoreCandidate{island(3), "d", true, Round(4), kStart - 1s}};
+  input.candidates = {
+      RestoreCandidate{island(0), "a", true, Round(4), kStart - 3s}, RestoreCandidate{island(1), "b", true, Round(4), kStart - 1s},
+      RestoreCandidate{island(2), "c", true, Round(3), kStart}, RestoreCandidate{island(3), "d", true, Round(4), kStart - 1s}};
   REQUIRE(decide_restore(input).islands == std::vector{island(1), island(3)});
 }
 
@@ -253,7 +253,7 @@ TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from th
   times.last_ready = IslandId("late");
   times.last_exchanged = IslandId("b");
   times.slowest = IslandId("a");
-  const auto shares = [&](double wait) { return decide_wait_shares(std::span(&times, 1), wait); };
+  const auto shares = [&](double wait) { return decide_wait_shares(std::span(&times, 1), wait, IslandId("a")); };
   REQUIRE(shares(0).empty());
   const auto commit = shares(0.5);
   REQUIRE(commit.size() == 1);
@@ -280,6 +280,21 @@ TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from th
   CHECK(sum == Approx(8.0));
 }
 
+TEST_CASE("decide_wait_shares: no island waits for itself to be ready") {
+  RoundTimes times;
+  times.planned = kStart + 10s;
+  times.exchanged = kStart + 14s;
+  times.committed = kStart + 15s;
+  times.last_ready = IslandId("late");
+  times.last_exchanged = IslandId("b");
+  times.slowest = IslandId("a");
+  const auto shares = decide_wait_shares(std::span(&times, 1), 8, IslandId("late"));
+  REQUIRE(shares.size() == 3);
+  CHECK(shares[2].what == WaitFor::commit);
+  CHECK(shares[2].island.empty());
+  CHECK(shares[2].seconds == Approx(3.0));
+}
+
 TEST_CASE("decide_wait_shares: a round that was held up by the one before it is waited for through that") {
   RoundTimes before;  // its exchange took until 18 s, by the link a → b
   before.planned = kStart + 10s;
@@ -296,7 +311,7 @@ TEST_CASE("decide_wait_shares: a round that was held up by the one before it is 
   round.last_exchanged = IslandId("a");
   round.slowest = IslandId("b");
   const std::vector<RoundTimes> both = {round, before};
-  const auto shares = decide_wait_shares(both, 11);
+  const auto shares = decide_wait_shares(both, 11, IslandId("a"));
   REQUIRE(shares.size() == 3);
   CHECK(shares[0].what == WaitFor::commit);
   CHECK(shares[0].seconds == Approx(1.5));
@@ -309,14 +324,15 @@ TEST_CASE("decide_wait_shares: a round that was held up by the one before it is 
   CHECK(shares[2].seconds == Approx(1.5));
   // Where the other was committed earlier it held up nothing.
   const std::vector<RoundTimes> apart = {before, round};
-  const auto own = decide_wait_shares(std::span(apart).first(1), 2);
+  const auto own = decide_wait_shares(std::span(apart).first(1), 2, IslandId("a"));
   REQUIRE(own.size() == 2);
   CHECK(own[1].what == WaitFor::link);
 }
 
 TEST_CASE("a wait in the timeline is cut into what it was for, and the parts are as long as the wait") {
   const IslandSpan wait{RunId("r-1"), IslandId("i-a"), Span{SpanKind::wait, Round(7), 2, {}, kStart, 10s, 0}, {}};
-  const std::vector<WaitCause> causes = {{IslandId("i-b"), "b to be ready", 3.0}, {IslandId("i-c"), "the link c → a", 6.5}, {{}, "the coordinator to commit", 0.4}};
+  const std::vector<WaitCause> causes = {
+      {IslandId("i-b"), "b to be ready", 3.0}, {IslandId("i-c"), "the link c → a", 6.5}, {{}, "the coordinator to commit", 0.4}};
   const auto parts = parts_of_wait(wait, causes);
   REQUIRE(parts.size() == 3);
   CHECK(parts[0].span.start == kStart);

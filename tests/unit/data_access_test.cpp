@@ -1,5 +1,5 @@
 // What an owner allowed, and everything a run file may try beyond it.
-#include "agent/data_access.hpp"
+#include "agent/service/data_access.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
@@ -46,7 +46,8 @@ TEST_CASE("data: a mapped set is a file, a folder or a glob") {
   REQUIRE(add_data_mapping(permissions, "txt=" + (folder.path() / "text/**/*.txt").string()).ok());
   REQUIRE(add_data_mapping(permissions, "flat=" + (folder.path() / "t?xt/*.txt").string()).ok());
   using Names = std::vector<std::string>;
-  CHECK(names(resolve_data(set("all"), permissions, no_download), folder.path()) == Names{"text/a.txt", "text/deep/b.txt", "text/deep/c.bin"});
+  CHECK(names(resolve_data(set("all"), permissions, no_download), folder.path()) ==
+        Names{"text/a.txt", "text/deep/b.txt", "text/deep/c.bin"});
   CHECK(names(resolve_data(set("one"), permissions, no_download), folder.path()) == Names{"text/a.txt"});
   CHECK(names(resolve_data(set("txt"), permissions, no_download), folder.path()) == Names{"text/a.txt", "text/deep/b.txt"});
   CHECK(names(resolve_data(set("flat"), permissions, no_download), folder.path()) == Names{"text/a.txt"});
@@ -81,9 +82,10 @@ TEST_CASE("data: a run file gets nothing that was not allowed") {
   CHECK(resolve_data(files({root + "/open/a.txt"}), permissions, no_download).has_value());
   CHECK(resolve_data(files({root + "/open/../open/a.txt"}), permissions, no_download).has_value());
   CHECK(resolve_data(files({root + "/door/a.txt"}), permissions, no_download).has_value());
-  for (const std::string& asked : {root + "/secret/key.txt", root + "/open/link.txt", root + "/open/../secret/key.txt", root + "/open/folder/key.txt",
-                                   root + "/open/*.txt", root + "/open/*/key.txt", root + "/open/*/../../secret/*", root + "/open-not/b.txt",
-                                   root + "/*/a.txt", root + "/absent/x", std::string("/etc/passwd"), std::string("/proc/self/environ")}) {
+  for (const std::string& asked :
+       {root + "/secret/key.txt", root + "/open/link.txt", root + "/open/../secret/key.txt", root + "/open/folder/key.txt",
+        root + "/open/*.txt", root + "/open/*/key.txt", root + "/open/*/../../secret/*", root + "/open-not/b.txt", root + "/*/a.txt",
+        root + "/absent/x", std::string("/etc/passwd"), std::string("/proc/self/environ")}) {
     INFO(asked);
     const auto found = resolve_data(files({asked}), permissions, no_download);
     REQUIRE_FALSE(found.has_value());

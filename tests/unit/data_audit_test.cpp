@@ -1,6 +1,7 @@
 // The proof of the data ledger: what adds up, and what does not.
-#include "coordinator/data_audit.hpp"
-#include "coordinator/ledger.hpp"
+#include "coordinator/ledger/data_audit.hpp"
+
+#include "coordinator/ledger/ledger.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -12,7 +13,8 @@ using namespace atl::coordinator;
 const IslandId kA("i-a");
 const IslandId kB("i-b");
 
-RoundRecord round_of(std::uint64_t number, std::vector<DataRange> data, std::vector<std::uint64_t> tokens = {64, 64}, std::uint32_t lineage = 0) {
+RoundRecord round_of(std::uint64_t number, std::vector<DataRange> data, std::vector<std::uint64_t> tokens = {64, 64},
+                     std::uint32_t lineage = 0) {
   RoundRecord round;
   round.run = RunId("r-1");
   round.lineage = lineage;
@@ -119,8 +121,10 @@ TEST_CASE("data audit: of the ledger's own rows, planned rounds and other runs l
   RoundRecord other = round_of(1, {{0, 0, 99}, {1, 0, 99}});
   other.run = RunId("r-2");
   const PartRecord part{RunId("r-1"), 0, 25, 400, kB};
-  REQUIRE(ledger.write(std::vector<Record>{run, round_of(1, {{0, 0, 10}, {1, 0, 8}}), round_of(2, {{0, 10, 20}, {1, 8, 16}}), round_of(3, {{0, 20, 99}, {1, 16, 99}}),
-                                           base_of(2, {{0, 0, 20}, {1, 0, 16}}, 1), round_of(3, {{1, 16, 18}, {0, 20, 25}}, {64, 64}, 1), planned, other, part})
+  REQUIRE(ledger
+              .write(std::vector<Record>{run, round_of(1, {{0, 0, 10}, {1, 0, 8}}), round_of(2, {{0, 10, 20}, {1, 8, 16}}),
+                                         round_of(3, {{0, 20, 99}, {1, 16, 99}}), base_of(2, {{0, 0, 20}, {1, 0, 16}}, 1),
+                                         round_of(3, {{1, 16, 18}, {0, 20, 25}}, {64, 64}, 1), planned, other, part})
               .ok());
   const DataAudit audit = ledger.audit_data(RunId("r-1")).value();
   CHECK(audit.rounds() == 3);

@@ -1,5 +1,5 @@
 // The exchange over the simulated network: the same bytes on every island, whatever the network does.
-#include "transport/exchange_attempt.hpp"
+#include "transport/bulk/exchange_attempt.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/simulated_network.hpp"
+#include "transport/simulated/simulated_network.hpp"
 
 namespace {
 
@@ -136,7 +136,8 @@ class Cluster {
   }
 
   void begin(Island& island, Attempt attempt) {
-    ExchangePlan plan{RunId("r"), Epoch(1), Round(1), attempt, ids_, what_.weights, island.id, layout_of(what_.elements, ids_.size(), what_.piece_elements)};
+    ExchangePlan plan{RunId("r"), Epoch(1),      Round(1),  attempt,
+                      ids_,       what_.weights, island.id, layout_of(what_.elements, ids_.size(), what_.piece_elements)};
     ExchangeAttempt::Settings settings;
     if (what_.reduce_window > 0) {
       settings.reduce_window_bytes = what_.reduce_window;
@@ -322,7 +323,9 @@ TEST_CASE("the next attempt works from the retained contributions, and the earli
 
 TEST_CASE("a refusal, a foreign size and an unusable contribution accuse their sender") {
   const auto plan = [] {
-    return ExchangePlan{RunId("r"), Epoch(1), Round(1), Attempt(1), {IslandId("a"), IslandId("b"), IslandId("c")}, {1, 1, 1}, IslandId("a"), layout_of(96, 3, 16)};
+    return ExchangePlan{
+        RunId("r"),          Epoch(1), Round(1), Attempt(1), {IslandId("a"), IslandId("b"), IslandId("c")}, {1, 1, 1}, IslandId("a"),
+        layout_of(96, 3, 16)};
   };
   const BlobId blob{RunId("r"), Epoch(1), Round(1), Attempt(1), BlobKind::contribution, 0};
   const std::vector<float> values(96, 1.0F);
@@ -357,7 +360,8 @@ TEST_CASE("a refusal, a foreign size and an unusable contribution accuse their s
 }
 
 TEST_CASE("pieces of another epoch, round, attempt or sender find no place") {
-  ExchangePlan plan{RunId("r"), Epoch(4), Round(5), Attempt(6), {IslandId("a"), IslandId("b")}, {1, 1}, IslandId("a"), layout_of(64, 2, 64)};
+  ExchangePlan plan{RunId("r"),          Epoch(4), Round(5), Attempt(6), {IslandId("a"), IslandId("b")}, {1, 1}, IslandId("a"),
+                    layout_of(64, 2, 64)};
   BlobStore store;
   auto exchange = ExchangeAttempt::begin(plan, payload_of(std::vector<float>(64)), reduce_floats, store, from_unix_ms(0)).value();
   const BlobPiece good{BlobId{RunId("r"), Epoch(4), Round(5), Attempt(6), BlobKind::contribution, 0}, 0, 256, 128};
@@ -380,7 +384,8 @@ TEST_CASE("pieces of another epoch, round, attempt or sender find no place") {
 }
 
 TEST_CASE("plans that cannot be are refused") {
-  const ExchangePlan good{RunId("r"), Epoch(1), Round(1), Attempt(1), {IslandId("a"), IslandId("b")}, {1, 1}, IslandId("a"), layout_of(64, 2, 64)};
+  const ExchangePlan good{RunId("r"),          Epoch(1), Round(1), Attempt(1), {IslandId("a"), IslandId("b")}, {1, 1}, IslandId("a"),
+                          layout_of(64, 2, 64)};
   const Payload own = payload_of(std::vector<float>(64));
   const auto refused = [&](auto change) {
     ExchangePlan plan = good;

@@ -1,12 +1,12 @@
 // Which experts run: each rule by hand, absent experts, and that the weights always add up to 1.
-#include "tests/catch.hpp"
+#include "agent/trainer/data/expert_choice.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "agent/trainer/data/expert_choice.hpp"
+#include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;
@@ -22,6 +22,8 @@ std::vector<double> chosen(const std::string& rule, std::vector<double> probabil
   choose_experts(*choice, present, probabilities);
   return probabilities;
 }
+
+bool can_choose(const std::string& rule, std::size_t experts) { return check_choice(expert_choice_named(rule).value(), experts).ok(); }
 
 void check_close(const std::vector<double>& got, const std::vector<double>& wanted) {
   REQUIRE(got.size() == wanted.size());
@@ -73,4 +75,12 @@ TEST_CASE("rules that are none are refused with those there are") {
     REQUIRE_FALSE(choice);
     CHECK(choice.error().why.find("nucleus:P") != std::string::npos);
   }
+}
+
+TEST_CASE("more experts than an ensemble has cannot be chosen") {
+  CHECK_FALSE(can_choose("top-9", 2));
+  CHECK(can_choose("top-2", 2));
+  CHECK(can_choose("full", 2));
+  CHECK(check_choice(expert_choice_named("top-9").value(), 2).error().why ==
+        "--router top-9: the ensemble has 2 experts; full runs all of them");
 }

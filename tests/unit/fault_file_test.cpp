@@ -1,9 +1,11 @@
-// The fault file: what it says, and every mistake at once; and how faults and strikes travel between `atoll local` and the agents it starts.
+// The fault file: what it says, and every mistake at once; and how faults and strikes travel between `atoll local` and the agents it
+// starts.
+#include "cli/run_file/fault_file.hpp"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/fault_file.hpp"
-#include "cli/fault_script.hpp"
+#include "cli/local/fault_script.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;
@@ -32,16 +34,20 @@ const std::string kWhole = "[[fault]]\nisland = \"island-2\"\nround = 3\nphase =
 }  // namespace
 
 TEST_CASE("a fault file says what strikes where and when") {
-  const FaultFile file = parse_fault_file(kWhole + "[[fault]]\nisland = \"island-1\"\nround = 5\nphase = \"receiving\"\ndo = \"slow\"\nrate = \"1mbit\"\nfor = \"500ms\"\n" +
-                                              "[[fault]]\nisland = \"island-3\"\nround = 6\nphase = \"before-send\"\ndo = \"cut-off\"\nlink = \"control\"\n",
-                                          "faults.toml", kRun);
+  const FaultFile file = parse_fault_file(
+      kWhole + "[[fault]]\nisland = \"island-1\"\nround = 5\nphase = \"receiving\"\ndo = \"slow\"\nrate = \"1mbit\"\nfor = \"500ms\"\n" +
+          "[[fault]]\nisland = \"island-3\"\nround = 6\nphase = \"before-send\"\ndo = \"cut-off\"\nlink = \"control\"\n",
+      "faults.toml", kRun);
   INFO(problems_text(file.source, file.problems));
   REQUIRE(file.valid());
   REQUIRE(file.faults.size() == 3);
   CHECK(file.faults[0].island == "island-2");
-  CHECK(file.faults[0].fault == Fault{1, Round(3), RoundPhase::reducing, FaultAction::kill, std::chrono::seconds(2), 0, agent::FaultLink::both});
-  CHECK(file.faults[1].fault == Fault{2, Round(5), RoundPhase::receiving, FaultAction::slow, std::chrono::milliseconds(500), 1e6, agent::FaultLink::both});
-  CHECK(file.faults[2].fault == Fault{3, Round(6), RoundPhase::before_send, FaultAction::cut_off, std::chrono::seconds(2), 0, agent::FaultLink::control});
+  CHECK(file.faults[0].fault ==
+        Fault{1, Round(3), RoundPhase::reducing, FaultAction::kill, std::chrono::seconds(2), 0, agent::FaultLink::both});
+  CHECK(file.faults[1].fault ==
+        Fault{2, Round(5), RoundPhase::receiving, FaultAction::slow, std::chrono::milliseconds(500), 1e6, agent::FaultLink::both});
+  CHECK(file.faults[2].fault ==
+        Fault{3, Round(6), RoundPhase::before_send, FaultAction::cut_off, std::chrono::seconds(2), 0, agent::FaultLink::control});
 }
 
 TEST_CASE("every mistake of a fault file is told at once, with its line and the nearest word") {
@@ -49,17 +55,18 @@ TEST_CASE("every mistake of a fault file is told at once, with its line and the 
       "[[fault]]\nisland = \"island-9\"\nround = 21\nphase = \"reducin\"\ndo = \"kil\"\nfoor = \"2s\"\n"
       "[[fault]]\nround = 0\nphase = \"sending\"\ndo = \"slow\"\nlink = \"bulk\"\nfor = \"long\"\n"
       "[faults]\nx = 1\n");
-  const std::vector<std::pair<std::string, std::string>> expected = {{"2: ", "there is no island \"island-9\"; there are island-1, island-2, island-3"},
-                                                                     {"3: ", "from 1 to 20"},
-                                                                     {"4: ", "nearest is \"reducing\""},
-                                                                     {"5: ", "nearest is \"kill\""},
-                                                                     {"6: ", "unknown key \"foor\" in [[fault]]; nearest is \"for\""},
-                                                                     {"7: ", "missing key \"island\""},
-                                                                     {"7: ", "missing key \"rate\""},
-                                                                     {"8: ", "from 1 to 20"},
-                                                                     {"11: ", "link has no effect on do = \"slow\""},
-                                                                     {"12: ", "like \"2s\""},
-                                                                     {"13: ", "unknown key \"faults\" at the top level"}};
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"2: ", "there is no island \"island-9\"; there are island-1, island-2, island-3"},
+      {"3: ", "from 1 to 20"},
+      {"4: ", "nearest is \"reducing\""},
+      {"5: ", "nearest is \"kill\""},
+      {"6: ", "unknown key \"foor\" in [[fault]]; nearest is \"for\""},
+      {"7: ", "missing key \"island\""},
+      {"7: ", "missing key \"rate\""},
+      {"8: ", "from 1 to 20"},
+      {"11: ", "link has no effect on do = \"slow\""},
+      {"12: ", "like \"2s\""},
+      {"13: ", "unknown key \"faults\" at the top level"}};
   INFO(json(told).dump(1));
   REQUIRE(told.size() == expected.size());
   for (std::size_t i = 0; i < told.size(); ++i) {
@@ -78,19 +85,22 @@ TEST_CASE("what is no fault file is refused in words") {
   CHECK(contains(problems_of(std::string(2U << 20U, '#'))[0], "1 MiB"));
   CHECK(contains(problems_of("a.b.c.d.e.f.g.h.i.j = 1\n")[0], "parts"));
   CHECK(contains(problems_of(kWhole + "rate = \"100kbit\"\n")[0], "at least 500kbit"));
-  CHECK(contains(problems_of("[[fault]]\nisland = 3\nround = \"x\"\nphase = \"sending\"\ndo = \"corrupt\"\nfor = \"1s\"\n")[0], "must be a text"));
+  CHECK(contains(problems_of("[[fault]]\nisland = 3\nround = \"x\"\nphase = \"sending\"\ndo = \"corrupt\"\nfor = \"1s\"\n")[0],
+                 "must be a text"));
   CHECK(problems_of("[[fault]]\nisland = 3\nround = \"x\"\nphase = \"sending\"\ndo = \"corrupt\"\nfor = \"1s\"\n").size() == 3);
 }
 
 TEST_CASE("faults reach an agent as they are, and what is none is refused") {
-  const std::vector<Fault> faults = {{1, Round(3), RoundPhase::before_commit, FaultAction::corrupt, {}, 0, agent::FaultLink::both},
-                                     {7, Round(12), RoundPhase::checkpointing, FaultAction::slow, std::chrono::milliseconds(1500), 2e6, agent::FaultLink::both},
-                                     {8, Round(1), RoundPhase::before_send, FaultAction::cut_off, std::chrono::seconds(3), 0, agent::FaultLink::bulk}};
+  const std::vector<Fault> faults = {
+      {1, Round(3), RoundPhase::before_commit, FaultAction::corrupt, {}, 0, agent::FaultLink::both},
+      {7, Round(12), RoundPhase::checkpointing, FaultAction::slow, std::chrono::milliseconds(1500), 2e6, agent::FaultLink::both},
+      {8, Round(1), RoundPhase::before_send, FaultAction::cut_off, std::chrono::seconds(3), 0, agent::FaultLink::bulk}};
   const auto back = agent::parse_faults(agent::faults_text(faults));
   REQUIRE(back);
   CHECK(*back == faults);
   CHECK(agent::parse_faults("")->empty());
-  for (const char* text : {"nonsense", "1 2 sending kill", "1 2 never kill 0 0 both\n", "1 2 sending kill -5 0 both\n", "1 2 sending kill 0 0 wire\n"}) {
+  for (const char* text :
+       {"nonsense", "1 2 sending kill", "1 2 never kill 0 0 both\n", "1 2 sending kill -5 0 both\n", "1 2 sending kill 0 0 wire\n"}) {
     CHECK(agent::parse_faults(text).error().code == Code::invalid_argument);
   }
   const agent::Strike strike{4, Round(9), 1'767'225'600'123};
@@ -153,10 +163,16 @@ TEST_CASE("the report says of each fault whether it struck, the next commit, and
   CHECK_FALSE(script.killed("island-2"));
 
   const auto commit = [](unsigned round, std::int64_t time, unsigned attempt, const std::vector<std::string>& members) {
-    return json{{"kind", "round_committed"}, {"level", "info"}, {"round", round}, {"time_unix_ms", time}, {"fields", {{"attempt", attempt}, {"members", members}}}};
+    return json{{"kind", "round_committed"},
+                {"level", "info"},
+                {"round", round},
+                {"time_unix_ms", time},
+                {"fields", {{"attempt", attempt}, {"members", members}}}};
   };
-  const json events = {commit(2, 9'900, 1, kRun.islands), json{{"kind", "island_lost"}, {"level", "warning"}, {"time_unix_ms", 11'200}, {"text", "island-2 is lost"}},
-                       commit(3, 11'300, 2, {"island-1", "island-3"}), commit(4, 11'500, 1, {"island-1", "island-3"}), commit(5, 13'000, 1, kRun.islands)};
+  const json events = {commit(2, 9'900, 1, kRun.islands),
+                       json{{"kind", "island_lost"}, {"level", "warning"}, {"time_unix_ms", 11'200}, {"text", "island-2 is lost"}},
+                       commit(3, 11'300, 2, {"island-1", "island-3"}), commit(4, 11'500, 1, {"island-1", "island-3"}),
+                       commit(5, 13'000, 1, kRun.islands)};
   const json told = script.report(events, 8'000);
   REQUIRE(told.size() == 2);
   CHECK(told[0]["struck"] == true);

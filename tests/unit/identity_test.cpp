@@ -1,5 +1,5 @@
 // Identities: keys, their files, island ids and addresses.
-#include "transport/identity.hpp"
+#include "transport/identity/identity.hpp"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "tests/catch.hpp"
-#include "transport/address.hpp"
+#include "transport/base/address.hpp"
 
 using namespace atl;
 
@@ -113,8 +113,9 @@ TEST_CASE("a broken key file is an error, and is not replaced") {
   CHECK(read_key_file(folder.path()).error().code != Code::not_found);
   const KeyPair a = make_key_pair().value();
   const KeyPair b = make_key_pair().value();
-  for (const std::string& text : {std::string(), std::string("public \nsecret \n"), "public " + a.public_key + "\nsecret " + b.secret_key + "\n",
-                                  "public " + a.public_key + "\n", std::string(100'000, 'x')}) {
+  for (const std::string& text :
+       {std::string(), std::string("public \nsecret \n"), "public " + a.public_key + "\nsecret " + b.secret_key + "\n",
+        "public " + a.public_key + "\n", std::string(100'000, 'x')}) {
     std::ofstream(path) << text;
     REQUIRE(::chmod(path.c_str(), 0600) == 0);
     CHECK(read_key_file(path).error().code == Code::corrupt);
@@ -132,7 +133,8 @@ TEST_CASE("addresses are read and printed") {
   CHECK(parse_address("tcp://[::1]:4400").value() == Address{"::1", 4400});
   CHECK(to_string(Address{"::1", 4400}) == "tcp://[::1]:4400");
   CHECK(to_string(Address{"localhost", 0}) == "tcp://localhost:*");
-  for (const char* bad : {"", "tcp://", "host", "host:", ":1", "host:65536", "host:-1", "host:1x", "ipc:///tmp/x", "http://host:1", "a b:1", "[x]:1", "::1:5"}) {
+  for (const char* bad : {"", "tcp://", "host", "host:", ":1", "host:65536", "host:-1", "host:1x", "ipc:///tmp/x", "http://host:1", "a b:1",
+                          "[x]:1", "::1:5"}) {
     INFO(bad);
     CHECK(parse_address(bad).error().code == Code::invalid_argument);
   }

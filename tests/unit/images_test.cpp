@@ -1,6 +1,9 @@
 // The trainer's images: every format is read, and what is wrong with a file is said with its name.
-#include "tests/catch.hpp"
+#include "agent/trainer/data/images.hpp"
 
+#include <png.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -12,9 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "agent/trainer/data/image_file.hpp"
-#include "agent/trainer/data/images.hpp"
+#include "agent/trainer/data/packed_file.hpp"
+#include "tests/catch.hpp"
+#include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 
 using namespace atl;
@@ -77,6 +82,27 @@ std::string refusal(const std::vector<std::string>& files, const std::string& fo
   return set.error().why;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// From now on this process gets no more than so much memory on top of what it has. Returns the limit before.
+rlimit limit_memory(std::uint64_t more) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  if (kSanitized) {
+    return before;
+  }
+  rlimit limit = before;
+  limit.rlim_cur = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more;
+  ::setrlimit(RLIMIT_AS, &limit);
+  return before;
+}
+
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
@@ -108,7 +134,8 @@ TEST_CASE("idx files that are not what they say are refused by name") {
   CHECK(has(refusal({write(folder, "head", {0, 0, 8, 3, 0})}, "idx"), "head: it is cut short"));
   CHECK(has(refusal({write(folder, "floats", {0, 0, 13, 1, 0, 0, 0, 0})}, "idx"), "floats: its values are not unsigned bytes"));
   CHECK(has(refusal({write(folder, "text", {'h', 'e', 'l', 'l', 'o'})}, "idx"), "text: not an idx file"));
-  CHECK(has(refusal({write(folder, "huge", {0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})}, "idx"), "huge: it holds 0 values"));
+  CHECK(has(refusal({write(folder, "huge", {0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})}, "idx"),
+            "huge: it holds 0 values"));
   CHECK(has(refusal({write(folder, "a", idx({3, 2, 2})), write(folder, "b", idx({3, 4, 2}))}, "idx"), "images of a set have one size"));
   CHECK(has(refusal({write(folder, "a", idx({3, 2, 2})), write(folder, "b", idx({4}))}, "idx"), "4 labels and 3 images"));
   CHECK(has(refusal({write(folder, "b", idx({4}))}, "idx"), "labels without images"));
@@ -209,12 +236,73 @@ TEST_CASE("PNG files are written and read back, folders are labels") {
   CHECK(image(*set, 1)[9 + 4] == -1.0F);
 
   CHECK(has(refusal({one, grid}, "images"), "images of a set have one size"));
-  CHECK(has(refusal({write(folder, "text.png", {'h', 'e', 'l', 'l', 'o', '!', '!', '!'})}, "images"), "text.png: neither a PNG nor a JPEG"));
+  CHECK(
+      has(refusal({write(folder, "text.png", {'h', 'e', 'l', 'l', 'o', '!', '!', '!'})}, "images"), "text.png: neither a PNG nor a JPEG"));
   const std::string cut = (folder.path() / "cut.png").string();
   std::filesystem::copy_file(grid, cut);
   std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 20);
   CHECK(has(refusal({cut}, "images"), "cut.png"));
   CHECK_FALSE(write_png_grid(grid, {2, 1, 1}, {0, 0}, 1));
+}
+
+TEST_CASE("an image that claims to be huge is refused before room is made for it") {
+  const TemporaryFolder folder;
+  // The frame header of a JPEG says its height and width.
+  Bytes8 jpeg = {0xff, 0xd8, 0xff, 0xdb, 0x00, 0x43, 0x00};
+  jpeg.insert(jpeg.end(), 64, 1);
+  const Bytes8 frame = {0xff, 0xc0, 0x00, 0x11, 0x08, 0xff, 0xdc, 0xff, 0xdc, 0x03, 0x01, 0x11, 0x00, 0x02, 0x11, 0x00, 0x03, 0x11, 0x00};
+  jpeg.insert(jpeg.end(), frame.begin(), frame.end());
+  jpeg.insert(jpeg.end(), {0xff, 0xda, 0x00, 0x0c, 0x03, 0x01, 0x00, 0x02, 0x00, 0x03, 0x00, 0x00, 0x3f, 0x00, 0xff, 0xd9});
+  CHECK(has(refusal({write(folder, "bomb.jpg", jpeg)}, "images"), "bomb.jpg: it says that it is 65500 × 65500"));
+  // A PNG of one colour is a thousandth of what it unpacks to: 22,000 × 22,000 in RGB are 1.5 GB.
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = 10'000;
+  image.height = 10'000;
+  image.format = PNG_FORMAT_GRAY;
+  const std::string bomb = (folder.path() / "bomb.png").string();
+  {
+    const Bytes8 pixels(std::size_t{10'000} * 10'000, 0);
+    REQUIRE(png_image_write_to_file(&image, bomb.c_str(), 0, pixels.data(), 0, nullptr) != 0);
+  }
+  CHECK(std::filesystem::file_size(bomb) < 200'000);
+  CHECK(has(refusal({bomb}, "images"), "bomb.png: it says that it is 10000 × 10000, and an image has at most 2^25 pixels"));
+}
+
+TEST_CASE("a packed file is unpacked no further than its head says") {
+  const TemporaryFolder folder;
+  Bytes8 long_one = idx({3, 2, 2});
+  long_one.resize(300'000'000, 0);
+  const std::string bomb = write_gz(folder, "bomb.gz", long_one);
+  long_one = {};
+  CHECK(std::filesystem::file_size(bomb) < 400'000);
+  for (const char* format : {"idx", "npy"}) {
+    const rlimit before = limit_memory(200'000'000);
+    const std::string why = refusal({bomb}, format);
+    ::setrlimit(RLIMIT_AS, &before);
+    CHECK(has(why, std::string(format) == "idx" ? "it is longer than it says: it goes on after 28 bytes" : "not an npy file"));
+  }
+  Bytes8 array = npy<float>("<f4", "1, 1, 1", {1});
+  array.resize(300'000'000, 0);
+  CHECK(has(refusal({write_gz(folder, "array.gz", array)}, "npy"), "it is longer than it says"));
+  // A head that says more than any machine has room for.
+  Bytes8 huge = {0, 0, 8, 3, 0, 0, 255, 255, 0, 0, 255, 255, 0, 0, 0, 16};
+  huge.resize(100'000, 0);
+  if (memory_for_data() < 68'000'000'000) {
+    CHECK(has(refusal({write_gz(folder, "huge.gz", huge)}, "idx"), "more than half of this machine's memory"));
+  }
+}
+
+TEST_CASE("memory that is not there is an error") {
+  if (kSanitized) {
+    ATL_SKIP("sanitizers need all the addresses that there are");
+  }
+  const TemporaryFolder folder;
+  const std::string packed = write_gz(folder, "large.gz", idx({2000, 300, 300}));
+  const rlimit before = limit_memory(100'000'000);
+  const std::string why = refusal({packed}, "idx");
+  ::setrlimit(RLIMIT_AS, &before);
+  CHECK(has(why, "large.gz: there is not enough memory for it"));
 }
 
 TEST_CASE("a fixed part of the images is held out, whatever their order") {

@@ -1,6 +1,4 @@
 // The island link: messages as text, the arena and its layout, both ends over a local socket.
-#include "tests/catch.hpp"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include "agent/island_link/agent_end.hpp"
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/trainer_link.hpp"
+#include "tests/catch.hpp"
 
 using namespace atl;
 using namespace atl::island_link;
@@ -54,10 +53,16 @@ std::vector<TrainerMessage> trainer_messages() {
 }
 
 std::vector<AgentMessage> agent_messages() {
-  Configure configure{"r-1", "island", std::numeric_limits<std::uint64_t>::max(), {4, 128, 4, 0, 256, true},
+  Configure configure{"r-1",
+                      "island",
+                      std::numeric_limits<std::uint64_t>::max(),
+                      {4, 128, 4, 0, 256, true},
                       {{"/data/a", "/data/b"}, "bytes", 0.05, 1, 3},
                       {600, 16, 128, 2, 1e-3, 100, 0.1, 0.1, 0.9, 0.95, 1e-8, 1.0, 0.0, "cpu", "float32", 1, 16},
-                      Payload::gradient, {}, {}, Resume{"/state", 20, 320}};
+                      Payload::gradient,
+                      {},
+                      {},
+                      Resume{"/state", 20, 320}};
   Configure fresh = configure;
   fresh.resume.reset();
   fresh.payload = Payload::parameters;
@@ -134,6 +139,7 @@ TEST_CASE("an arena is shared between those who map it, and removed with its mak
     auto made = Arena::create(path, 64);
     REQUIRE(made.has_value());
     CHECK(Arena::create(path, 64).error().code == Code::conflict);
+    CHECK(remove_abandoned_arenas(std::filesystem::path(path).parent_path(), std::filesystem::path(path).filename()).empty());
     auto opened = Arena::open(path, 64);
     REQUIRE(opened.has_value());
     made->range({4, 2})[1] = 2.5F;

@@ -1,9 +1,9 @@
 // Join tokens: there and back; mistyped, cut and made-up ones are told apart from good ones.
-#include "transport/join_token.hpp"
+#include "transport/identity/join_token.hpp"
 
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/identity.hpp"
+#include "transport/identity/identity.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -11,7 +11,8 @@ using namespace std::chrono_literals;
 namespace {
 
 JoinToken sample() {
-  return JoinToken{"tcp://coordinator.example.org:4400", make_key_pair().value().public_key, make_token_secret(), "island", from_unix_ms(1767225600000)};
+  return JoinToken{"tcp://coordinator.example.org:4400", make_key_pair().value().public_key, make_token_secret(), "island",
+                   from_unix_ms(1767225600000)};
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

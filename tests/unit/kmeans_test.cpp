@@ -1,5 +1,5 @@
 // Clustering: known clusters are found, twice the same, balanced where asked, and bad input is refused.
-#include "tests/catch.hpp"
+#include "agent/trainer/data/kmeans.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "agent/trainer/data/kmeans.hpp"
+#include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;

@@ -1,5 +1,5 @@
 // When an island is told to leave: a file that appears, a command that succeeds.
-#include "agent/leave_watch.hpp"
+#include "agent/service/leave_watch.hpp"
 
 #include <poll.h>
 

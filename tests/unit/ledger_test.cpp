@@ -1,5 +1,5 @@
 // The ledger: what is written is read back, batches are whole, a kill or a full disk loses nothing that was acknowledged.
-#include "coordinator/ledger.hpp"
+#include "coordinator/ledger/ledger.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <limits>
 
-#include "coordinator/record_rows.hpp"
+#include "coordinator/ledger/record_rows.hpp"
 #include "tests/catch.hpp"
 #include "tests/full_disk.hpp"
 #include "tests/temporary_folder.hpp"
@@ -44,7 +44,7 @@ RunRecord run_record(const std::string& id = "r-1", std::uint64_t committed = 0)
   run.epoch = Epoch(2);
   run.initialised = true;
   run.committed = Round(committed);
-  run.chain = digest(committed);
+  run.digest = digest(committed);
   run.tokens = 1234;
   return run;
 }
@@ -61,7 +61,7 @@ RoundRecord round_record(std::uint64_t number, bool committed, bool checkpoint =
   round.tokens = {100, 18'446'744'073'709'551'615ULL};
   round.planned = kStart;
   if (committed) {
-    round.chain = digest(number);
+    round.digest = digest(number);
     round.committed_at = kStart + 1s;
   }
   return round;
@@ -119,22 +119,23 @@ TEST_CASE("a task comes back with the group that works on it") {
 TEST_CASE("every kind of record comes back as it was written, the newest of each key") {
   const atl_test::TemporaryFolder directory;
   RunRecord run = run_record();
-  SeatRecord seat{RunId("r-1"),
-                  IslandId("i-a"),
-                  3,
-                  SeatState::absent,
-                  "lost: no heartbeat for 5.0 s",
-                  {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}},
-                  2,
-                  Epoch(7)};
-  MembershipRecord old_membership{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
-  MembershipRecord membership{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
+  MembershipRecord membership{
+      RunId("r-1"),
+      IslandId("i-a"),
+      3,
+      MembershipState::absent,
+      "lost: no heartbeat for 5.0 s",
+      {{Round(3), Round(5), "a\tb\n\"c\"", kStart, kStart + 1s}, {Round(9), std::nullopt, "", kStart, std::nullopt}},
+      2,
+      Epoch(7)};
+  EpochRecord old_epoch{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
+  EpochRecord epoch{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
   IslandRecord island{IslandId("i-a"), "a", "key", "tcp://1.2.3.4:5", "0.1.0", "Linux", {"corpus", "x y"}, ~0ULL, kStart};
   {
     Ledger ledger = Ledger::open(directory.path()).value();
     RunRecord first = run;
     first.state = RunState::queued;
-    REQUIRE(write(ledger, {first, seat, membership, old_membership, island, round_record(1, false), event_record(1)}).ok());
+    REQUIRE(write(ledger, {first, membership, epoch, old_epoch, island, round_record(1, false), event_record(1)}).ok());
     run.error = Error{Code::corrupt, "why"};
     run.ended = kStart + 2s;
     run.pause_after = Round(9);
@@ -148,8 +149,8 @@ TEST_CASE("every kind of record comes back as it was written, the newest of each
   const auto to_ms = [](RunRecord record) { return record; };
   REQUIRE(recovered.runs.size() == 1);
   CHECK(recovered.runs[0] == to_ms(run));
-  CHECK(recovered.seats == std::vector{seat});
   CHECK(recovered.memberships == std::vector{membership});
+  CHECK(recovered.epochs == std::vector{epoch});
   CHECK(recovered.islands == std::vector{island});
   CHECK(recovered.rounds == std::vector{round_record(1, true, true), round_record(2, false)});
   CHECK(ledger.checkpoint_round(RunId("r-1")).value() == Round(1));
@@ -328,7 +329,8 @@ TEST_CASE("spans are kept once however often they are told, in pages, the newest
   const atl_test::TemporaryFolder directory;
   Ledger ledger = Ledger::open(directory.path()).value();
   const auto span = [](std::uint64_t number) {
-    return Span{static_cast<SpanKind>(number % 9), Round(number / 3), 2, IslandId("i-b"), from_unix_ms(1'000) + Duration(number), Duration(40), number};
+    return Span{static_cast<SpanKind>(number % 9),      Round(number / 3), 2,     IslandId("i-b"),
+                from_unix_ms(1'000) + Duration(number), Duration(40),      number};
   };
   const auto put = [&](const char* run, std::uint64_t from, std::uint64_t to) {
     std::vector<IslandSpan> spans;
@@ -381,14 +383,16 @@ TEST_CASE("a ledger whose newest write was torn at any byte holds all of it or n
   Ledger ledger = Ledger::open(directory.path()).value();
   const std::filesystem::path log = directory.path() / "ledger.db-wal";
   const auto batch_of = [](std::uint64_t number) {
-    return std::vector<Record>{run_record("r-1", number), round_record(number, true), event_record(2 * number), event_record(2 * number + 1)};
+    return std::vector<Record>{run_record("r-1", number), round_record(number, true), event_record(2 * number),
+                               event_record(2 * number + 1)};
   };
   REQUIRE(ledger.write(batch_of(1)).ok());
   const std::uintmax_t before = std::filesystem::file_size(log);
   REQUIRE(ledger.write(batch_of(2)).ok());
   const std::uintmax_t after = std::filesystem::file_size(log);
   REQUIRE(after > before);
-  for (std::uintmax_t cut = before; cut <= after; cut += std::max<std::uintmax_t>(1, std::min<std::uintmax_t>((after - before) / 40, after - cut))) {
+  for (std::uintmax_t cut = before; cut <= after;
+       cut += std::max<std::uintmax_t>(1, std::min<std::uintmax_t>((after - before) / 40, after - cut))) {
     for (const bool garbage : {false, true}) {  // what a disk writes of the rest
       const atl_test::TemporaryFolder torn;
       std::filesystem::copy(directory.path() / "ledger.db", torn.path() / "ledger.db");
@@ -493,16 +497,16 @@ TEST_CASE("a ledger of schema version 1 is taken up, and what is new has its def
   {
     Database old = Database::open(directory.path() / "ledger.db").value();
     REQUIRE(old.execute(kSchema).ok());
-    REQUIRE(old.execute("INSERT INTO seats VALUES('r-1', 'i-a', 2, 'active', '', '[]')").ok());
+    REQUIRE(old.execute("INSERT INTO memberships VALUES('r-1', 'i-a', 2, 'active', '', '[]')").ok());
     REQUIRE(old.execute("INSERT INTO rounds VALUES('r-1', 0, 0, 1, 1, 1, 1, '[\"i-a\"]', '[64]', zeroblob(32), 0, 0)").ok());
     REQUIRE(old.execute("PRAGMA user_version=1").ok());
   }
   Ledger ledger = Ledger::open(directory.path()).value();
   REQUIRE(write(ledger, {run_record()}).ok());
   const Recovered recovered = ledger.recover().value();
-  REQUIRE(recovered.seats.size() == 1);
-  CHECK(recovered.seats[0].part == 2);
-  CHECK(recovered.seats[0].offences == 0);
+  REQUIRE(recovered.memberships.size() == 1);
+  CHECK(recovered.memberships[0].part == 2);
+  CHECK(recovered.memberships[0].offences == 0);
   REQUIRE(recovered.rounds.size() == 1);
   CHECK(recovered.rounds[0].data.empty());
   CHECK(recovered.parts.empty());

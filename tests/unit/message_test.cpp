@@ -1,5 +1,5 @@
 // The control link's messages: there and back, and nothing else accepted.
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
 
 #include <cmath>
 #include <limits>
@@ -40,7 +40,7 @@ TEST_CASE("every kind of message comes back equal") {
 
 TEST_CASE("messages with every field at its default come back equal") {
   CHECK(there_and_back(Hello{}) == Message(Hello{}));
-  CHECK(there_and_back(Assign{}) == Message(Assign{}));
+  CHECK(there_and_back(Invite{}) == Message(Invite{}));
   CHECK(there_and_back(Offer{}) == Message(Offer{}));
   CHECK(there_and_back(Reply{}) == Message(Reply{}));
   CHECK(there_and_back(CatchUp{}) == Message(CatchUp{}));
@@ -115,7 +115,7 @@ TEST_CASE("texts for people are cut and made plain, names are not") {
 }
 
 TEST_CASE("what is over a bound is not sent, and says what") {
-  Membership membership;
+  NewEpoch membership;
   membership.members.resize(kMaxListItems + 1);
   CHECK(encode(membership).error().code == Code::invalid_argument);
   CHECK(contains(encode(membership).error().why, "1025"));

@@ -1,10 +1,11 @@
 // Pairings: a function of seed, round and members; uniform, independent and fair.
+#include "strategies/pairing.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 
-#include "strategies/pairing.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;
@@ -51,7 +52,9 @@ TEST_CASE("pairing: places decide, whoever has them, and seed and round", "[pair
   std::reverse(others.begin(), others.end());
   const auto theirs = pairing(1, Round(7), others);
   REQUIRE(theirs.size() == there.size());
-  const auto place = [](const std::vector<IslandId>& list, const IslandId& id) { return std::find(list.begin(), list.end(), id) - list.begin(); };
+  const auto place = [](const std::vector<IslandId>& list, const IslandId& id) {
+    return std::find(list.begin(), list.end(), id) - list.begin();
+  };
   for (std::size_t g = 0; g < there.size(); ++g) {
     REQUIRE(theirs[g].size() == there[g].size());
     for (std::size_t i = 0; i < there[g].size(); ++i) {

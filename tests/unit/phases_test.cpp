@@ -1,12 +1,12 @@
 // Runs of phases: which tasks there are, where they are placed, and the coordinator's core with islands that a test plays.
-#include "coordinator/phases.hpp"
+#include "coordinator/core/phases.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
 
-#include "coordinator/core.hpp"
+#include "coordinator/core/core.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -22,7 +22,7 @@ RunSpec spec_of(std::uint32_t experts, std::uint32_t max = 4) {
   spec.data.format = "idx";
   spec.training.steps = 100;
   spec.strategy.name = "decentralized-diffusion";
-  spec.strategy.group = "expert";
+  spec.strategy.group = Group::expert;
   spec.diffusion.experts = experts;
   spec.islands.max = max;
   spec.islands.deadline = 60s;
@@ -36,17 +36,17 @@ Digest digest(std::uint64_t value) {
   return d;
 }
 
-// Islands that do what their duty says when the test tells them to.
+// Islands that do what their assignment says when the test tells them to.
 struct Play {
   TimePoint now = from_unix_ms(1'700'000'000'000);
   Core core{Settings{}, Recovered{}, now};
   RunId run{"r-1"};
-  std::map<std::string, Duty> duties;
+  std::map<std::string, Assignment> assignments;
   std::map<std::string, std::map<Digest, std::uint64_t>> held;
   std::vector<std::string> connected;
   std::vector<coordinator::Record> records;
   std::set<std::string> released;
-  std::map<std::string, Assign> assigned;  // in the run of a group
+  std::map<std::string, Invite> assigned;  // in the run of a group
   std::uint64_t next_digest = 1;
 
   void join(const std::string& name, std::uint64_t boot = 1, const std::vector<std::string>& sets = {"digits"}) {
@@ -66,7 +66,7 @@ struct Play {
   void lose(const std::string& name) {
     std::erase(connected, name);
     wait(6s);
-    duties.erase(name);  // what it was sent before it counted as lost it never got
+    assignments.erase(name);  // what it was sent before it counted as lost it never got
   }
   // Time passes, with heartbeats of those that are connected.
   void wait(Duration time) {
@@ -84,9 +84,10 @@ struct Play {
     std::vector<std::string> idle;
     records.insert(records.end(), ready.records.begin(), ready.records.end());
     for (const Outgoing& out : ready.messages) {
-      if (const auto* duty = std::get_if<Duty>(&out.message); duty != nullptr && duty->number > duties[out.island.text].number) {
-        duties[out.island.text] = *duty;
-        if (duty->task.empty()) {
+      if (const auto* assignment = std::get_if<Assignment>(&out.message);
+          assignment != nullptr && assignment->number > assignments[out.island.text].number) {
+        assignments[out.island.text] = *assignment;
+        if (assignment->task.empty()) {
           idle.push_back(out.island.text);
         }
       } else if (const auto* release = std::get_if<Release>(&out.message)) {
@@ -94,18 +95,20 @@ struct Play {
         if (assigned.contains(out.island.text) && assigned[out.island.text].run == release->run) {
           assigned.erase(out.island.text);
         }
-      } else if (const auto* assign = std::get_if<Assign>(&out.message)) {
-        assigned[out.island.text] = *assign;
-      } else if (const auto* membership = std::get_if<Membership>(&out.message); membership != nullptr && assigned.contains(out.island.text)) {
+      } else if (const auto* invite = std::get_if<Invite>(&out.message)) {
+        assigned[out.island.text] = *invite;
+      } else if (const auto* membership = std::get_if<NewEpoch>(&out.message);
+                 membership != nullptr && assigned.contains(out.island.text)) {
         assigned[out.island.text].epoch = std::max(assigned[out.island.text].epoch, membership->epoch);
       } else if (const auto* exchange = std::get_if<Exchange>(&out.message)) {
-        answers.emplace_back(out.island.text, Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt, digest(900 + exchange->round.value), 10, 10, 0.1});
+        answers.emplace_back(out.island.text, Exchanged{exchange->run, exchange->epoch, exchange->round, exchange->attempt,
+                                                        digest(900 + exchange->round.value), 10, 10, 0.1});
       } else if (const auto* commit = std::get_if<Commit>(&out.message)) {
         if (commit->round.value < 2) {
-          answers.emplace_back(out.island.text, ready_for(out.island.text, commit->round.next(), commit->chain));
+          answers.emplace_back(out.island.text, ready_for(out.island.text, commit->round.next(), commit->digest));
         } else {
-          answers.emplace_back(out.island.text, Checkpointed{commit->run, commit->round, commit->chain, digest(77), 100, std::nullopt});
-          answers.emplace_back(out.island.text, RunEnded{commit->run, commit->round, commit->chain, std::nullopt});
+          answers.emplace_back(out.island.text, Checkpointed{commit->run, commit->round, commit->digest, digest(77), 100, std::nullopt});
+          answers.emplace_back(out.island.text, RunEnded{commit->run, commit->round, commit->digest, std::nullopt});
         }
       }
     }
@@ -114,9 +117,9 @@ struct Play {
     }
   }
   // An island trains with its group: it answers what it was told, until nothing is told any more.
-  atl::Ready ready_for(const std::string& name, Round round, const Digest& chain) {
-    const Assign& assign = assigned[name];
-    return atl::Ready{assign.run, assign.epoch, round, 10, 5, 2.0, 0.1, chain};
+  atl::Ready ready_for(const std::string& name, Round round, const Digest& digest) {
+    const Invite& invite = assigned[name];
+    return atl::Ready{invite.run, invite.epoch, round, 10, 5, 2.0, 0.1, digest};
   }
   // `on`: to their end, and not only until all have begun with the same.
   void begin_rounds(const std::vector<std::string>& names, bool on = true) {
@@ -138,44 +141,44 @@ struct Play {
     }
   }
   std::vector<std::pair<std::string, Message>> answers;
-  // All that the duty names is there: it can take part in its group's rounds.
+  // All that the assignment names is there: it can take part in its group's rounds.
   void prepare(const std::string& name) {
     fetch(name);
     say(name, report(name, "ready"));
   }
 
-  DutyReport report(const std::string& name, const std::string& state) {
-    const Duty& duty = duties[name];
-    DutyReport message;
+  AssignmentReport report(const std::string& name, const std::string& state) {
+    const Assignment& assignment = assignments[name];
+    AssignmentReport message;
     message.run = run;
-    message.number = duty.number;
-    message.task = duty.task;
+    message.number = assignment.number;
+    message.task = assignment.task;
     message.state = state;
     for (const auto& [its, bytes] : held[name]) {
       message.held.push_back(Content{its, bytes, {}});
     }
     return message;
   }
-  void say(const std::string& name, DutyReport message) {
+  void say(const std::string& name, AssignmentReport message) {
     core.step(now, IslandId(name), 1, message);
     take();
   }
-  // Fetches all that the duty names.
+  // Fetches all that the assignment names.
   void fetch(const std::string& name) {
-    std::vector<Content> wanted = duties[name].keep;
-    for (const TaskInput& input : duties[name].inputs) {
+    std::vector<Content> wanted = assignments[name].keep;
+    for (const TaskInput& input : assignments[name].inputs) {
       wanted.push_back(input.content);
     }
     for (const Content& content : wanted) {
       CHECK_FALSE(content.digest.empty());
       held[name][content.digest] = content.bytes;
     }
-    say(name, report(name, duties[name].task.empty() ? "idle" : "running"));
+    say(name, report(name, assignments[name].task.empty() ? "idle" : "running"));
   }
   Digest finish(const std::string& name, const std::string& facts = "{}") { return finish_as(name, digest(next_digest++), facts); }
   Digest finish_as(const std::string& name, const Digest& its, const std::string& facts = "{}") {
     fetch(name);
-    DutyReport message = report(name, "done");
+    AssignmentReport message = report(name, "done");
     message.result = Content{its, 100, {}};
     message.facts = facts;
     held[name][message.result.digest] = 100;
@@ -184,7 +187,7 @@ struct Play {
     return message.result.digest;
   }
   Digest save(const std::string& name, std::uint64_t step) {
-    DutyReport message = report(name, "running");
+    AssignmentReport message = report(name, "running");
     message.checkpoint = Content{digest(next_digest++), 50, {}};
     message.checkpoint_step = step;
     held[name][message.checkpoint.digest] = 50;
@@ -193,8 +196,8 @@ struct Play {
     return message.checkpoint.digest;
   }
   [[nodiscard]] std::string who(const std::string& task) const {
-    for (const auto& [name, duty] : duties) {
-      if (duty.task == task) {
+    for (const auto& [name, assignment] : assignments) {
+      if (assignment.task == task) {
         return name;
       }
     }
@@ -212,8 +215,8 @@ struct Play {
   }
 };
 
-bool keeps(const Duty& duty, const Digest& its) {
-  return std::any_of(duty.keep.begin(), duty.keep.end(), [&](const Content& content) { return content.digest == its; });
+bool keeps(const Assignment& assignment, const Digest& its) {
+  return std::any_of(assignment.keep.begin(), assignment.keep.end(), [&](const Content& content) { return content.digest == its; });
 }
 
 }  // namespace
@@ -260,10 +263,11 @@ TEST_CASE("islands that are left over join the experts, in turn, and no more tha
   using Groups = std::vector<std::vector<IslandId>>;
   const std::vector<BeginningExpert> experts = {{"experts/0", 100}, {"experts/1", 300}};
   CHECK(decide_groups(experts, {}, 10) == Groups{{}, {}});
-  CHECK(decide_groups(experts, {{a, 1}}, 10) == Groups{{}, {a}});                                 // the largest cluster first
-  CHECK(decide_groups(experts, {{a, 1}, {b, 5}, {c, 3}}, 10) == Groups{{c}, {b, a}});             // and the fastest island
-  CHECK(decide_groups(experts, {{a, 4}, {b, 3}, {c, 2}, {d, 1}}, 100) == Groups{{}, {a, b}});     // three batches: three islands, two of them more
-  CHECK(decide_groups({{"experts/0", 0}}, {{a, 4}, {b, 3}}, 100) == Groups{{a, b}});              // not known
+  CHECK(decide_groups(experts, {{a, 1}}, 10) == Groups{{}, {a}});                      // the largest cluster first
+  CHECK(decide_groups(experts, {{a, 1}, {b, 5}, {c, 3}}, 10) == Groups{{c}, {b, a}});  // and the fastest island
+  CHECK(decide_groups(experts, {{a, 4}, {b, 3}, {c, 2}, {d, 1}}, 100) ==
+        Groups{{}, {a, b}});                                                          // three batches: three islands, two of them more
+  CHECK(decide_groups({{"experts/0", 0}}, {{a, 4}, {b, 3}}, 100) == Groups{{a, b}});  // not known
   CHECK(decide_groups({}, {{a, 4}}, 1).empty());
 }
 
@@ -280,8 +284,8 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   play.finish(play.who("clustering"), R"({"sizes": [40, 60]})");
   // Two experts and the router have an island each; the two others help.
   std::map<std::string, std::vector<std::string>> workers;
-  for (const auto& [name, duty] : play.duties) {
-    workers[duty.task].push_back(name);
+  for (const auto& [name, assignment] : play.assignments) {
+    workers[assignment.task].push_back(name);
   }
   CHECK(workers["router"].size() == 1);
   REQUIRE(workers["experts/0"].size() == 2);
@@ -297,18 +301,18 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
 
   // Nobody is let into the rounds who has not what they need.
   const std::vector<std::string>& group = workers["experts/0"];
-  CHECK(play.duties[group[0]].group == before.group);
-  CHECK(play.duties[group[0]].group_round == Round(0));
-  CHECK(play.duties[group[0]].inputs.at(0).task == "clustering");
+  CHECK(play.assignments[group[0]].group == before.group);
+  CHECK(play.assignments[group[0]].group_round == Round(0));
+  CHECK(play.assignments[group[0]].inputs.at(0).task == "clustering");
   play.prepare(group[0]);
   CHECK(play.assigned.empty());  // it waits a moment for the other
   play.prepare(group[1]);
   REQUIRE(play.assigned.size() == 2);
-  const Assign assign = play.assigned[group[0]];
-  CHECK(assign.run == before.group);
-  CHECK(assign.parts == 2);
-  const RunSpec rounds = run_spec_from_json(assign.spec).value();
-  CHECK(rounds.strategy.group == "all");
+  const Invite invite = play.assigned[group[0]];
+  CHECK(invite.run == before.group);
+  CHECK(invite.parts == 2);
+  const RunSpec rounds = run_spec_from_json(invite.spec).value();
+  CHECK(rounds.strategy.group == Group::all);
   CHECK(rounds.rounds == 2);
   CHECK(rounds.work.run == "r-1");
   CHECK(rounds.work.task == "experts/0");
@@ -321,15 +325,15 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   // One of them makes the result from what its trainer saved; the other is free.
   const std::string owner = play.who("experts/0");
   REQUIRE_FALSE(owner.empty());
-  CHECK(play.duties[owner].group == before.group);
-  CHECK(play.duties[owner].group_round == Round(2));
+  CHECK(play.assignments[owner].group == before.group);
+  CHECK(play.assignments[owner].group_round == Round(2));
   CHECK(play.view("experts/0").state == TaskState::running);
   const std::string other = owner == group[0] ? group[1] : group[0];
-  CHECK(play.duties[other].task.empty());
+  CHECK(play.assignments[other].task.empty());
   // It has not got it: the other has.
   play.say(owner, play.report(owner, "without"));
   REQUIRE(play.who("experts/0") == other);
-  CHECK(play.duties[other].group_round == Round(2));
+  CHECK(play.assignments[other].group_round == Round(2));
   play.finish(other);
   CHECK(play.view("experts/0").state == TaskState::done);
   CHECK(play.view("experts/0").members.empty());
@@ -393,7 +397,8 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   }
   REQUIRE(failing.assigned.size() == 2);
   for (const char* name : {"a", "b"}) {
-    failing.core.step(failing.now, IslandId(name), 1, RunEnded{group, Round(0), Digest{}, Error{Code::invalid_argument, "the data are too small"}});
+    failing.core.step(failing.now, IslandId(name), 1,
+                      RunEnded{group, Round(0), Digest{}, Error{Code::invalid_argument, "the data are too small"}});
     failing.take();
   }
   failing.wait(1s);
@@ -429,14 +434,14 @@ TEST_CASE("a run with groups is paused when they have ended the round in hand, a
     play.wait(1s);
     CHECK(play.core.run(play.now, group)->state == RunState::paused);
     CHECK(play.core.run(play.now, play.run)->state == RunState::paused);
-    play.duties.clear();
+    play.assignments.clear();
     play.assigned.clear();
     REQUIRE(play.core.resume(play.now, play.run));
     play.take();
     play.wait(3s);
     CHECK(play.view("experts/0").group == group);
     for (const char* name : {"a", "b"}) {
-      REQUIRE(play.duties[name].group == group);
+      REQUIRE(play.assignments[name].group == group);
       play.prepare(name);
     }
     play.wait(3s);
@@ -454,11 +459,11 @@ TEST_CASE("experts queue over islands, results are copied, and the run ends with
   const Digest features = play.finish(first);
   // The other island keeps a copy of it.
   const std::string other = first == "a" ? "b" : "a";
-  CHECK(keeps(play.duties[other], features));
+  CHECK(keeps(play.assignments[other], features));
   const std::string second = play.who("clustering");
   REQUIRE_FALSE(second.empty());
-  CHECK(play.duties[second].inputs.at(0).task == "features");
-  CHECK(play.duties[second].inputs.at(0).content.digest == features);
+  CHECK(play.assignments[second].inputs.at(0).task == "features");
+  CHECK(play.assignments[second].inputs.at(0).content.digest == features);
   play.finish(second, R"({"sizes": [10, 30, 20]})");
   // The two largest first.
   CHECK_FALSE(play.who("experts/1").empty());
@@ -469,7 +474,7 @@ TEST_CASE("experts queue over islands, results are copied, and the run ends with
   CHECK(play.core.run(play.now, play.run)->reason.text.find("3 of 7 tasks are done") != std::string::npos);
   while (play.core.run(play.now, play.run)->state == RunState::running) {
     for (const std::string& name : std::vector<std::string>{"a", "b"}) {
-      if (!play.duties[name].task.empty() && play.view(play.duties[name].task).state == TaskState::running) {
+      if (!play.assignments[name].task.empty() && play.view(play.assignments[name].task).state == TaskState::running) {
         play.finish(name);
       }
     }
@@ -493,7 +498,7 @@ TEST_CASE("a lost island's task goes on elsewhere from its copy, and its result 
   const Digest saved = play.save(owner, 25);
   std::string keeper;
   for (const char* name : {"a", "b", "c"}) {
-    if (name != owner && keeps(play.duties[name], saved)) {
+    if (name != owner && keeps(play.assignments[name], saved)) {
       keeper = name;
     }
   }
@@ -505,7 +510,7 @@ TEST_CASE("a lost island's task goes on elsewhere from its copy, and its result 
   // The others finish what they have; then one of them goes on with the lost one.
   for (int round = 0; round < 6 && play.who("experts/0").empty(); ++round) {
     for (const std::string& name : std::vector<std::string>(play.connected)) {
-      if (!play.duties[name].task.empty() && play.duties[name].task != "experts/0") {
+      if (!play.assignments[name].task.empty() && play.assignments[name].task != "experts/0") {
         play.finish(name);
       }
     }
@@ -513,7 +518,7 @@ TEST_CASE("a lost island's task goes on elsewhere from its copy, and its result 
   const std::string heir = play.who("experts/0");
   REQUIRE_FALSE(heir.empty());
   CHECK(heir != owner);
-  CHECK(play.duties[heir].resume.digest == saved);
+  CHECK(play.assignments[heir].resume.digest == saved);
   CHECK(play.view("experts/0").starts == 2);
   CHECK(play.view("experts/0").checkpoint_step == 25);
 }
@@ -527,7 +532,7 @@ TEST_CASE("a paused run of phases has no running task, and resumed goes on from 
   const std::string owner = play.who("experts/0");
   REQUIRE_FALSE(owner.empty());
   const Digest saved = play.save(owner, 40);
-  const std::uint64_t before = play.duties[owner].number;
+  const std::uint64_t before = play.assignments[owner].number;
   REQUIRE(play.core.pause(play.now, play.run));
   play.take();
   CHECK(play.core.run(play.now, play.run)->state == RunState::paused);
@@ -536,15 +541,15 @@ TEST_CASE("a paused run of phases has no running task, and resumed goes on from 
   CHECK(play.released == std::set<std::string>{"a", "b"});
   play.wait(3s);
   CHECK(play.view("experts/0").starts == 1);
-  play.duties.clear();  // an island that is released forgets its duty
+  play.assignments.clear();  // an island that is released forgets its assignment
   REQUIRE(play.core.resume(play.now, play.run));
   play.take();
   // Nothing is placed before both have said what lies on their disks: the second may have what can be continued.
   const std::string heir = play.who("experts/0");
   REQUIRE_FALSE(heir.empty());
-  CHECK(play.duties[heir].number > before);
+  CHECK(play.assignments[heir].number > before);
   CHECK(play.view("experts/0").starts == 2);
-  CHECK(play.duties[heir].resume.digest == saved);
+  CHECK(play.assignments[heir].resume.digest == saved);
   CHECK(play.view("clustering").starts == 1);
 }
 
@@ -552,7 +557,7 @@ TEST_CASE("a task that fails ends the run with its reason, and resume tries it a
   Play play;
   play.join("a");
   play.submit(spec_of(2));
-  DutyReport failed = play.report("a", "failed");
+  AssignmentReport failed = play.report("a", "failed");
   failed.error = Error{Code::invalid_argument, "images of mixed sizes"};
   play.say("a", failed);
   const auto view = play.core.run(play.now, play.run);
@@ -572,16 +577,16 @@ TEST_CASE("a core that is built from its records goes on: nothing that is done i
   const Digest features = play.finish("a");
   Recovered recovered;
   std::map<std::string, TaskRecord> tasks;
-  std::map<std::string, SeatRecord> seats;
+  std::map<std::string, MembershipRecord> memberships;
   for (const coordinator::Record& record : play.records) {
     if (const auto* run = std::get_if<RunRecord>(&record)) {
       recovered.runs = {*run};
     } else if (const auto* task = std::get_if<TaskRecord>(&record)) {
       tasks[task->task] = *task;
-    } else if (const auto* seat = std::get_if<SeatRecord>(&record)) {
-      seats[seat->island.text] = *seat;
     } else if (const auto* membership = std::get_if<MembershipRecord>(&record)) {
-      recovered.memberships = {*membership};
+      memberships[membership->island.text] = *membership;
+    } else if (const auto* epoch = std::get_if<EpochRecord>(&record)) {
+      recovered.epochs = {*epoch};
     } else if (const auto* island = std::get_if<IslandRecord>(&record)) {
       recovered.islands = {*island};
     }
@@ -589,24 +594,24 @@ TEST_CASE("a core that is built from its records goes on: nothing that is done i
   for (const auto& [name, task] : tasks) {
     recovered.tasks.push_back(task);
   }
-  for (const auto& [name, seat] : seats) {
-    recovered.seats.push_back(seat);
+  for (const auto& [name, membership] : memberships) {
+    recovered.memberships.push_back(membership);
   }
-  const Duty before = play.duties["a"];
+  const Assignment before = play.assignments["a"];
   play.core = Core(Settings{}, recovered, play.now);
   play.connected.clear();
   play.join("a");
   CHECK(play.view("features").state == TaskState::done);
   CHECK(play.view("clustering").state == TaskState::running);
   CHECK(play.view("clustering").starts == 1);
-  // The island reports the duty it knows; the new coordinator's has a higher number.
-  DutyReport known = play.report("a", "running");
+  // The island reports the assignment it knows; the new coordinator's has a higher number.
+  AssignmentReport known = play.report("a", "running");
   known.number = before.number;
   known.task = before.task;
   play.say("a", known);
-  CHECK(play.duties["a"].number > before.number);
-  CHECK(play.duties["a"].task == "clustering");
-  CHECK(keeps(play.duties["a"], features));
+  CHECK(play.assignments["a"].number > before.number);
+  CHECK(play.assignments["a"].task == "clustering");
+  CHECK(keeps(play.assignments["a"], features));
 }
 
 namespace {
@@ -652,12 +657,14 @@ TEST_CASE("each island packs its own images once, those without any only train, 
   play.finish("b");
   play.wait(1s);
   CHECK(play.who("images/1").empty());  // b has packed, a has nothing to pack
-  CHECK(reason(play).find("waits for 1 more of 2 islands with images of their own; island a has none: its agent maps no data set 'digits'") != std::string::npos);
+  CHECK(
+      reason(play).find("waits for 1 more of 2 islands with images of their own; island a has none: its agent maps no data set 'digits'") !=
+      std::string::npos);
   play.join("c");
   play.wait(1s);
   REQUIRE(play.who("images/1") == "c");
   // It maps the set, and there is nothing there.
-  DutyReport failed = play.report("c", "failed");
+  AssignmentReport failed = play.report("c", "failed");
   failed.error = Error{Code::not_found, "/srv/digits: no such file"};
   play.say("c", failed);
   play.wait(1s);
@@ -673,12 +680,12 @@ TEST_CASE("each island packs its own images once, those without any only train, 
   play.finish("d");
   const std::string clusters = play.who("clustering");
   REQUIRE_FALSE(clusters.empty());
-  CHECK(play.duties[clusters].inputs.size() == 2);
+  CHECK(play.assignments[clusters].inputs.size() == 2);
   play.finish(clusters);
   // An island without images of its own trains on the others'.
   play.wait(1s);
-  CHECK_FALSE(play.duties["a"].task.empty());
-  CHECK(play.duties["a"].inputs.size() == 3);
+  CHECK_FALSE(play.assignments["a"].task.empty());
+  CHECK(play.assignments["a"].inputs.size() == 3);
 }
 
 TEST_CASE("islands with the same images are no two parts of a data set") {
@@ -689,7 +696,8 @@ TEST_CASE("islands with the same images are no two parts of a data set") {
   play.finish_as("a", digest(70));
   play.finish_as("b", digest(70));
   CHECK(play.core.run(play.now, play.run)->state == RunState::failed);
-  CHECK(reason(play).find("islands a and b have the same images; with data.spread = 2 each of so many islands has images of its own") != std::string::npos);
+  CHECK(reason(play).find("islands a and b have the same images; with data.spread = 2 each of so many islands has images of its own") !=
+        std::string::npos);
 }
 
 TEST_CASE("packed images that are lost are packed again by their own island alone, and have to be the same") {
@@ -715,12 +723,13 @@ TEST_CASE("packed images that are lost are packed again by their own island alon
     const std::string third = owner != "a" && other != "a" ? "a" : owner != "b" && other != "b" ? "b" : "c";
     play.lose(owner);
     for (const std::string& name : {other, third}) {
-      play.say(name, play.report(name, play.duties[name].task.empty() ? "idle" : "fetching"));
+      play.say(name, play.report(name, play.assignments[name].task.empty() ? "idle" : "fetching"));
     }
     play.wait(3s);
     CHECK(play.view("images/0").state == TaskState::done);
     INFO(reason(play));
-    CHECK(reason(play).find("waits for island " + owner + " or another that has the images of task images/0: nobody else can pack them again") != std::string::npos);
+    CHECK(reason(play).find("waits for island " + owner +
+                            " or another that has the images of task images/0: nobody else can pack them again") != std::string::npos);
     play.join(owner);
     play.wait(2s);
     play.say(owner, play.report(owner, "idle"));

@@ -1,17 +1,18 @@
 // Plain text: which bytes other machines may put into names, texts and documents.
-#include "transport/plain_text.hpp"
+#include "transport/base/plain_text.hpp"
 
 #include "tests/catch.hpp"
 
 using namespace atl;
 
 TEST_CASE("utf-8 is recognised exactly") {
-  for (const char* good : {"", "a", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+  for (const char* good :
+       {"", "a", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
     CHECK(is_plain(good, TextRule::json));
   }
   // stray continuation, overlong, surrogate, above U+10FFFF, cut short
-  for (const char* bad : {"\x80", "\xC0\xAF", "\xC1\x81", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
-                          "\xC2", "\xE2\x82", "\xF0\x9F\x8F", "\xFF", "a\xE2\x82z"}) {
+  for (const char* bad : {"\x80", "\xC0\xAF", "\xC1\x81", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+                          "\xF5\x80\x80\x80", "\xC2", "\xE2\x82", "\xF0\x9F\x8F", "\xFF", "a\xE2\x82z"}) {
     CHECK_FALSE(is_plain(bad, TextRule::json));
   }
 }

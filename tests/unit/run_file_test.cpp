@@ -1,18 +1,18 @@
 // The run file: what is accepted, what every mistake says and where it points.
-#include "cli/run_file.hpp"
+#include "cli/run_file/run_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "agent/engine/built_in_model.hpp"
 #include "agent/island_link/arena.hpp"
-#include "agent/run_composition.hpp"
+#include "cli/run_file/spelling.hpp"
 #include "cli/views/printable.hpp"
-#include "cli/spelling.hpp"
+#include "strategies/specification/run_keys.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
-#include "transport/run_keys.hpp"
-#include "transport/run_rules.hpp"
 
 using namespace atl;
 
@@ -46,7 +46,8 @@ void require_problem(const std::string& text, const std::string& place, const st
   }
   INFO(all);
   const std::string start = place.ends_with(':') ? place : place + " ";
-  CHECK(std::ranges::any_of(found, [&](const std::string& line) { return line.starts_with(start) && line.find(part) != std::string::npos; }));
+  CHECK(
+      std::ranges::any_of(found, [&](const std::string& line) { return line.starts_with(start) && line.find(part) != std::string::npos; }));
 }
 
 }  // namespace
@@ -78,7 +79,8 @@ deadline = "1500ms"
 names = ["x", "y"]
 [strategy]
 inner_steps = 30
-)", "run.toml");
+)",
+                                      "run.toml");
   INFO(problems_text(file));
   REQUIRE(file.valid());
   CHECK(file.spec.arena_limit_bytes == 64ULL << 20);
@@ -92,14 +94,14 @@ inner_steps = 30
 TEST_CASE("a strategy's name settles its parts") {
   const RunFile parallel = parse_run_file(with("[strategy]\nname = \"data-parallel\"\n"), "run.toml");
   REQUIRE(parallel.valid());
-  CHECK(parallel.spec.strategy.payload == "gradient");
+  CHECK(parallel.spec.strategy.payload == PayloadKind::gradient);
   CHECK(parallel.spec.strategy.inner_steps == 1);
   CHECK(parallel.spec.rounds == 1000);
   const RunFile local = parse_run_file(with("[strategy]\nname = \"local\"\n"), "run.toml");
   REQUIRE(local.valid());
-  CHECK(local.spec.strategy.group == "nobody");
-  CHECK(local.spec.strategy.outer_optimizer == "adopt");
-  CHECK(local.spec.strategy.payload == "parameters");
+  CHECK(local.spec.strategy.group == Group::nobody);
+  CHECK(local.spec.strategy.outer_optimizer == OuterOptimizerKind::adopt);
+  CHECK(local.spec.strategy.payload == PayloadKind::parameters);
 }
 
 TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by fragment") {
@@ -107,11 +109,11 @@ TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by f
   INFO(problems_text(file));
   REQUIRE(file.valid());
   const StrategySpec& strategy = file.spec.strategy;
-  CHECK(strategy.grouping == "strided");
+  CHECK(strategy.grouping == FragmentKind::strided);
   CHECK(strategy.layers_per_fragment == 3);
   CHECK(strategy.overlap_steps == 1);
-  CHECK(strategy.codec == "fp4");
-  CHECK(strategy.reduce_codec == "int8");
+  CHECK(strategy.codec == CodecKind::fp4);
+  CHECK(strategy.reduce_codec == CodecKind::int8);
   CHECK(strategy.merge_alpha == 0.5);
   CHECK(strategy.outer_learning_rate == 0.4);
   // 4 layers in threes are 2 fragments, embeddings and head a third. They start at k·100, k·100 + 33 and k·100 + 66 until step
@@ -120,7 +122,8 @@ TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by f
   const RunFile four = parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\nfragments = 4\n"), "run.toml");
   REQUIRE(four.valid());
   CHECK(four.spec.rounds == 50);
-  const RunFile balanced = parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 7\n"), "run.toml");
+  const RunFile balanced =
+      parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 7\n"), "run.toml");
   REQUIRE(balanced.valid());
   CHECK(balanced.spec.rounds == 70);
 }
@@ -130,7 +133,8 @@ TEST_CASE("keys of very many parts are a mistake at their place, not a stack ove
   for (int i = 0; i < 400'000; ++i) {
     deep += ".a";
   }
-  for (const std::string& text : {deep + " = 1\n", "[" + deep + "]\n", "[[" + deep + "]]\n", "x = { " + deep + " = 1 }\n", "x = [1, {" + deep + " = [\n"}) {
+  for (const std::string& text :
+       {deep + " = 1\n", "[" + deep + "]\n", "[[" + deep + "]]\n", "x = { " + deep + " = 1 }\n", "x = [1, {" + deep + " = [\n"}) {
     INFO(text.substr(0, 20));
     const RunFile file = parse_run_file(text, "run.toml");
     REQUIRE(file.problems.size() == 1);
@@ -140,7 +144,8 @@ TEST_CASE("keys of very many parts are a mistake at their place, not a stack ove
   require_problem("#\n'a' . \"b\" . c.d.e.f.g.h.i = 1\n", "2:24", "more than 8 parts");
   // Dots that are no key's.
   require_problem("a.b.c.d.e.f.g.h = 1 # ............\n", "1:1", "unknown section \"a\"");
-  require_problem("[run]\nx = [\"../../../../../../..\", '.........', 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]\n", "2:1", "unknown key \"x\"");
+  require_problem("[run]\nx = [\"../../../../../../..\", '.........', 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]\n", "2:1",
+                  "unknown key \"x\"");
   require_problem("[run]\nx = \"\"\"\n\\\"\"\" .......... \"\" ........\"\"\"\"\"\ny = '''\n..........'''\n", "4:1", "unknown key \"y\"");
 }
 
@@ -157,7 +162,8 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
   require_problem("[run]\nseed = 12{\"\u0459\"}\n", "2:12", "beyond ASCII");
   require_problem("[run]\nseed = 12=\"\u0459\"\n", "2:12", "beyond ASCII");
   require_problem("[run]\nname = \"a\"'\u0459'\n", "2:12", "beyond ASCII");
-  require_problem("[run]\nx = [ # (\u00e9)\n '\u00e9', { a.\"\u00e9\" = \"\u00e9\", '\u00e9' = [\"\"\"\u00e9\"\"\"] }, '\u00e9' ]\n", "2:1", "unknown key \"x\"");
+  require_problem("[run]\nx = [ # (\u00e9)\n '\u00e9', { a.\"\u00e9\" = \"\u00e9\", '\u00e9' = [\"\"\"\u00e9\"\"\"] }, '\u00e9' ]\n", "2:1",
+                  "unknown key \"x\"");
   require_problem("# \u00e9\n[run]\n\"\u00e9\" = '\u00e9' # \u0459\n", "3:", "unknown key");
   require_problem("\xEF\xBB\xBF[run]\nx = 1\n", "2:1", "unknown key \"x\"");  // an editor's byte order mark
 }
@@ -172,7 +178,8 @@ TEST_CASE("what cannot be streamed is a mistake at its place") {
   require_problem(streaming("codec = \"fp8\"\n"), "9:9", "one of f32, bf16, int8, fp4");
   require_problem(streaming("codec_block = 100\n"), "9:1", "multiple of 16");
   require_problem(streaming("codec = \"f32\"\nerror_feedback = true\n"), "10:1", "loses nothing");
-  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=100\"]\n"), "10:1", "of island lyon, 100, must be less than strategy.inner_steps 100");
+  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=100\"]\n"), "10:1",
+                  "of island lyon, 100, must be less than strategy.inner_steps 100");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon=3\", \"lyon=4\"]\n"), "10:1", "names island lyon twice");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon\"]\n"), "10:17", "\"NAME=STEPS\"");
   require_problem(streaming("[islands]\nuplink = \"0mbit\"\n"), "10:10", "at least 500kbit");
@@ -199,14 +206,18 @@ TEST_CASE("the last round may be shorter than the others") {
 }
 
 TEST_CASE("a key set against the strategy's name is a mistake") {
-  require_problem(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 30\n"), "9:1", "contradicts name = \"data-parallel\", which means inner_steps = 1");
+  require_problem(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 30\n"), "9:1",
+                  "contradicts name = \"data-parallel\", which means inner_steps = 1");
   require_problem(with("[strategy]\nname = \"local\"\ngroup = \"all\"\n"), "9:1", "which means group = \"nobody\"");
   require_problem(with("[strategy]\nname = \"diloco\"\npayload = \"gradient\"\n"), "9:1", "which means payload = \"outer-gradient\"");
   require_problem(with("[strategy]\nname = \"diloco\"\ngroup_size = 3\n"), "9:1", "group_size has no effect with group = \"all\"");
-  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 3\nouter_pull = 1.4\n"), "10:1", "above 0.433 and below 1.299 with outer_momentum 0.5 and groups of 3");
-  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 4\n[islands]\nmax = 3\n"), "9:1", "group_size 4 is more than [islands].max 3");
+  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 3\nouter_pull = 1.4\n"), "10:1",
+                  "above 0.433 and below 1.299 with outer_momentum 0.5 and groups of 3");
+  require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 4\n[islands]\nmax = 3\n"), "9:1",
+                  "group_size 4 is more than [islands].max 3");
   require_problem(with("[strategy]\nname = \"local\"\ncodec = \"bf16\"\n"), "9:1", "has no effect with group = \"nobody\"");
-  require_problem(with("[strategy]\nname = \"data-parallel\"\nouter_momentum = 0.5\n"), "9:1", "has no effect with outer_optimizer = \"adopt\"");
+  require_problem(with("[strategy]\nname = \"data-parallel\"\nouter_momentum = 0.5\n"), "9:1",
+                  "has no effect with outer_optimizer = \"adopt\"");
   require_problem(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_momentum = 0.5\n"), "9:1", "has no effect");
   require_problem(with("[strategy]\nouter_optimizer = \"adopt\"\n"), "8:1", "takes parameters");
   CHECK(problems(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 1\npayload = \"gradient\"\n")).empty());
@@ -242,7 +253,8 @@ TEST_CASE("wrong types and impossible values point at the value and say what is 
   require_problem(with("beta1 = 1.0\n"), "7:9", "from 0 to below 1");
   require_problem(with("device = \"gpu\"\n"), "7:10", "auto, cpu or cuda:N");
   require_problem(with("precision = \"fp8\"\n"), "7:13", "one of auto, float32, bf16");
-  require_problem(with("[islands]\ndeadline = 30\n"), "8:12", "deadline is an integer here, but must be a time like \"30s\", from 1s to 7d");
+  require_problem(with("[islands]\ndeadline = 30\n"), "8:12",
+                  "deadline is an integer here, but must be a time like \"30s\", from 1s to 7d");
   require_problem(with("[islands]\ndeadline = \"soon\"\n"), "8:12", "is not a time");
   require_problem(with("[islands]\nnames = [\"a\", 3]\n"), "8:15", "names holds an integer");
   require_problem(with("[islands]\nnames = \"a\"\n"), "8:9", "names is a text here, but must be a list");
@@ -269,11 +281,13 @@ TEST_CASE("keys that contradict each other") {
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"https://x.org/y\"\n", "6:1", "url needs sha256");
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"http://x.org/y\"\n", "6:5", "https://");
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nset=\"t\"\nparts=2\n", "7:1", "less than islands.max 64");
-  require_problem("[run]\nname=\"a\"\n[data]\nset=\"t\"\n[training]\nsteps=1000000000000\nbatch=65536\nsequence_length=1048576\n", "6:1", "more tokens");
+  require_problem("[run]\nname=\"a\"\n[data]\nset=\"t\"\n[training]\nsteps=1000000000000\nbatch=65536\nsequence_length=1048576\n", "6:1",
+                  "more tokens");
 }
 
 TEST_CASE("all mistakes come at once, in the order of the file") {
-  const std::vector<std::string> found = problems("[run]\nseeed = 1\n[training]\nbatch = 0\nlerning_rate = 3\n[islands]\nmin = 9\nmax = 3\n");
+  const std::vector<std::string> found =
+      problems("[run]\nseeed = 1\n[training]\nbatch = 0\nlerning_rate = 3\n[islands]\nmin = 9\nmax = 3\n");
   REQUIRE(found.size() == 7);  // and the missing name, data and steps
   CHECK(std::ranges::is_sorted(parse_run_file("[run]\nseeed = 1\n[training]\nbatch = 0\n", "x").problems));
 }
@@ -418,7 +432,9 @@ TEST_CASE("spelling finds slips and refuses guesses") {
 
 TEST_CASE("strategies of rounds train one model of images, with its own keys and none of tokens") {
   const auto images = [](const std::string& strategy, const std::string& more = "") {
-    return "[run]\nname = \"a\"\n[model]\nlayers = 3\nwidth = 16\nheads = 2\n[data]\nset = \"digits\"\nformat = \"idx\"\n[training]\nsteps = 100\n[strategy]\ninner_steps = 10\n" + strategy + more;
+    return "[run]\nname = \"a\"\n[model]\nlayers = 3\nwidth = 16\nheads = 2\n[data]\nset = \"digits\"\nformat = \"idx\"\n[training]\nsteps "
+           "= 100\n[strategy]\ninner_steps = 10\n" +
+           strategy + more;
   };
   const RunFile file = parse_run_file(images("name = \"diloco\"\n", "[diffusion]\npatch = 4\ntimes = \"logit-normal\"\n"), "run.toml");
   INFO(problems_text(file));
@@ -433,11 +449,15 @@ TEST_CASE("strategies of rounds train one model of images, with its own keys and
   REQUIRE(streaming.valid());
   CHECK(streaming.spec.rounds == 4 * 10);
   CHECK(parse_run_file(images("name = \"noloco\"\n"), "run.toml").valid());
-  require_problem(images("name = \"diloco\"\n", "[diffusion]\nexperts = 2\n"), "16:1", "experts has no effect with strategy.name = \"diloco\"");
+  require_problem(images("name = \"diloco\"\n", "[diffusion]\nexperts = 2\n"), "16:1",
+                  "experts has no effect with strategy.name = \"diloco\"");
   require_problem(images("name = \"diloco\"\n", "[diffusion]\nema = 0.9\n"), "16:1", "ema has no effect with strategy.name = \"diloco\"");
-  require_problem("[run]\nname = \"a\"\n[model]\nvocabulary = 300\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "4:1", "vocabulary has no effect on images");
-  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\nsequence_length = 7\n", "8:1", "sequence_length has no effect on images");
-  require_problem("[run]\nname = \"a\"\narena_limit = \"1MiB\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n", "1:", "more than run.arena_limit");
+  require_problem("[run]\nname = \"a\"\n[model]\nvocabulary = 300\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n",
+                  "4:1", "vocabulary has no effect on images");
+  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\nsequence_length = 7\n", "8:1",
+                  "sequence_length has no effect on images");
+  require_problem("[run]\nname = \"a\"\narena_limit = \"1MiB\"\n[data]\nset = \"t\"\nformat = \"npy\"\n[training]\nsteps = 1000\n",
+                  "1:", "more than run.arena_limit");
 }
 
 TEST_CASE("the memory of a model's parameters is that of its manifest, of language and of images") {
@@ -452,14 +472,39 @@ TEST_CASE("the memory of a model's parameters is that of its manifest, of langua
   }
 }
 
+TEST_CASE("run keys: each choice is written and read by its text, and no other text is taken") {
+  std::size_t checked = 0;
+  for (const RunKey& key : run_keys()) {
+    if (key.choices.empty()) {
+      continue;
+    }
+    INFO(key.section << "." << key.name);
+    RunSpec spec;
+    for (const std::string_view choice : key.choices) {
+      REQUIRE(assign(key, std::string(choice), spec));
+      CHECK(value_of(key, spec) == RunKeyValue(std::string(choice)));
+      ++checked;
+    }
+    const RunSpec before = spec;
+    for (const char* wrong : {"", "?", "f64", "Nesterov"}) {
+      const Status refused = assign(key, std::string(wrong), spec);
+      REQUIRE_FALSE(refused);
+      CHECK(refused.error().why.find(std::string(key.choices.back())) != std::string::npos);
+      CHECK(spec == before);
+    }
+  }
+  CHECK(checked > 30);
+}
+
 TEST_CASE("a run of experts takes images and its own keys, and says which others do nothing") {
   const auto images = [](const std::string& more, const std::string& data = "format = \"idx\"\n", const std::string& tail = "") {
-    return "[run]\nname = \"a\"\n[data]\nset = \"digits\"\n" + data + "[training]\nsteps = 50\n[strategy]\nname = \"decentralized-diffusion\"\n[diffusion]\n" + more + tail;
+    return "[run]\nname = \"a\"\n[data]\nset = \"digits\"\n" + data +
+           "[training]\nsteps = 50\n[strategy]\nname = \"decentralized-diffusion\"\n[diffusion]\n" + more + tail;
   };
   const RunFile file = parse_run_file(images("experts = 4\nfine_clusters = 64\nfeatures = \"npy:features.npy\"\n"), "run.toml");
   INFO(problems_text(file));
   REQUIRE(file.valid());
-  CHECK(file.spec.strategy.group == "expert");
+  CHECK(file.spec.strategy.group == Group::expert);
   CHECK(file.spec.rounds == 5);  // four experts and the router
   CHECK(run_spec_from_json(to_json(file.spec)).value() == file.spec);
   RunSpec spec = file.spec;
@@ -475,14 +520,17 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
     text.replace(text.find("[strategy]\n"), 11, "[strategy]\n" + strategy);
     return text + "[islands]\n" + islands;
   };
-  const RunFile groups = parse_run_file(grouped("inner_steps = 10\ngrouping = \"strided\"\nfragments = 4\noverlap_steps = 2\n", "max = 4\n"), "run.toml");
+  const RunFile groups =
+      parse_run_file(grouped("inner_steps = 10\ngrouping = \"strided\"\nfragments = 4\noverlap_steps = 2\n", "max = 4\n"), "run.toml");
   INFO(problems_text(groups));
   REQUIRE(groups.valid());
-  CHECK(groups.spec.group_rounds == 4 * 5 - 1 + 5);  // the last fragment's fourth would be applied at the end, where all five are synchronised
+  CHECK(groups.spec.group_rounds ==
+        4 * 5 - 1 + 5);  // the last fragment's fourth would be applied at the end, where all five are synchronised
   CHECK(groups.spec.rounds == 3);
   CHECK(run_spec_from_json(to_json(groups.spec)).value() == groups.spec);
   CHECK(parse_run_file(grouped("", "max = 3\n"), "run.toml").spec.group_rounds == 0);
-  require_problem(grouped("inner_steps = 10\n", "max = 3\n"), "9:1", "inner_steps has no effect where every expert is trained by one island: islands.max is 3");
+  require_problem(grouped("inner_steps = 10\n", "max = 3\n"), "9:1",
+                  "inner_steps has no effect where every expert is trained by one island: islands.max is 3");
   require_problem(grouped("inner_steps = 60\n", "max = 4\n"), "9:1", "inner_steps 60 is more than training.steps 50");
   require_problem(grouped("payload = \"parameters\"\n", "max = 4\n"), "9:1", "contradicts name = \"decentralized-diffusion\"");
   RunSpec group = groups.spec;
@@ -496,15 +544,19 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   require_problem(images("experts = 9\nfine_clusters = 8\n"), "12:", "fine_clusters 8 is less than experts 9");
   const std::string spread = "format = \"idx\"\nspread = 3\n";
   CHECK(parse_run_file(images("experts = 2\n", spread), "run.toml").spec.data.spread == 3);
-  require_problem(images("experts = 2\n", spread, "[islands]\nmax = 2\n"), "6:1", "spread 3 is more than islands.max 2: each of these islands packs one part");
-  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nspread = 2\n[training]\nsteps = 50\n", "5:1", "spread is for strategy.name = \"decentralized-diffusion\"");
+  require_problem(images("experts = 2\n", spread, "[islands]\nmax = 2\n"), "6:1",
+                  "spread 3 is more than islands.max 2: each of these islands packs one part");
+  require_problem("[run]\nname = \"a\"\n[data]\nset = \"t\"\nspread = 2\n[training]\nsteps = 50\n", "5:1",
+                  "spread is for strategy.name = \"decentralized-diffusion\"");
   require_problem(images("experts = 1\ndistill_steps = 10\n"), "12:", "with one expert there is nothing to distil");
   require_problem(images("balance = 0.5\n"), "11:", "a balance below 1 is impossible");
   require_problem(images("router_width = 30\n"), "11:", "must be a multiple of router_heads");
   require_problem(images("clusters_by = \"labels\"\nbalance = 2.0\n"), "12:1", "balance has no effect with clusters_by = \"labels\"");
-  require_problem(images("features = \"torchscript:dino.pt\"\nfeature_width = 8\n"), "12:1", "feature_width has no effect with features of a file");
+  require_problem(images("features = \"torchscript:dino.pt\"\nfeature_width = 8\n"), "12:1",
+                  "feature_width has no effect with features of a file");
   require_problem(images("features = \"jpeg:dino\"\n"), "11:", "pixels-pca, npy:FILE or torchscript:FILE");
-  require_problem(images("", "format = \"idx\"\n", "[guards]\nnorm_factor = 2\n"), "12:1", "norm_factor has no effect with strategy.name = \"decentralized-diffusion\"");
+  require_problem(images("", "format = \"idx\"\n", "[guards]\nnorm_factor = 2\n"), "12:1",
+                  "norm_factor has no effect with strategy.name = \"decentralized-diffusion\"");
   require_problem(images("", "format = \"idx\"\n", "[islands]\nstraggler_factor = 2\n"), "12:1", "straggler_factor has no effect");
   CHECK(features_file("npy:a b") == "a b");
   CHECK(features_file("pixels-pca").empty());

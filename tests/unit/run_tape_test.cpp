@@ -9,7 +9,8 @@ using nlohmann::json;
 
 namespace {
 
-json committed(std::uint64_t round, const std::string& digest, const std::vector<std::string>& members, const std::vector<std::uint64_t>& tokens) {
+json committed(std::uint64_t round, const std::string& digest, const std::vector<std::string>& members,
+               const std::vector<std::uint64_t>& tokens) {
   return {{"kind", "round_committed"},
           {"time_unix_ms", 1000 + round},
           {"fields", {{"round", round}, {"attempt", 1}, {"digest", digest}, {"members", members}, {"member_tokens", tokens}}}};
@@ -90,7 +91,11 @@ TEST_CASE("settings that differ are named, the run's name is not one") {
 }
 
 TEST_CASE("garbage among the events is passed over") {
-  const RunTape tape = tape_of({json(), json::array(), {{"kind", 3}}, {{"kind", "round_committed"}, {"fields", 7}}, {{"kind", "run_submitted"}, {"fields", {{"spec", "{"}}}}});
+  const RunTape tape = tape_of({json(),
+                                json::array(),
+                                {{"kind", 3}},
+                                {{"kind", "round_committed"}, {"fields", 7}},
+                                {{"kind", "run_submitted"}, {"fields", {{"spec", "{"}}}}});
   CHECK(tape.spec.empty());
   CHECK_FALSE(render_diff(diff_document(tape, tape), {}).empty());
 }

@@ -1,5 +1,5 @@
 // Totals over restarts of agents and of the coordinator.
-#include "coordinator/running_totals.hpp"
+#include "coordinator/ledger/running_totals.hpp"
 
 #include <cmath>
 

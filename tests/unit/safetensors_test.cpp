@@ -1,5 +1,5 @@
 // Safetensors: deterministic bytes, there and back, and everything a hostile header may say.
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 
 #include <fstream>
 

@@ -1,5 +1,5 @@
 // SHA-256: the published answers, in one piece, in many, and from a file.
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // The simulated network itself: one seed, one history; faults do what they say; the control links keep their contract.
-#include "transport/simulated_network.hpp"
+#include "transport/simulated/simulated_network.hpp"
 
 #include <algorithm>
 #include <string>

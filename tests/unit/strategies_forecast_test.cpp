@@ -1,5 +1,7 @@
 // The forecast against hand-computed cases and bounds that no schedule can beat.
-#include "strategies/forecast.hpp"
+#include <utility>
+
+#include "strategies/planning/forecast.hpp"
 #include "tests/catch.hpp"
 
 using namespace atl;
@@ -63,6 +65,56 @@ TEST_CASE("overlap hides the exchange as far as it fits") {
   question.composition.overlap_steps = 5;
   CHECK(forecast(question).value().seconds == Approx(100.0 + 9 * 3.0 + 8.0));
   CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 5));
+}
+
+TEST_CASE("the peak is what rounds that share the uplink need together, never less than the sustained bound") {
+  ForecastQuestion question = two_islands();
+  question.fragment_values = {125'000, 125'000};
+  question.composition.overlap_steps = 4;
+  question.total_steps = 1000;
+  // A fragment of 4 Mbit every five steps, each hidden behind four: one at a time.
+  CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(4e6 / 4));
+  // With nine steps to hide behind, one alone would do with 4 / 9; but two in a row have 14 steps, and all have 8 Mbit in 10.
+  question.composition.overlap_steps = 9;
+  CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 10));
+  // Unequal fragments: the two together, or the larger one alone.
+  question.fragment_values = {200'000, 50'000};
+  question.composition.overlap_steps = 6;
+  CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(6.4e6 / 6));
+  question.composition.overlap_steps = 9;
+  CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 10));
+  // What is said is enough, and a fifth less is not.
+  for (const std::uint64_t overlap : {1, 4, 6, 9}) {
+    question.composition.overlap_steps = overlap;
+    const double peak = forecast(question).value().islands[0].peak_bits_per_second;
+    CHECK(peak >= forecast(question, 0.99).value().islands[0].sustained_bound_bits_per_second);
+    for (const auto& [factor, waits] : {std::pair(1.0001, false), std::pair(0.8, true)}) {
+      ForecastQuestion on = question;
+      for (ForecastIsland& island : on.islands) {
+        island.uplink_bits_per_second = peak * factor;
+        island.downlink_bits_per_second = 1e12;
+      }
+      const double last = 8e6 / (peak * factor);  // the last synchronisation has nothing to hide behind
+      INFO("overlap " << overlap << ", " << factor << " of the peak");
+      CHECK((forecast(on).value().islands[0].waiting_seconds > last + 1) == waits);
+    }
+  }
+}
+
+TEST_CASE("a billion parameters, H = 30 and an overlap of 29: the peak is no less than what the bytes of a period need") {
+  ForecastQuestion question;
+  question.composition = compose(named_strategy("streaming-diloco").value()).value();
+  question.composition.inner_steps = 30;
+  question.composition.overlap_steps = 29;
+  question.total_steps = 3000;
+  question.fragment_values.assign(8, 125'000'000);
+  for (const char* name : {"a", "b"}) {
+    question.islands.push_back({name, 0.1, 1e10, 1e10, 0.0});
+  }
+  const IslandForecast island = forecast(question).value().islands[0];
+  CHECK(island.sustained_bound_bits_per_second == Approx(1e9 * 4.125 / 3.0).epsilon(0.02));
+  CHECK(island.peak_bits_per_second >= 1e9 * 4.125 / 3.0 * 0.999);
+  CHECK(island.peak_bits_per_second <= 1.1 * island.sustained_bound_bits_per_second);
 }
 
 TEST_CASE("an island's own overlap is what it merges after, the rounds stay the run's") {

@@ -8,7 +8,7 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/base/shards.hpp"
-#include "transport/exchange_attempt.hpp"
+#include "transport/bulk/exchange_attempt.hpp"
 
 using namespace atl;
 

@@ -1,19 +1,18 @@
 // The trainer's data: files as one stream, disjoint parts, the order of windows, the learning rate.
-#include "tests/catch.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <vector>
 
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
 #include "agent/trainer/data/token_stream.hpp"
+#include "tests/catch.hpp"
 
 using namespace atl;
 
@@ -32,7 +31,8 @@ struct Folder {
   template <typename T>
   std::string write(const std::string& name, const std::vector<T>& values) const {
     const std::string file = path + "/" + name;
-    std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
     return file;
   }
 };
@@ -83,7 +83,8 @@ TEST_CASE("token shards are read with llm.c's header and without") {
 
   CHECK(why(TokenStream::open({folder.path + "/llmc"}, "uint32")).find("bytes are not a whole number of uint32") != std::string::npos);
   with_header.push_back(1);
-  CHECK(why(TokenStream::open({folder.write("long", with_header)}, "uint16")).find("announces 3 tokens, the file holds 4") != std::string::npos);
+  CHECK(why(TokenStream::open({folder.write("long", with_header)}, "uint16")).find("announces 3 tokens, the file holds 4") !=
+        std::string::npos);
   CHECK(why(TokenStream::open({folder.path + "/long"}, "uint32")).find("its header says uint16 tokens") != std::string::npos);
 }
 

@@ -1,5 +1,5 @@
 // The trainer's process: its output, its end, its silence, its memory.
-#include "agent/trainer_host.hpp"
+#include "agent/host/trainer_host.hpp"
 
 #include <poll.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "agent/host/trainer_session.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -194,4 +195,15 @@ TEST_CASE("trainer host: a trainer dies with a host that was killed") {
     std::this_thread::yield();
   }
   CHECK(gone());
+}
+
+TEST_CASE("a trainer gets the environment that its agent chose, beside what every trainer gets") {
+  agent::SessionSettings settings;
+  settings.program = "/bin/true";
+  settings.environment["OPENBLAS_CORETYPE"] = "HASWELL";
+  const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), 3, "/tmp/link");
+  CHECK(command.environment.at("OPENBLAS_CORETYPE") == "HASWELL");
+  CHECK(command.environment.at("OPENBLAS_NUM_THREADS") == "3");
+  settings.environment.clear();
+  CHECK_FALSE(agent::trainer_command(settings, RunId("r-1"), 3, "/tmp/link").environment.contains("OPENBLAS_CORETYPE"));
 }

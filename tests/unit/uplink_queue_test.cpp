@@ -1,11 +1,12 @@
 // The uplink's budget on virtual time: the bucket's arithmetic, the queue's turns.
+#include "transport/bulk/uplink_queue.hpp"
+
 #include <map>
 #include <memory>
 
 #include "tests/catch.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
-#include "transport/uplink_queue.hpp"
 
 using namespace atl;
 using namespace std::chrono_literals;
@@ -44,7 +45,7 @@ TEST_CASE("a token bucket: what is larger than the burst waits for all its token
   CHECK(ms(when) == Approx(1000.0).epsilon(1e-6));
   CHECK(bucket.next_allowed(when, 1'010'000) == when);
   bucket.spend(when, 1'010'000);
-  CHECK(ms(bucket.next_allowed(when, 1'000) ) == Approx(1001.0).epsilon(1e-6));
+  CHECK(ms(bucket.next_allowed(when, 1'000)) == Approx(1001.0).epsilon(1e-6));
   // Tokens that were kept for something that does not leave are lost.
   TokenBucket other(8'000'000, 10'000, kStart);
   other.next_allowed(kStart, 1'000'000);

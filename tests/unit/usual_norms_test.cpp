@@ -32,7 +32,7 @@ TEST_CASE("a norm guard rejects above its factor times what is usual, and says b
   CHECK(!NormGuard{10, 2}.verdict(20));
   REQUIRE(NormGuard{10, 2}.verdict(20.1));
   CHECK(*NormGuard{10, 2}.verdict(25) == "its norm of 25 is more than 10 times the usual 2");
-  CHECK(!NormGuard{0, 2}.verdict(1e30));  // no guard
+  CHECK(!NormGuard{0, 2}.verdict(1e30));   // no guard
   CHECK(!NormGuard{10, 0}.verdict(1e30));  // nothing is known
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("the norm of an encoded contribution is that of its decoded values") {
   }
   for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
     const CodecSettings settings{kind};
-    INFO(to_string(kind));
+    INFO(name_of(kind));
     std::vector<std::byte> bytes(encoded_bytes(settings, values.size()));
     REQUIRE(encode(settings, values, bytes).ok());
     std::vector<float> decoded(values.size());
@@ -56,7 +56,8 @@ TEST_CASE("the norm of an encoded contribution is that of its decoded values") {
     CHECK(encoded_norm(settings, bytes, values.size()).value() == Approx(std::sqrt(squares)).epsilon(1e-12));
     if (kind == CodecKind::f32) {
       values[69'999] = std::nanf("");
-      std::copy(reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<const std::byte*>(values.data() + values.size()), bytes.begin());
+      std::copy(reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<const std::byte*>(values.data() + values.size()),
+                bytes.begin());
       CHECK(encoded_norm(settings, bytes, values.size()).error().code == Code::corrupt);
       values[69'999] = 1.0F;
     }

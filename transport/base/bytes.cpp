@@ -28,7 +28,8 @@ struct Unit {
 // A non-negative number followed by one of `units`; the unit is required unless "" is among them.
 Result<double> parse_with_unit(std::string_view text, std::span<const Unit> units, std::string_view what, std::string_view examples) {
   const auto refuse = [&]() {
-    return Error{Code::invalid_argument, "\"" + std::string(text) + "\" is not " + std::string(what) + " (write it like " + std::string(examples) + ")"};
+    return Error{Code::invalid_argument,
+                 "\"" + std::string(text) + "\" is not " + std::string(what) + " (write it like " + std::string(examples) + ")"};
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

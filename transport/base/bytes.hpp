@@ -30,9 +30,7 @@ struct Digest {
 };
 
 [[nodiscard]] inline ByteView as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
-[[nodiscard]] inline std::string_view as_text(ByteView bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+[[nodiscard]] inline std::string_view as_text(ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Lower-case hexadecimal, two characters a byte.
 std::string to_hex(ByteView bytes);
@@ -42,7 +40,7 @@ Result<Digest> digest_from_hex(std::string_view text);
 
 // Writes little-endian fields to the end of a buffer.
 template <typename Integer>
-  requires std::is_integral_v<Integer>
+requires std::is_integral_v<Integer>
 void append_le(Bytes& out, Integer value) {
   const std::size_t at = out.size();
   out.resize(at + sizeof value);
@@ -55,8 +53,7 @@ class ByteReader {
   explicit ByteReader(ByteView bytes) : bytes_(bytes) {}
 
   template <typename Integer>
-    requires std::is_integral_v<Integer>
-  Result<Integer> read() {
+  requires std::is_integral_v<Integer> Result<Integer> read() {
     if (bytes_.size() < sizeof(Integer)) {
       return Error{Code::corrupt, "the data ends early"};
     }

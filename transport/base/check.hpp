@@ -11,9 +11,9 @@ namespace atl {
 
 }  // namespace atl
 
-#define ATOLL_CHECK(condition, why)                                          \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]] {                                         \
-      ::atl::check_failed(__FILE__, __LINE__, #condition, (why));          \
-    }                                                                        \
+#define ATOLL_CHECK(condition, why)                               \
+  do {                                                            \
+    if (!(condition)) [[unlikely]] {                              \
+      ::atl::check_failed(__FILE__, __LINE__, #condition, (why)); \
+    }                                                             \
   } while (false)

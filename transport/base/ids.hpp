@@ -29,7 +29,9 @@ struct TextId {
     }
     return a.text.size() <=> b.text.size();
   }
-  friend bool operator==(const TextId& a, const TextId& b) { return a.text.size() == b.text.size() && a <=> b == std::strong_ordering::equal; }
+  friend bool operator==(const TextId& a, const TextId& b) {
+    return a.text.size() == b.text.size() && a <=> b == std::strong_ordering::equal;
+  }
 };
 
 // A number that counts. Tag makes the types distinct.

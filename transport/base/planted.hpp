@@ -1,7 +1,7 @@
 // Planted bugs: one check at a time left out, in a build of its own, so that the simulator proves that it finds what that check is for.
 //
-// In the product ATOLL_PLANTED(bug) is false and costs nothing. With ATOLL_PLANTED_BUGS (tests/sim/planted) it is true for the bug that the test
-// has chosen; with the build option ATOLL_PLANTED_BUG for the first.
+// In the product ATOLL_PLANTED(bug) is false and costs nothing. With ATOLL_PLANTED_BUGS (tests/sim/planted) it is true for the bug that the
+// test has chosen; with the build option ATOLL_PLANTED_BUG for the first.
 #pragma once
 
 namespace atl::planted {
@@ -18,7 +18,7 @@ enum class Bug {
   others_unasked,    // whose decider left goes alone, and does not ask the others of its group
   runs_ahead,        // an agent's trainer goes on without the results that it should wait for
   arena_in_use,      // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
-  drops_unnamed,     // an agent drops what its duty does not name, whether the coordinator knows of it or not
+  drops_unnamed,     // an agent drops what its assignment does not name, whether the coordinator knows of it or not
   other_round,       // an agent goes on with an expert from the newest round of its group that its trainer saved, whichever that is
   packs_twice,       // the coordinator gives an island that has packed its images another part of the data set
   wakes_for_ever,    // the coordinator wants to be woken for an island that has done already what it was asked to do

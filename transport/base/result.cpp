@@ -5,8 +5,8 @@
 namespace atl {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {"invalid_argument", "not_found",    "conflict", "unavailable", "timeout",
-                                                     "unauthorized",     "corrupt",      "io",       "cancelled",   "internal"};
+constexpr std::array<std::string_view, 10> kNames = {"invalid_argument", "not_found", "conflict", "unavailable", "timeout",
+                                                     "unauthorized",     "corrupt",   "io",       "cancelled",   "internal"};
 
 }  // namespace
 

@@ -57,7 +57,7 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
 
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}    // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
@@ -117,11 +117,11 @@ class [[nodiscard]] Status {
 }  // namespace atl
 
 // Returns the error of a Status expression to the caller.
-#define ATOLL_TRY(expression)                                        \
-  do {                                                               \
-    if (auto atoll_status = (expression); !atoll_status) {           \
-      return atoll_status.error();                                   \
-    }                                                                \
+#define ATOLL_TRY(expression)                              \
+  do {                                                     \
+    if (auto atoll_status = (expression); !atoll_status) { \
+      return atoll_status.error();                         \
+    }                                                      \
   } while (false)
 
 #define ATOLL_CONCAT_INNER(a, b) a##b

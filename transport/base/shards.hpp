@@ -1,9 +1,8 @@
 // Shards: which part of a vector each of several members is responsible for.
 //
-// Contiguous, in the order of the members, beginning at multiples of a granularity and differing by at most one granule; the last that is not
-// empty may end in a part of one. Where there are fewer granules than members, the last shards are empty.
-// The one place that says so: exchanges cut by it, and costs are counted by it.
-// Threads: pure function.
+// Contiguous, in the order of the members, beginning at multiples of a granularity and differing by at most one granule; the last that is
+// not empty may end in a part of one. Where there are fewer granules than members, the last shards are empty. The one place that says so:
+// exchanges cut by it, and costs are counted by it. Threads: pure function.
 #pragma once
 
 #include <cstdint>

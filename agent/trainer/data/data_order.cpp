@@ -76,8 +76,8 @@ Result<DataOrder> DataOrder::make(TokenRange part, std::uint32_t sequence_length
   // One window less than fits leaves a whole sequence length of room for the phase.
   order.windows_ = fitting > 1 && fitting > batch ? fitting - 1 : fitting;
   if (order.windows_ < batch) {
-    return Error{Code::invalid_argument, "the data are too small: part " + std::to_string(part_number) + " has " + std::to_string(part.count) +
-                                             " tokens, one batch needs " +
+    return Error{Code::invalid_argument, "the data are too small: part " + std::to_string(part_number) + " has " +
+                                             std::to_string(part.count) + " tokens, one batch needs " +
                                              std::to_string(static_cast<std::uint64_t>(batch) * sequence_length + 1) +
                                              " (give more data, or a smaller data.parts, training.batch or training.sequence_length)"};
   }
@@ -103,8 +103,8 @@ Result<ValidationWindows> ValidationWindows::make(TokenRange range, std::uint32_
   windows.sequence_length_ = sequence_length;
   windows.available_ = (range.count - 1) / sequence_length;
   if (windows.available_ == 0) {
-    return Error{Code::invalid_argument, "the data are too small: " + std::to_string(range.count) + " tokens are held out, one sequence needs " +
-                                             std::to_string(sequence_length + 1ULL) +
+    return Error{Code::invalid_argument, "the data are too small: " + std::to_string(range.count) +
+                                             " tokens are held out, one sequence needs " + std::to_string(sequence_length + 1ULL) +
                                              " (set data.validation_fraction higher, or to 0 for no validation)"};
   }
   windows.count_ = std::min(windows.available_, most);

@@ -3,9 +3,8 @@
 // The stream of N tokens is split once: the last `validation_fraction` of it is held out, the rest is cut into `parts` contiguous
 // ranges of equal length (to one token), one for each island. Inside its range an island draws windows of sequence_length + 1 tokens
 // (neighbours share one token: the target of one is the first input of the next). An epoch is a random phase and a
-// random permutation of the windows that fit behind it: every window comes exactly once in an epoch, and no two epochs cut the text at the same places.
-// Nothing is stored but the position, so training continues anywhere at once.
-// Threads: plain values.
+// random permutation of the windows that fit behind it: every window comes exactly once in an epoch, and no two epochs cut the text at the
+// same places. Nothing is stored but the position, so training continues anywhere at once. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ struct DataSplit {
 // Errors: invalid_argument unless 0 ≤ validation_fraction < 1 and part < parts.
 Result<DataSplit> split_data(std::uint64_t tokens, double validation_fraction, std::uint32_t part, std::uint32_t parts);
 
-// A permutation of 0 … size − 1, a different one for every key: an eight-round Feistel network over the next power of four, walked along its
-// cycle until it lands inside. No memory; about 1 to 4 evaluations a call.
+// A permutation of 0 … size − 1, a different one for every key: an eight-round Feistel network over the next power of four, walked along
+// its cycle until it lands inside. No memory; about 1 to 4 evaluations a call.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t key);
@@ -48,7 +47,8 @@ class Permutation {
 class DataOrder {
  public:
   // Errors: invalid_argument if the part holds fewer windows than one batch (with the numbers, and what to change).
-  static Result<DataOrder> make(TokenRange part, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed, std::uint32_t part_number);
+  static Result<DataOrder> make(TokenRange part, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed,
+                                std::uint32_t part_number);
 
   // Where in the stream the window of a position begins; it is sequence_length + 1 tokens long.
   [[nodiscard]] std::uint64_t window(std::uint64_t position) const;

@@ -63,7 +63,17 @@ Result<ExpertChoice> expert_choice_named(std::string_view text) {
   if (const auto probability = probability_after(text, "nucleus:")) {
     return ExpertChoice{ExpertChoice::Kind::nucleus, 0, *probability};
   }
-  return Error{Code::invalid_argument, "'" + std::string(text) + "' is no choice of experts; there are full, top-K (top-1), threshold:P and nucleus:P with P above 0 to 1"};
+  return Error{
+      Code::invalid_argument,
+      "'" + std::string(text) + "' is no choice of experts; there are full, top-K (top-1), threshold:P and nucleus:P with P above 0 to 1"};
+}
+
+Status check_choice(const ExpertChoice& choice, std::size_t experts) {
+  if (choice.kind == ExpertChoice::Kind::top && choice.k > experts) {
+    return Error{Code::invalid_argument, "--router top-" + std::to_string(choice.k) + ": the ensemble has " + std::to_string(experts) +
+                                             (experts == 1 ? " expert" : " experts; full runs all of them")};
+  }
+  return {};
 }
 
 void choose_experts(const ExpertChoice& choice, const std::vector<bool>& present, std::span<double> probabilities) {

@@ -28,6 +28,8 @@ struct ExpertChoice {
 
 // Reads "full", "top-1", "threshold:0.1", "nucleus:0.9". Errors: invalid_argument naming what there is.
 Result<ExpertChoice> expert_choice_named(std::string_view text);
+// Errors: invalid_argument for top-K of fewer than K experts.
+Status check_choice(const ExpertChoice& choice, std::size_t experts);
 
 // Turns probabilities (not negative, finite) into weights, in place. `present`: an entry for each expert, at least one of them true.
 // If all the mass is on absent experts, those present count as equally likely.

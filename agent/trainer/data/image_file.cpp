@@ -1,6 +1,8 @@
 #include "agent/trainer/data/image_file.hpp"
 
+#include <fcntl.h>
 #include <png.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -11,13 +13,16 @@
 #include <cstring>
 #include <memory>
 
+#include "transport/base/bytes.hpp"
+#include "transport/base/output_file.hpp"
+
 // Needs <cstdio> before it.
 #include <jpeglib.h>
 
 namespace atl {
 namespace {
 
-constexpr std::uint64_t kMaxPixels = 1ULL << 28;
+constexpr std::uint64_t kMaxPixels = 1ULL << 25;  // 8192 × 4096
 
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -25,6 +30,12 @@ struct FileCloser {
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
 Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
+
+// A few bytes can claim any size: this is known before anything is allocated for it.
+Error too_large(const std::string& path, std::uint32_t width, std::uint32_t height) {
+  return corrupt(path, "it says that it is " + std::to_string(width) + " × " + std::to_string(height) +
+                           ", and an image has at most 2^25 pixels; scale it down");
+}
 
 // From rows of interleaved pixels to planes.
 std::vector<std::uint8_t> planes_of(const std::vector<std::uint8_t>& pixels, const ImageShape& shape) {
@@ -48,7 +59,7 @@ Result<DecodedImage> read_png(const std::string& path) {
   image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   if (std::uint64_t{image.width} * image.height > kMaxPixels) {
     png_image_free(&image);
-    return corrupt(path, "the image is larger than 2^28 pixels");
+    return too_large(path, image.width, image.height);
   }
   const ImageShape shape{colour ? 3U : 1U, image.height, image.width};
   std::vector<std::uint8_t> pixels(shape.values());
@@ -79,7 +90,8 @@ void jpeg_warned(j_common_ptr info, int level) {
   }
 }
 
-// Nothing with a destructor may live across the jump, so the caller owns the memory.
+// Nothing with a destructor may live across the jump, so the caller owns the memory. An image that is too large is refused with its size in
+// the shape, without channels.
 bool decode_jpeg(std::FILE* file, ImageShape& shape, std::vector<std::uint8_t>& pixels, JpegErrors& errors) {
   jpeg_decompress_struct info{};
   info.err = jpeg_std_error(&errors.manager);
@@ -92,6 +104,11 @@ bool decode_jpeg(std::FILE* file, ImageShape& shape, std::vector<std::uint8_t>& 
   jpeg_create_decompress(&info);
   jpeg_stdio_src(&info, file);
   jpeg_read_header(&info, TRUE);
+  if (std::uint64_t{info.image_width} * info.image_height > kMaxPixels) {
+    shape = ImageShape{0, info.image_height, info.image_width};
+    jpeg_destroy_decompress(&info);
+    return false;
+  }
   info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
   info.dct_method = JDCT_ISLOW;
   jpeg_start_decompress(&info);
@@ -111,9 +128,14 @@ std::uint8_t byte_of(float value) { return static_cast<std::uint8_t>(std::lround
 }  // namespace
 
 Result<DecodedImage> read_image_file(const std::string& path) {
-  File file(std::fopen(path.c_str(), "rb"));
-  if (!file) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  struct stat facts {};
+  File file(fd >= 0 ? ::fdopen(fd, "rb") : nullptr);
+  if (!file || ::fstat(fd, &facts) != 0) {
     return Error{errno == ENOENT ? Code::not_found : Code::io, path + ": cannot be opened: " + std::strerror(errno)};
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return Error{Code::io, path + ": not a regular file"};
   }
   std::array<std::uint8_t, 8> head{};
   const std::size_t got = std::fread(head.data(), 1, head.size(), file.get());
@@ -128,6 +150,9 @@ Result<DecodedImage> read_image_file(const std::string& path) {
   std::vector<std::uint8_t> pixels;
   JpegErrors errors{};
   if (!decode_jpeg(file.get(), image.shape, pixels, errors)) {
+    if (image.shape.height > 0 && image.shape.channels == 0) {
+      return too_large(path, image.shape.width, image.shape.height);
+    }
     return corrupt(path, std::string("not a whole JPEG file: ") + errors.message.data());
   }
   image.bytes = planes_of(pixels, image.shape);
@@ -162,10 +187,14 @@ Status write_png_grid(const std::string& path, const ImageShape& shape, const st
   image.width = static_cast<png_uint_32>(width);
   image.height = static_cast<png_uint_32>(height);
   image.format = shape.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  if (png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) == 0) {
-    return Error{Code::io, path + ": cannot be written: " + image.message};
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  Bytes encoded(size);
+  if (png_image_write_to_memory(&image, encoded.data(), &size, 0, pixels.data(), 0, nullptr) == 0) {
+    return Error{Code::internal, path + ": cannot be encoded as PNG: " + image.message};
   }
-  return {};
+  ATOLL_ASSIGN(OutputFile file, OutputFile::create(path));
+  ATOLL_TRY(file.write(ByteView(encoded).first(size)));
+  return file.finish();
 }
 
 }  // namespace atl

@@ -5,13 +5,15 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <set>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/image_file.hpp"
 #include "agent/trainer/data/npy.hpp"
 #include "agent/trainer/data/packed_file.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -36,7 +38,8 @@ struct Shard {
 // From the dimensions of an array: (N, H, W) or (N, C, H, W).
 Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>& dimensions) {
   if (dimensions.size() != 3 && dimensions.size() != 4) {
-    return corrupt(path, "it has " + std::to_string(dimensions.size()) + " dimensions; images have 3 (count, height, width) or 4 (count, channels, height, width)");
+    return corrupt(path, "it has " + std::to_string(dimensions.size()) +
+                             " dimensions; images have 3 (count, height, width) or 4 (count, channels, height, width)");
   }
   std::uint64_t values = 1;
   for (const std::uint64_t extent : dimensions) {
@@ -55,8 +58,14 @@ Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>
 
 // ---- idx
 
-Result<Shard> read_idx(const std::string& path) {
-  ATOLL_ASSIGN(std::vector<std::uint8_t> bytes, read_unpacked(path));
+// The head of an idx file: its extents, and the bytes of the head and of the whole file. The last is what it would be were it possible.
+struct IdxHead {
+  std::vector<std::uint64_t> extents;
+  std::size_t bytes = 0;
+  std::uint64_t values = 1;
+};
+
+Result<IdxHead> parse_idx_head(const std::string& path, std::span<const std::uint8_t> bytes) {
   if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0) {
     return corrupt(path, "not an idx file: it does not begin with two zero bytes");
   }
@@ -64,28 +73,38 @@ Result<Shard> read_idx(const std::string& path) {
     return corrupt(path, "its values are not unsigned bytes (type " + std::to_string(bytes[2]) + "); only those are images");
   }
   const std::size_t dimensions = bytes[3];
-  const std::size_t head = 4 + 4 * dimensions;
-  if (bytes.size() < head) {
-    return corrupt(path, "it is cut short: its head of " + std::to_string(head) + " bytes is not complete");
+  IdxHead head;
+  head.bytes = 4 + 4 * dimensions;
+  if (bytes.size() < head.bytes) {
+    return corrupt(path, "it is cut short: its head of " + std::to_string(head.bytes) + " bytes is not complete");
   }
-  std::vector<std::uint64_t> extents;
-  std::uint64_t values = 1;
   for (std::size_t i = 0; i < dimensions; ++i) {
     const std::uint8_t* at = bytes.data() + 4 + 4 * i;
-    extents.push_back(std::uint64_t{at[0]} << 24 | std::uint64_t{at[1]} << 16 | std::uint64_t{at[2]} << 8 | at[3]);
-    values = extents.back() == 0 || values > kMaxValues / extents.back() ? kMaxValues + 1 : values * extents.back();
+    const std::uint64_t extent = std::uint64_t{at[0]} << 24 | std::uint64_t{at[1]} << 16 | std::uint64_t{at[2]} << 8 | at[3];
+    head.extents.push_back(extent);
+    head.values = extent == 0 || head.values > kMaxValues / extent ? kMaxValues + 1 : head.values * extent;
   }
-  if (bytes.size() - head != values) {
-    return corrupt(path, "it holds " + std::to_string(bytes.size() - head) + " values and its head says " + std::to_string(values) +
-                             "; it is cut short or not what it says");
+  return head;
+}
+
+Result<Shard> read_idx(const std::string& path) {
+  IdxHead head;
+  const auto size = [&](std::span<const std::uint8_t> first) -> Result<std::uint64_t> {
+    ATOLL_ASSIGN(head, parse_idx_head(path, first));
+    return head.bytes + head.values;
+  };
+  ATOLL_ASSIGN(std::vector<std::uint8_t> bytes, read_unpacked(path, size));
+  if (bytes.size() - head.bytes != head.values) {
+    return corrupt(path, "it holds " + std::to_string(bytes.size() - head.bytes) + " values and its head says " +
+                             std::to_string(head.values) + "; it is cut short or not what it says");
   }
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head));
-  if (dimensions == 1) {
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head.bytes));
+  if (head.extents.size() == 1) {
     Shard shard;
     shard.labels.assign(bytes.begin(), bytes.end());
     return shard;
   }
-  ATOLL_ASSIGN(Shard shard, shard_of(path, extents));
+  ATOLL_ASSIGN(Shard shard, shard_of(path, head.extents));
   shard.bytes = std::move(bytes);
   return shard;
 }
@@ -94,9 +113,13 @@ Result<Shard> read_idx(const std::string& path) {
 
 Result<Shard> read_cifar10(const std::string& path) {
   constexpr std::size_t kImage = 3 * 32 * 32;
-  ATOLL_ASSIGN(const std::vector<std::uint8_t> bytes, read_unpacked(path));
+  // The records have no head; the whole of CIFAR-10 is 184 MB.
+  const std::uint64_t most = std::min(memory_for_data(), std::uint64_t{1} << 30);
+  const auto size = [&](std::span<const std::uint8_t>) { return Result<std::uint64_t>(most); };
+  ATOLL_ASSIGN(const std::vector<std::uint8_t> bytes, read_unpacked(path, size));
   if (bytes.empty() || bytes.size() % (kImage + 1) != 0) {
-    return corrupt(path, "it has " + std::to_string(bytes.size()) + " bytes, which is no whole number of records of " + std::to_string(kImage + 1));
+    return corrupt(
+        path, "it has " + std::to_string(bytes.size()) + " bytes, which is no whole number of records of " + std::to_string(kImage + 1));
   }
   Shard shard;
   shard.shape = {3, 32, 32};
@@ -200,11 +223,13 @@ class ImageReading {
 
   Result<ImageSet> finish() {
     if (set_.count_ == 0) {
-      return Error{Code::invalid_argument, last_labels_.empty() ? std::string("the data set has no images") : last_labels_ + ": labels without images; give the files of the images, too"};
+      return Error{Code::invalid_argument, last_labels_.empty()
+                                               ? std::string("the data set has no images")
+                                               : last_labels_ + ": labels without images; give the files of the images, too"};
     }
     if (!set_.labels_.empty() && set_.labels_.size() != set_.count_) {
-      return unfit(last_labels_, "the files hold " + std::to_string(set_.labels_.size()) + " labels and " + std::to_string(set_.count_) + " images (" + first_ +
-                                     "); every image needs one label, or none has any");
+      return unfit(last_labels_, "the files hold " + std::to_string(set_.labels_.size()) + " labels and " + std::to_string(set_.count_) +
+                                     " images (" + first_ + "); every image needs one label, or none has any");
     }
     return std::move(set_);
   }
@@ -215,7 +240,8 @@ class ImageReading {
       set_.shape_ = shard.shape;
       first_ = path;
     } else if (shard.shape != set_.shape_) {
-      return unfit(path, "its images are " + to_string(shard.shape) + ", those of " + first_ + " are " + to_string(set_.shape_) + "; images of a set have one size");
+      return unfit(path, "its images are " + to_string(shard.shape) + ", those of " + first_ + " are " + to_string(set_.shape_) +
+                             "; images of a set have one size");
     } else if (shard.floats.empty() != set_.floats_.empty()) {
       return unfit(path, "its images are " + std::string(shard.floats.empty() ? "bytes" : "floats") + ", those of " + first_ + " are not");
     }
@@ -237,6 +263,22 @@ class ImageReading {
 
 namespace {
 
+// Whether the image read last fits the first, and all of them into memory (they are there twice while the set is put together).
+Status check_room(const std::vector<std::string>& files, const std::vector<DecodedImage>& images) {
+  const ImageShape& first = images.front().shape;
+  const ImageShape& last = images.back().shape;
+  if (last.height != first.height || last.width != first.width) {
+    return unfit(files[images.size() - 1], "its images are " + to_string(last) + ", those of " + files.front() + " are " +
+                                               to_string(first) + "; images of a set have one size");
+  }
+  const std::uint64_t all = std::uint64_t{files.size()} * 2 * 3 * first.height * first.width;
+  if (images.size() == 1 && all > memory_for_data()) {
+    return unfit(files.front(), std::to_string(files.size()) + " images of " + to_string(first) + " take " + human_bytes(all) +
+                                    ", more than half of this machine's memory; scale them down, or spread them over islands");
+  }
+  return {};
+}
+
 Result<ImageSet> read_folder(const std::vector<std::string>& files) {
   std::set<std::string> folders;
   for (const std::string& path : files) {
@@ -248,6 +290,7 @@ Result<ImageSet> read_folder(const std::vector<std::string>& files) {
     ATOLL_ASSIGN(DecodedImage image, read_image_file(path));
     colour = colour || image.shape.channels == 3;
     images.push_back(std::move(image));
+    ATOLL_TRY(check_room(files, images));
   }
   ImageReading reading;
   for (std::size_t i = 0; i < images.size(); ++i) {
@@ -270,6 +313,23 @@ Result<ImageSet> read_folder(const std::vector<std::string>& files) {
   return reading.finish();
 }
 
+Result<ImageSet> read_shards(const std::vector<std::string>& files, std::string_view format) {
+  ImageReading reading;
+  for (const std::string& path : files) {
+    Result<Shard> shard = format == "idx"       ? read_idx(path)
+                          : format == "cifar10" ? read_cifar10(path)
+                          : format == "npy"     ? read_npy(path)
+                          : format == "safetensors"
+                              ? read_tensors(path)
+                              : Result<Shard>(Error{Code::invalid_argument, "'" + std::string(format) + "' is no format of images"});
+    if (!shard) {
+      return shard.error();
+    }
+    ATOLL_TRY(reading.add(path, *std::move(shard)));
+  }
+  return reading.finish();
+}
+
 }  // namespace
 
 std::string to_string(const ImageShape& shape) {
@@ -282,22 +342,11 @@ Result<ImageSet> ImageSet::open(const std::vector<std::string>& files, std::stri
   if (files.empty()) {
     return Error{Code::invalid_argument, "the data set has no files"};
   }
-  if (format == "images") {
-    return read_folder(files);
+  try {
+    return format == "images" ? read_folder(files) : read_shards(files, format);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::io, "there is not enough memory for the images of " + files.front() + (files.size() > 1 ? ", …" : "")};
   }
-  ImageReading reading;
-  for (const std::string& path : files) {
-    Result<Shard> shard = format == "idx"           ? read_idx(path)
-                          : format == "cifar10"     ? read_cifar10(path)
-                          : format == "npy"         ? read_npy(path)
-                          : format == "safetensors" ? read_tensors(path)
-                                                    : Result<Shard>(Error{Code::invalid_argument, "'" + std::string(format) + "' is no format of images"});
-    if (!shard) {
-      return shard.error();
-    }
-    ATOLL_TRY(reading.add(path, *std::move(shard)));
-  }
-  return reading.finish();
 }
 
 std::uint32_t ImageSet::classes() const { return labels_.empty() ? 0 : *std::max_element(labels_.begin(), labels_.end()) + 1; }
@@ -317,7 +366,8 @@ Result<std::vector<bool>> held_out_images(std::size_t count, double fraction, st
   const auto exact = static_cast<std::size_t>(static_cast<double>(count) * fraction);
   const std::size_t held = fraction > 0 ? std::max<std::size_t>(exact, 1) : 0;
   if (held >= count) {
-    return Error{Code::invalid_argument, "the data set has " + std::to_string(count) + " images and " + std::to_string(held) + " of them are held out: nothing is left to train on"};
+    return Error{Code::invalid_argument, "the data set has " + std::to_string(count) + " images and " + std::to_string(held) +
+                                             " of them are held out: nothing is left to train on"};
   }
   std::vector<bool> out(count, false);
   const Permutation order(count, stream_of("held out", seed));

@@ -3,14 +3,16 @@
 // Formats ([data].format):
 //   idx          MNIST's: u8 arrays of 3 (N, H, W) or 4 (N, C, H, W) dimensions are images, those of 1 dimension labels; plain or .gz
 //   cifar10      CIFAR-10's binary version: records of one label byte and 3 × 32 × 32 bytes; plain or .gz
-//   images       PNG and JPEG files (libpng, libjpeg): grey or RGB, the set has the most channels that a file has. In more than one folder, the
+//   images       PNG and JPEG files (libpng, libjpeg): grey or RGB, the set has the most channels that a file has. In more than one folder,
+//   the
 //                folder is the label, numbered in the order of the folders' paths
 //   npy          NumPy arrays in C order: [N, H, W] or [N, C, H, W] of u1, f4 or f8 are images, [N] of integers are labels
-//   safetensors  shards with a tensor `images` or `latents` [N, C, H, W] F32 or U8 and, in all or none of them, `labels` [N] F32 (whole numbers)
+//   safetensors  shards with a tensor `images` or `latents` [N, C, H, W] F32 or U8 and, in all or none of them, `labels` [N] F32 (whole
+//   numbers)
 // Several files of a kind are read one after the other; labels go with images by their order.
-// Values: a byte b becomes b / 127.5 − 1, in [−1, 1]; floats are taken as they are and must be finite (latents should be scaled to a deviation
-// near 1 beforehand). Bytes are kept as bytes, so a set takes its size on disk unpacked.
-// Threads: const functions may be called from any thread.
+// Values: a byte b becomes b / 127.5 − 1, in [−1, 1]; floats are taken as they are and must be finite (latents should be scaled to a
+// deviation near 1 beforehand). Bytes are kept as bytes, so a set takes its size on disk unpacked. Threads: const functions may be called
+// from any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +42,8 @@ bool is_image_format(std::string_view format);
 class ImageSet {
  public:
   // Errors: invalid_argument for an unknown format, no files, files of a set that do not fit one another (shapes, labels and images of
-  // different numbers); not_found, io; corrupt for a file that is cut short, longer than it says, or not what it should be. Each names the file.
+  // different numbers); not_found, io; corrupt for a file that is cut short, longer than it says, or not what it should be. Each names the
+  // file.
   static Result<ImageSet> open(const std::vector<std::string>& files, std::string_view format);
 
   [[nodiscard]] const ImageShape& shape() const { return shape_; }
@@ -64,9 +67,8 @@ class ImageSet {
   std::vector<std::uint32_t> labels_;
 };
 
-// Which images are held out: the last `fraction` (rounded down, at least one if the fraction is above 0) of a permutation drawn from the seed, so that
-// a set that is sorted is no matter. The same on every island.
-// Errors: invalid_argument if nothing is left to train on.
+// Which images are held out: the last `fraction` (rounded down, at least one if the fraction is above 0) of a permutation drawn from the
+// seed, so that a set that is sorted is no matter. The same on every island. Errors: invalid_argument if nothing is left to train on.
 Result<std::vector<bool>> held_out_images(std::size_t count, double fraction, std::uint64_t seed);
 
 }  // namespace atl

@@ -23,7 +23,9 @@ double squared_distance(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-std::span<const float> row(const std::vector<float>& matrix, std::size_t i, std::size_t width) { return std::span(matrix).subspan(i * width, width); }
+std::span<const float> row(const std::vector<float>& matrix, std::size_t i, std::size_t width) {
+  return std::span(matrix).subspan(i * width, width);
+}
 
 std::uint32_t nearest(std::span<const float> point, std::span<const float> centroids, double* distance = nullptr) {
   const std::size_t width = point.size();
@@ -48,7 +50,9 @@ Status check(const Points& points, std::uint32_t clusters) {
   }
   const auto bad = std::ranges::find_if(points.values, [](float value) { return !std::isfinite(value); });
   if (bad != points.values.end()) {
-    return Error{Code::corrupt, "the feature of point " + std::to_string(static_cast<std::size_t>(bad - points.values.begin()) / points.width) + " is not finite"};
+    return Error{
+        Code::corrupt,
+        "the feature of point " + std::to_string(static_cast<std::size_t>(bad - points.values.begin()) / points.width) + " is not finite"};
   }
   return {};
 }
@@ -82,7 +86,8 @@ std::vector<float> first_centres(const Points& points, std::span<const std::uint
 }
 
 // Centroids as the weighted means of their points; a cluster without any stays where it was.
-void move_to_means(const Points& points, std::span<const std::uint64_t> weights, const std::vector<std::uint32_t>& assignment, std::vector<float>& centroids) {
+void move_to_means(const Points& points, std::span<const std::uint64_t> weights, const std::vector<std::uint32_t>& assignment,
+                   std::vector<float>& centroids) {
   std::vector<double> sums(centroids.size(), 0.0);
   std::vector<double> mass(centroids.size() / points.width, 0.0);
   for (std::size_t i = 0; i < points.count(); ++i) {
@@ -154,7 +159,8 @@ void mini_batches(const Points& points, const KMeansSettings& settings, Rng& rng
 }
 
 // One pass of the balanced assignment: who loses most by not getting the nearest cluster chooses first.
-std::vector<std::uint32_t> place(const Points& points, std::span<const std::uint64_t> weights, double limit, const std::vector<float>& centroids) {
+std::vector<std::uint32_t> place(const Points& points, std::span<const std::uint64_t> weights, double limit,
+                                 const std::vector<float>& centroids) {
   const std::size_t clusters = centroids.size() / points.width;
   std::vector<std::vector<double>> distances(points.count(), std::vector<double>(clusters));
   std::vector<double> regret(points.count(), 0.0);
@@ -247,10 +253,12 @@ Result<Clusters> k_means(const Points& points, const KMeansSettings& settings) {
   return clusters;
 }
 
-Result<Clusters> balanced_k_means(const Points& points, std::span<const std::uint64_t> weights, double balance, const KMeansSettings& settings) {
+Result<Clusters> balanced_k_means(const Points& points, std::span<const std::uint64_t> weights, double balance,
+                                  const KMeansSettings& settings) {
   ATOLL_TRY(check(points, settings.clusters));
   ATOLL_CHECK(weights.size() == points.count(), "a weight for every point");
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0, [](double sum, std::uint64_t weight) { return sum + static_cast<double>(weight); });
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0,
+                                       [](double sum, std::uint64_t weight) { return sum + static_cast<double>(weight); });
   const double limit = balance > 0 ? std::max(balance, 1.0) * total / settings.clusters : 0.0;
   Rng rng(settings.seed, stream_of("coarse k-means"));
   Clusters clusters;
@@ -267,9 +275,11 @@ Result<Clusters> balanced_k_means(const Points& points, std::span<const std::uin
   return clusters;
 }
 
-Result<std::vector<float>> principal_components(const Points& points, const std::vector<bool>& fit, std::uint32_t components, std::uint64_t seed) {
+Result<std::vector<float>> principal_components(const Points& points, const std::vector<bool>& fit, std::uint32_t components,
+                                                std::uint64_t seed) {
   if (components == 0 || components > points.width) {
-    return Error{Code::invalid_argument, std::to_string(components) + " principal components of points with " + std::to_string(points.width) + " values"};
+    return Error{Code::invalid_argument,
+                 std::to_string(components) + " principal components of points with " + std::to_string(points.width) + " values"};
   }
   ATOLL_TRY(check(points, 1));
   std::vector<std::size_t> used;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "agent/trainer/data/packed_file.hpp"
@@ -67,8 +68,17 @@ Result<NpyHead> parse_npy_head(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-Result<NpyArray> NpyArray::read(const std::string& path) {
-  ATOLL_ASSIGN(std::vector<std::uint8_t> bytes, read_unpacked(path));
+namespace {
+
+// What the first bytes of an npy file say, checked.
+struct NpyFacts {
+  NpyHead head;
+  std::size_t begin = 0;     // of the values
+  std::uint64_t values = 1;  // more than kMaxValues: impossible
+  std::uint64_t size = 1;    // of one
+};
+
+Result<NpyFacts> parse_npy_facts(const std::string& path, std::span<const std::uint8_t> bytes) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   if (bytes.size() < 10 || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     return corrupt(path, "not an npy file");
@@ -82,24 +92,38 @@ Result<NpyArray> NpyArray::read(const std::string& path) {
   if (length > bytes.size() - std::min(begin, bytes.size())) {
     return corrupt(path, "it is cut short within its head");
   }
-  ATOLL_ASSIGN(NpyHead head, parse_npy_head(path, {reinterpret_cast<const char*>(bytes.data()) + begin, length}));
-  if (std::ranges::find(kTypes, head.type) == kTypes.end()) {
-    return corrupt(path, "its values are of type '" + head.type + "'; f4, f8 and integers are read");
+  NpyFacts facts;
+  facts.begin = begin + length;
+  ATOLL_ASSIGN(facts.head, parse_npy_head(path, {reinterpret_cast<const char*>(bytes.data()) + begin, length}));
+  if (std::ranges::find(kTypes, facts.head.type) == kTypes.end()) {
+    return corrupt(path, "its values are of type '" + facts.head.type + "'; f4, f8 and integers are read");
   }
-  const std::size_t size = static_cast<std::size_t>(head.type[1] - '0');
-  std::uint64_t values = 1;
-  for (const std::uint64_t extent : head.shape) {
-    values = extent == 0 || values > kMaxValues / extent ? kMaxValues + 1 : values * extent;
+  facts.size = static_cast<std::uint64_t>(facts.head.type[1] - '0');
+  for (const std::uint64_t extent : facts.head.shape) {
+    facts.values = extent == 0 || facts.values > kMaxValues / extent ? kMaxValues + 1 : facts.values * extent;
   }
-  const std::size_t data = begin + length;
-  if (values > kMaxValues || bytes.size() - data != values * size) {
-    return corrupt(path, "it holds " + std::to_string(bytes.size() - data) + " bytes of values and its shape needs " +
-                             (values > kMaxValues ? std::string("an impossible number") : std::to_string(values * size)) + "; it is cut short or not what it says");
+  return facts;
+}
+
+}  // namespace
+
+Result<NpyArray> NpyArray::read(const std::string& path) {
+  NpyFacts facts;
+  const auto size = [&](std::span<const std::uint8_t> first) -> Result<std::uint64_t> {
+    ATOLL_ASSIGN(facts, parse_npy_facts(path, first));
+    return facts.begin + facts.values * facts.size;
+  };
+  ATOLL_ASSIGN(std::vector<std::uint8_t> bytes, read_unpacked(path, size));
+  const std::uint64_t values = facts.values;
+  if (values > kMaxValues || bytes.size() - facts.begin != values * facts.size) {
+    return corrupt(path, "it holds " + std::to_string(bytes.size() - facts.begin) + " bytes of values and its shape needs " +
+                             (values > kMaxValues ? std::string("an impossible number") : std::to_string(values * facts.size)) +
+                             "; it is cut short or not what it says");
   }
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(data));
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(facts.begin));
   NpyArray array;
-  array.type_ = std::move(head.type);
-  array.shape_ = std::move(head.shape);
+  array.type_ = std::move(facts.head.type);
+  array.shape_ = std::move(facts.head.shape);
   array.count_ = values;
   array.bytes_ = std::move(bytes);
   return array;

@@ -13,8 +13,8 @@ namespace atl {
 
 class NpyArray {
  public:
-  // Errors: not_found, io; corrupt for a file that is cut short, longer than it says, in Fortran order, big-endian or not of f4, f8 or integers. Each names
-  // the file.
+  // Errors: not_found, io; corrupt for a file that is cut short, longer than it says, in Fortran order, big-endian or not of f4, f8 or
+  // integers. Each names the file.
   static Result<NpyArray> read(const std::string& path);
 
   [[nodiscard]] const std::string& type() const { return type_; }  // "u1", "f4": without the byte order

@@ -100,7 +100,8 @@ Status TokenStream::add(const std::string& path) {
   }
   if (header[0] == kMagic16 || header[0] == kMagic32) {
     if ((header[0] == kMagic16) != (width_ == 2)) {
-      return Error{Code::corrupt, "data file " + path + ": its header says uint" + (width_ == 2 ? "32" : "16") + " tokens; set data.format to that"};
+      return Error{Code::corrupt,
+                   "data file " + path + ": its header says uint" + (width_ == 2 ? "32" : "16") + " tokens; set data.format to that"};
     }
     file.tokens += kHeaderBytes;
     file.count = (bytes - kHeaderBytes) / width_;
@@ -118,8 +119,8 @@ Status TokenStream::read(std::uint64_t offset, std::uint64_t vocabulary, std::sp
   if (offset > size_ || out.size() > size_ - offset) {
     return Error{Code::invalid_argument, "tokens past the end of the data were asked for"};
   }
-  auto file = std::upper_bound(files_.begin(), files_.end(), offset,
-                               [](std::uint64_t at, const File& candidate) { return at < candidate.begin; });
+  auto file =
+      std::upper_bound(files_.begin(), files_.end(), offset, [](std::uint64_t at, const File& candidate) { return at < candidate.begin; });
   for (--file; !out.empty(); ++file) {
     const std::uint64_t skip = offset - file->begin;
     const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), file->count - skip));
@@ -129,7 +130,8 @@ Status TokenStream::read(std::uint64_t offset, std::uint64_t vocabulary, std::sp
                        : width_ == 2 ? copy_tokens<std::uint16_t>(from, vocabulary, part)
                                      : copy_tokens<std::uint32_t>(from, vocabulary, part);
     if (!known) {
-      const auto unknown = std::find_if(part.begin(), part.end(), [&](std::int64_t token) { return static_cast<std::uint64_t>(token) >= vocabulary; });
+      const auto unknown =
+          std::find_if(part.begin(), part.end(), [&](std::int64_t token) { return static_cast<std::uint64_t>(token) >= vocabulary; });
       return Error{Code::corrupt, "data file " + file->path + ": token " + std::to_string(*unknown) +
                                       " is not in the model's vocabulary of " + std::to_string(vocabulary) + "; set model.vocabulary"};
     }

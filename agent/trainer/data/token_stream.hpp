@@ -37,8 +37,8 @@ class TokenStream {
  private:
   struct File {
     std::string path;
-    void* memory;          // of the whole file
-    std::size_t bytes;     // of the whole file
+    void* memory;       // of the whole file
+    std::size_t bytes;  // of the whole file
     const std::byte* tokens;
     std::uint64_t count;
     std::uint64_t begin;  // of its first token in the stream

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "agent/checkpoint.hpp"
+#include "agent/storage/checkpoint.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/sha256.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace {
 

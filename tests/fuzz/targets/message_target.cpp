@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "transport/message.hpp"
+#include "transport/control/message.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const atl::Result<atl::Message> message = atl::decode(std::as_bytes(std::span(data, size)));

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "transport/piece.hpp"
+#include "transport/bulk/piece.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const atl::ByteView head = std::as_bytes(std::span(data, size));

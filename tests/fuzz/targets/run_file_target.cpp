@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/run_file.hpp"
-#include "transport/run_rules.hpp"
+#include "cli/run_file/run_file.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const atl::RunFile file = atl::parse_run_file(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "transport/run_spec.hpp"
+#include "strategies/specification/run_spec.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const atl::Result<atl::RunSpec> spec = atl::run_spec_from_json(std::string_view(reinterpret_cast<const char*>(data), size));

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "agent/safetensors.hpp"
+#include "agent/storage/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::uint64_t data_bytes = 0;

@@ -5,14 +5,14 @@
 #include <sstream>
 #include <string>
 
-#include "agent/checkpoint.hpp"
 #include "agent/island_link/messages.hpp"
-#include "agent/safetensors.hpp"
-#include "cli/run_file.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "cli/run_file/run_file.hpp"
+#include "strategies/specification/run_spec.hpp"
 #include "tests/message_samples.hpp"
 #include "tests/temporary_folder.hpp"
-#include "transport/piece.hpp"
-#include "transport/run_spec.hpp"
+#include "transport/bulk/piece.hpp"
 
 namespace fs = std::filesystem;
 namespace wire = atl::island_link;
@@ -63,7 +63,16 @@ void add_island_link(Corpora& corpora) {
     corpora.add("island_link", encode(message));
   }
   for (const wire::AgentMessage& message : std::initializer_list<wire::AgentMessage>{
-           wire::Configure{"r", "i", 1, {}, {{"/a"}, "bytes", 0.1, 0, 1}, {}, wire::Payload::parameters, wire::Diffusion{}, wire::Work{"experts/1", {{"clustering", "/c", "ab", 1}}}, wire::Resume{"/d", 1, 2}},
+           wire::Configure{"r",
+                           "i",
+                           1,
+                           {},
+                           {{"/a"}, "bytes", 0.1, 0, 1},
+                           {},
+                           wire::Payload::parameters,
+                           wire::Diffusion{},
+                           wire::Work{"experts/1", {{"clustering", "/c", "ab", 1}}},
+                           wire::Resume{"/d", 1, 2}},
            wire::ArenaLayout{"/a", 64, {{0, 0}}, {{0, 4}}}, wire::Plan{40, {{1, 0, 40, true}}, {{1, 0, 42, 0.5, true, false, "/state/1"}}},
            wire::Stop{"the run has ended"}}) {
     corpora.add("island_link", encode(message));
@@ -97,7 +106,7 @@ void add_checkpoint(Corpora& corpora) {
   std::ofstream(partial / atl::kTrainerFolder / "optimizer") << "state";
   (void)store
       .write_outer(meta.round, {{"layers.0.weight", {4, 6}, values}, {"momentum/layers.0.weight", {4, 6}, values}},
-                   atl::outer_metadata(meta.run, meta.round, meta.chain, spec, "[]"))
+                   atl::outer_metadata(meta.run, meta.round, meta.digest, spec, "[]"))
       .value();
   (void)store.finish(meta).value();
   corpora.add("checkpoint", text_of(store.folder_of(meta.round) / "meta.json"));

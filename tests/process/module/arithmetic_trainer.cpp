@@ -2,10 +2,11 @@
 // repeat. Step s (from 1) of part p takes from element i of each of its parameters:
 //     drift(p, s, i) = ((p + 1) · s mod 7 + i mod 5) / 1024
 // so the outer parameters after any number of rounds follow from who contributed how many steps. (Elements from the 4,096th
-// on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around it are
-// the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, $ATOLL_TEST_HEAD another size of its last parameter;
-// with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, so that a test decides what happens before what;
-// $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE remembers it).
+// on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around
+// it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, $ATOLL_TEST_HEAD another size of its last parameter; with
+// $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, so that a test decides what happens
+// before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file
+// $ATOLL_TEST_ONCE remembers it).
 #include <stdlib.h>
 
 #include <algorithm>
@@ -288,7 +289,8 @@ class ArithmeticTrainer {
     }
   }
   void copy_out(std::uint32_t fragment) {
-    each_of(fragment, [](const std::vector<float>& tensor, std::span<float> place) { std::copy(tensor.begin(), tensor.end(), place.begin()); });
+    each_of(fragment,
+            [](const std::vector<float>& tensor, std::span<float> place) { std::copy(tensor.begin(), tensor.end(), place.begin()); });
   }
   void copy_in(std::uint32_t fragment, float alpha) {
     each_of(fragment, [alpha](std::vector<float>& tensor, std::span<const float> place) {

@@ -1,5 +1,5 @@
-// A simulation proves nothing until a planted bug is caught. These cores were built with ATOLL_PLANTED_BUGS: each test leaves out one check, and
-// one checker has to find it, each another one.
+// A simulation proves nothing until a planted bug is caught. These cores were built with ATOLL_PLANTED_BUGS: each test leaves out one
+// check, and one checker has to find it, each another one.
 #include <string>
 
 #include "tests/catch.hpp"
@@ -16,7 +16,8 @@ namespace {
 using atl::planted::Bug;
 
 // The first seed whose failure says this, and what it says; empty if none of them does.
-std::string found(Bug bug, const std::string& words, double flipped_bits = 0, atl::sim::Scenario (*draw)(std::uint64_t) = atl::sim::draw_scenario) {
+std::string found(Bug bug, const std::string& words, double flipped_bits = 0,
+                  atl::sim::Scenario (*draw)(std::uint64_t) = atl::sim::draw_scenario) {
   constexpr std::uint64_t seeds = 2000;
   atl::planted::chosen = bug;
   std::string what;
@@ -40,33 +41,43 @@ TEST_CASE("the simulator finds a coordinator that counts what was said of an ear
   REQUIRE_FALSE(found(Bug::stale_attempt, "round ").empty());
 }
 
-TEST_CASE("the simulator finds a coordinator that commits a round twice") { REQUIRE_FALSE(found(Bug::commits_again, "was committed twice").empty()); }
+TEST_CASE("the simulator finds a coordinator that commits a round twice") {
+  REQUIRE_FALSE(found(Bug::commits_again, "was committed twice").empty());
+}
 
 TEST_CASE("the simulator finds islands that go on with another result than was committed") {
   REQUIRE_FALSE(found(Bug::digest_unchecked, "that is not committed", 0.02).empty());
 }
 
-TEST_CASE("the simulator finds an agent that retains one contribution after the other") { REQUIRE_FALSE(found(Bug::runs_ahead, "can be under way").empty()); }
+TEST_CASE("the simulator finds an agent that retains one contribution after the other") {
+  REQUIRE_FALSE(found(Bug::runs_ahead, "can be under way").empty());
+}
 
 TEST_CASE("the simulator finds an agent that leaves samples out after its trainer was lost") {
   REQUIRE_FALSE(found(Bug::samples_left_out, "other samples than were trained on").empty());
 }
 
-TEST_CASE("the simulator finds a coordinator that waits and does not say for whom") { REQUIRE_FALSE(found(Bug::silent_wait, "without a reason").empty()); }
+TEST_CASE("the simulator finds a coordinator that waits and does not say for whom") {
+  REQUIRE_FALSE(found(Bug::silent_wait, "without a reason").empty());
+}
 
-TEST_CASE("the simulator finds a coordinator that says everything only once") { REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty()); }
+TEST_CASE("the simulator finds a coordinator that says everything only once") {
+  REQUIRE_FALSE(found(Bug::no_resend, "no progress").empty());
+}
 
 TEST_CASE("the simulator finds a coordinator that has an island pack its images twice") {
   REQUIRE_FALSE(found(Bug::packs_twice, "packs its images as", 0, atl::sim::draw_spread_scenario).empty());
 }
 
-TEST_CASE("the simulator finds a coordinator that wakes again and again for what is done") { REQUIRE_FALSE(found(Bug::wakes_for_ever, "wakes again and again").empty()); }
+TEST_CASE("the simulator finds a coordinator that wakes again and again for what is done") {
+  REQUIRE_FALSE(found(Bug::wakes_for_ever, "wakes again and again").empty());
+}
 
 TEST_CASE("the simulator finds a trainer that writes its next gradient over parameters that nobody has read") {
   REQUIRE_FALSE(found(Bug::arena_in_use, "differs from another's with the same digest").empty());
 }
 
-TEST_CASE("the simulator finds an agent that drops what its duty does not name") {
+TEST_CASE("the simulator finds an agent that drops what its assignment does not name") {
   REQUIRE_FALSE(found(Bug::drops_unnamed, "dropped the last copy", 0, atl::sim::draw_phase_scenario).empty());
 }
 
@@ -74,7 +85,8 @@ TEST_CASE("the simulator finds an agent that goes on with an expert from another
   REQUIRE_FALSE(found(Bug::other_round, "saved after the last round of its group", 0, atl::sim::draw_group_scenario).empty());
 }
 
-TEST_CASE("the simulator finds a pair whose decider does not wait for the promise, and a group that lost its decider and does not ask around") {
+TEST_CASE(
+    "the simulator finds a pair whose decider does not wait for the promise, and a group that lost its decider and does not ask around") {
   for (const Bug bug : {Bug::no_promise, Bug::others_unasked}) {
     CAPTURE(static_cast<int>(bug));
     atl::planted::chosen = bug;

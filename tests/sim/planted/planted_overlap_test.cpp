@@ -1,6 +1,6 @@
-// The agent's decisions were built with ATOLL_PLANTED_OVERLAP_BUG: orders are given as if one round were in flight at a time, so a trainer may run past the start of a round that it has no orders for
-// yet, and publishes it late. The mean is still that of what was published and all digests agree, so only who compares with the schedule
-// from outside can see it.
+// The agent's decisions were built with ATOLL_PLANTED_OVERLAP_BUG: orders are given as if one round were in flight at a time, so a trainer
+// may run past the start of a round that it has no orders for yet, and publishes it late. The mean is still that of what was published and
+// all digests agree, so only who compares with the schedule from outside can see it.
 #include <string>
 
 #include "tests/catch.hpp"

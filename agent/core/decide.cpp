@@ -1,0 +1,108 @@
+#include "agent/core/decide.hpp"
+
+#include <algorithm>
+
+#include "transport/base/planted.hpp"
+
+namespace atl::agent {
+
+Activity decide_activity(const ActivityInput& input) {
+  if (input.failed) {
+    return {"finished", "cannot take part; waits for the coordinator to hear of it"};
+  }
+  if (input.ended) {
+    return {"finished", "waits for the coordinator to end the run"};
+  }
+  if (input.catching_up) {
+    return {"catching-up", "copies the state from its peers"};
+  }
+  if (input.restoring) {
+    return {"catching-up", "loads its checkpoint"};
+  }
+  if (input.trainer_crashed) {
+    return {"starting", "the trainer ended; it is started again in a moment"};
+  }
+  if (!input.trainer_up) {
+    return {"starting", "the trainer is starting"};
+  }
+  const std::string away = input.link ? "" : "; the coordinator does not answer";
+  if (!input.active) {
+    return input.has_state ? Activity{"waiting", "waits to be let in at the next round" + away}
+                           : Activity{"waiting", "waits for a peer's state" + away};
+  }
+  if (input.checkpointing && !input.training) {
+    return {"checkpointing", "writes a checkpoint"};
+  }
+  if (input.exchanging) {
+    return {"exchanging", ""};
+  }
+  if (input.training) {
+    return {"training", ""};
+  }
+  if (input.waiting) {
+    return {"waiting", "round " + std::to_string(*input.waiting) + " waits for the others" + away};
+  }
+  return {"waiting", "waits for the others to start" + away};
+}
+
+RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay, std::string_view progress) {
+  if (permanent) {
+    return {false, {}, "trying again cannot help"};
+  }
+  if (crashes >= limit) {
+    return {false, {}, "it ended " + std::to_string(crashes) + " times without " + std::string(progress) + " in between"};
+  }
+  return {true, first_delay * (1U << std::min(crashes == 0 ? 0U : crashes - 1, 6U)), ""};
+}
+
+bool checkpoint_due(Round round, Round last, std::uint32_t every) {
+  return round == last || (every > 0 && round.value > 0 && round.value % every == 0);
+}
+
+Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ahead) {
+  const Round last(schedule.rounds());
+  const Result<RoundPlan> next = schedule.round_at(committed.next());
+  if (!next) {
+    return last;
+  }
+  Round newest = committed.next();
+#ifndef ATOLL_PLANTED_OVERLAP_BUG
+  while (newest < last && newest.value < committed.value + kRoundsInFlight) {
+    const Result<RoundPlan> after = schedule.round_at(newest.next());
+    if (!after || (after->start > next->apply && !ATOLL_PLANTED(runs_ahead))) {
+      break;
+    }
+    newest = newest.next();
+  }
+#endif
+  return std::min({Round(newest.value + ahead), Round(committed.value + kRoundsInFlight), last});
+}
+
+PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings,
+                         const std::set<Round>& formed) {
+  PlanDecision decision;
+  const Round last(schedule.rounds());
+  for (Round round = planned.next(); round <= std::min(until_round, last); round = round.next()) {
+    const Result<RoundPlan> plan = schedule.round_at(round);
+    if (!plan) {
+      break;
+    }
+    const bool every = settings.evaluate_every > 0 && round.value % settings.evaluate_every == 0;
+    const bool evaluate = every || round == last || round == Round(1);
+    if (!formed.contains(round)) {
+      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluate});
+    }
+    const Step merged = ATOLL_PLANTED(runs_ahead) ? schedule.round_at(last).value().apply : plan->apply;
+    decision.merge.push_back(MergeOrder{round, plan->fragment, merged, settings.alpha, evaluate, settings.lockstep,
+                                        checkpoint_due(round, last, settings.checkpoint_every)});
+    decision.until = std::max(decision.until, plan->apply);
+  }
+#ifndef ATOLL_PLANTED_OVERLAP_BUG
+  if (const Result<RoundPlan> unplanned = schedule.round_at(until_round.next())) {
+    decision.until = std::min(decision.until, unplanned->start);
+  }
+#endif
+  return decision;
+}
+
+}  // namespace atl::agent

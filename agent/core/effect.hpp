@@ -1,0 +1,311 @@
+// Effects: everything an agent's core asks its driver to do, as values. Each says which event answers it.
+//
+// The driver does them in the order given, each to its addressee's queue: trainer host, sync engine, process. It need not wait for
+// one to finish before it starts the next, except where the addressee is the same.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/core/pending_round.hpp"
+#include "strategies/specification/run_spec.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+#include "transport/base/usual_norms.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::agent {
+
+// ---- trainer host ----------------------------------------------------------------------------------------------------------
+
+// Start a trainer (ending one that still runs) up to the point where its arena is mapped. With `checkpoint` it resumes its own
+// state (parameters, optimiser, counters) from that checkpoint's trainer directory; without, it starts from the seed with a fresh
+// optimiser. Contributions that are retained survive it. → TrainerReady or TrainerExited.
+struct StartTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;  // grows with every start
+  RunSpec spec;
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
+  std::optional<Round> checkpoint;
+  Step step;
+  std::uint64_t position = 0;
+};
+// No answer: a stopped trainer is not reported as exited.
+struct StopTrainer {
+  RunId run;
+  std::string why;
+};
+// Copy the engine's outer parameters of all fragments into the arena and tell the trainer to take them (`load`): it drops all orders it
+// has, also one it waits in, and stands at that step. → TrainerLoaded.
+struct LoadTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  std::uint64_t position = 0;
+};
+struct PublishOrder {
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  bool evaluate_local = false;
+};
+struct MergeOrder {
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  double alpha = 0;  // weight of the local parameters
+  bool evaluate = false;
+  bool parameters = false;  // payload gradient: the trainer writes its parameters into the arena before it says merged
+  bool save = false;        // its own state, into the directory of the coming checkpoint of this round
+};
+// Orders ahead; the trainer runs to `until` at most. Added to those it has. → TrainerPublished and TrainerMerged, one each.
+struct PlanTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step until;
+  std::vector<PublishOrder> publish;
+  std::vector<MergeOrder> merge;
+};
+// `round` is the trainer's last for now: it drops the orders for later ones, takes no step beyond this round's merge and saves its own
+// state after it (as MergeOrder::save). With `now` the round's publish is due at the step where it is. → TrainerPublished and
+// TrainerMerged, as planned.
+struct FinishTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  bool now = false;
+};
+// The trainer stands at `step` now; the steps between are not done (pace). What is due there is done as planned. No answer of its own.
+struct SkipTrainer {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+};
+// The result of a round lies in the arena; the trainer merges it at its MergeOrder. No answer but TrainerMerged.
+struct GiveResult {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  std::uint32_t fragment = 0;
+};
+
+// ---- sync engine -----------------------------------------------------------------------------------------------------------
+
+// The engine serves this run from now on, with nothing of it in memory.
+struct OpenRun {
+  RunId run;
+  RunSpec spec;
+};
+// Who may open bulk connections for this run: members of the epoch, and joiners that the coordinator named. Replaces the set.
+struct AllowPeers {
+  RunId run;
+  Epoch epoch;
+  std::vector<Member> members;
+  std::vector<std::string> readers;  // keys that may only fetch checkpoints and results
+};
+// Take the initial parameters from the trainer's arena (`publish_now`) as the outer state of round 0. → InitialState.
+struct FormInitialState {
+  RunId run;
+  std::uint64_t incarnation = 0;
+};
+// Form and retain the contribution to this round from what the trainer published. → ContributionFormed or ContributionFailed.
+struct FormContribution {
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+  PublishFacts facts = {};  // go into the checkpoints that this round is in flight for
+};
+// Exchange the retained contribution; `members` in order, with a weight each. Ends an earlier attempt of the round. A member whose own
+// weight is 0 sends nothing, and may have no contribution. With one member nothing is sent. → ExchangeDone or ExchangeBroke.
+struct BeginExchange {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  std::vector<Member> members;
+  std::vector<std::uint64_t> tokens;
+  std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
+};
+// Whom this island meets in a round to come is known: serve them its outer parameters of the fragment and read theirs, beside the inner
+// steps. In place of one for another epoch, unless that one is bound by a promise. No answer.
+struct PreparePair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  std::uint32_t fragment = 0;
+  std::vector<IslandId> group;  // in order, this island among them
+};
+// The contribution is formed: meet the partner, or go alone by the deadline at the latest (agent/engine/pair_exchange.hpp). Without a
+// partner: alone. → ExchangeDone or, where this island itself failed, ExchangeBroke.
+struct MeetPartner {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  std::vector<IslandId> group;  // in order, this island among them; fewer than two: nobody to meet
+  TimePoint deadline;
+  NormGuard guard = {};    // against the partner's contribution
+  bool withdrawn = false;  // the own contribution does not count: the round is over without a step
+};
+// The epoch is another: a pair of an older one that has not begun to meet is dropped, one that has goes alone unless it is bound;
+// if all others of its group left, also then. No answer but that of MeetPartner.
+struct LeavePairs {
+  RunId run;
+  Epoch epoch;
+  std::vector<IslandId> members;
+};
+// What another of the group answers by way of the coordinator. No answer but that of MeetPartner.
+struct HearOfPair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId from;
+  Epoch asked_in;
+  PairWord word = PairWord::doubt;
+};
+// Another asks what was decided, and this island is asked while it is not. → PairRenounced where it is in doubt too; else no answer.
+struct RenouncePair {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId asker;
+  Epoch asked_in;
+};
+// Form the contribution to a round that merges all islands' outer parameters. → ContributionFormed or ContributionFailed.
+struct FormMergeContribution {
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+};
+// The attempt is void: stop it or drop its result; keep the contribution. No answer.
+struct CancelExchange {
+  RunId run;
+  Round round;
+  Attempt attempt;
+};
+// The attempt's result is committed: take the outer step (with payload gradient: write the mean gradient into the arena), put the
+// fragment into the arena for the trainer, drop the contribution, keep the result if results are kept. → ResultApplied.
+struct ApplyResult {
+  RunId run;
+  Round round;
+  Attempt attempt;
+  std::uint32_t fragment = 0;
+  Digest digest;
+};
+// Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. →
+// ParametersAdopted.
+struct AdoptParameters {
+  RunId run;
+  Round round;
+};
+// The outer state, which is that of `round`, is to become a checkpoint: write it now, and the contributions to later rounds as they are and
+// as they are formed; the outer state may move on before WriteCheckpoint finishes it. No answer but that of WriteCheckpoint.
+struct BeginCheckpoint {
+  RunId run;
+  Round round;
+  Digest digest;
+};
+// Finish the checkpoint of `round` that was begun, or write the outer state as one if it still is that of `round`; with `trainer_state` the
+// trainer has saved its own beside it. Removes all but the `keep` that were written last. A checkpoint of the round that exists and is
+// complete is enough. → CheckpointWritten or CheckpointFailed.
+struct WriteCheckpoint {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Digest digest;
+  bool trainer_state = false;
+  Step step;
+  std::uint64_t position = 0;
+  std::uint32_t keep = 3;
+  std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
+  std::uint32_t part = 0;       // of the data, where the trainer is at `position`
+};
+// Read the outer state, and the contributions to rounds in flight, from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
+struct LoadCheckpoint {
+  RunId run;
+  Round round;
+  Digest digest;  // expected
+};
+// Come to round `order.committed` from the sources: if results after the own round lead to `order.digest`, with those alone; else from the
+// sources' checkpoint. Every piece is digest-checked. A call with a newer `committed` replaces the one under way and resumes it.
+// → CatchUpDone or CatchUpBroke.
+struct CatchUpFromPeers {
+  CatchUp order;
+  bool has_state = false;  // the outer state in memory is that of `own_round`
+  Round own_round;
+  Digest own_digest;
+};
+// Keep the results of committed rounds from now on for joiners, or no longer. No answer.
+struct KeepResults {
+  RunId run;
+  bool keep = true;
+};
+// The run is over here: drop everything of it from memory, end its exchanges. Checkpoints stay on disk. No answer.
+struct CloseRun {
+  RunId run;
+};
+
+// ---- runs of phases ------------------------------------------------------------------------------------------------------------
+
+// Serve what lies on disk of this run by its digest. → ContentHeld for each, then ContentOpened.
+struct OpenContent {
+  RunId run;
+};
+// Fetch this from its sources. → ContentHeld or ContentMissed. One that is under way or held already is not fetched again.
+struct FetchContent {
+  RunId run;
+  Content content;
+};
+// A file that the task of this start has written becomes content. → ContentHeld with start and step, or ContentMissed.
+struct AdoptContent {
+  RunId run;
+  std::uint64_t start = 0;
+  std::string path;
+  std::uint64_t step = 0;  // of a checkpoint; 0: the result
+};
+// No longer needed here. No answer.
+struct DropContent {
+  RunId run;
+  Digest digest;
+};
+// Start the trainer on a task whose inputs are held (ending one that still runs). → TaskProgressed, TaskWrote, TaskEnded.
+struct StartTask {
+  RunId run;
+  std::uint64_t start = 0;  // grows with every one
+  RunSpec spec;
+  std::string task;
+  std::vector<TaskInput> inputs;
+  Content resume;
+  RunId group;        // it goes on from what this run's trainer saved here,
+  Round group_round;  // after this round; 0: from `resume`
+};
+// No answer: a stopped task is not reported as ended.
+struct StopTask {
+  RunId run;
+  std::string why;
+};
+
+// ---- the process -------------------------------------------------------------------------------------------------------------
+
+// The agent is done: end the process. `error` empty: as asked.
+struct Exit {
+  std::optional<Error> error;
+};
+
+using Effect =
+    std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState, FormContribution,
+                 PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution, BeginExchange, CancelExchange,
+                 ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun,
+                 OpenContent, FetchContent, AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer>;
+
+}  // namespace atl::agent

@@ -1,0 +1,287 @@
+// Events: everything that can happen to an agent, as values for its core.
+//
+// They come from the control link, the trainer host, the sync engine and the operating system. Every event about a run names
+// it, and events about a trainer name its incarnation, because the answer to an order may come after the core has moved on.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/core/pending_round.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::agent {
+
+// ---- control link ------------------------------------------------------------------------------------------------------
+
+// The link is (re)connected, or lost. A link that cannot tell says LinkUp once: the core repeats what is not answered.
+struct LinkUp {};
+struct LinkDown {};
+struct FromCoordinator {
+  Message message;
+};
+
+// ---- trainer host. `incarnation` is that of the StartTrainer which this answers to. ------------------------------------------
+
+// The trainer is up: manifest seen, arena laid out and mapped. For `scratch` it holds the initial parameters of the seed.
+struct TrainerReady {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  std::uint64_t position = 0;   // in its part of the data
+  std::uint32_t fragments = 1;  // of the arena
+  bool finishes = false;        // it can be told that a round is its last (FinishTrainer)
+  std::uint64_t sequences = 0;  // of an epoch of its part; 0: not known
+};
+// LoadTrainer is done: the trainer stands at that step with the outer parameters.
+struct TrainerLoaded {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  std::uint64_t position = 0;
+};
+// A PublishOrder is done: the fragment is in the arena as it was after `step`.
+struct TrainerPublished {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  std::uint64_t position = 0;
+  std::uint64_t tokens = 0;  // tokens and steps since this fragment's previous publish
+  std::uint64_t steps = 0;
+  double training_loss = 0;  // mean of those steps; NaN: not finite or none
+  bool nonfinite = false;    // a loss or gradient of those steps was not finite
+  double local_loss = 0;     // validation; NaN: not asked
+};
+// A MergeOrder is done: the trainer has taken the round's result.
+struct TrainerMerged {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  std::uint32_t fragment = 0;
+  Step step;
+  std::uint64_t position = 0;
+  double wait_seconds = 0;
+  double outer_loss = 0;   // validation; NaN: not asked
+  bool saved = false;      // its own state lies in the directory that the order named
+  std::string save_error;  // or why not; empty: it was not asked
+};
+// The validation loss of its present parameters; while it stands at step 0 those are the run's initial ones.
+struct TrainerEvaluated {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  double loss = 0;  // NaN: no data held out, or not finite
+};
+// How far it is. Cheap, several a second at most.
+struct TrainerProgress {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Step step;
+  std::uint64_t tokens = 0;  // since the trainer started
+  double tokens_per_second = 0;
+  double training_loss = 0;
+  double compute_seconds = 0;  // since the trainer started
+  double wait_seconds = 0;
+};
+// It is gone: could not be started (data refused: `permanent`), crashed, hung and was killed, or ended unasked. `error` says
+// status or signal and the last lines it printed.
+struct TrainerExited {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  bool permanent = false;  // trying again cannot help: the owner does not allow the data, the model does not fit
+  Error error;
+};
+
+// ---- sync engine -----------------------------------------------------------------------------------------------------------
+
+// FormInitialState is done: the arena's parameters are the outer state of round 0, and `digest` is its digest D_0.
+struct InitialState {
+  RunId run;
+  Digest digest;
+};
+struct ContributionFormed {
+  RunId run;
+  Round round;
+  double norm = 0;
+};
+// Not finite (corrupt), say. The round goes on without it.
+struct ContributionFailed {
+  RunId run;
+  Round round;
+  Error error;
+};
+// The reduced result of this attempt is held, not applied. digest = D_r = sha256(D_{r-1} ‖ encoded result).
+struct ExchangeDone {
+  RunId run;
+  Round round;
+  Attempt attempt;
+  Digest digest;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  double seconds = 0;
+  IslandId slowest = {};           // whose pieces came last; empty: nobody's were needed
+  double arrived_seconds = 0;      // after the beginning of the exchange: when they had come
+  IslandId partner = {};           // in pairs: whom it met, of a larger group the first; empty: alone
+  std::string why = {};            // in pairs: why alone, though there was a partner
+  std::vector<double> norms = {};  // in pairs: of the others' contributions, where they were met and looked at
+  bool rejected = false;           // in pairs: alone, because the partner's contribution does not count
+};
+// In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
+struct PartnerAhead {
+  RunId run;
+  Round round;
+};
+// This island promised its group to do what one of it decides, and does not hear what: the others are to be asked. Said again while it
+// lasts.
+struct PairInDoubt {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Epoch asked_in;
+  std::vector<IslandId> asked;
+};
+// RenouncePair is done: this island knows no more than the asker, and believes no verdict any more that it reads itself.
+struct PairRenounced {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  IslandId asker;
+  Epoch asked_in;
+};
+struct ExchangeBroke {
+  RunId run;
+  Round round;
+  Attempt attempt;
+  IslandId accused;  // who did not deliver; may be empty
+  Error error;
+};
+// ApplyResult is done: the outer state is that of `round`, and the result is in the arena for the trainer's merge.
+// An error (a result that is not finite) leaves the outer state as it was.
+struct ResultApplied {
+  RunId run;
+  Round round;
+  std::optional<Error> error;
+  std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
+};
+struct CheckpointWritten {
+  RunId run;
+  Round round;
+  Digest digest;
+  Digest file;  // SHA-256 of outer.safetensors
+  std::uint64_t file_bytes = 0;
+  bool trainer_state = false;  // the trainer's own state is in it
+  Step step;
+  std::uint64_t position = 0;
+  std::uint32_t part = 0;
+};
+// AdoptParameters is done: the trainer may write into the arena again.
+struct ParametersAdopted {
+  RunId run;
+  Round round;
+  std::optional<Error> error;  // not finite, say: the outer state is not that of the round
+};
+struct CheckpointFailed {
+  RunId run;
+  Round round;
+  Error error;
+};
+// LoadCheckpoint is done: the outer state is that of `round`, digest-checked.
+struct CheckpointLoaded {
+  RunId run;
+  Round round;
+  Digest digest;
+  std::vector<PendingRound> pending = {};  // contributions to later rounds that it holds, oldest first
+};
+// The checkpoint does not verify; it is not offered again.
+struct CheckpointBroken {
+  RunId run;
+  Round round;
+  Error error;
+};
+// CatchUpFromPeers is done: the outer state is that of `round`.
+struct CatchUpDone {
+  RunId run;
+  Round round;
+  Digest digest;
+};
+struct CatchUpBroke {
+  RunId run;
+  Error error;
+};
+
+// ---- runs of phases. `start` is that of the StartTask which this answers to. ----------------------------------------------------
+
+struct TaskProgressed {
+  RunId run;
+  std::uint64_t start = 0;
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  double images_per_second = 0;
+  double compute_seconds = 0;  // since the task was started
+};
+// A file that the task can be continued from lies there; at the end (`done`) its result.
+struct TaskWrote {
+  RunId run;
+  std::uint64_t start = 0;
+  std::string path;
+  std::uint64_t step = 0;
+  bool done = false;
+  std::string facts;  // of the result
+};
+// The trainer is gone before the task was done.
+struct TaskEnded {
+  RunId run;
+  std::uint64_t start = 0;
+  bool refused = false;    // this island cannot: its owner does not allow the data, there is no trainer
+  bool permanent = false;  // the trainer said why: another try would end alike
+  Error error;
+};
+// This lies on the disk, complete, and is served.
+struct ContentHeld {
+  RunId run;
+  Content content;          // without sources
+  std::uint64_t start = 0;  // adopted from this task's start; 0: fetched, or found on the disk
+  std::uint64_t step = 0;
+  std::uint64_t bytes_sent = 0;  // bulk link, of this run so far
+  std::uint64_t bytes_received = 0;
+};
+// All that lay on the disk at OpenContent has been said.
+struct ContentOpened {
+  RunId run;
+};
+struct ContentMissed {
+  RunId run;
+  Digest digest;
+  std::uint64_t start = 0;  // of an adoption
+  Error error;
+};
+
+// ---- the operating system ----------------------------------------------------------------------------------------------------
+
+// Now and then, for the reports: resident memory.
+struct Gauges {
+  std::uint64_t agent_memory_bytes = 0;
+  std::uint64_t trainer_memory_bytes = 0;
+};
+// SIGTERM, or the owner asked: finish the round in hand and go.
+struct LeaveAsked {
+  std::string why;
+};
+
+using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
+                           TrainerEvaluated, TrainerProgress, TrainerExited, InitialState, ContributionFormed, ContributionFailed,
+                           ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted,
+                           CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke,
+                           TaskProgressed, TaskWrote, TaskEnded, ContentHeld, ContentOpened, ContentMissed, Gauges, LeaveAsked>;
+
+}  // namespace atl::agent

@@ -1,0 +1,643 @@
+// What the coordinator says, and what the island does about it.
+#include <algorithm>
+
+#include "agent/core/core_state.hpp"
+#include "strategies/composition.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::agent {
+namespace {
+
+constexpr Duration kLease = std::chrono::seconds(60);  // of an offer; the coordinator renews it more often
+constexpr std::size_t kReaders = 64;
+constexpr Duration kOrderOnItsWay = std::chrono::seconds(10);  // from telling of a checkpoint to the order to serve it
+constexpr Duration kReading = std::chrono::minutes(10);        // after the coordinator last named the reader
+
+}  // namespace
+
+void Core::State::on_message(const Message& message) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    on_welcome(*welcome);
+  } else if (const auto* refused = std::get_if<Refused>(&message)) {
+    on_refused(*refused);
+  } else if (const auto* invite = std::get_if<Invite>(&message)) {
+    on_invite(*invite);
+  } else if (const auto* serve = std::get_if<Serve>(&message)) {
+    on_serve(*serve);
+  } else if (const auto* ordered = std::get_if<Assignment>(&message)) {
+    on_assignment(*ordered);
+  } else if (const auto* release = std::get_if<Release>(&message)) {
+    on_release(*release);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    begin_leaving(drain->why);
+  } else {
+    std::visit(
+        [&](const auto& m) {
+          using M = std::decay_t<decltype(m)>;
+          constexpr bool order = std::is_same_v<M, NewEpoch> || std::is_same_v<M, Exchange> || std::is_same_v<M, Commit> ||
+                                 std::is_same_v<M, Abort> || std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> ||
+                                 std::is_same_v<M, Cut> || std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer>;
+          if constexpr (order) {
+            if (!run || run->id != m.run || run->ended) {
+              return;
+            }
+            if constexpr (requires { m.epoch; } && !std::is_same_v<M, PairQuery> && !std::is_same_v<M, PairAnswer>) {
+              if (m.epoch < run->epoch) {
+                return;  // of an older membership
+              }
+            }
+            if constexpr (std::is_same_v<M, NewEpoch>) {
+              on_new_epoch(m);
+            } else if constexpr (std::is_same_v<M, Exchange>) {
+              on_exchange(m);
+            } else if constexpr (std::is_same_v<M, Commit>) {
+              on_commit(m);
+            } else if constexpr (std::is_same_v<M, Abort>) {
+              on_abort(m);
+            } else if constexpr (std::is_same_v<M, Offer>) {
+              on_offer(m);
+            } else if constexpr (std::is_same_v<M, Cut>) {
+              on_cut(m);
+            } else if constexpr (std::is_same_v<M, CatchUp>) {
+              on_catch_up(m);
+            } else if constexpr (std::is_same_v<M, PairQuery>) {
+              on_pair_query(m);
+            } else if constexpr (std::is_same_v<M, PairAnswer>) {
+              on_pair_answer(m);
+            }
+          }
+        },
+        message);
+  }
+}
+
+void Core::State::on_welcome(const Welcome& message) {
+  if (message.heartbeat_ms > 0) {
+    heartbeat = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.heartbeat_ms, 10, 60'000));
+  }
+  if (message.stall_ms > 0) {
+    stall_after = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.stall_ms, 1000, 3'600'000));
+  }
+  if (welcomed) {
+    return;
+  }
+  welcomed = true;
+  while (!unsaid.empty()) {
+    send(std::move(unsaid.front()));
+    unsaid.pop_front();
+  }
+  beat();
+  say_all();
+}
+
+void Core::State::on_refused(const Refused& message) {
+  welcomed = false;
+  if (run && run->released) {
+    return;
+  }
+  if (worth_retrying(message.error.code)) {
+    say_hello();
+    return;
+  }
+  close_run("the coordinator refused this island: " + message.error.why);
+  close_assignment("the coordinator refused this island: " + message.error.why);
+  exit(message.error);
+}
+
+void Core::State::on_invite(const Invite& message) {
+  if (run && run->id == message.run) {
+    on_invite_again(message);
+    return;
+  }
+  if (const auto old = released.find(message.run); old != released.end() && message.epoch <= old->second) {
+    return;
+  }
+  if (leaving) {
+    send(Leave{*leaving});
+    return;
+  }
+  close_run("the coordinator assigned another run");
+  Result<RunSpec> spec = run_spec_from_json(message.spec);
+  if (assignment && !(spec && spec->work.run == assignment->assignment.run.text)) {
+    close_assignment("the coordinator assigned another run");
+  }
+  Result<Composition> composition = spec ? compose(spec->strategy) : Result<Composition>(spec.error());
+  if (!composition) {
+    send(RunEnded{message.run, Round(0), Digest{}, with_context(composition.error(), "the run's settings")});
+    return;
+  }
+  open_run(message, std::move(*spec), std::move(*composition));
+}
+
+void Core::State::open_run(const Invite& message, RunSpec spec, Composition composition) {
+  run.emplace();
+  run->id = message.run;
+  run->spec = std::move(spec);
+  run->composition = std::move(composition);
+  run->part = message.part;
+  run->parts = message.parts;
+  run->from = message.from;
+  run->epoch = message.epoch;
+  run->state_of = message.epoch;
+  run->members = message.members;
+  run->counted = message.position;
+  run->assigned_position = message.position;
+  effect(OpenRun{run->id, run->spec});
+  allow_peers();
+  switch (message.from) {
+    case StartFrom::scratch:
+      run->active = true;
+      start_trainer();
+      break;
+    case StartFrom::checkpoint:
+      restore(message);
+      break;
+    case StartFrom::memory:
+      join();
+      run->from = StartFrom::memory;  // of an earlier life: it is gone, and the coordinator has to hear of it
+      run->caught_up =
+          CaughtUp{run->id, run->epoch, message.committed, Digest{}, Error{Code::unavailable, "this island has the run's state no more"}};
+      say_all();
+      break;
+    case StartFrom::peers:
+      join();
+      break;
+  }
+  beat();
+}
+
+// The same run again: a repeated order, or a new place in it.
+void Core::State::on_invite_again(const Invite& message) {
+  if (message.epoch < run->epoch || run->ended) {
+    return;
+  }
+  const bool newer = message.epoch > run->epoch;
+  if (run->pausing && !run->private_state()) {
+    go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
+  }
+  switch (message.from) {
+    case StartFrom::scratch:
+      if (run->pairs() ? !run->has_state && run->from != StartFrom::scratch
+                       : !run->alone() && (run->has_state || run->from != StartFrom::scratch)) {
+        // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
+        Invite again = message;
+        const RunSpec spec = run->spec;
+        const Composition composition = run->composition;
+        close_run("the run starts over");
+        open_run(again, spec, composition);
+        return;
+      }
+      use_epoch(message.epoch, message.members);
+      if (!run->has_state && (newer || !run->active)) {
+        run->from = StartFrom::scratch;
+        run->active = true;
+        take_part(message);
+        say_all();
+      }
+      break;
+    case StartFrom::memory:
+      use_epoch(message.epoch, message.members);
+      if (run->pairs() && run->catching_up) {
+        break;  // an older order: it takes over another's state
+      }
+      if (run->has_state && (run->private_state() || run->committed == message.committed)) {
+        take_part(message);
+      }
+      if (run->pairs() && run->has_state && run->committed > std::max(run->last_own(), message.committed)) {
+        lose_state("what this island has is of a merge that was given up");
+      } else if (run->has_state && (run->private_state() || (run->committed == message.committed && run->digest == message.digest))) {
+        become_active();
+      } else if (!run->private_state()) {
+        send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+                      Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
+      }
+      break;
+    case StartFrom::checkpoint:
+      if (!run->active || newer) {
+        use_epoch(message.epoch, message.members);
+      }
+      if (run->private_state() && run->active) {
+        break;  // repeated: it has gone on from there
+      }
+      if ((!run->active || newer) && !run->restoring &&
+          !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
+        take_part(message);
+        restore(message);
+      }
+      break;
+    case StartFrom::peers:
+      if (!run->active || newer) {
+        use_epoch(message.epoch, message.members);
+        take_part(message);
+        join();
+      }
+      break;
+  }
+  own_up();
+}
+
+// In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
+void Core::State::own_up() {
+  const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == identity.island; });
+  if (!run->pairs() || !member || run->catching_up || run->restoring) {
+    return;
+  }
+  if (run->has_state && !run->active) {
+    become_active();
+  } else if (!run->has_state && !run->caught_up && !(run->active && run->from == StartFrom::scratch)) {
+    lose_state("this island has the run's state no more");
+  }
+}
+
+// Its part of the data, and how far that is committed. On another part than before the trainer starts anew; what it has formed is of the
+// old one.
+void Core::State::take_part(const Invite& message) {
+  const bool same = run->part == message.part && run->parts == message.parts;
+  run->assigned_position = message.position;
+  // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best
+  // what it trained on.
+  const bool there = run->has_state && run->committed == message.committed && run->digest == message.digest;
+  if (run->private_state() ? message.from == StartFrom::peers : there || !same || !run->has_state) {
+    run->counted = message.position;
+  }
+  if (same) {
+    // A contribution that was counted without this island's hearing of it would be refused again and again.
+    const bool counted = std::any_of(run->rounds.begin(), run->rounds.end(), [&](const auto& item) {
+      const DataRange& data = item.second.ready.data;
+      return data.sequences() > 0 && data.part == run->part && data.from < run->counted &&
+             item.second.phase != RoundInHand::Phase::applying;
+    });
+    if (!run->private_state() && counted) {
+      drop_rounds();
+    }
+    return;
+  }
+  run->part = message.part;
+  run->parts = message.parts;
+  drop_rounds();
+  if (run->trainer != TrainerPhase::none) {
+    start_trainer();
+  }
+}
+
+// The first sequence of its part that no contribution in hand holds.
+std::uint64_t Core::State::published() const { return run->rounds.empty() ? run->counted : run->rounds.rbegin()->second.ready.data.to; }
+
+// Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
+void Core::State::join() {
+  if (run->active || run->from != StartFrom::peers) {
+    run->caught_up.reset();
+  }
+  run->from = StartFrom::peers;
+  run->active = false;
+  run->initial.reset();
+  if (run->trainer == TrainerPhase::none && !run->restart_at) {
+    start_trainer();
+  }
+}
+
+void Core::State::restore(const Invite& message) {
+  run->from = StartFrom::checkpoint;
+  run->active = false;
+  run->caught_up.reset();
+  drop_rounds();
+  run->initial.reset();
+  run->restoring = message.committed;
+  effect(LoadCheckpoint{run->id, message.committed, message.digest});
+}
+
+void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
+  if (epoch == run->epoch && members == run->members) {
+    return;
+  }
+  run->epoch = epoch;
+  run->members = members;
+  allow_peers();
+  leave_pairs();
+  prepare_pair();
+}
+
+void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers}); }
+
+void Core::State::on_new_epoch(const NewEpoch& message) {
+  const bool newer = message.epoch > run->epoch;
+  run->pause_after = message.pause_after;
+  use_epoch(message.epoch, message.members);
+  const bool member =
+      std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == identity.island; });
+  if (run->alone()) {
+    heed_pause(message);
+    return;  // nobody waits for anybody
+  }
+  if (!member) {
+    run->active = false;
+    if (run->pairs() && !message.members.empty()) {
+      drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
+      run->has_state = false;
+      run->caught_up.reset();
+    } else if (run->pairs() && run->has_state) {
+      run->caught_up =
+          CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};  // nobody is left: it goes on from where it is
+    }
+    return;
+  }
+  own_up();
+  heed_pause(message);
+  if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
+    const auto held = run->rounds.find(message.committed);
+    const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
+    if (run->private_state() || run->committed >= message.committed || result_held) {
+      become_active();
+    } else {
+      send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+                    Error{Code::conflict, "this island has the state of round " + std::to_string(run->committed.value) + ", not of round " +
+                                              std::to_string(message.committed.value)}});
+    }
+    return;
+  }
+  if (newer) {
+    say_all();
+  }
+}
+
+void Core::State::heed_pause(const NewEpoch& message) {
+  if (!message.pause_after) {
+    run->unpaused_in = std::max(run->unpaused_in, message.epoch);
+  }
+  end_pause();
+  pause_own_rounds();
+}
+
+// It takes part in a later epoch: the pause is over, though nobody told. What it was doing is finished first.
+void Core::State::end_pause() {
+  if (run && run->pausing && run->unpaused_in > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+    go_on_after_pause();
+  }
+}
+
+void Core::State::become_active() {
+  if (!run->active) {
+    run->active = true;
+    run->caught_up.reset();
+    prepare_pair();
+    finish_if_done();
+  }
+  say_all();
+}
+
+void Core::State::on_exchange(const Exchange& message) {
+  if (message.round <= run->committed) {
+    if (message.round == run->committed) {
+      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->digest, 0, 0, 0, {}, 0});
+    }
+    return;
+  }
+  if (!run->active || message.epoch > run->epoch || message.tokens.size() != message.members.size()) {
+    say_all();  // the answer to that brings the membership it belongs to
+    return;
+  }
+  const auto refuse = [&](const std::string& why) {
+    send(ExchangeFailed{run->id, run->epoch, message.round, message.attempt, identity.island, Error{Code::unavailable, why}});
+  };
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end() || found->second.phase == RoundInHand::Phase::forming) {
+    refuse("this island has no contribution to round " + std::to_string(message.round.value));
+    return;
+  }
+  RoundInHand& round = found->second;
+  if (message.attempt <= round.attempt || round.phase == RoundInHand::Phase::applying) {
+    return;  // begun already, or given up
+  }
+  std::vector<Member> members;
+  for (const IslandId& island : message.members) {
+    const auto member = std::find_if(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island; });
+    if (member == run->members.end()) {
+      refuse("this island does not know a member of the exchange");
+      return;
+    }
+    const bool counts = message.tokens[members.size()] > 0;
+    if (island == identity.island && counts && round.withdrawn) {
+      refuse("this island withdrew its contribution to round " + std::to_string(message.round.value));
+      return;
+    }
+    members.push_back(*member);
+  }
+  round.attempt = message.attempt;
+  round.phase = RoundInHand::Phase::exchanging;
+  effect(
+      BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens, stall_after});
+}
+
+void Core::State::on_commit(const Commit& message) {
+  use_epoch(message.epoch, run->members);
+  if (message.round == Round(0)) {
+    if (run->initial && !run->has_state && *run->initial == message.digest) {
+      agree_on_initial(message.digest);
+    }
+    return;
+  }
+  if (!run->has_state || message.round != run->committed.next()) {
+    return;
+  }
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end()) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt &&
+      (round.exchanged.digest == message.digest || ATOLL_PLANTED(digest_unchecked))) {
+    round.checkpoint = message.checkpoint;
+    const bool last = message.pause || leaving;
+    if (message.pause) {
+      run->pausing = message.round;
+      run->pause_epoch = message.epoch;
+    }
+    if (last && run->trainer == TrainerPhase::training && run->finishes) {
+      effect(FinishTrainer{run->id, run->incarnation, message.round, false});
+    }
+    apply(message.round);
+    return;
+  }
+  if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
+    // The others went on with a result that it does not hold.
+    if (run->pairs()) {
+      lose_state("this island does not hold the result of round " + std::to_string(message.round.value));
+      return;
+    }
+    send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+                  Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
+    run->active = false;  // until it has caught up
+  }
+}
+
+void Core::State::on_abort(const Abort& message) {
+  const auto found = run->rounds.find(message.round);
+  if (found == run->rounds.end() || found->second.attempt != message.attempt) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  using Phase = RoundInHand::Phase;
+  if (round.phase == Phase::exchanging || round.phase == Phase::exchanged || round.phase == Phase::failed) {
+    effect(CancelExchange{run->id, message.round, message.attempt});
+    round.phase = round.withdrawn ? Phase::withdrawn : Phase::formed;
+    say(round);
+  }
+}
+
+void Core::State::on_offer(const Offer& message) {
+  if (!message.offering) {
+    if (run->lease) {
+      run->lease.reset();
+      run->readers.clear();
+      effect(KeepResults{run->id, false});
+      allow_peers();
+    }
+    return;
+  }
+  if (!run->active || !run->has_state) {
+    return;
+  }
+  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(),
+                                    [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
+  if (!run->lease) {
+    run->lease_served = false;
+    run->lease_from = applying ? run->committed.next() : run->committed;
+    effect(KeepResults{run->id, true});
+  }
+  run->lease = now + kLease;
+  // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
+  const std::optional<Round> paused_at = run->pausing                                ? run->pausing
+                                         : run->pause_after && !run->private_state() ? std::optional(run->committed)
+                                                                                     : std::nullopt;
+  const bool wanted = paused_at && (!run->checkpointed || run->checkpointed->round < *paused_at);
+  if (run->lease_served && !wanted) {
+    tell_checkpoint();
+  } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->digest == run->digest &&
+             run->committed >= run->lease_from) {
+    run->lease_served = true;
+    tell_checkpoint();
+  } else if (const auto merging = run->merging.find(run->committed);
+             !applying && run->writing.empty() && (merging == run->merging.end() || (!merging->second.checkpoint && !run->lockstep()))) {
+    write_checkpoint();
+  }
+}
+
+void Core::State::keep_for_reader(Round round, Duration time) {
+  TimePoint& until = run->read_until[round];
+  until = std::max(until, now + time);
+}
+
+void Core::State::tell_checkpoint() {
+  if (run->checkpointed) {
+    if (run->lease) {
+      keep_for_reader(run->checkpointed->round, kOrderOnItsWay);
+    }
+    send(*run->checkpointed);
+  }
+}
+
+void Core::State::on_catch_up(const CatchUp& message) {
+  if (run->active || run->restoring) {
+    return;
+  }
+  if (!run->private_state() && message.part != run->part) {
+    return;  // the order that gives it this part is on its way; this one comes again
+  }
+  use_epoch(message.epoch, run->members);
+  if (run->has_state && !run->catching_up && run->committed == message.committed && run->digest == message.digest) {
+    run->counted = run->private_state() ? run->counted : message.position;
+    run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};
+    send(*run->caught_up);
+    return;
+  }
+  if (run->catching_up && run->catching_up->committed >= message.committed && run->catching_up->epoch >= message.epoch &&
+      run->catching_up->digest == message.digest) {
+    return;
+  }
+  drop_rounds();
+  run->catching_up = message;
+  run->caught_up.reset();
+  effect(CatchUpFromPeers{message, run->has_state && !run->private_state(), run->committed, run->digest});
+}
+
+void Core::State::on_cut(const Cut& message) {
+  if (run->active && message.round > run->committed && run->rounds.count(message.round) == 0) {
+    run->cut = message.round;
+    keep_pace();
+  }
+}
+
+// Rounds in hand lead nowhere any more.
+void Core::State::drop_rounds() {
+  for (const auto& [number, round] : run->rounds) {
+    if (round.phase == RoundInHand::Phase::exchanging || round.phase == RoundInHand::Phase::exchanged ||
+        round.phase == RoundInHand::Phase::failed) {
+      effect(CancelExchange{run->id, number, round.attempt});
+    }
+  }
+  run->rounds.clear();
+  run->resuming = false;
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;  // it may wait for a result that never comes: it is loaded anew
+    run->trainer_round.reset();
+  }
+  if (run->lockstep() && !run->merging.empty()) {
+    run->has_state = false;  // the parameters after the newest round would have come from the trainer
+  }
+  run->merging.clear();
+  run->cut.reset();
+  run->cut_short = false;
+  forget_stand();
+}
+
+void Core::State::on_serve(const Serve& message) {
+  const auto take_in = [&](std::vector<std::string>& readers) {
+    std::erase(readers, message.reader_key);
+    if (message.allowed) {
+      readers.push_back(message.reader_key);
+    }
+    if (readers.size() > kReaders) {
+      readers.erase(readers.begin());
+    }
+  };
+  if (run && run->id == message.run) {
+    if (message.allowed) {
+      keep_for_reader(message.round, kReading);
+    }
+    take_in(run->readers);
+    allow_peers();
+  } else if (assignment && assignment->assignment.run == message.run) {
+    take_in(assignment->readers);
+    effect(AllowPeers{message.run, Epoch(0), assignment->assignment.members, assignment->readers});
+  } else if (stored.count(message.run) > 0) {
+    take_in(stored_readers[message.run]);
+    effect(AllowPeers{message.run, Epoch(0), {}, stored_readers[message.run]});
+  }
+}
+
+void Core::State::on_release(const Release& message) {
+  const auto is_late = [&](Epoch told) { return message.epoch != Epoch(0) && message.epoch < told; };
+  if (assignment && assignment->assignment.run == message.run) {
+    if (is_late(assignment->assignment.epoch)) {
+      return;
+    }
+    close_assignment(message.why);
+    if (leaving) {
+      exit(std::nullopt);
+    }
+    return;
+  }
+  if (!run || run->id != message.run || is_late(run->epoch)) {
+    return;
+  }
+  if (leaving && settling()) {
+    run->released = true;
+    return;
+  }
+  close_run(message.why);
+  if (leaving) {
+    exit(std::nullopt);
+  }
+}
+
+}  // namespace atl::agent

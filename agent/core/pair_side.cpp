@@ -1,0 +1,223 @@
+// Rounds that two islands take together, and the rounds that merge all islands' outer parameters at the end.
+#include <algorithm>
+
+#include "agent/core/core_state.hpp"
+#include "strategies/pairing.hpp"
+
+namespace atl::agent {
+
+// This island among them; alone: nobody to meet in this round.
+std::vector<IslandId> Core::State::group_in(Round round) const {
+  std::vector<IslandId> members;
+  for (const Member& member : run->members) {
+    members.push_back(member.island);
+  }
+  if (std::find(members.begin(), members.end(), identity.island) == members.end()) {
+    return {};
+  }
+  return group_of(identity.island, run->spec.seed, round, members, run->composition.group_size);
+}
+
+// The next round's partner is known: the outer parameters travel while the trainer works.
+void Core::State::prepare_pair() {
+  if (!run || !run->pairs() || !run->has_state || !run->active || !run->schedule || run->committed >= run->last_own()) {
+    return;
+  }
+  const Round next = run->committed.next();
+  const Result<RoundPlan> plan = run->schedule->round_at(next);
+  std::vector<IslandId> group = group_in(next);
+  if (plan && group.size() > 1) {
+    effect(PreparePair{run->id, run->epoch, next, plan->fragment, std::move(group)});
+  }
+}
+
+void Core::State::meet_partner(Round number) {
+  RoundInHand& round = run->rounds.at(number);
+  round.attempt = Attempt(1);
+  round.phase = RoundInHand::Phase::exchanging;
+  round.pair_epoch = run->epoch;
+  const double usual = run->norms.median(round.fragment);
+  const NormGuard guard{run->spec.guards.norm_factor,
+                        usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
+  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, group_in(number), now + run->spec.islands.deadline, guard,
+                     round.withdrawn});
+}
+
+// Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
+void Core::State::reject_own(Round number, const Error& error) {
+  RoundInHand& round = run->rounds.at(number);
+  round.withdrawn = true;
+  run->cut_short = false;
+  run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
+  if (welcomed) {
+    send(Withdrawn{run->id, run->epoch, number, error});
+  } else {
+    tell("warning", "contribution_rejected",
+         "the contribution of island " + identity.name + " to round " + std::to_string(number.value) + " does not count: " + error.why);
+  }
+  meet_partner(number);
+}
+
+// What came of a round with its partner, or without.
+void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) {
+  send(round.exchanged);  // nobody decides anything by it: what the round moved
+  run->own_rounds[event.round].partner = event.partner;
+  if (!round.withdrawn) {
+    run->norms.add(round.fragment, round.ready.norm);
+  }
+  if (!event.partner.empty()) {
+    run->met.emplace(round.pair_epoch, event.round);
+    for (const double norm : event.norms) {
+      run->norms.add(round.fragment, norm);
+    }
+  } else if (event.rejected) {
+    tell("warning", "contribution_rejected",
+         "the contribution of this island's partner to round " + std::to_string(event.round.value) + " does not count: " + event.why);
+  } else if (!event.why.empty()) {
+    tell("info", "pair_alone", "round " + std::to_string(event.round.value) + " was taken alone: " + event.why);
+  }
+}
+
+void Core::State::leave_pairs() {
+  if (!run->pairs()) {
+    return;
+  }
+  std::vector<IslandId> members;
+  for (const Member& member : run->members) {
+    members.push_back(member.island);
+  }
+  effect(LeavePairs{run->id, run->epoch, std::move(members)});
+}
+
+// Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
+void Core::State::on_engine(const PartnerAhead& event) {
+  if (run->composition.adaptive_pace && run->active && !run->pausing && event.round > run->committed &&
+      run->rounds.count(event.round) == 0) {
+    run->cut = event.round;
+    keep_pace();
+  }
+}
+
+// This island promised, and does not hear what was decided: by way of the coordinator, if that is there.
+void Core::State::on_engine(const PairInDoubt& event) {
+  if (!welcomed || !run->active) {
+    return;
+  }
+  for (const IslandId& asked : event.asked) {
+    send(PairQuery{run->id, event.epoch, event.round, identity.island, asked, event.asked_in});
+  }
+}
+
+void Core::State::on_engine(const PairRenounced& event) {
+  send(PairAnswer{run->id, event.epoch, event.round, event.asker, identity.island, PairWord::doubt, event.asked_in});
+}
+
+// Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
+std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
+  if (epoch < run->state_of) {
+    return PairWord::voided;
+  }
+  if (run->met.contains({epoch, round})) {
+    return PairWord::met;
+  }
+  const auto hand = run->rounds.find(round);
+  const bool elsewhere = run->epoch > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
+  return run->committed >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
+}
+
+void Core::State::on_pair_query(const PairQuery& message) {
+  if (message.asked != identity.island || !run->pairs() || !run->active || !run->has_state || message.asked_in != run->epoch) {
+    return;
+  }
+  if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
+    send(PairAnswer{run->id, message.epoch, message.round, message.asker, identity.island, *word, message.asked_in});
+  } else {
+    effect(RenouncePair{run->id, message.epoch, message.round, message.asker, message.asked_in});
+  }
+}
+
+void Core::State::on_pair_answer(const PairAnswer& message) {
+  if (message.asker == identity.island && run->pairs()) {
+    effect(HearOfPair{run->id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
+  }
+}
+
+// This round, whose result is about to be applied, is the last before the pause.
+void Core::State::stand_after(Round round) {
+  run->pausing = round;
+  run->pause_epoch = run->epoch;
+  run->rounds.at(round).checkpoint = true;
+  if (run->trainer == TrainerPhase::training && run->finishes) {
+    effect(FinishTrainer{run->id, run->incarnation, round, false});
+  }
+}
+
+// Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
+void Core::State::forget_stand() {
+  if (run->private_state() && run->pausing && *run->pausing > run->committed) {
+    run->pausing.reset();
+  }
+}
+
+// The coordinator pauses a run whose islands commit their rounds themselves: all stand after one and the same round, so that they
+// meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
+// all.
+void Core::State::pause_own_rounds() {
+  if (!run->private_state() || !run->active || !run->has_state || run->at_end() || !run->pause_after) {
+    return;
+  }
+  if (run->pausing && *run->pause_after > *run->pausing && run->committed >= *run->pausing && !settling()) {
+    go_on_after_pause();
+  }
+  if (!run->pausing && run->committed >= *run->pause_after) {
+    run->pausing = run->committed;
+    run->pause_epoch = run->epoch;
+  }
+  if (!run->pausing || run->committed < *run->pausing || settling()) {
+    return;
+  }
+  if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->digest == run->digest) {
+    tell_checkpoint();
+  } else {
+    write_checkpoint();
+  }
+}
+
+// The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
+void Core::State::go_on_after_pause() {
+  run->pausing.reset();
+  if (!run->private_state()) {
+    drop_rounds();
+    return;
+  }
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;
+    run->trainer_round.reset();
+  }
+  const auto held = run->rounds.find(run->committed.next());
+  if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->own(held->first)) {
+    if (run->pause_after && held->first >= *run->pause_after) {
+      stand_after(held->first);
+    }
+    apply(held->first);
+  }
+}
+
+// After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
+void Core::State::drive_merges() {
+  if (!run || over || run->ended || !run->pairs() || !run->active || !run->has_state || !run->schedule || !run->rounds.empty() ||
+      !run->merging.empty() || run->pausing || run->pause_after || run->committed < run->last_own() || run->at_end()) {
+    return;
+  }
+  const Round number = run->committed.next();
+  RoundInHand& round = run->rounds[number];
+  round.fragment = run->merged_fragment(number);
+  round.ready.fragment = round.fragment;
+  round.ready.run = run->id;
+  round.ready.round = number;
+  round.ready.tokens = std::max<std::uint64_t>(run->tokens_published, 1);
+  round.ready.training_loss = run->progress.training_loss;
+  effect(FormMergeContribution{run->id, number, round.fragment});
+}
+
+}  // namespace atl::agent

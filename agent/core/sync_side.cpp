@@ -1,0 +1,415 @@
+// The sync engine: contributions, exchanges, the outer step, checkpoints and catching up.
+#include <algorithm>
+
+#include "agent/core/core_state.hpp"
+
+namespace atl::agent {
+
+void Core::State::on_engine(const InitialState& event) {
+  if (run->has_state || run->from != StartFrom::scratch) {
+    return;
+  }
+  run->initial = event.digest;
+  run->trainer_round = Round(0);
+  if (run->private_state()) {
+    agree_on_initial(event.digest);
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::agree_on_initial(const Digest& digest) {
+  run->has_state = true;
+  run->committed = Round(0);
+  run->digest = digest;
+  run->initial.reset();
+  run->crashes = 0;
+  write_checkpoint();
+  prepare_pair();
+}
+
+void Core::State::on_engine(const ContributionFormed& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::formed;
+  round.ready.norm = event.norm;
+  run->cut_short = false;
+  if (run->own(event.round)) {
+    const NormGuard guard{run->pairs() ? run->spec.guards.norm_factor : 0, run->norms.median(round.fragment)};
+    if (const std::optional<std::string> exploded = guard.verdict(event.norm)) {
+      reject_own(event.round, Error{Code::corrupt, *exploded});
+      return;
+    }
+    round.ready.epoch = run->epoch;
+    round.ready.digest = run->digest;
+    send(round.ready);
+    go_own_way(event.round);
+  } else {
+    say(round);
+  }
+}
+
+// A round that this island commits by itself.
+void Core::State::go_own_way(Round round) {
+  if (run->pairs()) {
+    meet_partner(round);
+  } else {
+    begin_alone(round);
+  }
+}
+
+void Core::State::on_engine(const ContributionFailed& event) { withdraw(event.round, event.error); }
+
+void Core::State::withdraw(Round number, Error error) {
+  const auto found = run->rounds.find(number);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
+    return;
+  }
+  if (run->pairs() && run->own(number) && error.code == Code::corrupt) {
+    reject_own(number, error);
+    return;
+  }
+  if (run->private_state()) {
+    give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::withdrawn;
+  round.withdrawn = true;
+  round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error), round.ready.data};
+  run->cut_short = false;
+  say(round);
+}
+
+// A group of one: the exchange has one member, and nobody else commits it.
+void Core::State::begin_alone(Round number) {
+  RoundInHand& round = run->rounds.at(number);
+  round.attempt = Attempt(1);
+  round.phase = RoundInHand::Phase::exchanging;
+  const Member self{identity.island, identity.name, "", identity.bulk_address};
+  effect(BeginExchange{
+      run->id, run->epoch, number, round.attempt, round.fragment, {self}, {std::max<std::uint64_t>(round.ready.tokens, 1)}, stall_after});
+}
+
+void Core::State::on_engine(const ExchangeDone& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::exchanged;
+  round.exchanged = Exchanged{run->id,          run->epoch,           event.round,   event.attempt, event.digest,
+                              event.bytes_sent, event.bytes_received, event.seconds, event.slowest, event.arrived_seconds};
+  run->bytes_sent += event.bytes_sent;
+  run->bytes_received += event.bytes_received;
+  if (run->own(event.round)) {
+    round.checkpoint = checkpoint_due(event.round, run->last_own(), run->spec.checkpoint.every_rounds);
+    if (run->pairs()) {
+      note_met(round, event);
+    }
+    if (run->pause_after && !run->pausing && event.round >= *run->pause_after) {
+      stand_after(event.round);
+    }
+    if (!run->pausing || event.round <= *run->pausing) {
+      apply(event.round);  // else it is held: it is of after the pause
+    }
+  } else {
+    say(round);
+  }
+}
+
+void Core::State::on_engine(const ExchangeBroke& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
+    return;
+  }
+  if (run->own(event.round)) {
+    give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
+    return;
+  }
+  RoundInHand& round = found->second;
+  round.phase = RoundInHand::Phase::failed;
+  round.failure = ExchangeFailed{run->id, run->epoch, event.round, event.attempt, event.accused, event.error};
+  say(round);
+}
+
+void Core::State::apply(Round number) {
+  RoundInHand& round = run->rounds.at(number);
+  round.phase = RoundInHand::Phase::applying;
+  effect(ApplyResult{run->id, number, round.attempt, round.fragment, round.exchanged.digest});
+}
+
+void Core::State::on_engine(const ResultApplied& event) {
+  const auto found = run->rounds.find(event.round);
+  if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::applying) {
+    return;
+  }
+  if (event.error) {
+    give_up(with_context(*event.error, "the outer step of round " + std::to_string(event.round.value)));
+    return;
+  }
+  const RoundInHand round = found->second;
+  run->rounds.erase(found);
+  run->committed = event.round;
+  run->digest = round.exchanged.digest;
+  run->counted = std::max(run->counted, round.ready.data.to);
+  run->crashes = 0;
+  const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+  run->merging[event.round] = Merging{run->digest, checkpoint};
+  if (run->pairs()) {
+    run->own_rounds[event.round].projection = event.projection;
+    prepare_pair();
+  }
+  if (checkpoint && !run->lockstep()) {
+    effect(BeginCheckpoint{run->id, event.round, run->digest});  // in lockstep the outer state comes with the merge
+  }
+  if (run->trainer == TrainerPhase::training) {
+    effect(GiveResult{run->id, run->incarnation, event.round, round.fragment});
+  } else if (!run->lockstep()) {
+    // Its trainer ended meanwhile. The next one is loaded with the outer parameters.
+    merged(event.round, false);
+  } else {
+    // The parameters of this round would have come from an optimiser's step that only the trainer could take.
+    lose_state("the trainer ended before it took the step of round " + std::to_string(event.round.value));
+  }
+}
+
+void Core::State::on_engine(const ParametersAdopted& event) {
+  const auto merging = run->merging.find(event.round);
+  if (merging == run->merging.end() || !merging->second.adopting) {
+    return;
+  }
+  if (event.error) {
+    lose_state(with_context(*event.error, "the parameters after round " + std::to_string(event.round.value)).why);
+    return;
+  }
+  merged(event.round, merging->second.saved);
+}
+
+// What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
+void Core::State::lose_state(const std::string& why) {
+  drop_rounds();
+  run->has_state = false;
+  run->from = StartFrom::peers;  // whatever it began from: it does not begin again by itself
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
+  say_all();
+}
+
+void Core::State::write_checkpoint() { finish_checkpoint(run->committed, run->digest, false); }
+
+void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trainer_state) {
+  if (!run->writing.insert(round).second) {
+    return;
+  }
+  WriteCheckpoint order{run->id,
+                        run->epoch,
+                        round,
+                        digest,
+                        trainer_state,
+                        step_of(round),
+                        run->position,
+                        std::max<std::uint32_t>(run->spec.checkpoint.keep, 1),
+                        {},
+                        run->part};
+  std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
+  for (const auto& [kept, until] : run->read_until) {
+    order.needed.insert(kept);
+  }
+  effect(std::move(order));
+}
+
+void Core::State::on_engine(const CheckpointWritten& event) {
+  run->writing.erase(event.round);
+  StoredRun& held = stored[run->id];
+  held.run = run->id;
+  std::erase_if(held.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
+  held.checkpoints.push_back(StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position,
+                                              event.file, event.file_bytes, event.part});
+  const std::size_t keep = std::max<std::uint32_t>(run->spec.checkpoint.keep, 1);
+  if (held.checkpoints.size() > keep) {
+    held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
+  }
+  if (run->lease && event.round < run->lease_from && run->pausing != event.round) {
+    finish_if_done();
+    finish_leaving();
+    return;  // begun before the results after it were kept: of no use to a joiner, and newer ones follow
+  }
+  run->checkpointed = Checkpointed{run->id, event.round, event.digest, event.file, event.file_bytes, std::nullopt};
+  run->lease_served = run->lease_served || run->lease.has_value();
+  tell_checkpoint();
+  finish_if_done();
+  finish_leaving();
+}
+
+void Core::State::on_engine(const CheckpointFailed& event) {
+  run->writing.erase(event.round);
+  send(Checkpointed{run->id, event.round, Digest{}, Digest{}, 0, event.error});
+  tell("warning", "checkpoint_failed",
+       "the checkpoint of round " + std::to_string(event.round.value) + " was not written: " + event.error.why +
+           "; the older ones are still good");
+  if (run->at_end() && event.round == run->committed && !run->ended && run->active) {
+    run->ended = RunEnded{run->id, run->committed, run->digest, std::nullopt};
+    beat();  // the run's last figures, before its end
+    say_all();
+  }
+  finish_leaving();
+}
+
+void Core::State::on_engine(const CheckpointLoaded& event) {
+  if (run->restoring != event.round) {
+    return;
+  }
+  run->restoring.reset();
+  run->state_of = run->epoch;
+  run->has_state = true;
+  run->committed = event.round;
+  run->digest = event.digest;
+  run->planned = event.round;
+  forget_stand();
+  if (!run->private_state()) {
+    run->counted = run->assigned_position;
+  }
+  for (const PendingRound& pending : event.pending) {
+    if (run->lockstep()) {
+      break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
+    }
+    if (pending.round.value != event.round.value + run->rounds.size() + 1 || (run->private_state() && !run->own(pending.round))) {
+      break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
+    }
+    const DataRange& data = pending.facts.data;
+    if (!run->private_state() && (data.part != run->part || data.from != published())) {
+      break;  // of samples that are not this island's any more
+    }
+    RoundInHand& round = run->rounds[pending.round];
+    round.phase = RoundInHand::Phase::formed;
+    round.fragment = pending.fragment;
+    round.ready.fragment = pending.fragment;
+    round.ready.run = run->id;
+    round.ready.round = pending.round;
+    round.ready.norm = pending.norm;
+    say_of(round.ready, pending.facts);
+  }
+  run->resuming = !run->rounds.empty();
+  const StoredCheckpoint* own = stored_checkpoint(event.round, event.digest);
+  if (own != nullptr) {
+    run->counted = run->private_state() ? own->position : run->counted;  // nobody else counts
+    run->checkpointed = Checkpointed{run->id, own->round, own->digest, own->file, own->file_bytes, std::nullopt};
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};
+  if (run->trainer != TrainerPhase::none) {
+    effect(StopTrainer{run->id, "its state is older than the run's"});
+  }
+  start_trainer();
+  if (run->private_state()) {
+    become_active();
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::on_engine(const CheckpointBroken& event) {
+  if (const auto held = stored.find(run->id); held != stored.end()) {
+    std::erase_if(held->second.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
+  }
+  tell("error", "checkpoint_broken",
+       "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
+  if (run->restoring != event.round) {
+    return;
+  }
+  run->restoring.reset();
+  if (run->private_state()) {
+    const auto held = stored.find(run->id);
+    if (held != stored.end() && !held->second.checkpoints.empty()) {
+      const StoredCheckpoint& older = held->second.checkpoints.back();
+      run->restoring = older.round;
+      effect(LoadCheckpoint{run->id, older.round, older.digest});
+    } else {
+      run->from = StartFrom::scratch;
+      run->active = true;
+      start_trainer();
+    }
+    return;
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, event.round, Digest{}, event.error};
+  say_all();
+  run->caught_up.reset();
+}
+
+void Core::State::on_engine(const CatchUpDone& event) {
+  if (!run->catching_up || run->catching_up->committed != event.round) {
+    return;
+  }
+  if (!run->private_state()) {
+    run->counted = run->catching_up->position;
+  }
+  run->catching_up.reset();
+  run->state_of = run->epoch;
+  run->has_state = true;
+  run->committed = event.round;
+  run->digest = event.digest;
+  run->planned = event.round;
+  forget_stand();
+  run->initial.reset();
+  run->trainer_round.reset();
+  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
+    run->trainer = TrainerPhase::ready;  // it is loaded anew when the island is let in
+  }
+  run->caught_up = CaughtUp{run->id, run->epoch, event.round, event.digest, std::nullopt};
+  say_all();
+}
+
+void Core::State::on_engine(const CatchUpBroke& event) {
+  if (!run->catching_up) {
+    return;
+  }
+  run->catching_up.reset();
+  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, event.error};
+  say_all();
+  run->caught_up.reset();
+}
+
+// After the last round: its checkpoint, then the end.
+void Core::State::finish_if_done() {
+  if (!run->at_end() || run->ended || !run->active || !run->merging.empty() || !run->writing.empty()) {
+    return;
+  }
+  const StoredCheckpoint* last = stored_checkpoint(run->committed, run->digest);
+  if (last == nullptr) {
+    write_checkpoint();
+    return;
+  }
+  run->ended = RunEnded{run->id, run->committed, run->digest, std::nullopt};
+  beat();  // the run's last figures, before its end
+  say_all();
+}
+
+const StoredCheckpoint* Core::State::stored_checkpoint(Round round, const Digest& digest) const {
+  const auto held = stored.find(run->id);
+  if (held == stored.end()) {
+    return nullptr;
+  }
+  for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
+    if (checkpoint.round == round && checkpoint.digest == digest) {
+      return &checkpoint;
+    }
+  }
+  return nullptr;
+}
+
+const StoredCheckpoint* Core::State::newest_trainer_state() const {
+  const auto held = stored.find(run->id);
+  const StoredCheckpoint* newest = nullptr;
+  if (held != stored.end()) {
+    for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
+      if (checkpoint.trainer_state && (!run->has_state || checkpoint.round <= run->committed)) {
+        newest = &checkpoint;
+      }
+    }
+  }
+  return newest;
+}
+
+}  // namespace atl::agent

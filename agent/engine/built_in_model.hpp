@@ -1,0 +1,27 @@
+// The built-in trainer's model and settings as it takes them, from a run's specification.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/island_link/messages.hpp"
+#include "strategies/fragments.hpp"
+#include "strategies/specification/run_spec.hpp"
+
+namespace atl {
+
+// [model] as the trainer takes it.
+island_link::Model model_of(const ModelSpec& spec);
+// [training] as the trainer takes it.
+island_link::Training training_of(const TrainingSpec& training);
+// [diffusion] as the trainer takes it.
+island_link::Diffusion diffusion_of(const DiffusionSpec& diffusion);
+// The parameters of the built-in trainer's model. Of images what is not known before they are read is left out: channels beyond the first,
+// and classes.
+island_link::Manifest manifest_of(const RunSpec& spec);
+// The float32 values of each fragment of that model, as agents will lay it out.
+// Errors: invalid_argument where the plan does not suit the model.
+Result<std::vector<std::uint64_t>> fragment_values(const RunSpec& spec, const FragmentPlan& plan);
+
+}  // namespace atl

@@ -1,0 +1,49 @@
+// What the driver asks the sync engine, and what comes back. Most of it is the core's own effects and events.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "agent/core/effect.hpp"
+#include "agent/core/event.hpp"
+#include "agent/island_link/messages.hpp"
+
+namespace atl::agent {
+
+// Lay out and map the arena for this trainer. → ArenaPrepared.
+struct PrepareArena {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  island_link::Manifest manifest;
+};
+// Copy the outer parameters into the arena. → ArenaFilled.
+struct FillArena {
+  RunId run;
+  std::uint64_t incarnation = 0;
+};
+// Serve the newest checkpoints of a run on disk that is not open (an export after its end).
+struct ServeStored {
+  RunId run;
+};
+
+using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs,
+                                   HearOfPair, RenouncePair, FormMergeContribution, BeginExchange, CancelExchange, ApplyResult,
+                                   AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults,
+                                   CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored>;
+
+struct ArenaPrepared {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Result<island_link::ArenaLayout> layout;
+};
+struct ArenaFilled {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Status status;
+};
+
+using EngineAnswer = std::variant<Event, ArenaPrepared, ArenaFilled>;
+
+}  // namespace atl::agent

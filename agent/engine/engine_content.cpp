@@ -1,0 +1,114 @@
+// What the sync engine does for runs of phases: content by its digest is fetched, adopted, served and dropped.
+#include <system_error>
+
+#include "agent/engine/sync_engine_state.hpp"
+#include "agent/storage/content_shelf.hpp"
+#include "transport/base/log.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+
+void SyncEngine::State::carry_out(const OpenContent& order) {
+  for (const Content& content : stored_content(settings.runs_folder / order.run.text)) {
+    serve_content(order.run, content, 0, 0);
+  }
+  say(ContentOpened{order.run});
+}
+
+// Puts it on the link and says that it is held.
+void SyncEngine::State::serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step) {
+  const fs::path path = content_path(settings.runs_folder / run.text, content.digest);
+  if (const Status put = link->store().put_file(content_blob(run, content.digest), path.string()); !put) {
+    say(ContentMissed{run, content.digest, start, put.error()});
+    return;
+  }
+  say(ContentHeld{run, content, start, step, link->store().bytes_served(run), content_received[run]});
+}
+
+void SyncEngine::State::carry_out(const FetchContent& order) {
+  const fs::path folder = settings.runs_folder / order.run.text;
+  std::error_code failure;
+  if (fs::exists(content_path(folder, order.content.digest), failure)) {
+    serve_content(order.run, Content{order.content.digest, order.content.bytes, {}}, 0, 0);
+    return;
+  }
+  const auto miss = [&](Error error) { say(ContentMissed{order.run, order.content.digest, 0, std::move(error)}); };
+  BlobFetchPlan plan;
+  plan.blob = content_blob(order.run, order.content.digest);
+  plan.size = order.content.bytes;
+  plan.digest = order.content.digest;
+  for (const IslandId& source : order.content.sources) {
+    if (source != settings.self) {
+      plan.sources.push_back(source);
+    }
+  }
+  const fs::path path = incoming_path(folder, order.content.digest);
+  plan.path = path.string();
+  if (plan.sources.empty()) {
+    miss({Code::unavailable, "no other island has it"});
+    return;
+  }
+  if (const Status made = make_folders(path.parent_path()); !made) {
+    miss(made.error());
+    return;
+  }
+  Result<std::unique_ptr<BlobFetch>> fetch = BlobFetch::begin(std::move(plan), now());
+  if (!fetch) {
+    miss(fetch.error());
+    return;
+  }
+  content_fetches.insert_or_assign(content_blob(order.run, order.content.digest),
+                                   ContentFetch{order.run, order.content, *std::move(fetch)});
+}
+
+void SyncEngine::State::carry_out(const AdoptContent& order) {
+  const Result<Content> content = adopt_content(settings.runs_folder / order.run.text, order.path);
+  if (!content) {
+    say(ContentMissed{order.run, Digest{}, order.start, content.error()});
+    return;
+  }
+  serve_content(order.run, *content, order.start, order.step);
+}
+
+void SyncEngine::State::carry_out(const DropContent& order) {
+  const BlobId blob = content_blob(order.run, order.digest);
+  content_fetches.erase(blob);
+  link->store().withdraw(blob);
+  std::error_code ignored;
+  const fs::path folder = settings.runs_folder / order.run.text;
+  fs::remove(content_path(folder, order.digest), ignored);
+  for (const char* suffix : {"", ".part", ".have"}) {
+    fs::remove(incoming_path(folder, order.digest).string() + suffix, ignored);
+  }
+}
+
+void SyncEngine::State::pump_content(TimePoint at) {
+  for (auto next = content_fetches.begin(); next != content_fetches.end();) {
+    const auto here = next++;
+    ContentFetch& work = here->second;
+    for (const OutgoingWant& want : work.fetch->take_wants(at)) {
+      if (!link->want(want)) {
+        work.fetch->not_sent(at, want);
+      }
+    }
+    if (!work.fetch->done() && !work.fetch->failure()) {
+      continue;
+    }
+    const ContentFetch ended = std::move(work);
+    content_fetches.erase(here);
+    if (ended.fetch->failure()) {
+      say(ContentMissed{ended.run, ended.content.digest, 0, *ended.fetch->failure()});
+      continue;
+    }
+    const fs::path folder = settings.runs_folder / ended.run.text;
+    content_received[ended.run] += ended.content.bytes;
+    if (const Status moved = rename_durably(incoming_path(folder, ended.content.digest), content_path(folder, ended.content.digest));
+        !moved) {
+      say(ContentMissed{ended.run, ended.content.digest, 0, moved.error()});
+      continue;
+    }
+    serve_content(ended.run, Content{ended.content.digest, ended.content.bytes, {}}, 0, 0);
+  }
+}
+
+}  // namespace atl::agent

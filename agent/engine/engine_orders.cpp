@@ -1,0 +1,289 @@
+// What the sync engine does for each command.
+#include <algorithm>
+
+#include "agent/engine/sync_engine_state.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/log.hpp"
+#include "transport/identity/identity.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+
+void SyncEngine::State::carry_out(const OpenRun& order) {
+  carry_out(CloseRun{order.run});
+  Result<std::unique_ptr<IslandRun>> run = IslandRun::open(order.run, order.spec, settings.self, settings.runs_folder / order.run.text);
+  if (!run) {
+    log_error("run " + order.run.text + ": cannot be opened: " + run.error().why);
+    unopened.insert_or_assign(order.run, run.error());  // told when its trainer asks for an arena
+    return;
+  }
+  OpenedRun& open = runs[order.run];
+  open.run = *std::move(run);
+  open.uplink_bits_per_second = run_uplink(order.spec);
+  set_uplink();
+  serve_anew(order.run, open.run->checkpoints().list(), open.run->checkpoints().folder());
+}
+
+void SyncEngine::State::carry_out(const AllowPeers& order) {
+  audiences[order.run] = {order.members, order.readers};
+  std::vector<IslandId> members;
+  std::vector<IslandId> visitors;
+  for (const Member& member : order.members) {
+    members.push_back(member.island);
+  }
+  for (const std::string& key : order.readers) {
+    visitors.push_back(island_of(key));
+  }
+  link->store().set_readers(order.run, std::move(members), std::move(visitors));
+  set_peers();
+}
+
+void SyncEngine::State::carry_out(const PrepareArena& order) {
+  OpenedRun* open = find(order.run);
+  Result<island_link::ArenaLayout> layout =
+      open != nullptr ? open->run->prepare_arena(order.manifest) : Result<island_link::ArenaLayout>(why_not_open(order.run));
+  answers.push(ArenaPrepared{order.run, order.incarnation, std::move(layout)});
+}
+
+void SyncEngine::State::carry_out(const FillArena& order) {
+  OpenedRun* open = find(order.run);
+  answers.push(ArenaFilled{order.run, order.incarnation, open != nullptr ? open->run->fill_arena() : Status(why_not_open(order.run))});
+}
+
+void SyncEngine::State::carry_out(const FormInitialState& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  const Result<Digest> digest = open->run->form_initial_state();
+  if (!digest) {
+    say(TrainerExited{order.run, order.incarnation, true, with_context(digest.error(), "the initial parameters")});
+    return;
+  }
+  say(InitialState{order.run, *digest});
+}
+
+void SyncEngine::State::carry_out(const FormContribution& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  const TimePoint start = now();
+  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment, order.facts);
+  open->meters[order.round].form = ms_since(start);
+  note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
+  if (!contribution) {
+    say(ContributionFailed{order.run, order.round, contribution.error()});
+    return;
+  }
+  reach(RoundPhase::before_send, order.round);
+  say(ContributionFormed{order.run, order.round, contribution->norm});
+}
+
+void SyncEngine::State::carry_out(const BeginExchange& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  open->meters[order.round].arrivals.clear();
+  open->meters[order.round].reduce_start.reset();
+  open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
+  Result<std::unique_ptr<RoundExchange>> exchange = RoundExchange::begin(order, *open->run, settings.self, link->store(), now());
+  if (!exchange) {
+    say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
+    return;
+  }
+  if (settings.rehearsal) {
+    settings.rehearsal->exchange_begins(order.members.size());
+  }
+  open->exchanges[order.round] = *std::move(exchange);
+}
+
+void SyncEngine::State::carry_out(const CancelExchange& order) {
+  if (OpenedRun* open = find(order.run)) {
+    const auto found = open->exchanges.find(order.round);
+    if (found != open->exchanges.end() && found->second->order().attempt == order.attempt) {
+      open->exchanges.erase(found);
+    }
+  }
+}
+
+void SyncEngine::State::carry_out(const ApplyResult& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  if (apply_pair(*open, order)) {
+    return;
+  }
+  const auto found = open->exchanges.find(order.round);
+  const auto fail = [&](Error error) { say(ResultApplied{order.run, order.round, std::move(error)}); };
+  if (found == open->exchanges.end() || !found->second->attempt().done() || found->second->order().attempt != order.attempt) {
+    fail({Code::conflict, "the result of " + round_text(order.round) + " is not held here"});
+    return;
+  }
+  if (!open->run->has_state() || open->run->round().next() != order.round) {
+    fail({Code::conflict,
+          "the result of " + round_text(order.round) + " is not next: the outer state is that of " + round_text(open->run->round())});
+    return;
+  }
+  RoundExchange& exchange = *found->second;
+  if (exchange.digest(open->run->digest_before(order.round)) != order.digest) {
+    fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
+    return;
+  }
+  const TimePoint start = now();
+  link->store().finish_rounds_before(order.run, order.round.next());
+  if (open->keep_results) {
+    keep_result(*open, exchange.result());
+  }
+  const Status applied = open->run->apply(exchange.result(), order.digest);
+  RoundMeter meter = std::exchange(open->meters[order.round], {});
+  meter.step = ms_since(start);
+  note(order.run, SpanKind::outer_step, order.round, exchange.order().fragment, start);
+  note_exchange(order.run, exchange, meter);
+  open->exchanges.erase(open->exchanges.begin(), open->exchanges.upper_bound(order.round));
+  open->meters.erase(open->meters.begin(), open->meters.upper_bound(order.round));
+  if (!applied) {
+    fail(applied.error());
+    return;
+  }
+  open->pairs.clear();
+  log_debug("run " + order.run.text + ": " + round_text(order.round) + " applied; ms: form " + std::to_string(meter.form) + ", exchange " +
+            std::to_string(meter.exchange) + ", digest " + std::to_string(meter.digest) + ", outer step and merge " +
+            std::to_string(meter.step));
+  say(ResultApplied{order.run, order.round, std::nullopt});
+}
+
+void SyncEngine::State::carry_out(const AdoptParameters& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  const Status adopted = open->run->adopt_parameters();
+  say(ParametersAdopted{order.run, order.round, adopted ? std::nullopt : std::optional<Error>(adopted.error())});
+}
+
+void SyncEngine::State::carry_out(const BeginCheckpoint& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr || !open->run->has_state() || open->run->round() != order.round || open->run->digest() != order.digest) {
+    return;  // WriteCheckpoint says that there is none
+  }
+  const TimePoint start = now();
+  if (const Status begun = open->run->begin_checkpoint(); !begun) {
+    log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " cannot be begun: " + begun.error().why);
+    open->not_begun.insert_or_assign(order.round, begun.error());
+    return;
+  }
+  log_debug("run " + order.run.text + ": checkpoint of " + round_text(order.round) + " begun in " + human_duration(now() - start));
+}
+
+void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  IslandRun& run = *open->run;
+  const auto fail = [&](const Error& error) {
+    log_warning("run " + order.run.text + ": " + error.why + "; older checkpoints are still good");
+    say(CheckpointFailed{order.run, order.round, error});
+  };
+  const auto written = [&](const CheckpointMeta& meta) {
+    say(CheckpointWritten{order.run, order.round, meta.digest, meta.outer()->sha256, meta.outer()->bytes, meta.has_trainer_state(),
+                          meta.step, meta.position, meta.part});
+  };
+  const bool begun = run.checkpoint_begun(order.round, order.digest);
+  const std::vector<CheckpointMeta> stored = run.checkpoints().list();
+  const auto same = std::find_if(stored.begin(), stored.end(), [&](const CheckpointMeta& meta) {
+    return meta.round == order.round && meta.digest == order.digest && (meta.has_trainer_state() || !order.trainer_state);
+  });
+  if (!begun && same != stored.end() && run.checkpoints().verify(order.round)) {
+    serve_checkpoints(order.run, stored, run.checkpoints().folder());
+    written(*same);
+    return;
+  }
+  const auto cause = open->not_begun.extract(order.round);
+  if (!begun && (!run.has_state() || run.round() != order.round || run.digest() != order.digest)) {
+    fail(cause ? cause.mapped() : Error{Code::conflict, "the outer state is no longer that of " + round_text(order.round)});
+    return;
+  }
+  reach(RoundPhase::checkpointing, order.round);
+  const TimePoint start = now();
+  Result<CheckpointMeta> meta =
+      begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep,
+                                    order.needed)
+            : run.write_checkpoint(order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep, order.needed);
+  if (!meta) {
+    fail(meta.error());
+    return;
+  }
+  if (settings.rehearsal) {
+    settings.rehearsal->checkpoint_written(run.checkpoints().folder_of(order.round) / kOuterFile);
+  }
+  note(order.run, SpanKind::checkpoint, order.round, 0, start, meta->outer()->bytes);
+  log_info("run " + order.run.text + ": checkpoint of " + round_text(order.round) + ", " + human_bytes(meta->outer()->bytes) + " in " +
+           human_duration(now() - start));
+  serve_checkpoints(order.run, run.checkpoints().list(), run.checkpoints().folder());
+  written(*meta);
+}
+
+void SyncEngine::State::carry_out(const LoadCheckpoint& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  start_over(*open);
+  Result<std::vector<PendingRound>> loaded = open->run->load_checkpoint(order.round, order.digest);
+  if (!loaded) {
+    log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " is refused: " + loaded.error().why);
+    say(CheckpointBroken{order.run, order.round, loaded.error()});
+    return;
+  }
+  say(CheckpointLoaded{order.run, order.round, order.digest, *std::move(loaded)});
+}
+
+void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
+  OpenedRun* open = find(order.order.run);
+  if (open == nullptr) {
+    return;
+  }
+  start_over(*open);
+  Result<std::unique_ptr<CatchUpWork>> work = CatchUpWork::begin(order, *open->run, open->run->folder() / "incoming", now());
+  if (!work) {
+    say(CatchUpBroke{order.order.run, work.error()});
+    return;
+  }
+  open->catching_up = *std::move(work);
+  open->catch_up_since = now();
+}
+
+void SyncEngine::State::carry_out(const KeepResults& order) {
+  if (OpenedRun* open = find(order.run)) {
+    open->keep_results = order.keep;
+    if (!order.keep) {
+      drop_results(*open, 0);
+    }
+  }
+}
+
+void SyncEngine::State::carry_out(const CloseRun& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  drop_results(*open, 0);
+  const std::vector<CheckpointMeta> stored = open->run->checkpoints().list();
+  const fs::path folder = open->run->checkpoints().folder();
+  runs.erase(order.run);
+  set_uplink();
+  serve_anew(order.run, stored, folder);  // for exports
+}
+
+void SyncEngine::State::carry_out(const ServeStored& order) {
+  const Result<CheckpointStore> store = CheckpointStore::open(settings.runs_folder / order.run.text / "checkpoints");
+  if (store) {
+    serve_checkpoints(order.run, store->list(), store->folder());
+  }
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,131 @@
+// What the sync engine serves, and to whom: checkpoints, and results for joiners.
+#include <system_error>
+
+#include "agent/engine/sync_engine_state.hpp"
+#include "transport/base/log.hpp"
+#include "transport/identity/identity.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+
+void SyncEngine::State::set_peers() {
+  std::vector<Member> all;
+  std::set<IslandId> seen;
+  for (const auto& [run, audience] : audiences) {
+    for (const Member& member : audience.members) {
+      if (seen.insert(member.island).second) {
+        all.push_back(member);
+      }
+    }
+  }
+  for (const auto& [run, audience] : audiences) {
+    for (const std::string& key : audience.readers) {
+      const IslandId island = island_of(key);
+      if (seen.insert(island).second) {
+        all.push_back(Member{island, "", key, ""});
+      }
+    }
+  }
+  if (const Status set = link->set_peers(all); !set) {
+    log_warning("not every peer can be admitted to the bulk link: " + set.error().why);
+  }
+}
+
+// The tightest budget of the runs that are open.
+void SyncEngine::State::set_uplink() {
+  double tightest = 0;
+  for (const auto& [id, open] : runs) {
+    if (open.uplink_bits_per_second > 0 && (tightest == 0 || open.uplink_bits_per_second < tightest)) {
+      tightest = open.uplink_bits_per_second;
+    }
+  }
+  link->set_uplink(tightest);
+}
+
+void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const fs::path& folder) {
+  const auto blob_of = [&](Round round) {
+    BlobId blob;
+    blob.run = run;
+    blob.round = round;
+    blob.kind = BlobKind::checkpoint_file;
+    return blob;
+  };
+  std::set<Round> now_served;
+  for (const CheckpointMeta& meta : stored) {
+    const Status put = link->store().put_file(blob_of(meta.round), (folder / std::to_string(meta.round.value) / kOuterFile).string());
+    if (put) {
+      now_served.insert(meta.round);
+    } else {
+      log_warning("run " + run.text + ": the checkpoint of " + round_text(meta.round) + " cannot be served: " + put.error().why);
+    }
+  }
+  for (const Round round : served[run]) {
+    if (!now_served.contains(round)) {
+      link->store().withdraw(blob_of(round));
+    }
+  }
+  served[run] = std::move(now_served);
+}
+
+// Forgets what the store knows of the run's rounds (which it refuses once they are over) and serves its checkpoints.
+void SyncEngine::State::serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const fs::path& folder) {
+  link->store().forget(run);
+  served.erase(run);
+  if (const auto audience = audiences.find(run); audience != audiences.end()) {
+    carry_out(AllowPeers{run, {}, std::vector(audience->second.members), std::vector(audience->second.readers)});
+  }
+  serve_checkpoints(run, stored, folder);
+}
+
+// The outer state is about to become another round's: exchanges end, and rounds may come again.
+void SyncEngine::State::start_over(OpenedRun& open) {
+  open.exchanges.clear();
+  open.pairs.clear();
+  open.run->forget_rounds();
+  open.not_begun.clear();
+  open.catching_up.reset();
+  drop_results(open, 0);
+  open.told_served = 0;
+  serve_anew(open.run->id(), open.run->checkpoints().list(), open.run->checkpoints().folder());
+}
+
+void SyncEngine::State::keep_result(OpenedRun& open, const RoundResult& result) {
+  const fs::path folder = open.run->folder() / "results";
+  const fs::path path = folder / std::to_string(result.round.value);
+  Status kept = make_folders(folder);
+  if (kept) {
+    kept = write_result(path, result);
+  }
+  BlobId blob;
+  blob.run = open.run->id();
+  blob.round = result.round;
+  blob.kind = BlobKind::result;
+  if (kept) {
+    kept = link->store().put_file(blob, path.string());
+  }
+  if (!kept) {
+    log_warning("run " + blob.run.text + ": the result of " + round_text(result.round) +
+                " cannot be kept for joiners: " + kept.error().why);
+    return;
+  }
+  std::uint64_t bytes = header_of(result).size();
+  for (const EncodedTerm& term : result.terms) {
+    bytes += term.bytes.size();
+  }
+  open.kept.emplace_back(result.round, bytes);
+  open.kept_bytes += bytes;
+  drop_results(open, settings.kept_results_bytes);
+}
+
+void SyncEngine::State::drop_results(OpenedRun& open, std::uint64_t down_to_bytes) {
+  while (!open.kept.empty() && open.kept_bytes > down_to_bytes) {
+    const auto [round, bytes] = open.kept.front();
+    open.kept.pop_front();
+    open.kept_bytes -= bytes;
+    link->store().withdraw_results_up_to(open.run->id(), round);
+    std::error_code ignored;
+    fs::remove(open.run->folder() / "results" / std::to_string(round.value), ignored);
+  }
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,465 @@
+#include "agent/engine/island_run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "strategies/composition.hpp"
+#include "strategies/contribution.hpp"
+#include "strategies/error_feedback.hpp"
+#include "strategies/projection.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/rng.hpp"
+#include "transport/identity/sha256.hpp"
+
+namespace atl {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kChunk = 1ULL << 16;
+
+// decode_result into memory that a term may lie in: chunk by chunk through a buffer.
+Status decode_over(const RoundResult& result, Aggregator aggregator, std::span<float> values) {
+  const std::uint64_t granule = piece_granularity(result.codec);
+  const std::uint64_t chunk = std::max<std::uint64_t>(granule, kChunk / granule * granule);
+  std::vector<float> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(chunk, values.size())));
+  for (std::uint64_t at = 0; at < values.size(); at += chunk) {
+    const std::uint64_t count = std::min<std::uint64_t>(chunk, values.size() - at);
+    std::vector<EncodedTerm> terms = result.terms;
+    for (EncodedTerm& term : terms) {
+      term.bytes = term.bytes.subspan(encoded_bytes(result.codec, at), encoded_bytes(result.codec, count));
+    }
+    const std::span<float> part = std::span(buffer).first(static_cast<std::size_t>(count));
+    ATOLL_TRY(decode_result({result.codec, terms, aggregator}, part));
+    std::copy(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  return {};
+}
+
+// A name for the arena that no other run or agent on this machine has.
+std::string arena_path(const fs::path& folder, const IslandId& island, const RunId& run) {
+  return (folder / ("atoll-" + island.text + "-" + run.text)).string();
+}
+
+}  // namespace
+
+IslandRun::IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, fs::path folder, CheckpointStore checkpoints)
+    : id_(std::move(run)),
+      spec_(std::move(spec)),
+      composition_(composition),
+      island_(std::move(island)),
+      folder_(std::move(folder)),
+      checkpoints_(std::move(checkpoints)) {}
+
+Result<std::unique_ptr<IslandRun>> IslandRun::open(RunId run, RunSpec spec, IslandId island, fs::path folder) {
+  ATOLL_ASSIGN(Composition composition, compose(spec.strategy));
+  ATOLL_ASSIGN(CheckpointStore checkpoints, CheckpointStore::open(folder / "checkpoints"));
+  return std::unique_ptr<IslandRun>(
+      new IslandRun(std::move(run), std::move(spec), composition, std::move(island), std::move(folder), std::move(checkpoints)));
+}
+
+Status IslandRun::use_layout(ParameterLayout layout) {
+  if (layout_) {
+    if (!(*layout_ == layout)) {
+      return Error{Code::invalid_argument,
+                   "the parameters are not those of run " + id_.text + ": another model, or another version of the trainer"};
+    }
+    return {};
+  }
+  const std::uint64_t bytes = layout.total() * sizeof(float);
+  if (bytes > spec_.arena_limit_bytes) {
+    return Error{Code::invalid_argument, "the model needs an arena of " + human_bytes(bytes) + ", [run].arena_limit is " +
+                                             human_bytes(spec_.arena_limit_bytes) + "; make the model smaller or raise the limit"};
+  }
+  ATOLL_ASSIGN(parameters_, FloatBuffer::make(layout.total()));
+  if (has_momentum()) {
+    ATOLL_ASSIGN(momentum_, FloatBuffer::make(layout.total()));
+  }
+  if (composition_.error_feedback) {
+    ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
+  }
+  layout_ = std::move(layout);
+  return {};
+}
+
+Result<island_link::ArenaLayout> IslandRun::prepare_arena(const island_link::Manifest& manifest) {
+  ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::make(manifest, composition_.fragments));
+  ATOLL_TRY(use_layout(std::move(layout)));
+  if (!arena_) {
+    const std::uint64_t bytes = layout_->total() * sizeof(float);
+    Result<island_link::Arena> arena = Error{Code::io, "no arena"};
+    for (const fs::path& place : {fs::path("/dev/shm"), folder_}) {
+      const std::string path = arena_path(place, island_, id_);
+      std::error_code ignored;
+      fs::remove(path, ignored);  // what a killed agent of this island left
+      arena = island_link::Arena::create(path, bytes);
+      if (arena) {
+        break;
+      }
+      log_warning("run " + id_.text + ": no arena at " + path + ": " + arena.error().why);
+    }
+    if (!arena) {
+      return arena.error();
+    }
+    arena_ = std::make_shared<island_link::Arena>(*std::move(arena));
+  }
+  island_link::ArenaLayout message = layout_->arena();
+  message.path = arena_->path();
+  return message;
+}
+
+Status IslandRun::fill_arena() {
+  if (!has_state_ || !arena_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to fill"};
+  }
+  std::copy(parameters_.floats().begin(), parameters_.floats().end(), arena_->floats().begin());
+  if (composition_.codec.kind == CodecKind::f32) {
+    contributions_.clear();
+  }
+  return {};
+}
+
+Result<Digest> IslandRun::form_initial_state() {
+  if (!arena_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no arena yet"};
+  }
+  const std::span<const float> initial = arena_->floats();
+  ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
+  std::copy(initial.begin(), initial.end(), parameters_.floats().begin());
+  std::fill(momentum_.floats().begin(), momentum_.floats().end(), 0.0F);
+  digest_ = initial_digest(layout_->manifest_text(), initial);
+  round_ = Round(0);
+  has_state_ = true;
+  return digest_;
+}
+
+Status IslandRun::adopt_parameters() {
+  if (!has_state_ || !arena_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to adopt parameters into"};
+  }
+  ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(arena_->floats()));
+  std::copy(arena_->floats().begin(), arena_->floats().end(), parameters_.floats().begin());
+  return {};
+}
+
+Result<island_link::Fragment> IslandRun::range_of(std::uint32_t fragment) const {
+  if (!layout_ || fragment >= layout_->fragments().size()) {
+    return Error{Code::internal, "run " + id_.text + " has no fragment " + std::to_string(fragment)};
+  }
+  return layout_->fragments()[fragment];
+}
+
+Result<Payload> IslandRun::encode_contribution(Round round, const island_link::Fragment& range) {
+  const std::span<float> values = arena_->range(range);
+  if (composition_.codec.kind == CodecKind::f32) {
+    return Payload{std::as_bytes(values), arena_};
+  }
+  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values.size()));
+  const EncodePosition at{0, spec_.seed ^ stream_of(island_.text, round.value)};
+  if (composition_.error_feedback) {
+    ATOLL_TRY(encode_with_feedback(composition_.codec, values, residual_.floats().subspan(range.offset, range.count), *buffer, at));
+  } else {
+    ATOLL_TRY(encode(composition_.codec, values, *buffer, at));
+  }
+  return Payload{*buffer, buffer};
+}
+
+Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+  if (!has_state_ || !arena_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to form a contribution against"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  const std::span<float> local = arena_->range(range);
+  const Result<ContributionSummary> summary = composition_.payload == PayloadKind::outer_gradient
+                                                  ? form_outer_gradient(parameters_.floats().subspan(range.offset, range.count), local)
+                                                  : summarise_contribution(local);
+  if (!summary) {
+    return with_context(summary.error(), "the contribution of island " + island_.text + " to round " + std::to_string(round.value));
+  }
+  ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
+  const Contribution& formed = contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts};
+  for (auto& [checkpoint, begun] : begun_) {
+    std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
+    if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
+      begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
+    } else {
+      begun.pending.push_back({round, fragment, formed.norm, facts});
+    }
+  }
+  return formed;
+}
+
+bool IslandRun::merges(Round round) const { return spec_.merge_rounds > 0 && round.value > spec_.rounds - spec_.merge_rounds; }
+
+Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32_t fragment) {
+  if (!has_state_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to merge"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
+  auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
+  return contributions_[round] = Contribution{fragment, 0, Payload{*buffer, buffer}, {}};
+}
+
+Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
+  if (!has_state_) {
+    return Error{Code::conflict, "run " + id_.text + ": there are no outer parameters to send"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.parameters_codec, range.count));
+  ATOLL_TRY(encode(composition_.parameters_codec, parameters_.floats().subspan(range.offset, range.count), *buffer));
+  return Payload{*buffer, buffer};
+}
+
+Digest IslandRun::digest_before(Round round) const {
+  if (!merges(round) || merges(round_)) {
+    return digest_;
+  }
+  Sha256 hash;
+  hash.update(as_bytes("atoll merge of all islands\n" + id_.text));
+  return hash.finish();
+}
+
+std::vector<float> IslandRun::projection() const {
+  if (!has_state_) {
+    return {};
+  }
+  Projection sums{};
+  project(spec_.seed, 0, parameters_.floats(), sums);
+  std::vector<float> projection(kProjections);
+  std::transform(sums.begin(), sums.end(), projection.begin(), [](double sum) { return static_cast<float>(sum); });
+  return projection;
+}
+
+const Contribution* IslandRun::contribution(Round round) const {
+  const auto found = contributions_.find(round);
+  return found == contributions_.end() ? nullptr : &found->second;
+}
+
+void IslandRun::drop_contributions_before(Round round) { contributions_.erase(contributions_.begin(), contributions_.lower_bound(round)); }
+
+void IslandRun::forget_rounds() {
+  contributions_.clear();
+  std::fill(residual_.floats().begin(), residual_.floats().end(), 0.0F);
+  for (const auto& [round, begun] : begun_) {
+    checkpoints_.abandon(round);
+  }
+  begun_.clear();
+}
+
+Status IslandRun::apply(const RoundResult& result, const Digest& digest, const GroupParameters* group) {
+  if (!has_state_ || result.round != round_.next()) {
+    return Error{Code::conflict, "the result of round " + std::to_string(result.round.value) +
+                                     " does not follow the outer state of round " + std::to_string(round_.value)};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(result.fragment));
+  if (result.values != range.count) {
+    return Error{Code::corrupt, "the result of round " + std::to_string(result.round.value) + " has another size than its fragment"};
+  }
+  const std::span<float> parameters = parameters_.floats().subspan(range.offset, range.count);
+  if (composition_.payload == PayloadKind::gradient) {
+    if (arena_) {
+      ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
+    }
+  } else {
+    const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
+    const OuterState state{parameters, momentum};
+    if (merges(result.round)) {
+      ATOLL_TRY(outer_step(result.reduced(Aggregator::weighted_mean), OuterOptimizer{OuterOptimizerKind::adopt}, state));
+    } else if (result.terms.empty()) {
+      // Nobody's contribution counts: the outer state stays, and the trainer goes on from it.
+    } else if (group != nullptr) {
+      ATOLL_TRY(outer_step(result.reduced(composition_.aggregator), *group, composition_.outer, state));
+    } else {
+      ATOLL_TRY(outer_step(result.reduced(composition_.aggregator), composition_.outer, state));
+    }
+    if (arena_) {
+      std::copy(parameters.begin(), parameters.end(), arena_->range(range).begin());
+    }
+  }
+  round_ = result.round;
+  digest_ = digest;
+  drop_contributions_before(round_.next());
+  return {};
+}
+
+Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution& contribution) const {
+  const fs::path rounds = checkpoints_.partial_of(checkpoint) / kRoundsFolder;
+  ATOLL_TRY(make_folders(rounds));
+  RoundResult term;
+  term.round = round;
+  term.fragment = contribution.fragment;
+  term.values = layout_->fragments()[contribution.fragment].count;
+  term.codec = composition_.codec;
+  term.terms = {{contribution.encoded.bytes, 1.0F}};
+  return write_result(rounds / std::to_string(round.value), term);
+}
+
+Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRound& pending) const {
+  const fs::path path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.fragment));
+  ATOLL_ASSIGN(StoredResult opened, StoredResult::open(path));
+  const auto stored = std::make_shared<StoredResult>(std::move(opened));
+  const RoundResult& term = stored->result();
+  if (term.round != pending.round || term.fragment != pending.fragment || term.values != range.count || term.terms.size() != 1 ||
+      term.codec != composition_.codec) {
+    return Error{Code::corrupt, path.string() + ": is not the contribution that the checkpoint names"};
+  }
+  return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts};
+}
+
+Status IslandRun::write_residual(Round checkpoint) const {
+  if (residual_.empty()) {
+    return {};
+  }
+  std::vector<TensorView> tensors = layout_->tensors(residual_.floats(), {});
+  for (TensorView& tensor : tensors) {
+    tensor.name = std::string(kResidualPrefix) + tensor.name;
+  }
+  ATOLL_ASSIGN(DurableFile file, DurableFile::create(checkpoints_.partial_of(checkpoint) / kResidualFile));
+  ATOLL_TRY(write_safetensors(std::move(tensors), {{"atoll.format", "1"}}, [&](ByteView bytes) { return file.write(bytes); }));
+  ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
+  return {};
+}
+
+Status IslandRun::read_residual(const CheckpointMeta& meta) {
+  if (residual_.empty() || !meta.files.contains(kResidualFile)) {
+    return {};
+  }
+  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoints_.folder_of(meta.round) / kResidualFile));
+  const std::span<float> residual = residual_.floats();
+  for (const TensorView& tensor : layout_->tensors(residual, {})) {
+    ATOLL_ASSIGN(const std::span<const float> values, file.floats(std::string(kResidualPrefix) + tensor.name));
+    if (values.size() != tensor.values.size()) {
+      return Error{Code::corrupt, std::string(kResidualFile) + ": the tensor of '" + tensor.name + "' has another size"};
+    }
+    std::copy(values.begin(), values.end(), residual.begin() + (tensor.values.data() - residual.data()));
+  }
+  return {};
+}
+
+Status IslandRun::begin_checkpoint() {
+  if (!has_state_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
+  }
+  begun_.erase(round_);
+  ATOLL_ASSIGN([[maybe_unused]] const fs::path partial, checkpoints_.resume(round_));
+  std::map<std::string, std::string> metadata = outer_metadata(id_, round_, digest_, spec_, layout_->manifest_text());
+  if (const std::optional<std::string>& description = layout_->manifest().description) {
+    metadata[kDescriptionKey] = *description;
+  }
+  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()), metadata);
+  if (!outer) {
+    checkpoints_.abandon(round_);
+    return outer.error();
+  }
+  BegunCheckpoint begun{digest_, {}, std::nullopt};
+  for (auto later = contributions_.upper_bound(round_); later != contributions_.end() && !merges(later->first); ++later) {
+    if (const Status kept = keep_pending(round_, later->first, later->second); !kept) {
+      checkpoints_.abandon(round_);
+      return kept;
+    }
+    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts});
+  }
+  begun_[round_] = std::move(begun);
+  return {};
+}
+
+bool IslandRun::checkpoint_begun(Round round, const Digest& digest) const {
+  const auto begun = begun_.find(round);
+  return begun != begun_.end() && begun->second.digest == digest;
+}
+
+Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data,
+                                                    std::size_t keep, const std::set<Round>& needed) {
+  const auto found = begun_.find(round);
+  if (found == begun_.end()) {
+    return Error{Code::conflict, "no checkpoint of round " + std::to_string(round.value) + " was begun"};
+  }
+  BegunCheckpoint begun = std::move(found->second);
+  begun_.erase(found);
+  if (!trainer_state) {
+    checkpoints_.drop_trainer_state(round);
+  }
+  if (const Status residual = write_residual(round); !residual && !begun.failure) {
+    begun.failure = residual.error();
+  }
+  if (begun.failure) {
+    checkpoints_.abandon(round);
+    return *begun.failure;
+  }
+  CheckpointMeta meta;
+  meta.run = id_;
+  meta.round = round;
+  meta.epoch = epoch;
+  meta.digest = begun.digest;
+  meta.step = step;
+  meta.part = data.part;
+  meta.position = data.position;
+  meta.pending = std::move(begun.pending);
+  ATOLL_ASSIGN(meta, checkpoints_.finish(std::move(meta)));
+  checkpoints_.prune(keep, needed);
+  return meta;
+}
+
+Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
+                                                   const std::set<Round>& needed) {
+  ATOLL_TRY(begin_checkpoint());
+  return finish_checkpoint(round_, epoch, trainer_state, step, data, keep, needed);
+}
+
+Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const Digest& digest) {
+  ATOLL_ASSIGN(const CheckpointMeta meta, checkpoints_.verify(round));
+  if (meta.digest != digest || meta.run != id_) {
+    return Error{Code::corrupt, "the checkpoint of round " + std::to_string(round.value) + " belongs to another history"};
+  }
+  ATOLL_TRY(load_outer(checkpoints_.folder_of(round) / kOuterFile));
+  Status read = round_ == round && digest_ == digest
+                    ? read_residual(meta)
+                    : Status(Error{Code::corrupt, "the outer state of round " + std::to_string(round.value) + " says it is another one"});
+  for (const PendingRound& pending : meta.pending) {
+    if (!read) {
+      break;
+    }
+    Result<Contribution> contribution = read_pending(round, pending);
+    if (contribution) {
+      contributions_[pending.round] = *std::move(contribution);
+    } else {
+      read = contribution.error();
+    }
+  }
+  if (!read) {
+    has_state_ = false;
+    forget_rounds();
+    return read.error();
+  }
+  return meta.pending;
+}
+
+Status IslandRun::load_outer(const fs::path& path) {
+  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  const auto& metadata = file.header().metadata;
+  const auto text = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
+  const Result<Digest> digest = digest_from_hex(text("atoll.digest"));
+  const std::string round = text("atoll.round");
+  if (text("atoll.run") != id_.text || !digest || round.empty() || round.size() > 19 ||
+      round.find_first_not_of("0123456789") != std::string::npos) {
+    return Error{Code::corrupt, path.string() + ": its metadata is not that of a checkpoint of run " + id_.text};
+  }
+  ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::from_checkpoint(file.header(), composition_.fragments));
+  ATOLL_TRY(use_layout(std::move(layout)));
+  has_state_ = false;
+  const Status read = layout_->read(file, parameters_.floats(), momentum_.floats());
+  if (!read) {
+    return with_context(read.error(), path.string());
+  }
+  round_ = Round(std::stoull(round));
+  digest_ = *digest;
+  has_state_ = true;
+  forget_rounds();
+  return {};
+}
+
+}  // namespace atl

@@ -1,0 +1,156 @@
+// One run on this island: its outer state, its arena, its contributions and its checkpoints.
+//
+// Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N (only where the outer
+// optimiser has one), arena 4N, residuals 4N (only with error feedback). A contribution in f32 is formed in the arena over what the trainer
+// published and sent from there; in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer →
+// arena; then, in place, the difference; the outer step; outer parameters → arena. No other. Rounds of different fragments may be in flight
+// together: contributions are formed in any order and touch only their own range; results are applied in the order of the rounds. Residuals
+// (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept over repeated
+// attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken over from peers,
+// for then what they hold belongs to contributions that the others may never have counted. Threads: one at a time. Payloads handed out keep
+// their memory alive, but the arena's content changes with the next order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/engine/float_buffer.hpp"
+#include "agent/engine/parameter_layout.hpp"
+#include "agent/engine/round_result.hpp"
+#include "agent/island_link/arena.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "strategies/composition.hpp"
+#include "strategies/specification/run_spec.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/bulk/blob_store.hpp"
+
+namespace atl {
+
+// What an island sends into a round, retained until the round is committed.
+struct Contribution {
+  std::uint32_t fragment = 0;
+  double norm = 0;
+  Payload encoded;
+  PublishFacts facts;
+};
+
+// Where a trainer is in the data.
+struct DataPosition {
+  std::uint32_t part = 0;
+  std::uint64_t position = 0;
+};
+
+class IslandRun {
+ public:
+  // `folder` is that of the run: checkpoints, incoming and kept results lie there. Errors: invalid_argument, io.
+  static Result<std::unique_ptr<IslandRun>> open(RunId run, RunSpec spec, IslandId island, std::filesystem::path folder);
+
+  // ---- arena
+  // Lays out and maps the arena for a trainer's manifest; again for the same one after a restart of the trainer.
+  // Errors: invalid_argument if the model does not fit [run].arena_limit, or is another than the run's; io.
+  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest);
+  // Outer parameters → arena, all fragments. Retained contributions in the arena are gone then. Errors: conflict without state.
+  Status fill_arena();
+
+  // ---- outer state
+  // The arena's parameters become the outer state of round 0. Errors: conflict without an arena, corrupt if not finite.
+  Result<Digest> form_initial_state();
+  [[nodiscard]] bool has_state() const { return has_state_; }
+  [[nodiscard]] Round round() const { return round_; }
+  [[nodiscard]] const Digest& digest() const { return digest_; }
+  // Payload gradient: the arena holds the parameters after the optimiser's step.
+  Status adopt_parameters();
+
+  // ---- rounds
+  // From what the trainer published. It is also written into the checkpoints that are begun and not finished.
+  // Errors: conflict without state or arena; corrupt if it is not finite: the residual is unchanged then.
+  Result<Contribution> form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts = {});
+  // The island's own outer parameters as its contribution to a round that merges all islands' into one model; in float32. Part of no
+  // checkpoint: it can be formed again.
+  Result<Contribution> form_merge_contribution(Round round, std::uint32_t fragment);
+  // The outer parameters of a fragment, encoded for the partner of a pair, in memory of their own.
+  [[nodiscard]] Result<Payload> encode_parameters(std::uint32_t fragment) const;
+  // A round that merges all islands' outer parameters (Composition::merge_rounds).
+  [[nodiscard]] bool merges(Round round) const;
+  // What the digest of this round's result begins with: the digest, or the same digest on all islands for the first merging round.
+  [[nodiscard]] Digest digest_before(Round round) const;
+  // A few hundred bytes that tell how far islands are apart (strategies/projection.hpp).
+  [[nodiscard]] std::vector<float> projection() const;
+  [[nodiscard]] const Contribution* contribution(Round round) const;
+  void drop_contributions_before(Round round);
+  // The outer state is about to become another one: contributions, residuals and begun checkpoints lead nowhere.
+  void forget_rounds();
+  // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
+  // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
+  // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
+  Status apply(const RoundResult& result, const Digest& digest, const GroupParameters* group = nullptr);
+
+  // ---- checkpoints
+  [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
+  // Writes the present outer state and the contributions to later rounds into the partial folder. Until the checkpoint is finished every
+  // contribution that is formed goes there too: the outer state may move on while the trainer is still on its way to the merge at which
+  // it saves. Errors: conflict without state, io.
+  Status begin_checkpoint();
+  [[nodiscard]] bool checkpoint_begun(Round round, const Digest& digest) const;
+  // Finishes the begun one; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep` newest ones and
+  // those of the rounds `needed`.
+  Result<CheckpointMeta> finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
+                                           const std::set<Round>& needed);
+  // Both, of the present outer state.
+  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
+                                          const std::set<Round>& needed);
+  // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
+  // verified.
+  Result<std::vector<PendingRound>> load_checkpoint(Round round, const Digest& digest);
+  // The outer state from a verified outer.safetensors; the digest is the file's. Errors: corrupt.
+  Status load_outer(const std::filesystem::path& file);
+
+  [[nodiscard]] const RunId& id() const { return id_; }
+  [[nodiscard]] const RunSpec& spec() const { return spec_; }
+  [[nodiscard]] const Composition& composition() const { return composition_; }
+  [[nodiscard]] const std::optional<ParameterLayout>& layout() const { return layout_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, std::filesystem::path folder, CheckpointStore checkpoints);
+  Status use_layout(ParameterLayout layout);
+  Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
+  [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
+  Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
+  Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
+  Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
+  Status write_residual(Round checkpoint) const;
+  Status read_residual(const CheckpointMeta& meta);
+
+  RunId id_;
+  RunSpec spec_;
+  Composition composition_;
+  IslandId island_;
+  std::filesystem::path folder_;
+  CheckpointStore checkpoints_;
+
+  std::optional<ParameterLayout> layout_;
+  std::shared_ptr<island_link::Arena> arena_;
+  FloatBuffer parameters_;
+  FloatBuffer momentum_;
+  FloatBuffer residual_;  // empty without error feedback
+  bool has_state_ = false;
+  Round round_;
+  Digest digest_;
+  std::map<Round, Contribution> contributions_;
+  struct BegunCheckpoint {
+    Digest digest;
+    std::vector<PendingRound> pending;
+    std::optional<Error> failure;  // of adding a contribution
+  };
+  std::map<Round, BegunCheckpoint> begun_;
+};
+
+}  // namespace atl

@@ -1,0 +1,53 @@
+// Which parameters a model has, and where each lies in the arena and in the outer state.
+//
+// Arena, parameters and momentum share one layout: fragments one after another, each beginning at a multiple of 16 floats. It
+// follows from the trainer's manifest and the strategy's fragments alone, so all islands have the same. A checkpoint keeps
+// the manifest (metadata `atoll.manifest`), so that an island has its outer state before its trainer runs.
+// Threads: a plain value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/island_link/messages.hpp"
+#include "agent/storage/safetensors.hpp"
+#include "strategies/fragments.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+inline constexpr const char* kManifestKey = "atoll.manifest";
+inline constexpr const char* kDescriptionKey = "atoll.description";  // of the model, as the trainer gave it; not of every trainer
+
+class ParameterLayout {
+ public:
+  // Errors: invalid_argument naming what is wrong with the manifest, or that the plan does not suit it.
+  static Result<ParameterLayout> make(island_link::Manifest manifest, const FragmentPlan& plan);
+  // That of a checkpoint's outer.safetensors. Errors: corrupt.
+  static Result<ParameterLayout> from_checkpoint(const SafetensorsHeader& header, const FragmentPlan& plan);
+
+  [[nodiscard]] std::uint64_t total() const { return layout_.bytes / sizeof(float); }  // floats, gaps included
+  [[nodiscard]] const std::vector<island_link::Fragment>& fragments() const { return layout_.fragments; }
+  [[nodiscard]] const island_link::Manifest& manifest() const { return manifest_; }
+  // For the trainer; the path is still empty.
+  [[nodiscard]] const island_link::ArenaLayout& arena() const { return layout_; }
+  // The manifest's names and blocks as JSON, in its order.
+  [[nodiscard]] std::string manifest_text() const;
+
+  // The tensors of a checkpoint, as they lie in memory. An empty momentum is left out.
+  [[nodiscard]] std::vector<TensorView> tensors(std::span<const float> parameters, std::span<const float> momentum) const;
+  // Reads them back. Errors: corrupt if the file has not exactly these tensors.
+  Status read(const SafetensorsFile& file, std::span<float> parameters, std::span<float> momentum) const;
+
+  friend bool operator==(const ParameterLayout& a, const ParameterLayout& b) {
+    return a.manifest_ == b.manifest_ && a.layout_ == b.layout_;
+  }
+
+ private:
+  island_link::Manifest manifest_;
+  island_link::ArenaLayout layout_;
+};
+
+}  // namespace atl

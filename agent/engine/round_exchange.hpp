@@ -1,0 +1,59 @@
+// One attempt of a round on this island: the contribution goes out, the result comes in, the digest is taken.
+//
+// Wraps transport's ExchangeAttempt with the run's codecs and weights. It holds the result until the round is committed or the attempt is
+// void; until then others may still read this island's part of it.
+// Threads: one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/core/effect.hpp"
+#include "agent/engine/island_run.hpp"
+#include "transport/bulk/exchange_attempt.hpp"
+
+namespace atl {
+
+class RoundExchange {
+ public:
+  // Errors: those of ExchangeAttempt::begin; conflict if this island has a weight but no contribution.
+  static Result<std::unique_ptr<RoundExchange>> begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
+                                                      BlobStore& store, TimePoint now);
+
+  [[nodiscard]] ExchangeAttempt& attempt() { return *attempt_; }
+  [[nodiscard]] const agent::BeginExchange& order() const { return order_; }
+  // Valid once the attempt is done: the result, and its digest after `previous`.
+  [[nodiscard]] const RoundResult& result();
+  [[nodiscard]] Digest digest(const Digest& previous);
+  [[nodiscard]] TimePoint started() const { return started_; }
+  // Payload bytes that the others read from this island in this attempt, all of them together.
+  [[nodiscard]] std::uint64_t bytes_to_serve() const { return bytes_to_serve_; }
+  [[nodiscard]] std::uint64_t served_before() const { return served_before_; }
+
+  bool reported = false;  // the core was told how it ended
+
+ private:
+  RoundExchange(agent::BeginExchange order, TimePoint started) : order_(std::move(order)), started_(started) {}
+
+  // Puts one piece of all contributions together and encodes it.
+  std::optional<ReduceFailure> reduce(const ReducePiece& piece);
+
+  agent::BeginExchange order_;
+  TimePoint started_;
+  std::uint64_t served_before_ = 0;
+  std::uint64_t bytes_to_serve_ = 0;
+  CodecSettings codec_;         // of contributions
+  CodecSettings reduce_codec_;  // of reduced shards
+  std::uint64_t values_ = 0;
+  std::vector<float> weights_;  // of the contributors
+  Aggregator aggregator_ = Aggregator::weighted_mean;
+  std::vector<float> sum_;      // one piece
+  std::vector<float> scratch_;  // of the aggregator
+  std::unique_ptr<ExchangeAttempt> attempt_;
+  ExchangeResult outcome_;
+  std::optional<RoundResult> result_;
+  std::optional<Digest> digest_;
+};
+
+}  // namespace atl

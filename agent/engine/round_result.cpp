@@ -1,0 +1,141 @@
+#include "agent/engine/round_result.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "transport/identity/sha256.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x524C5441;  // "ATLR"
+constexpr std::uint32_t kVersion = 1;
+
+Error broken(const char* why) { return {Code::corrupt, std::string("the round's result does not verify: ") + why}; }
+
+}  // namespace
+
+Bytes header_of(const RoundResult& result) {
+  Bytes out;
+  append_le(out, kMagic);
+  append_le(out, kVersion);
+  append_le(out, result.round.value);
+  append_le(out, result.fragment);
+  append_le(out, static_cast<std::uint32_t>(result.codec.kind));
+  append_le(out, result.codec.block);
+  append_le(out, static_cast<std::uint32_t>(result.codec.rounding));
+  append_le(out, result.values);
+  append_le(out, static_cast<std::uint32_t>(result.terms.size()));
+  for (const EncodedTerm& term : result.terms) {
+    append_le(out, std::bit_cast<std::uint32_t>(term.weight));
+    append_le(out, static_cast<std::uint64_t>(term.bytes.size()));
+  }
+  return out;
+}
+
+Digest digest_after(const Digest& previous, const RoundResult& result) {
+  Sha256 hash;
+  hash.update(previous.bytes);
+  hash.update(header_of(result));
+  for (const EncodedTerm& term : result.terms) {
+    hash.update(term.bytes);
+  }
+  return hash.finish();
+}
+
+Digest initial_digest(std::string_view manifest, std::span<const float> parameters) {
+  Sha256 hash;
+  hash.update(as_bytes("atoll initial state\n"));
+  hash.update(as_bytes(manifest));
+  hash.update(std::as_bytes(parameters));
+  return hash.finish();
+}
+
+Result<RoundResult> parse_result(ByteView bytes) {
+  ByteReader reader(bytes);
+  RoundResult result;
+  ATOLL_ASSIGN(const std::uint32_t magic, reader.read<std::uint32_t>());
+  ATOLL_ASSIGN(const std::uint32_t version, reader.read<std::uint32_t>());
+  if (magic != kMagic || version != kVersion) {
+    return broken("its first bytes");
+  }
+  ATOLL_ASSIGN(result.round.value, reader.read<std::uint64_t>());
+  ATOLL_ASSIGN(result.fragment, reader.read<std::uint32_t>());
+  ATOLL_ASSIGN(const std::uint32_t kind, reader.read<std::uint32_t>());
+  ATOLL_ASSIGN(result.codec.block, reader.read<std::uint32_t>());
+  ATOLL_ASSIGN(const std::uint32_t rounding, reader.read<std::uint32_t>());
+  ATOLL_ASSIGN(result.values, reader.read<std::uint64_t>());
+  ATOLL_ASSIGN(const std::uint32_t terms, reader.read<std::uint32_t>());
+  if (kind > static_cast<std::uint32_t>(CodecKind::fp4) || rounding > static_cast<std::uint32_t>(Rounding::stochastic) || terms == 0 ||
+      terms > kMaxTerms || result.values == 0 || result.values > (1ULL << 48)) {
+    return broken("a number out of bounds");
+  }
+  result.codec.kind = static_cast<CodecKind>(kind);
+  result.codec.rounding = static_cast<Rounding>(rounding);
+  ATOLL_TRY(check_codec(result.codec));
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t i = 0; i < terms; ++i) {
+    ATOLL_ASSIGN(const std::uint32_t weight, reader.read<std::uint32_t>());
+    ATOLL_ASSIGN(const std::uint64_t size, reader.read<std::uint64_t>());
+    result.terms.push_back({{}, std::bit_cast<float>(weight)});
+    sizes.push_back(size);
+    if (!std::isfinite(result.terms.back().weight) || size != encoded_bytes(result.codec, result.values)) {
+      return broken("a term's weight or size");
+    }
+  }
+  for (std::uint32_t i = 0; i < terms; ++i) {
+    ATOLL_ASSIGN(result.terms[i].bytes, reader.read_bytes(static_cast<std::size_t>(sizes[i])));
+  }
+  if (!reader.rest().empty()) {
+    return broken("bytes are left over");
+  }
+  return result;
+}
+
+Result<StoredResult> StoredResult::open(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat facts {};
+  if (fd < 0 || ::fstat(fd, &facts) != 0 || facts.st_size <= 0) {
+    const int number = errno;
+    if (fd >= 0) {
+      ::close(fd);
+    }
+    return Error{fd < 0 ? Code::io : Code::corrupt, path.string() + ": " + (fd < 0 ? std::strerror(number) : "is empty")};
+  }
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  const int number = errno;
+  ::close(fd);
+  if (memory == MAP_FAILED) {
+    return Error{Code::io, path.string() + ": cannot be mapped: " + std::strerror(number)};
+  }
+  StoredResult stored;
+  stored.mapping_ = std::shared_ptr<const void>(memory, [size](const void* at) { ::munmap(const_cast<void*>(at), size); });
+  Result<RoundResult> result = parse_result({static_cast<const std::byte*>(memory), size});
+  if (!result) {
+    return with_context(result.error(), path.string());
+  }
+  stored.result_ = *std::move(result);
+  return stored;
+}
+
+Status write_result(const std::filesystem::path& path, const RoundResult& result) {
+  const std::filesystem::path fresh = path.string() + ".new";
+  ATOLL_ASSIGN(DurableFile file, DurableFile::create(fresh));
+  ATOLL_TRY(file.write(header_of(result)));
+  for (const EncodedTerm& term : result.terms) {
+    ATOLL_TRY(file.write(term.bytes));
+  }
+  ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
+  return rename_durably(fresh, path);
+}
+
+}  // namespace atl

@@ -1,0 +1,197 @@
+// The inside of the sync engine: what it has of each run, and the functions that change it.
+//
+// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and engine_content.cpp include this.
+// Threads: everything runs on the engine's thread, but for the two queues and what is said to be under idle_mutex.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "agent/engine/catch_up.hpp"
+#include "agent/engine/island_run.hpp"
+#include "agent/engine/pair_round.hpp"
+#include "agent/engine/round_exchange.hpp"
+#include "agent/engine/sync_engine.hpp"
+#include "agent/engine/value_queue.hpp"
+#include "transport/bulk/blob_fetch.hpp"
+
+namespace atl::agent {
+
+inline std::string round_text(Round round) { return "round " + std::to_string(round.value); }
+inline double ms_since(TimePoint start) { return seconds(now() - start) * 1000.0; }
+
+// Milliseconds of each phase of a round, for the log.
+struct RoundMeter {
+  double form = 0;
+  double exchange = 0;
+  double digest = 0;
+  double step = 0;
+  struct Arrival {
+    TimePoint last;
+    std::uint64_t bytes = 0;
+  };
+  std::map<IslandId, Arrival> arrivals;  // of this attempt
+  std::optional<TimePoint> reduce_start;
+  TimePoint reduce_end;
+};
+
+// A run that is open in the engine.
+struct OpenedRun {
+  std::unique_ptr<IslandRun> run;
+  std::map<Round, std::unique_ptr<RoundExchange>> exchanges;
+  std::map<Round, PairRound> pairs;  // of rounds that are prepared or met, not applied
+  std::unique_ptr<CatchUpWork> catching_up;
+  TimePoint catch_up_since;
+  bool keep_results = false;
+  std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
+  std::uint64_t kept_bytes = 0;
+  std::map<Round, RoundMeter> meters;
+  std::map<Round, Error> not_begun;   // checkpoints, and why
+  double uplink_bits_per_second = 0;  // the run's budget; 0: none
+  std::uint64_t told_served = 0;      // bytes that the core was told others read from here
+};
+
+// Content of a run of phases on its way here.
+struct ContentFetch {
+  RunId run;
+  Content content;
+  std::unique_ptr<BlobFetch> fetch;
+};
+
+// Whom a run's blobs are for.
+struct Audience {
+  std::vector<Member> members;
+  std::vector<std::string> readers;  // keys
+};
+
+struct SyncEngine::State final : PieceReceiver {
+  State(EngineSettings chosen, std::unique_ptr<BulkLink> its_link) : settings(std::move(chosen)), link(std::move(its_link)) {}
+
+  // ---- thread
+  void loop();
+  void turn();
+  [[nodiscard]] int timeout_ms(bool busy) const;
+
+  // ---- commands
+  void carry_out(const OpenRun& order);
+  void carry_out(const AllowPeers& order);
+  void carry_out(const FormInitialState& order);
+  void carry_out(const FormContribution& order);
+  void carry_out(const PreparePair& order);
+  void carry_out(const MeetPartner& order);
+  void carry_out(const LeavePairs& order);
+  void carry_out(const HearOfPair& order);
+  void carry_out(const RenouncePair& order);
+  PairExchange* exchange_of(const RunId& run, Epoch epoch, Round round);  // none: no such pair is open
+  void carry_out(const FormMergeContribution& order);
+  void carry_out(const BeginExchange& order);
+  void carry_out(const CancelExchange& order);
+  void carry_out(const ApplyResult& order);
+  void carry_out(const AdoptParameters& order);
+  void carry_out(const BeginCheckpoint& order);
+  void carry_out(const WriteCheckpoint& order);
+  void carry_out(const LoadCheckpoint& order);
+  void carry_out(const CatchUpFromPeers& order);
+  void carry_out(const KeepResults& order);
+  void carry_out(const CloseRun& order);
+  void carry_out(const OpenContent& order);
+  void carry_out(const FetchContent& order);
+  void carry_out(const AdoptContent& order);
+  void carry_out(const DropContent& order);
+  void carry_out(const PrepareArena& order);
+  void carry_out(const FillArena& order);
+  void carry_out(const ServeStored& order);
+
+  // ---- pieces that arrive
+  std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;
+  void arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) override;
+  void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
+  void connected(TimePoint at, const IslandId& peer) override;
+  PieceReceiver* reader_of(const BlobId& blob);
+
+  // ---- what goes on beside the commands
+  bool pump_exchanges(TimePoint at);
+  void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
+  void report_done(OpenedRun& open, RoundExchange& exchange);
+  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
+  void pump_pairs(TimePoint at);
+  void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
+  bool apply_pair(OpenedRun& open, const ApplyResult& order);
+  void pump_catch_up(TimePoint at);
+  template <typename Reader>
+  void send_wants(Reader& reader, TimePoint at) {
+    for (const OutgoingWant& want : reader.take_wants(at)) {
+      if (!link->want(want)) {
+        reader.not_sent(at, want);
+      }
+    }
+  }
+
+  // ---- runs of phases
+  void pump_content(TimePoint at);
+  void serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step);
+
+  // ---- serving
+  void set_peers();
+  void set_uplink();
+  void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
+  void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
+  void start_over(OpenedRun& open);
+  void keep_result(OpenedRun& open, const RoundResult& result);
+  void drop_results(OpenedRun& open, std::uint64_t down_to_bytes);
+
+  OpenedRun* find(const RunId& run) {
+    const auto found = runs.find(run);
+    return found == runs.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] Error why_not_open(const RunId& run) const {
+    const auto found = unopened.find(run);
+    return found != unopened.end() ? found->second : Error{Code::conflict, "run " + run.text + " is not open here"};
+  }
+  // Puts a stretch of time from `start` to now into the span log.
+  void note(const RunId& run, SpanKind kind, Round round, std::uint32_t fragment, TimePoint start, std::uint64_t amount = 0);
+  // When a round is applied: what came from whom and when, and what others read from here.
+  void note_exchange(const RunId& run, const RoundExchange& exchange, const RoundMeter& meter);
+  void note(const RunId& run, Span span) {
+    if (settings.spans) {
+      settings.spans->add(run, std::move(span));
+    }
+  }
+  // A round has come to this phase here.
+  void reach(RoundPhase phase, Round round) {
+    if (settings.rehearsal) {
+      settings.rehearsal->reached(phase, round);
+    }
+  }
+  // What only a look shows: whether others read here.
+  void look_for_readers();
+  void say(Event event) { answers.push(EngineAnswer(std::move(event))); }
+
+  EngineSettings settings;
+  std::unique_ptr<BulkLink> link;
+  ValueQueue<EngineCommand> commands;
+  ValueQueue<EngineAnswer> answers;
+  std::map<RunId, OpenedRun> runs;
+  std::map<RunId, Error> unopened;
+  std::map<RunId, Audience> audiences;
+  std::map<RunId, std::set<Round>> served;  // checkpoints
+  std::map<BlobId, ContentFetch> content_fetches;
+  std::map<RunId, std::uint64_t> content_received;  // bytes
+  std::atomic<bool> ending{false};
+  std::mutex idle_mutex;
+  std::condition_variable idle;
+  std::uint64_t posted = 0;   // under idle_mutex
+  std::uint64_t carried = 0;  // under idle_mutex
+  std::thread thread;
+};
+
+}  // namespace atl::agent

@@ -1,0 +1,54 @@
+// Which matrix kernels the trainers of an island compute with, and whether OpenBLAS has to be told.
+//
+// OpenBLAS chooses its kernels when it is loaded, by a table of processor models. A model that is newer than the table gets the
+// oldest kernels there are (Prescott, SSE3), a third of the speed or less. $OPENBLAS_CORETYPE overrides the table. What the table of the
+// installed OpenBLAS says is not guessed from its version: a child process loads the library and asks it. Only where that choice uses
+// narrower vectors than the processor has, the variable is set; so an OpenBLAS that knows more than we do (Cooper Lake, Sapphire Rapids,
+// later names) keeps its own choice, and so does an owner who has set the variable.
+// Threads: decide_kernels is pure. The others fork, so they belong before the threads of a process.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace atl {
+
+inline constexpr const char* kCoreTypeVariable = "OPENBLAS_CORETYPE";
+
+// What the processor can do, and the operating system lets it do.
+struct ProcessorFacts {
+  bool amd = false;
+  bool avx2 = false;    // AVX2 and FMA
+  bool avx512 = false;  // AVX-512 F, CD, BW, DQ and VL
+};
+ProcessorFacts this_processor();
+
+// What the BLAS says of itself once it is loaded.
+struct BlasFacts {
+  std::string version;   // of OpenBLAS: "0.3.21"; empty: it is another BLAS, or none was found
+  std::string kernels;   // of OpenBLAS: "Cooperlake"
+  bool chooses = false;  // it has kernels for several processors and chooses when it is loaded (DYNAMIC_ARCH)
+  std::string file;      // where it lies; empty: none was found
+};
+// Loads the system's libblas.so.3, which LibTorch is linked with, else libopenblas.so.0, in a child process; with `core_type`, if not
+// empty, in $OPENBLAS_CORETYPE. Cost: some 5 ms. A child that fails or hangs for five seconds counts as none found.
+BlasFacts probe_blas(const std::string& core_type = "");
+
+struct KernelChoice {
+  std::string core_type;  // for $OPENBLAS_CORETYPE; empty: leave it alone
+  std::string reason;     // one line for a person
+};
+// `set`: the variable's value, if the owner has set it. `blas`: as it was loaded without a choice of ours.
+KernelChoice decide_kernels(const ProcessorFacts& processor, const BlasFacts& blas, const std::optional<std::string>& set);
+
+// "OpenBLAS 0.3.21 with Haswell kernels", or which other BLAS.
+std::string blas_text(const BlasFacts& blas);
+
+// The decision for this machine, checked: a choice that the library does not follow is dropped.
+struct Kernels {
+  std::string core_type;  // to set for trainers; empty: nothing
+  std::string text;       // what they compute with, and why: for the log and `status`
+};
+Kernels choose_kernels(const std::optional<std::string>& set);
+
+}  // namespace atl

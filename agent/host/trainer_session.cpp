@@ -1,0 +1,427 @@
+#include "agent/host/trainer_session.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "agent/engine/built_in_model.hpp"
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/content_shelf.hpp"
+#include "strategies/composition.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/plain_text.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+namespace {
+
+// From the `stop` message to SIGTERM.
+constexpr auto kStopPatience = std::chrono::seconds(3);
+// From a message that it did not take to SIGKILL: one that dies says of what within this time.
+constexpr auto kDeafPatience = std::chrono::seconds(1);
+
+double or_nan(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
+
+}  // namespace
+
+TrainerCommand trainer_command(const SessionSettings& settings, const RunId& run, std::uint32_t threads, const std::string& link) {
+  TrainerCommand command;
+  command.program = settings.program;
+  command.arguments = {"trainer"};
+  const std::string count = std::to_string(std::max(1U, threads));
+  // Trainers that share cores starve each other when their threads spin while they wait.
+  command.environment = {{island_link::kLinkVariable, link},
+                         {"OMP_NUM_THREADS", count},
+                         {"OPENBLAS_NUM_THREADS", count},
+                         {"MKL_NUM_THREADS", count},
+                         {"OMP_WAIT_POLICY", "passive"}};
+  command.environment.insert(settings.environment.begin(), settings.environment.end());
+  command.folder = settings.link_folder;
+  command.memory_limit_bytes = settings.memory_limit_bytes;
+  command.hang_after = settings.hang_after;
+  const std::string prefix = "run " + run.text + ", island " + settings.island + ": trainer: ";
+  command.on_line = [prefix](const std::string& line) { log_info(prefix + line); };
+  return command;
+}
+
+void log_kernels(const std::string& island, const RunId& run, const island_link::Hello& hello) {
+  if (hello.kernels) {
+    log_info("run " + run.text + ", island " + island + ": the trainer computes with " + make_plain(*hello.kernels, TextRule::text, 256));
+  }
+}
+
+TrainerSession::TrainerSession(StartTrainer order, std::vector<std::string> files, SessionSettings settings, island_link::AgentEnd link,
+                               TrainerHost host)
+    : order_(std::move(order)), files_(std::move(files)), settings_(std::move(settings)), link_(std::move(link)), host_(std::move(host)) {}
+
+Result<std::unique_ptr<TrainerSession>> TrainerSession::start(const StartTrainer& order, const std::vector<fs::path>& files,
+                                                              const SessionSettings& settings, TimePoint now) {
+  const std::string path = (settings.link_folder / ("trainer-" + std::to_string(order.incarnation))).string();
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  ATOLL_ASSIGN(island_link::AgentEnd link, island_link::AgentEnd::bind(path));
+  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(trainer_command(settings, order.run, order.spec.training.threads, path), now));
+  std::vector<std::string> names;
+  for (const fs::path& file : files) {
+    names.push_back(file.string());
+  }
+  std::unique_ptr<TrainerSession> session(new TrainerSession(order, std::move(names), settings, std::move(link), std::move(host)));
+  session->update_expectation(now);
+  return session;
+}
+
+std::vector<int> TrainerSession::watch_fds() const {
+  std::vector<int> fds = host_.watch_fds();
+  fds.push_back(link_.fd());
+  return fds;
+}
+
+TimePoint TrainerSession::next_check() const {
+  return stopping_ ? std::min(host_.next_check(), *stopping_ + kStopPatience) : host_.next_check();
+}
+
+std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
+  std::vector<SessionOutput> out;
+  if (ended_) {
+    return out;
+  }
+  read_link(now, out);
+  if (stopping_ && now >= *stopping_ + kStopPatience) {
+    host_.stop(now);
+  }
+  update_expectation(now);
+  if (!deaf_.empty()) {
+    deaf_until_ = deaf_until_.value_or(now + kDeafPatience);
+    if (now >= *deaf_until_) {
+      host_.kill("does not take the agent's messages: " + deaf_);
+    }
+  }
+  if (const std::optional<TrainerExit> exit = host_.pump(now)) {
+    read_link(now, out);  // what it said last
+    take_exit(*exit, out);
+  }
+  return out;
+}
+
+void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
+  while (true) {
+    Result<std::optional<island_link::TrainerMessage>> message = link_.receive();
+    if (!message) {
+      failure_ = "said something that is no message of the island link: " + message.error().why;
+      host_.kill("broke the island link's protocol: " + message.error().why);
+      return;
+    }
+    if (!*message) {
+      return;
+    }
+    host_.note_progress(now);
+    std::visit(
+        [&](const auto& said) {
+          if constexpr (requires { hear(said, out); }) {
+            hear(said, out);
+          } else {
+            failure_ = "said '" + std::string(island_link::type_of(**message)) + "', which belongs to a task, and it has none";
+            host_.kill("broke the island link's protocol");
+          }
+        },
+        **message);
+  }
+}
+
+void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out) {
+  ended_ = true;
+  if (stopping_) {
+    return;
+  }
+  std::string why = "the trainer " + exit.why;
+  if (failure_) {
+    why = "the trainer failed: " + *failure_;
+  } else if (exit.clean) {
+    why += " though nobody asked it to";
+  }
+  out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}}));
+}
+
+void TrainerSession::send(const island_link::AgentMessage& message) {
+  if (const Status sent = link_.send(message); !sent && !ended_ && deaf_.empty()) {
+    deaf_ = sent.error().why;  // it may be dying: pump hears of what
+  }
+}
+
+std::vector<std::uint32_t> TrainerSession::all_fragments() const {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t fragment = 0; fragment < fragments_; ++fragment) {
+    all.push_back(fragment);
+  }
+  return all;
+}
+
+// It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.
+void TrainerSession::update_expectation(TimePoint now) {
+  host_.expect_progress(!ready_ || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
+}
+
+// ------------------------------------------------------------------------------------------------------------------- hearing
+
+void TrainerSession::hear(const island_link::Hello& message, std::vector<SessionOutput>&) {
+  if (message.protocol != island_link::kProtocol || message.ranks != 1) {
+    const std::string why = "the trainer " + message.trainer + " speaks version " + std::to_string(message.protocol) +
+                            " of the island link, this agent version " + std::to_string(island_link::kProtocol);
+    failure_ = message.ranks != 1 ? "it has " + std::to_string(message.ranks) + " ranks; this agent works with trainers of one" : why;
+    permanent_ = true;
+    send(island_link::Stop{*failure_});
+    return;
+  }
+  finishes_ = message.finishes.value_or(false);
+  log_kernels(settings_.island, order_.run, message);
+  send(configuration());
+}
+
+void TrainerSession::hear(const island_link::Manifest& message, std::vector<SessionOutput>& out) {
+  out.push_back(PrepareArena{order_.run, order_.incarnation, message});
+}
+
+void TrainerSession::hear(const island_link::Ready& message, std::vector<SessionOutput>& out) {
+  ready_ = true;
+  first_position_ = message.position;
+  last_position_ = message.position;
+  if (!std::exchange(announced_, true)) {
+    out.push_back(
+        Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_),
+                           finishes_, message.tokens_available / tokens_per_sequence(order_.spec)}));
+  }
+}
+
+void TrainerSession::hear(const island_link::PublishedNow&, std::vector<SessionOutput>& out) {
+  requested_ = false;
+  out.push_back(FormInitialState{order_.run, order_.incarnation});
+}
+
+void TrainerSession::hear(const island_link::Published& message, std::vector<SessionOutput>& out) {
+  to_publish_.erase(Round(message.round));
+  waiting_for_.insert(Round(message.round));
+  TrainerPublished event;
+  event.run = order_.run;
+  event.incarnation = order_.incarnation;
+  event.round = Round(message.round);
+  event.fragment = message.fragment;
+  event.step = Step(message.step);
+  event.position = message.position;
+  event.tokens = message.tokens;
+  event.steps = message.steps;
+  event.training_loss = or_nan(message.loss);
+  event.nonfinite = message.nonfinite;
+  event.local_loss = or_nan(message.local_validation_loss);
+  // A round of a small model may be over before the first `progress`.
+  const double computed = message.compute_seconds - progress_.compute_seconds;
+  if (computed > 0 && progress_.tokens_per_second == 0) {
+    progress_.tokens_per_second = static_cast<double>(message.tokens) / computed;
+  }
+  progress_.compute_seconds = std::max(progress_.compute_seconds, message.compute_seconds);
+  tell_progress(message.step, message.position, message.loss, out);
+  note_pause(Round(message.round), message.fragment, message.step, 0);
+  out.push_back(Event(event));
+}
+
+void TrainerSession::note_pause(Round round, std::uint32_t fragment, std::uint64_t step, double waited) {
+  if (!settings_.spans) {
+    return;
+  }
+  const TimePoint at = now();
+  const TimePoint stood = at - from_seconds(std::max(waited, 0.0));
+  if (step > span_step_ && stood > span_start_) {
+    settings_.spans->add(order_.run, Span{SpanKind::steps, round, fragment, {}, span_start_, stood - span_start_, step - span_step_});
+  }
+  if (waited > 0) {
+    settings_.spans->add(order_.run, Span{SpanKind::wait, round, fragment, {}, stood, at - stood, 0});
+  }
+  span_start_ = at;
+  span_step_ = step;
+}
+
+void TrainerSession::hear(const island_link::Merged& message, std::vector<SessionOutput>& out) {
+  TrainerMerged event;
+  event.run = order_.run;
+  event.incarnation = order_.incarnation;
+  event.round = Round(message.round);
+  event.fragment = message.fragment;
+  event.step = Step(message.step);
+  event.position = message.position;
+  event.wait_seconds = message.wait_seconds;
+  event.outer_loss = or_nan(message.validation_loss);
+  event.saved = message.saved;
+  event.save_error = message.save_error.value_or("");
+  out.push_back(Event(event));
+  note_pause(event.round, event.fragment, message.step, message.wait_seconds);
+  merge_wait_ += message.wait_seconds;
+  progress_.wait_seconds = std::max(progress_.wait_seconds, merge_wait_);
+  progress_.step = std::max(progress_.step, Step(message.step));
+  out.push_back(Event(progress_));
+}
+
+void TrainerSession::hear(const island_link::Loaded& message, std::vector<SessionOutput>& out) {
+  requested_ = false;
+  span_start_ = now();
+  span_step_ = message.step;
+  sequences_before_ += last_position_ - std::min(first_position_, last_position_);
+  first_position_ = message.position;
+  last_position_ = message.position;
+  out.push_back(Event(TrainerLoaded{order_.run, order_.incarnation, Step(message.step), message.position}));
+}
+
+void TrainerSession::hear(const island_link::Saved&, std::vector<SessionOutput>&) {}
+
+void TrainerSession::hear(const island_link::Evaluated& message, std::vector<SessionOutput>& out) {
+  out.push_back(Event(TrainerEvaluated{order_.run, order_.incarnation, Step(message.step), or_nan(message.loss)}));
+}
+
+void TrainerSession::hear(const island_link::Progress& message, std::vector<SessionOutput>& out) {
+  progress_.tokens_per_second = message.tokens_per_second;
+  progress_.compute_seconds = message.compute_seconds;
+  progress_.wait_seconds = message.wait_seconds;
+  tell_progress(message.step, message.position, message.loss, out);
+}
+
+void TrainerSession::tell_progress(std::uint64_t step, std::uint64_t position, const std::optional<double>& loss,
+                                   std::vector<SessionOutput>& out) {
+  last_position_ = position;
+  const std::uint64_t sequences = sequences_before_ + position - std::min(first_position_, position);
+  progress_.run = order_.run;
+  progress_.incarnation = order_.incarnation;
+  progress_.step = Step(step);
+  progress_.tokens = sequences * tokens_per_sequence(order_.spec);
+  progress_.training_loss = or_nan(loss);
+  out.push_back(Event(progress_));
+}
+
+void TrainerSession::hear(const island_link::Failed& message, std::vector<SessionOutput>&) { failure_ = message.why; }
+
+// -------------------------------------------------------------------------------------------------------------------- orders
+
+island_link::Configure TrainerSession::configuration() const {
+  const RunSpec& spec = order_.spec;
+  island_link::Configure message;
+  message.run = order_.run.text;
+  message.island = settings_.island;
+  message.seed = spec.seed;
+  message.model = model_of(spec.model);
+  message.data = {files_, spec.data.format, spec.data.validation_fraction, order_.part, order_.parts};
+  message.training = training_of(spec.training);
+  if (trains_on_images(spec)) {
+    message.diffusion = diffusion_of(spec.diffusion);
+  }
+  if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
+    const fs::path path = content_path(settings_.runs_folder / spec.work.run, *clustering);
+    message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.string(), spec.work.sha256, 0}}};
+    for (const std::string& images : spec.work.images) {
+      if (const Result<Digest> digest = digest_from_hex(images)) {
+        const std::string task = "images/" + std::to_string(message.work->inputs.size() - 1);
+        message.work->inputs.push_back({task, content_path(settings_.runs_folder / spec.work.run, *digest).string(), images, 0});
+      }
+    }
+  }
+  const Result<Composition> composition = compose(spec.strategy);
+  message.payload =
+      composition && composition->payload == PayloadKind::gradient ? island_link::Payload::gradient : island_link::Payload::parameters;
+  if (order_.checkpoint || order_.step.value > 0 || order_.position > 0) {
+    island_link::Resume resume;
+    if (order_.checkpoint) {
+      resume.directory =
+          (settings_.runs_folder / order_.run.text / "checkpoints" / std::to_string(order_.checkpoint->value) / kTrainerFolder).string();
+    }
+    resume.step = order_.step.value;
+    resume.position = order_.position;
+    message.resume = resume;
+  }
+  return message;
+}
+
+void TrainerSession::arena_prepared(const Result<island_link::ArenaLayout>& layout) {
+  if (!layout) {
+    abort(layout.error());
+    return;
+  }
+  fragments_ = layout->fragments.size();
+  send(*layout);
+}
+
+void TrainerSession::abort(const Error& error) {
+  failure_ = error.why;
+  permanent_ = error.code == Code::invalid_argument;
+  host_.kill(error.why);
+}
+
+void TrainerSession::publish_initial() {
+  requested_ = true;
+  send(island_link::PublishNow{all_fragments()});
+  send(island_link::Evaluate{});  // the loss that the run starts from
+}
+
+void TrainerSession::load(Step step, std::uint64_t position) {
+  requested_ = true;
+  to_publish_.clear();
+  waiting_for_.clear();
+  send(island_link::Load{all_fragments(), step.value, position});
+}
+
+void TrainerSession::plan(const PlanTrainer& order) {
+  if (span_start_ == TimePoint()) {
+    span_start_ = now();  // its first steps
+  }
+  island_link::Plan plan;
+  plan.until_step = order.until.value;
+  for (const PublishOrder& publish : order.publish) {
+    to_publish_.insert(publish.round);
+    plan.publish.push_back({publish.round.value, publish.fragment, publish.step.value, publish.evaluate_local});
+  }
+  for (const MergeOrder& merge : order.merge) {
+    island_link::MergeOrder said{merge.round.value, merge.fragment,   merge.step.value, merge.alpha,
+                                 merge.evaluate,    merge.parameters, std::nullopt};
+    if (merge.save) {
+      said.save = save_folder(merge.round);
+    }
+    if (!to_publish_.contains(merge.round)) {
+      waiting_for_.insert(merge.round);  // its contribution came with the checkpoint
+    }
+    plan.merge.push_back(said);
+  }
+  send(plan);
+}
+
+// Where it saves its state of a round, empty; the checkpoint that is written there makes it complete.
+std::string TrainerSession::save_folder(Round round) const {
+  const fs::path partial = settings_.runs_folder / order_.run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
+  std::error_code failure;
+  fs::remove_all(partial, failure);
+  fs::create_directories(partial, failure);
+  return (partial / kTrainerFolder).string();
+}
+
+void TrainerSession::finish(const FinishTrainer& order) {
+  if (finishes_) {
+    to_publish_.erase(to_publish_.upper_bound(order.round), to_publish_.end());
+    send(island_link::Finish{order.round.value, order.now, save_folder(order.round)});
+  }
+}
+
+void TrainerSession::skip(const SkipTrainer& order) {
+  if (finishes_) {
+    send(island_link::Skip{order.step.value});
+  }
+}
+
+void TrainerSession::give(const GiveResult& order) {
+  waiting_for_.erase(order.round);
+  send(island_link::RoundResult{order.round.value, order.fragment, true});
+}
+
+void TrainerSession::stop(const std::string& why, TimePoint now) {
+  if (!stopping_ && !ended_) {
+    stopping_ = now;
+    send(island_link::Stop{why});
+  }
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,54 @@
+// The agent: one island's process. Joins core, control link, sync engine, trainer and checkpoints in one event loop.
+//
+// One thread owns the core. It sleeps in one poll over the control link, the sync engine's answers, the trainer's socket, output and end,
+// the data being prepared, and the signals; it never waits for a disk, an exchange or a download, so heartbeats go on whatever
+// happens. SIGTERM or SIGINT: the core finishes the round in hand and leaves; a second one ends at once.
+//
+//   STATE/agent.lock        one agent at a time
+//   STATE/keys/island       this island's key pair: who it is (transport/identity/identity.hpp)
+//   STATE/coordinator.json  where the coordinator is, once joined
+//   STATE/runs/RUN/…        checkpoints (checkpoint.hpp), what is being fetched, results kept for joiners
+//   STATE/cache/…           downloads
+// Threads: run_agent on one; the sync engine, the bulk link and a data preparation have their own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/faults/rehearsal.hpp"
+#include "agent/service/data_access.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl::agent {
+
+struct AgentOptions {
+  std::filesystem::path state;
+  std::string name;         // unique within the coordinator; empty: the host's name
+  std::string join_token;   // enrols this island; empty: it is enrolled
+  std::string coordinator;  // "tcp://host:port"; empty: as stored or in the token
+  std::string bind;         // of the bulk link; empty: any port, on loopback if the coordinator is there
+  std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
+  bool insecure = false;    // plain links; loopback only
+  DataPermissions data;
+  std::string version;
+  std::string program;                     // the executable that `trainer` is run of; empty: this one
+  double uplink_bits_per_second = 0;       // the bulk link's budget; 0: none
+  std::uint64_t trainer_memory_bytes = 0;  // 0: no limit
+  Duration trainer_hang_after = std::chrono::minutes(5);
+  std::filesystem::path leave_file;                  // leave when it appears (agent/service/leave_watch.hpp); empty: none
+  std::string leave_command;                         // leave when it exits with status 0; empty: none
+  Duration leave_within = std::chrono::seconds(60);  // then the agent goes, whatever is in hand
+  bool allow_loopback_http = false;                  // data sets by http:// from this machine (for trying things out)
+  std::vector<Fault> faults;                         // to rehearse (agent/faults/rehearsal.hpp); empty: none
+};
+
+// Runs until told to go. Success: it left as asked.
+// Errors: unauthorized (the key or token is not admitted), conflict (the state directory is in use, or the identity is), invalid_argument,
+// io; `cancelled` if a second signal ended it at once.
+Status run_agent(const AgentOptions& options);
+
+}  // namespace atl::agent

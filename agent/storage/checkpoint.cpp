@@ -1,0 +1,377 @@
+#include "agent/storage/checkpoint.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/nesting.hpp"
+#include "transport/identity/sha256.hpp"
+
+namespace atl {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchema = 1;
+constexpr const char* kMetaFile = "meta.json";
+constexpr std::size_t kMaxMetaBytes = 16ULL << 20;
+constexpr std::size_t kDeepestMeta = 8;  // the object, files, a file
+
+Json files_json(const std::map<std::string, FileFacts>& files) {
+  Json all = Json::object();
+  for (const auto& [name, facts] : files) {
+    all[name] = {{"bytes", facts.bytes}, {"sha256", to_hex(facts.sha256)}};
+  }
+  return all;
+}
+
+Json pending_json(const std::vector<PendingRound>& pending) {
+  Json all = Json::array();
+  for (const PendingRound& round : pending) {
+    const double loss = round.facts.training_loss;
+    all.push_back({{"round", round.round.value},
+                   {"fragment", round.fragment},
+                   {"norm", round.norm},
+                   {"tokens", round.facts.tokens},
+                   {"steps", round.facts.steps},
+                   {"part", round.facts.data.part},
+                   {"from", round.facts.data.from},
+                   {"to", round.facts.data.to},
+                   {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
+  }
+  return all;
+}
+
+std::vector<PendingRound> pending_of(const Json& json) {
+  std::vector<PendingRound> pending;
+  for (const Json& item : json) {
+    const Json& loss = item.at("training_loss");
+    pending.push_back(
+        {Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(), item.at("norm").get<double>(),
+         PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
+                      loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
+                      DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0})}}});
+  }
+  return pending;
+}
+
+std::string meta_text(const CheckpointMeta& meta) {
+  Json json = {{"schema", kSchema},
+               {"run", meta.run.text},
+               {"round", meta.round.value},
+               {"epoch", meta.epoch.value},
+               {"digest", to_hex(meta.digest)},
+               {"step", meta.step.value},
+               {"part", meta.part},
+               {"position", meta.position},
+               {"pending", pending_json(meta.pending)},
+               {"files", files_json(meta.files)}};
+  json["sha256"] = to_hex(sha256(as_bytes(json.dump())));
+  return json.dump(2) + "\n";
+}
+
+// A path that stays inside the folder it is relative to.
+bool inside(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() && std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
+}
+
+Result<CheckpointMeta> read_meta(const fs::path& path) {
+  ATOLL_ASSIGN(const Bytes content, read_file(path, kMaxMetaBytes));
+  const Error broken{Code::corrupt, path.string() + ": does not verify"};
+  if (json_nests_deeper(as_text(content), kDeepestMeta)) {
+    return broken;
+  }
+  try {
+    Json json = Json::parse(as_text(content));
+    const Result<Digest> said = digest_from_hex(json.at("sha256").get<std::string>());
+    json.erase("sha256");
+    if (!said || *said != sha256(as_bytes(json.dump())) || json.at("schema").get<int>() != kSchema) {
+      return broken;
+    }
+    CheckpointMeta meta;
+    meta.run = RunId(json.at("run").get<std::string>());
+    meta.round = Round(json.at("round").get<std::uint64_t>());
+    meta.epoch = Epoch(json.at("epoch").get<std::uint64_t>());
+    ATOLL_ASSIGN(meta.digest, digest_from_hex(json.at("digest").get<std::string>()));
+    meta.step = Step(json.at("step").get<std::uint64_t>());
+    meta.part = json.value("part", 0U);
+    meta.position = json.at("position").get<std::uint64_t>();
+    meta.pending = pending_of(json.at("pending"));
+    for (const auto& [name, facts] : json.at("files").items()) {
+      ATOLL_ASSIGN(const Digest sha256, digest_from_hex(facts.at("sha256").get<std::string>()));
+      if (!inside(name)) {
+        return broken;
+      }
+      meta.files[name] = {facts.at("bytes").get<std::uint64_t>(), sha256};
+    }
+    return meta;
+  } catch (const Json::exception&) {
+    return broken;
+  }
+}
+
+std::optional<Round> round_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  std::uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), value);
+  if (failure != std::errc() || end != name.data() + name.size() || name != std::to_string(value)) {
+    return std::nullopt;
+  }
+  return Round(value);
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) {
+    log_warning(path.string() + ": cannot be removed: " + failure.message());
+  }
+}
+
+// Puts `from` in the place of the folder `to` in one step; what was there ends up at `from`.
+Status replace_folder(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    return sync_path(to.parent_path());
+  }
+  return rename_durably(from, to);  // nothing was there
+}
+
+}  // namespace
+
+const FileFacts* CheckpointMeta::outer() const {
+  const auto found = files.find(kOuterFile);
+  return found == files.end() ? nullptr : &found->second;
+}
+
+bool CheckpointMeta::has_trainer_state() const {
+  return std::any_of(files.begin(), files.end(),
+                     [](const auto& file) { return file.first.starts_with(std::string(kTrainerFolder) + "/"); });
+}
+
+std::map<std::string, std::string> outer_metadata(const RunId& run, Round round, const Digest& digest, const RunSpec& spec,
+                                                  const std::string& manifest) {
+  std::map<std::string, std::string> metadata = {{"atoll.format", "1"},
+                                                 {"atoll.run", run.text},
+                                                 {"atoll.round", std::to_string(round.value)},
+                                                 {"atoll.digest", to_hex(digest)},
+                                                 {"atoll.manifest", manifest},
+                                                 {"atoll.data_format", spec.data.format}};
+  if (trains_on_images(spec)) {
+    return metadata;  // the trainer's description says what it is
+  }
+  const ModelSpec& model = spec.model;
+  const Json text = {{"layers", model.layers},         {"width", model.width},
+                     {"heads", model.heads},           {"feed_forward", model.feed_forward},
+                     {"vocabulary", model.vocabulary}, {"tied_embeddings", model.tied_embeddings}};
+  metadata["atoll.model"] = text.dump();
+  metadata["atoll.sequence_length"] = std::to_string(spec.training.sequence_length);
+  return metadata;
+}
+
+Result<CheckpointStore> CheckpointStore::open(fs::path folder) {
+  ATOLL_TRY(make_folders(folder));
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
+    if (entry.path().filename().string().starts_with(".")) {
+      log_info("removing '" + entry.path().string() + "', which an interrupted checkpoint left");
+      remove_quietly(entry.path());
+    }
+  }
+  if (failure) {
+    return Error{Code::io, folder.string() + ": " + failure.message()};
+  }
+  return CheckpointStore(std::move(folder));
+}
+
+fs::path CheckpointStore::folder_of(Round round) const { return folder_ / std::to_string(round.value); }
+fs::path CheckpointStore::partial_of(Round round) const { return folder_ / ("." + std::to_string(round.value) + ".partial"); }
+
+Result<fs::path> CheckpointStore::begin(Round round) {
+  abandon(round);
+  ATOLL_TRY(make_folders(partial_of(round)));
+  return partial_of(round);
+}
+
+Result<fs::path> CheckpointStore::resume(Round round) {
+  ATOLL_TRY(make_folders(partial_of(round)));
+  return partial_of(round);
+}
+
+void CheckpointStore::drop_trainer_state(Round round) {
+  std::error_code failure;
+  std::vector<fs::path> others;
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial_of(round), failure)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kOuterFile && name != kRoundsFolder && name != kResidualFile) {
+      others.push_back(entry.path());
+    }
+  }
+  for (const fs::path& other : others) {
+    remove_quietly(other);
+  }
+}
+
+void CheckpointStore::abandon(Round round) {
+  written_.erase(round);
+  std::error_code failure;
+  if (fs::exists(partial_of(round), failure)) {
+    remove_quietly(partial_of(round));
+  }
+}
+
+Result<FileFacts> CheckpointStore::write_outer(Round round, std::vector<TensorView> tensors,
+                                               const std::map<std::string, std::string>& metadata) {
+  ATOLL_ASSIGN(DurableFile file, DurableFile::create(partial_of(round) / kOuterFile));
+  ATOLL_TRY(write_safetensors(std::move(tensors), metadata, [&](ByteView bytes) { return file.write(bytes); }));
+  ATOLL_ASSIGN(const FileFacts facts, file.finish());
+  written_[round] = facts;
+  return facts;
+}
+
+// Hashes and syncs everything in the partial folder and writes its meta.json.
+Status CheckpointStore::complete(CheckpointMeta& meta) {
+  const fs::path partial = partial_of(meta.round);
+  meta.files.clear();
+  if (const auto outer = written_.find(meta.round); outer != written_.end()) {
+    meta.files[kOuterFile] = outer->second;
+  }
+  std::error_code failure;
+  std::vector<fs::path> folders = {partial};
+  for (fs::recursive_directory_iterator at(partial, failure), end; !failure && at != end; at.increment(failure)) {
+    const std::string name = at->path().lexically_relative(partial).generic_string();
+    const bool known = name == kOuterFile || name == kResidualFile || name == kTrainerFolder || name == kRoundsFolder ||
+                       name.starts_with(std::string(kTrainerFolder) + "/") || name.starts_with(std::string(kRoundsFolder) + "/");
+    if (!known) {
+      return Error{Code::invalid_argument, at->path().string() + ": does not belong into a checkpoint"};
+    }
+    if (at->is_directory(failure)) {
+      folders.push_back(at->path());
+    } else if (!at->is_regular_file(failure) || at->is_symlink(failure)) {
+      return Error{Code::invalid_argument, at->path().string() + ": a checkpoint holds only regular files"};
+    } else if (!meta.files.contains(name)) {
+      ATOLL_ASSIGN(meta.files[name], facts_of(at->path()));
+      ATOLL_TRY(sync_path(at->path()));
+    }
+  }
+  if (failure) {
+    return Error{Code::io, partial.string() + ": " + failure.message()};
+  }
+  ATOLL_ASSIGN(DurableFile file, DurableFile::create(partial / kMetaFile));
+  ATOLL_TRY(file.write(as_bytes(meta_text(meta))));
+  ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
+  for (const fs::path& folder : folders) {
+    ATOLL_TRY(sync_path(folder));
+  }
+  return {};
+}
+
+Result<CheckpointMeta> CheckpointStore::finish(CheckpointMeta meta) {
+  Status done = complete(meta);
+  if (done) {
+    done = replace_folder(partial_of(meta.round), folder_of(meta.round));
+  }
+  abandon(meta.round);
+  if (!done) {
+    return with_context(done.error(), "the checkpoint of round " + std::to_string(meta.round.value) + " was not written");
+  }
+  refused_.erase(meta.round);
+  verified_.insert(meta.round);
+  return meta;
+}
+
+std::vector<Round> CheckpointStore::rounds() const {
+  std::vector<std::pair<Epoch, Round>> found;
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, failure)) {
+    if (const std::optional<Round> round = round_of(entry.path())) {
+      const Result<CheckpointMeta> meta = read_meta(entry.path() / kMetaFile);
+      found.emplace_back(meta ? meta->epoch : Epoch(~0ULL), *round);
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<Round> rounds;
+  for (const auto& [epoch, round] : found) {
+    rounds.push_back(round);
+  }
+  return rounds;
+}
+
+std::vector<CheckpointMeta> CheckpointStore::list() const {
+  std::vector<CheckpointMeta> all;
+  for (const Round round : rounds()) {
+    Result<CheckpointMeta> meta = read_meta(folder_of(round) / kMetaFile);
+    if (meta && meta->round == round && !refused_.contains(round)) {
+      all.push_back(*std::move(meta));
+    }
+  }
+  return all;
+}
+
+Result<CheckpointMeta> CheckpointStore::verify(Round round) const {
+  ATOLL_ASSIGN(CheckpointMeta meta, read_meta(folder_of(round) / kMetaFile));
+  if (meta.round != round || meta.outer() == nullptr) {
+    return Error{Code::corrupt, folder_of(round).string() + ": is not the checkpoint its name says"};
+  }
+  for (const auto& [name, expected] : meta.files) {
+    ATOLL_ASSIGN(const FileFacts found, facts_of(folder_of(round) / name));
+    if (found != expected) {
+      return Error{Code::corrupt, (folder_of(round) / name).string() + ": its SHA-256 is not the one it was written with"};
+    }
+  }
+  return meta;
+}
+
+std::optional<CheckpointMeta> CheckpointStore::newest_good() {
+  for (const Round round : rounds()) {
+    if (refused_.contains(round)) {
+      continue;
+    }
+    Result<CheckpointMeta> meta = verify(round);
+    if (meta) {
+      verified_.insert(round);
+      return *std::move(meta);
+    }
+    refused_.insert(round);
+    log_warning("the checkpoint of round " + std::to_string(round.value) + " is refused, the next older one is tried: " + meta.error().why);
+  }
+  return std::nullopt;
+}
+
+void CheckpointStore::prune(std::size_t keep, const std::set<Round>& needed) {
+  const std::vector<Round> all = rounds();
+  const auto good =
+      std::find_if(all.begin(), all.end(), [&](Round round) { return verified_.contains(round) && !refused_.contains(round); });
+  if (good == all.end()) {
+    return;  // nothing here is known to be good: nothing is removed
+  }
+  std::set<Round> readable;
+  for (const CheckpointMeta& meta : list()) {
+    readable.insert(meta.round);
+  }
+  std::size_t kept = 0;
+  for (const Round round : all) {
+    const bool usable = readable.contains(round);
+    if (round == *good || (usable && (kept < keep || needed.contains(round)))) {
+      ++kept;
+      continue;
+    }
+    verified_.erase(round);
+    // Out of sight in one step, so that a crash while removing leaves no half checkpoint under a round's name.
+    const fs::path hidden = folder_ / ("." + std::to_string(round.value) + ".removed");
+    std::error_code failure;
+    fs::rename(folder_of(round), hidden, failure);
+    remove_quietly(failure ? folder_of(round) : hidden);
+  }
+}
+
+}  // namespace atl

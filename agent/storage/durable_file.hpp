@@ -1,0 +1,59 @@
+// Files that survive a crash: written, synced, then renamed into place.
+//
+// A file that others will rely on is written under a temporary name and hashed on the way, synced, and only then renamed;
+// the folder that holds it is synced as well, for without that the name itself can be lost. Every failure of the operating
+// system is an `io` error that names the file; a full disk says so.
+// Threads: plain values; one writer a file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// What was written: enough to verify it later.
+struct FileFacts {
+  std::uint64_t bytes = 0;
+  Digest sha256;
+  friend bool operator==(const FileFacts&, const FileFacts&) = default;
+};
+
+// Creates a file (an existing one is replaced), writes consecutive pieces, hashes them.
+class DurableFile {
+ public:
+  static Result<DurableFile> create(const std::filesystem::path& path);
+  DurableFile(DurableFile&& other) noexcept;
+  DurableFile& operator=(DurableFile&&) = delete;
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+  ~DurableFile();  // closes; what was not finished is not synced
+
+  Status write(ByteView bytes);
+  // Syncs and closes. No write after it.
+  Result<FileFacts> finish();
+
+ private:
+  struct State;
+  explicit DurableFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// SHA-256 and size of a regular file as it lies on the disk. Errors: not_found, io. Cost: reads it once, 1 MiB at a time.
+Result<FileFacts> facts_of(const std::filesystem::path& path);
+// Syncs a file or a folder.
+Status sync_path(const std::filesystem::path& path);
+// Renames within one file system, then syncs the folder that holds the new name.
+Status rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+// Replaces a small file as a whole: a reader sees the old or the new content.
+Status replace_file(const std::filesystem::path& path, ByteView content);
+// The whole of a regular file, of at most `most` bytes. Errors: not_found, io, corrupt if it is longer.
+Result<Bytes> read_file(const std::filesystem::path& path, std::size_t most);
+// Creates a folder and its parents. Errors: io.
+Status make_folders(const std::filesystem::path& path);
+
+}  // namespace atl

@@ -1,0 +1,79 @@
+#include "agent/storage/membership_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "agent/storage/durable_file.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kCoordinatorFile = "coordinator.json";
+
+}  // namespace
+
+Result<StateLock> StateLock::take(const fs::path& state) {
+  ATOLL_TRY(make_folders(state));
+  const fs::path path = state / "agent.lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return Error{Code::io, path.string() + ": " + std::strerror(errno)};
+  }
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    std::array<char, 32> owner{};
+    const ssize_t got = ::read(fd, owner.data(), owner.size() - 1);
+    ::close(fd);
+    const std::string pid(owner.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+    return Error{Code::conflict, "the state directory " + state.string() + " is in use by process " + pid +
+                                     "; stop that one, or give --state another directory"};
+  }
+  const std::string pid = std::to_string(::getpid());
+  if (::ftruncate(fd, 0) != 0 || ::write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
+    const int number = errno;
+    ::close(fd);
+    return Error{Code::io, path.string() + ": cannot be written: " + std::strerror(number)};
+  }
+  return StateLock(fd);
+}
+
+StateLock::StateLock(StateLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+StateLock::~StateLock() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+Result<CoordinatorPlace> read_coordinator(const fs::path& state) {
+  const fs::path path = state / kCoordinatorFile;
+  const Result<Bytes> content = read_file(path, 1U << 16);
+  if (!content && content.error().code == Code::not_found) {
+    return Error{Code::not_found, "this island has not joined a coordinator yet (" + state.string() +
+                                      "); make a token with `atoll token create` and start with: atoll agent --join-file FILE"};
+  }
+  if (!content) {
+    return content.error();
+  }
+  try {
+    const nlohmann::json json = nlohmann::json::parse(as_text(*content));
+    return CoordinatorPlace{json.at("address").get<std::string>(), json.at("key").get<std::string>()};
+  } catch (const nlohmann::json::exception&) {
+    return Error{Code::corrupt, path.string() + ": cannot be read; remove it and join again with a new token"};
+  }
+}
+
+Status write_coordinator(const fs::path& state, const CoordinatorPlace& place) {
+  const nlohmann::json json = {{"address", place.address}, {"key", place.key}};
+  const std::string text = json.dump(2) + "\n";
+  return replace_file(state / kCoordinatorFile, as_bytes(text));
+}
+
+}  // namespace atl::agent

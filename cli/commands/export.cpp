@@ -1,0 +1,52 @@
+// `atoll export`: a run's model as a safetensors file.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.hpp"
+#include "cli/coordinator_client.hpp"
+#include "cli/export_model.hpp"
+#include "cli/views/printable.hpp"
+
+namespace atl {
+namespace {
+
+struct ExportOptions {
+  std::string run;
+  std::string path;
+  std::string island;
+};
+
+Exit export_run(const Invocation& invocation, const ExportOptions& options) {
+  const Result<Exported> exported = export_run(invocation, options.run, options.path, options.island);
+  if (!exported) {
+    return report_no_model(invocation, exported.error());
+  }
+  const bool images = *exported != Exported::text_model;
+  if (invocation.json) {
+    invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
+  } else {
+    invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (images ? "sample " : "generate --model ")
+                           << printable(options.path, 1000) << (images ? " -o samples.png" : "") << "\n";
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+Command export_command() {
+  auto options = std::make_shared<ExportOptions>();
+  Command command;
+  command.name = "export";
+  command.summary = "writes a run's newest synchronised model as safetensors, or its ensemble as a folder";
+  command.options = {
+      {"RUN", "the run", &options->run, true, {}, Completes::runs},
+      {"-o,--output", "the file (of an ensemble: the folder) to write", &options->path, true, {}, Completes::files},
+      {"--island", "of this island; where islands have models of their own, its own", &options->island, false, {}, Completes::islands}};
+  command.asks_coordinator = true;
+  command.short_output = false;
+  command.run = [options](Invocation& invocation) { return export_run(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

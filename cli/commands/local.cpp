@@ -1,0 +1,337 @@
+// `atoll local`: a whole training on this machine: coordinator and islands on loopback, live progress, a summary.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <system_error>
+
+#include "cli/command.hpp"
+#include "cli/ensemble_folder.hpp"
+#include "cli/export_model.hpp"
+#include "cli/follow.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/local/fault_script.hpp"
+#include "cli/local/local_cluster.hpp"
+#include "cli/local/progress.hpp"
+#include "cli/local/uplink.hpp"
+#include "cli/run_file/fault_file.hpp"
+#include "cli/run_file/run_file.hpp"
+#include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
+#include "cli/views/run_state.hpp"
+#include "cli/views/views.hpp"
+#include "coordinator/core/phases.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/output_file.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct LocalOptions {
+  std::string file;
+  std::uint64_t islands = 0;
+  std::string state;
+  std::string export_to;
+  std::vector<std::string> data;
+  std::vector<std::string> allow_data;
+  std::string uplink;
+  std::string faults;
+  std::string network = "lan";
+};
+
+// The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
+std::string base_of(const std::string& pattern) {
+  fs::path base;
+  for (const fs::path& part : fs::path(pattern)) {
+    if (part.string().find_first_of("*?[") != std::string::npos) {
+      break;
+    }
+    base /= part;
+  }
+  return base.string();
+}
+
+std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions& options) {
+  std::vector<std::string> arguments;
+  const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
+  for (const std::string& file : spec.data.files) {
+    add("--allow-data", base_of(file));
+  }
+  if (const std::string features(features_file(spec.diffusion.features)); !features.empty()) {
+    add("--allow-data", base_of(features));
+  }
+  for (const std::string& folder : options.allow_data) {
+    add("--allow-data", fs::absolute(folder).string());
+  }
+  for (const std::string& mapping : options.data) {
+    const std::size_t equals = mapping.find('=');
+    add("--data",
+        equals == std::string::npos ? mapping : mapping.substr(0, equals + 1) + fs::absolute(mapping.substr(equals + 1)).string());
+  }
+  if (!options.uplink.empty()) {
+    add("--uplink", options.uplink);
+  }
+  return arguments;
+}
+
+// Reads the run file for so many islands here.
+Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
+  RunSpec& spec = file.spec;
+  if (options.islands == 0) {
+    options.islands = spec.islands.min;
+  }
+  if (options.islands < spec.islands.min || options.islands > spec.islands.max) {
+    return Error{Code::invalid_argument, "--islands " + std::to_string(options.islands) + ": the run file says from " +
+                                             std::to_string(spec.islands.min) + " to " + std::to_string(spec.islands.max) + " islands"};
+  }
+  spec.islands.max = static_cast<std::uint32_t>(options.islands);
+  if (spec.data.spread > 1) {
+    return Error{Code::invalid_argument,
+                 "data.spread " + std::to_string(spec.data.spread) +
+                     ": the islands of `atoll local` all have the same files, so there are no parts of which each has one; "
+                     "remove spread, or start agents with --data of their own and submit the run"};
+  }
+  if (!options.uplink.empty()) {
+    ATOLL_TRY(parse_uplink(options.uplink));
+  }
+  resolve_files(spec, options.file);
+  return spec;
+}
+
+Result<fs::path> cluster_folder(const Invocation& invocation, const RunSpec& spec, const LocalOptions& options) {
+  if (!options.state.empty()) {
+    return fs::absolute(options.state);
+  }
+  ATOLL_ASSIGN(const fs::path state, state_directory("", invocation.environment));
+  // Two that are started in the same millisecond have folders of their own.
+  return fs::absolute(state / "local" / (spec.name + "-" + std::to_string(unix_ms(now())) + "-" + std::to_string(::getpid())));
+}
+
+std::vector<std::string> island_names(const RunSpec& spec, std::uint64_t count) {
+  std::vector<std::string> names = spec.islands.names;
+  names.resize(std::min<std::size_t>(names.size(), count));
+  for (std::size_t i = names.size(); i < count; ++i) {
+    names.push_back("island-" + std::to_string(i + 1));
+  }
+  return names;
+}
+
+// Lets the cluster live until it is time for the next question; true if somebody interrupts.
+Result<bool> live_on(LocalCluster& cluster, const Interrupt& interrupt, bool rehearsing) {
+  constexpr Duration kBetweenQuestions = std::chrono::milliseconds(400);
+  const Duration step = rehearsing ? std::chrono::milliseconds(40) : kBetweenQuestions;  // kills and pauses end in time
+  for (Duration passed{}; passed < kBetweenQuestions; passed += step) {
+    if (interrupt.came(step)) {
+      return true;
+    }
+    ATOLL_TRY(cluster.pump());
+  }
+  return false;
+}
+
+// Watches the run until it has ended or somebody interrupts. The value is its last status document.
+Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run,
+                             bool rehearsing) {
+  Progress progress(invocation.streams, invocation.terminal);
+  bool told = false;
+  while (true) {
+    if (const Result<bool> interrupted = live_on(cluster, interrupt, rehearsing); !interrupted || *interrupted) {
+      progress.finish();
+      return interrupted ? Error{Code::cancelled, "interrupted"} : interrupted.error();
+    }
+    Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
+    if (!document && document.error().code == Code::unavailable) {
+      // Its process is there, or `pump` had said so: it is stopped, or starved by the trainers. The islands go on meanwhile.
+      if (!told) {
+        progress.finish();
+        invocation.streams.err << "atoll: the coordinator's process is there, but does not answer; asking again\n" << std::flush;
+        told = true;
+      }
+      continue;
+    }
+    told = false;
+    if (!document) {
+      progress.finish();
+      return document;
+    }
+    progress.show(*document);
+    if (run_has_ended(text_at(object_at(*document, "run"), "state"))) {
+      progress.finish();
+      return document;
+    }
+  }
+}
+
+// Interrupted: the run is paused, so that it goes on later to the model that it would have come to. A round that takes long is not waited
+// for.
+void pause_run(const Invocation& invocation, LocalCluster& cluster, const std::string& run) {
+  constexpr Duration kPatience = std::chrono::seconds(20);
+  if (!cluster.client().ask("pause", {{"run", run}})) {
+    return;  // it has ended, or is about to
+  }
+  invocation.streams.err << "pauses after the round in hand; Ctrl-C again ends at once\n" << std::flush;
+  const TimePoint deadline = now() + kPatience;
+  while (now() < deadline && cluster.pump()) {
+    const Result<nlohmann::json> document = cluster.client().ask("status", {{"run", run}});
+    const std::string state = document ? text_at(object_at(*document, "run"), "state") : "";
+    if (state == "paused" || run_has_ended(state)) {
+      return;
+    }
+    pause_between_questions(std::chrono::milliseconds(100));
+  }
+}
+
+// One that an interruption paused goes on.
+Status resume_paused(LocalCluster& cluster, const std::string& run) {
+  ATOLL_ASSIGN(const nlohmann::json document, cluster.client().ask("status", {{"run", run}}, kStartPatience));
+  if (text_at(object_at(document, "run"), "state") != "paused") {
+    return {};
+  }
+  const Result<nlohmann::json> resumed = cluster.client().ask("resume", {{"run", run}}, kStartPatience);
+  return resumed ? Status() : Status(resumed.error());
+}
+
+// All that was told of a run, in order.
+Result<nlohmann::json> events_of(LocalCluster& cluster, const std::string& run) {
+  nlohmann::json all = nlohmann::json::array();
+  for (std::uint64_t after = 0;;) {
+    ATOLL_ASSIGN(const nlohmann::json page, cluster.client().ask("events", {{"run", run}, {"after", after}, {"limit", 1000}}));
+    const nlohmann::json& events = list_at(page, "events");
+    if (events.empty()) {
+      return all;
+    }
+    all.insert(all.end(), events.begin(), events.end());
+    after = static_cast<std::uint64_t>(number_at(page, "next").value_or(0));
+  }
+}
+
+Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec,
+           const LocalOptions& options, const FaultScript* faults) {
+  if (const Status started = cluster.start_agents(); !started) {
+    return report(invocation, started.error());
+  }
+  const Result<nlohmann::json> submitted =
+      cluster.client().ask("submit", {{"spec", nlohmann::json::parse(to_json(spec))}, {"once", true}}, kStartPatience);
+  if (!submitted) {
+    return report(invocation, submitted.error());
+  }
+  const std::string run = text_at(*submitted, "run");
+  if (const Status resumed = resume_paused(cluster, run); !resumed) {
+    return report(invocation, resumed.error());
+  }
+  Result<nlohmann::json> document = watch(invocation, cluster, interrupt, run, faults != nullptr);
+  if (!document) {
+    const Exit exit = report(invocation, document.error());
+    if (document.error().code != Code::cancelled) {
+      return exit;
+    }
+    pause_run(invocation, cluster, run);
+    return Exit::interrupted;
+  }
+  if (faults != nullptr) {
+    const Result<nlohmann::json> events = events_of(cluster, run);
+    if (!events) {
+      return report(invocation, with_context(events.error(), "what the faults led to"));
+    }
+    (*document)["faults"] = faults->report(*events, number_at(object_at(*document, "run"), "started_unix_ms"));
+  }
+  show(invocation, document, render_summary);
+  const std::string state = text_at(object_at(*document, "run"), "state");
+  if (state == "completed" && !options.export_to.empty()) {
+    if (const Result<Exported> exported = export_run(cluster.client(), run, options.export_to, interrupt); !exported) {
+      return report_no_model(invocation, exported.error());
+    }
+  }
+  return exit_for_state(state);
+}
+
+Exit local(const Invocation& invocation, LocalOptions options) {
+  Result<RunFile> file = read_run_file(options.file);
+  if (!file || !file->valid()) {
+    invocation.streams.err << (file ? problems_text(*file) : "atoll: " + file.error().why + "\n");
+    return Exit::usage;
+  }
+  const Result<RunSpec> spec = local_spec(std::move(file).value(), options);
+  if (!spec) {
+    return report(invocation, spec.error());
+  }
+  std::shared_ptr<FaultScript> faults;
+  if (!options.faults.empty()) {
+    Result<FaultFile> script =
+        read_fault_file(options.faults, {island_names(*spec, options.islands), spec->strategy.group == Group::expert ? 0 : spec->rounds});
+    if (!script || !script->valid()) {
+      invocation.streams.err << (script ? problems_text(script->source, script->problems) : "atoll: " + script.error().why + "\n");
+      return Exit::usage;
+    }
+    faults = std::make_shared<FaultScript>(std::move(script->faults));
+  }
+  if (!options.export_to.empty()) {
+    const Status fits =
+        coordinator::tasks_of(*spec).empty() ? OutputFile::check(options.export_to) : check_ensemble_folder(options.export_to);
+    if (!fits) {
+      return report(invocation, with_context(fits.error(), "--export"));
+    }
+  }
+  const Result<fs::path> folder = cluster_folder(invocation, *spec, options);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const Result<Interrupt> interrupt = Interrupt::open();
+  if (!folder || !interrupt || error) {
+    return report(invocation, !folder      ? folder.error()
+                              : !interrupt ? interrupt.error()
+                                           : Error{Code::io, "/proc/self/exe: " + error.message()});
+  }
+  invocation.streams.err << (options.islands == 1 ? "1 island" : std::to_string(options.islands) + " islands") << " in "
+                         << printable(folder->string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
+                         << printable((*folder / "coordinator").string()) << "\n"
+                         << std::flush;
+  Result<LocalCluster> cluster = LocalCluster::start(
+      {program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options), options.network, faults});
+  if (!cluster) {
+    return report(invocation, cluster.error());
+  }
+  const Exit exit = train(invocation, *cluster, *interrupt, *spec, options, faults.get());
+  cluster->stop();
+  if (exit == Exit::interrupted) {
+    invocation.streams.err << "stopped; go on with: atoll local " << printable(options.file) << " --islands " << options.islands
+                           << " --state " << printable(folder->string()) << "\n";
+  }
+  return exit;
+}
+
+}  // namespace
+
+Command local_command() {
+  auto options = std::make_shared<LocalOptions>();
+  Command command;
+  command.name = "local";
+  command.summary = "trains on this machine: a coordinator and N islands on loopback";
+  command.details =
+      "The islands may read what the run file names. Everything lies in one folder (--state, else a new one below the state\n"
+      "directory); with the same --state an interrupted run goes on. With --faults the summary says which faults struck,\n"
+      "when, and what followed.";
+  command.options = {
+      {"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
+      {"-n,--islands", "how many (else the run file's min)", &options->islands},
+      {"--state", "the folder for everything", &options->state, false, {}, Completes::folders},
+      {"--export", "write the model (or the ensemble, as a folder) here at the end", &options->export_to, false, {}, Completes::files},
+      {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
+      {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
+      {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
+      {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
+      {"--faults",
+       "a file of faults to rehearse: kills, pauses, slow and cut links, corrupted bytes, at a phase of a round",
+       &options->faults,
+       false,
+       {},
+       Completes::files}};
+  command.run = [options](Invocation& invocation) { return local(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

@@ -1,0 +1,105 @@
+// `atoll validate`: everything that is wrong with run files, without a network.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cli/command.hpp"
+#include "cli/run_file/run_file.hpp"
+#include "strategies/specification/run_notes.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/bytes.hpp"
+
+namespace atl {
+namespace {
+
+struct ValidateOptions {
+  std::vector<std::string> files;
+  bool keys_markdown = false;
+};
+
+std::string summary_of(const RunSpec& spec) {
+  const StrategySpec& strategy = spec.strategy;
+  const std::string islands = (spec.islands.min == spec.islands.max ? "" : std::to_string(spec.islands.min) + " to ") +
+                              std::to_string(spec.islands.max) + " islands";
+  if (strategy.group == Group::expert) {
+    const std::uint32_t experts = spec.diffusion.experts;
+    return "valid: " + strategy.name + ", " + std::to_string(experts) + (experts == 1 ? " expert" : " experts") + " of " +
+           std::to_string(spec.training.steps) + " steps" +
+           (experts == 1 ? "" : ", a router of " + std::to_string(spec.diffusion.router_steps)) +
+           (spec.diffusion.distill_steps == 0 ? "" : ", a dense model of " + std::to_string(spec.diffusion.distill_steps)) + ", " +
+           islands + (spec.data.spread == 0 ? "" : ", images from " + std::to_string(spec.data.spread) + " of them");
+  }
+  const double bytes = model_parameter_bytes(spec);
+  std::array<char, 32> millions{};
+  std::snprintf(millions.data(), millions.size(), "%.1f M", bytes / 4e6);
+  std::string text = "valid: " + strategy.name + ", " + std::to_string(spec.rounds) + (spec.rounds == 1 ? " round" : " rounds") + " of " +
+                     std::to_string(strategy.inner_steps) + (strategy.inner_steps == 1 ? " inner step" : " inner steps") + ", " +
+                     millions.data() + " parameters, " + islands;
+  return text;
+}
+
+nlohmann::json document_of(const RunFile& file) {
+  nlohmann::json problems = nlohmann::json::array();
+  for (const TomlProblem& problem : file.problems) {
+    problems.push_back(
+        {{"line", problem.line}, {"column", problem.column}, {"section", problem.section}, {"key", problem.key}, {"why", problem.why}});
+  }
+  return {{"file", file.source},
+          {"valid", file.valid()},
+          {"problems", std::move(problems)},
+          {"notes", file.valid() ? notes_on(file.spec) : std::vector<std::string>()},
+          {"spec", file.valid() ? nlohmann::json::parse(to_json(file.spec)) : nlohmann::json()}};
+}
+
+Exit validate(Invocation& invocation, const ValidateOptions& options) {
+  if (options.keys_markdown) {
+    invocation.streams.out << run_keys_markdown();
+    return Exit::ok;
+  }
+  if (options.files.empty()) {
+    return report(invocation, Error{Code::invalid_argument, "no run file given; try: atoll validate run.toml"});
+  }
+  Exit exit = Exit::ok;
+  nlohmann::json documents = nlohmann::json::array();
+  for (const std::string& path : options.files) {
+    const Result<RunFile> file = read_run_file(path);
+    if (!file) {
+      exit = Exit::usage;
+      report(invocation, file.error());
+      continue;
+    }
+    if (!file->valid()) {
+      exit = Exit::usage;
+    }
+    if (invocation.json) {
+      documents.push_back(document_of(*file));
+    } else if (file->valid()) {
+      invocation.streams.out << file->source << ": " << summary_of(file->spec) << "\n";
+      for (const std::string& note : notes_on(file->spec)) {
+        invocation.streams.err << file->source << ": note: " << note << "\n";
+      }
+    } else {
+      invocation.streams.err << problems_text(*file);
+    }
+  }
+  if (invocation.json) {
+    const nlohmann::json document = {{"schema", 1}, {"files", std::move(documents)}};
+    invocation.streams.out << document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  }
+  return exit;
+}
+
+}  // namespace
+
+Command validate_command() {
+  auto options = std::make_shared<ValidateOptions>();
+  Command command;
+  command.name = "validate";
+  command.summary = "checks run files, without a network; all mistakes at once";
+  command.options = {{"FILE", "run files (TOML)", &options->files, false, {}, Completes::files},
+                     {"--keys-markdown", "print the table of all keys of a run file, as in docs/run-file.md", &options->keys_markdown}};
+  command.run = [options](Invocation& invocation) { return validate(invocation, *options); };
+  return command;
+}
+
+}  // namespace atl

@@ -1,0 +1,123 @@
+#include "cli/run_file/strategy_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "strategies/composition.hpp"
+#include "strategies/specification/run_keys.hpp"
+
+namespace atl {
+namespace {
+
+// With another value of this part the run would not be what its name says.
+struct Essential {
+  std::string_view name;
+  std::string_view key;
+};
+constexpr std::array<Essential, 12> kEssential = {{{"diloco", "group"},
+                                                   {"diloco", "payload"},
+                                                   {"streaming-diloco", "group"},
+                                                   {"streaming-diloco", "payload"},
+                                                   {"noloco", "group"},
+                                                   {"noloco", "outer_optimizer"},
+                                                   {"data-parallel", "payload"},
+                                                   {"data-parallel", "inner_steps"},
+                                                   {"local", "group"},
+                                                   {"local", "outer_optimizer"},
+                                                   {"decentralized-diffusion", "group"},
+                                                   {"decentralized-diffusion", "payload"}}};
+
+void check_effect(const StrategySpec& strategy, const std::function<bool(std::string_view)>& is_set, std::vector<RunProblem>& problems) {
+  const auto refuse = [&](std::string_view key, const std::string& with) {
+    if (is_set(key)) {
+      problems.push_back({"strategy", key, std::string(key) + " has no effect with " + with + "; remove it", {"strategy.name"}});
+    }
+  };
+  if (strategy.outer_optimizer == OuterOptimizerKind::adopt) {
+    refuse("outer_learning_rate", "outer_optimizer = \"adopt\"");
+    refuse("outer_momentum", "outer_optimizer = \"adopt\"");
+  }
+  if (strategy.outer_optimizer == OuterOptimizerKind::sgd) {
+    refuse("outer_momentum", "outer_optimizer = \"sgd\"");
+  }
+  if (strategy.grouping == FragmentKind::whole) {
+    refuse("fragments", "grouping = \"whole\"");
+    refuse("layers_per_fragment", "grouping = \"whole\"");
+  } else if (strategy.grouping == FragmentKind::balanced) {
+    refuse("layers_per_fragment", "grouping = \"balanced\"");
+  } else if (strategy.fragments != 0) {
+    refuse("layers_per_fragment", "fragments = " + std::to_string(strategy.fragments));
+  }
+  if (strategy.group != Group::pairs) {
+    for (const std::string_view key : {"group_size", "outer_pull", "allow_unstable", "parameters_codec", "max_skew", "final_merge"}) {
+      refuse(key, "group = \"" + std::string(name_of(strategy.group)) + "\"");
+    }
+  } else {
+    refuse("reduce_codec", "group = \"pairs\"");
+  }
+  const auto scaled = [](CodecKind codec) { return codec == CodecKind::int8 || codec == CodecKind::fp4; };
+  if (!scaled(strategy.codec) && !scaled(strategy.reduce_codec) && !scaled(strategy.parameters_codec)) {
+    refuse("codec_block", "codecs that have no scales (f32, bf16)");
+  }
+  if (strategy.codec == CodecKind::f32) {
+    refuse("rounding", "codec = \"f32\"");
+    refuse("error_feedback", "codec = \"f32\", which loses nothing");
+  }
+  if (strategy.group == Group::nobody) {
+    for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {
+      refuse(key, "group = \"" + std::string(name_of(strategy.group)) + "\"");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RunProblem> apply_strategy_name(StrategySpec& strategy, const std::function<bool(std::string_view key)>& is_set) {
+  const Result<StrategySpec> named = named_strategy(strategy.name);
+  if (!named) {
+    return {{"strategy", "name", named.error().why}};
+  }
+  RunSpec spec;
+  spec.strategy = strategy;
+  RunSpec defaults;
+  defaults.strategy = *named;
+  std::vector<RunProblem> problems;
+  for (const RunKey& key : run_keys()) {
+    if (key.section != "strategy" || value_of(key, spec) == value_of(key, defaults)) {
+      continue;
+    }
+    if (!is_set(key.name)) {
+      if (const Status put = assign(key, value_of(key, defaults), spec); !put) {
+        problems.push_back({"strategy", key.name, put.error().why});
+      }
+      continue;
+    }
+    const bool essential =
+        std::ranges::any_of(kEssential, [&](const Essential& part) { return part.name == strategy.name && part.key == key.name; });
+    if (essential) {
+      problems.push_back({"strategy",
+                          key.name,
+                          std::string(key.name) + " = " + toml_value(key, spec) + " contradicts name = \"" + strategy.name +
+                              "\", which means " + std::string(key.name) + " = " + toml_value(key, defaults),
+                          {"strategy.name"}});
+    }
+  }
+  strategy = spec.strategy;
+  if (strategy.name == "streaming-diloco" && strategy.grouping == FragmentKind::whole) {
+    problems.push_back(
+        {"strategy",
+         "grouping",
+         "grouping = \"whole\" contradicts name = \"streaming-diloco\", which synchronises part by part; use name = \"diloco\"",
+         {"strategy.name"}});
+  }
+  check_effect(strategy, is_set, problems);
+  for (const SettingProblem& problem : strategy_problems(strategy)) {
+    // A part that this run file cannot name has its default, which is always possible.
+    if (const RunKey* key = find_run_key("strategy", problem.field)) {
+      problems.push_back({"strategy", key->name, std::string(key->name) + " " + problem.why, {"strategy.name"}});
+    }
+  }
+  return problems;
+}
+
+}  // namespace atl

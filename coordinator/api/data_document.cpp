@@ -1,0 +1,138 @@
+// The document of `atoll data`: how far each part of a run's data is, who has it, and whether what all rounds counted adds up.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "coordinator/api/requests.hpp"
+#include "coordinator/core/phases.hpp"
+#include "coordinator/ledger/ledger.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/run_spec.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+using nlohmann::json;
+
+json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+json epochs(std::uint64_t position, std::uint64_t of_an_epoch) {
+  return of_an_epoch == 0 ? json() : json(static_cast<double>(position) / static_cast<double>(of_an_epoch));
+}
+
+// Whether the sums of all parts are what the parts say. Empty: they are.
+std::string fault_of(const DataAudit& audit, const std::vector<PartRecord>& parts) {
+  if (audit.unnoted() > 0) {
+    return std::to_string(audit.unnoted()) + " of its rounds were committed by an older atoll, which did not note their samples";
+  }
+  std::uint64_t positions = 0;
+  std::uint64_t accounted = 0;
+  for (const PartRecord& part : parts) {
+    const auto found = audit.parts().find(part.part);
+    const PartAudit sum = found == audit.parts().end() ? PartAudit{} : found->second;
+    const std::string where = "part " + std::to_string(part.part) + ": ";
+    if (!sum.fault.empty()) {
+      return where + sum.fault;
+    }
+    if (sum.position != part.position) {
+      return where + "its position is " + std::to_string(part.position) + ", the rounds come to " + std::to_string(sum.position);
+    }
+    positions += part.position;
+    accounted += sum.committed + sum.passed_over + sum.taken_over;
+  }
+  return accounted == positions
+             ? ""
+             : "the rounds account for " + std::to_string(accounted) + " sequences, the parts for " + std::to_string(positions);
+}
+
+// Of a run of phases a part is the cluster of one expert. Which images a step takes follows from its number, so an expert's step is its
+// place in its data: whoever takes the task over goes on from the step of the copy, and its model holds the images of every step up to
+// there once.
+json cluster_parts(const RunView& run, const RunSpec& spec) {
+  const auto clustering = std::ranges::find(run.tasks, "clustering", &TaskView::task);
+  const std::vector<std::uint64_t> sizes = clustering == run.tasks.end() ? std::vector<std::uint64_t>{} : cluster_sizes(clustering->facts);
+  json parts = json::array();
+  for (std::size_t cluster = 0; cluster < sizes.size(); ++cluster) {
+    const auto task = std::ranges::find(run.tasks, "experts/" + std::to_string(cluster), &TaskView::task);
+    if (task == run.tasks.end()) {
+      continue;
+    }
+    const bool done = task->state == TaskState::done;
+    const bool grouped = !task->group.empty();
+    const std::uint64_t images =
+        grouped ? task->group_images : (done ? spec.training.steps : std::max(task->step, task->checkpoint_step)) * spec.training.batch;
+    json islands = json::object();
+    for (const std::string& member : task->members) {
+      islands[member] = nullptr;  // the data of the group's run say how many each
+    }
+    parts.push_back({{"part", cluster},
+                     {"owner", text_or_null(task->island)},
+                     {"in_use", task->state == TaskState::running},
+                     {"position", images},
+                     {"epoch_sequences", sizes[cluster]},
+                     {"epochs", epochs(images, sizes[cluster])},
+                     {"committed", done || grouped ? json(images) : json(task->checkpoint_step * spec.training.batch)},
+                     {"passed_over", 0},
+                     {"taken_over", 0},
+                     {"islands", std::move(islands)},
+                     {"fault", nullptr}});
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(run.spec));
+  json document = {{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}};
+  if (!run.tasks.empty()) {
+    document.update(
+        {{"counted_in", "images"}, {"parts_of_data", spec.diffusion.experts}, {"parts", cluster_parts(run, spec)}, {"proof", nullptr}});
+    return document;
+  }
+  ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
+  ATOLL_ASSIGN(const DataAudit audit, ledger_.audit_data(run.id));
+  const bool in_common = spec.strategy.group == Group::all;
+  json list = json::array();
+  std::uint64_t positions = 0;
+  std::uint64_t committed = 0;
+  for (const PartRecord& part : parts) {
+    const auto found = audit.parts().find(part.part);
+    const PartAudit sum = found == audit.parts().end() ? PartAudit{} : found->second;
+    json islands = json::object();
+    for (const auto& [island, sequences] : sum.islands) {
+      islands[name_of(island)] = sequences;
+    }
+    const bool here = std::ranges::any_of(run.memberships, [&](const MembershipView& membership) {
+      return membership.island == part.owner &&
+             (membership.state == MembershipState::active || membership.state == MembershipState::starting ||
+              membership.state == MembershipState::joining);
+    });
+    list.push_back({{"part", part.part},
+                    {"owner", text_or_null(part.owner.empty() ? "" : name_of(part.owner))},
+                    {"in_use", here && !has_ended(run.state)},
+                    {"position", part.position},
+                    {"epoch_sequences", part.sequences == 0 ? json() : json(part.sequences)},
+                    {"epochs", epochs(part.position, part.sequences)},
+                    {"committed", in_common ? json(sum.committed) : json()},
+                    {"passed_over", sum.passed_over},
+                    {"taken_over", sum.taken_over},
+                    {"islands", std::move(islands)},
+                    {"fault", text_or_null(sum.fault)}});
+    positions += part.position;
+    committed += sum.committed;
+  }
+  json proof;  // where every island keeps a state of its own there is none
+  if (in_common) {
+    const std::string fault = fault_of(audit, parts);
+    proof = {{"holds", fault.empty()}, {"fault", text_or_null(fault)}, {"rounds", audit.rounds()},
+             {"positions", positions}, {"committed", committed},       {"committed_tokens", committed * tokens_per_sequence(spec)}};
+  }
+  document.update({{"counted_in", "sequences"},
+                   {"parts_of_data", std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max)},
+                   {"parts", std::move(list)},
+                   {"proof", std::move(proof)}});
+  return document;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,514 @@
+// The documents that only read: runs, status, islands, events, spans, tokens.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "coordinator/api/requests.hpp"
+#include "coordinator/api/run_facts.hpp"
+#include "coordinator/ledger/spans.hpp"
+#include "strategies/specification/run_notes.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/run_spec.hpp"
+#include "transport/base/bytes.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxRuns = 1000;
+constexpr std::size_t kMaxEvents = 1000;
+constexpr std::int64_t kMaxSpans = 4000;  // of one answer: about a megabyte
+constexpr std::size_t kWarnings = 20;
+constexpr std::size_t kLossPoints = 120;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(); }
+json time(const std::optional<TimePoint>& value) { return value ? json(unix_ms(*value)) : json(); }
+json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+// At most kLossPoints, evenly by index; the first and the last stay.
+json thinned(const std::vector<RoundLoss>& losses) {
+  json points = json::array();
+  const std::size_t count = losses.size();
+  const std::size_t kept = std::min(count, kLossPoints);
+  for (std::size_t i = 0; i < kept; ++i) {
+    const RoundLoss& loss = losses[kept == 1 ? 0 : i * (count - 1) / (kept - 1)];
+    points.push_back({loss.round.value, number(loss.outer_loss)});
+  }
+  return points;
+}
+
+// True if `name` stands in `text` as a word of its own: reasons name islands.
+bool names(std::string_view text, std::string_view name) {
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
+  for (std::size_t at = text.find(name); at != std::string_view::npos && !name.empty(); at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !inside(text[at - 1])) && (end == text.size() || !inside(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string_view state_of(const MembershipView& membership, RunState run) {
+  if (membership.state == MembershipState::absent || membership.state == MembershipState::refused) {
+    return "absent";
+  }
+  if (membership.state == MembershipState::ended || run == RunState::completed) {
+    return "finished";
+  }
+  if (!membership.connected || is_idle(run)) {
+    return "absent";
+  }
+  if (membership.state == MembershipState::joining) {
+    return "catching-up";
+  }
+  return membership.report.state.empty() ? "starting" : std::string_view(membership.report.state);
+}
+
+json waits_document(const MembershipView& membership) {
+  json waits = json::array();
+  for (const WaitView& wait : membership.waits) {
+    waits.push_back({{"what", wait.what}, {"island", wait.island}, {"from", wait.from}, {"text", wait.text}, {"seconds", wait.seconds}});
+  }
+  return waits;
+}
+
+json island_document(const MembershipView& membership, const IslandReport& report, RunState run, const std::optional<OwnLoss>& own) {
+  const bool active = membership.state == MembershipState::active;
+  const std::string& reason = membership.reason.text.empty() ? report.reason : membership.reason.text;
+  const bool reported = !report.run.empty();
+  return {{"id", membership.island.text},
+          {"name", membership.name},
+          {"active", active},
+          {"state", state_of(membership, run)},
+          {"reason", reason},
+          {"share", active && membership.share > 0 ? json(membership.share) : json()},
+          {"step", reported ? json(report.step.value) : json()},
+          {"tokens", reported ? json(report.tokens) : json()},
+          {"tokens_per_second", reported && active && !has_ended(run) ? number(report.tokens_per_second) : json()},
+          {"training_loss", reported ? number(report.training_loss) : json()},
+          {"own_loss", own ? number(own->loss) : json()},
+          {"own_loss_round", own ? json(own->round.value) : json()},
+          {"compute_seconds", reported ? number(report.compute_seconds) : json()},
+          {"wait_seconds", reported ? number(report.wait_seconds) : json()},
+          {"waits", waits_document(membership)},
+          {"bytes_sent", reported ? json(report.bytes_sent) : json()},
+          {"bytes_received", reported ? json(report.bytes_received) : json()},
+          {"agent_memory_bytes", reported ? json(report.agent_memory_bytes) : json()},
+          {"trainer_memory_bytes", reported ? json(report.trainer_memory_bytes) : json()},
+          {"kernels", text_or_null(membership.kernels)},
+          {"connected", membership.connected},
+          {"last_seen_unix_ms", time(membership.last_seen)}};
+}
+
+struct Totals {
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes_sent = 0;
+  double tokens_per_second = 0;
+  double compute_seconds = 0;
+  double wait_seconds = 0;
+};
+
+Totals totals_of(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
+  Totals totals;
+  for (const MembershipView& membership : run.memberships) {
+    const auto found = reports.find(membership.island);
+    if (found == reports.end()) {
+      continue;
+    }
+    const IslandReport& report = found->second;
+    totals.tokens += report.tokens;
+    totals.bytes_sent += report.bytes_sent;
+    totals.compute_seconds += std::isfinite(report.compute_seconds) ? report.compute_seconds : 0;
+    totals.wait_seconds += std::isfinite(report.wait_seconds) ? report.wait_seconds : 0;
+    if (membership.state == MembershipState::active && membership.connected && !has_ended(run.state) &&
+        std::isfinite(report.tokens_per_second)) {
+      totals.tokens_per_second += report.tokens_per_second;
+    }
+  }
+  return totals;
+}
+
+std::uint32_t active_members(const RunView& run) {
+  return static_cast<std::uint32_t>(std::count_if(run.memberships.begin(), run.memberships.end(), [](const MembershipView& membership) {
+    return membership.state == MembershipState::active;
+  }));
+}
+
+}  // namespace
+
+const Requests::Facts& Requests::facts(const RunView& run) {
+  const auto found = facts_.find(run.id);
+  if (found != facts_.end()) {
+    return found->second;
+  }
+  Facts facts;
+  if (const auto spec = run_spec_from_json(run.spec)) {
+    facts = {spec->strategy.name,
+             spec->training.steps,
+             spec->strategy.inner_steps,
+             spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
+             trains_on_images(*spec),
+             notes_on(*spec)};
+  }
+  return facts_.emplace(run.id, std::move(facts)).first->second;
+}
+
+std::string Requests::reason_of(const RunView& run) const {
+  if (ledger_failure_ && !has_ended(run.state)) {
+    return "the coordinator cannot write its ledger (" + ledger_failure_->why + "): decisions wait until it can";
+  }
+  return run.reason.text;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- runs
+
+Result<json> Requests::runs(TimePoint now) {
+  std::vector<RunView> views = core_.runs(now);
+  std::reverse(views.begin(), views.end());
+  views.resize(std::min(views.size(), kMaxRuns));
+  json list = json::array();
+  for (const RunView& run : views) {
+    ATOLL_ASSIGN(const std::optional<RoundLoss> loss, ledger_.newest_loss(run.id));
+    list.push_back({{"id", run.id.text},
+                    {"name", run.name},
+                    {"strategy", facts(run).strategy},
+                    {"part_of", text_or_null(run.part_of.text)},
+                    {"state", to_string(run.state)},
+                    {"reason", reason_of(run)},
+                    {"round", run.committed.value},
+                    {"rounds", run.rounds},
+                    {"outer_loss", loss ? number(loss->outer_loss) : json()},
+                    {"islands", active_members(run)},
+                    {"min", run.min},
+                    {"max", run.max},
+                    {"created_unix_ms", unix_ms(run.submitted)},
+                    {"ended_unix_ms", time(run.ended)}});
+  }
+  return json{{"runs", std::move(list)}};
+}
+
+Result<json> Requests::run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
+  ATOLL_ASSIGN(const std::vector<RoundLoss> losses, ledger_.losses(run.id));
+  ATOLL_ASSIGN(const std::optional<Round> checkpoint, ledger_.checkpoint_round(run.id));
+  const Totals totals = totals_of(run, reports);
+  const std::string reason = reason_of(run);
+  json waiting_for = json::array();
+  for (const MembershipView& membership : run.memberships) {
+    if (!has_ended(run.state) && names(reason, membership.name)) {
+      waiting_for.push_back(membership.name);
+    }
+  }
+  const RoundLoss last = losses.empty() ? RoundLoss{Round(0), kNaN, kNaN} : losses.back();
+  const bool from_start = !losses.empty() && losses.front().round == Round(0);
+  const bool since_known = !reason.empty() && !ledger_failure_;
+  const Facts& known = facts(run);
+  return json{{"id", run.id.text},
+              {"name", run.name},
+              {"strategy", known.strategy},
+              {"images", known.images},
+              {"notes", known.notes},
+              {"part_of", text_or_null(run.part_of.text)},
+              {"state", to_string(run.state)},
+              {"reason", reason},
+              {"waiting_for", std::move(waiting_for)},
+              {"reason_since_unix_ms", since_known ? json(unix_ms(run.reason.since)) : json()},
+              {"reason_until_unix_ms", since_known ? time(run.reason.until) : json()},
+              {"round", run.committed.value},
+              {"rounds", run.rounds},
+              {"epoch", run.epoch.value},
+              {"attempt", run.attempt ? run.attempt->value : 0},
+              {"digest", run.digest.empty() ? "" : to_hex(run.digest)},
+              {"consensus_distance", run.spread_round.value > 0 ? json(run.spread) : json()},
+              {"consensus_round", run.spread_round.value > 0 ? json(run.spread_round.value) : json()},
+              {"tokens", std::max(totals.tokens, run.tokens)},
+              {"tokens_per_second", totals.tokens_per_second},
+              {"steps", known.steps},
+              {"inner_steps", known.inner_steps},
+              {"initial_loss", from_start ? number(losses.front().outer_loss) : json()},
+              {"outer_loss", number(last.outer_loss)},
+              {"local_loss", number(last.local_loss)},
+              {"losses", thinned(losses)},
+              {"min", run.min},
+              {"max", run.max},
+              {"members", active_members(run)},
+              {"parameters", known.parameters == 0 ? json() : json(known.parameters)},
+              {"bytes_sent", totals.bytes_sent},
+              {"bytes_per_round", run.committed.value == 0 ? json() : json(totals.bytes_sent / run.committed.value)},
+              {"compute_seconds", totals.compute_seconds},
+              {"wait_seconds", totals.wait_seconds},
+              {"checkpoint_round", checkpoint ? json(checkpoint->value) : json()},
+              {"created_unix_ms", unix_ms(run.submitted)},
+              {"started_unix_ms", time(run.started)},
+              {"ended_unix_ms", time(run.ended)}};
+}
+
+// The phases in order, each with its tasks; of a run of rounds the one phase that it has.
+json Requests::phases_document(const RunView& run) {
+  json phases = json::array();
+  for (const std::string& name : run.phases) {
+    json tasks = json::array();
+    std::size_t done = 0;
+    bool begun = false;
+    bool failed = false;
+    for (const TaskView& task : run.tasks) {
+      if (task.phase != name) {
+        continue;
+      }
+      done += task.state == TaskState::done ? 1U : 0U;
+      begun = begun || task.state != TaskState::waiting;
+      failed = failed || task.state == TaskState::failed;
+      json facts = json::parse(task.facts, nullptr, false);
+      tasks.push_back({{"task", task.task},
+                       {"state", to_string(task.state)},
+                       {"island", text_or_null(task.island)},
+                       {"step", task.step},
+                       {"steps", task.steps},
+                       {"loss", number(task.loss)},
+                       {"checkpoint_step", task.checkpoint_step},
+                       {"copies", task.copies},
+                       {"starts", task.starts},
+                       {"group", task.group.empty() ? json()
+                                                    : json{{"run", task.group.text},
+                                                           {"name", task.group_name},
+                                                           {"islands", task.members},
+                                                           {"round", task.group_round.value},
+                                                           {"rounds", task.group_rounds}}},
+                       {"result_sha256", task.result.empty() ? json() : json(to_hex(task.result))},
+                       {"result_bytes", task.result_bytes},
+                       {"facts", facts.is_object() ? std::move(facts) : json::object()},
+                       {"started_unix_ms", time(task.started)},
+                       {"ended_unix_ms", time(task.ended)}});
+    }
+    const bool of_rounds = run.tasks.empty() && run.phases.size() == 1;
+    const std::string_view state = of_rounds             ? run.state == RunState::completed ? "done"
+                                                           : run.started                    ? "running"
+                                                                                            : "waiting"
+                                   : failed              ? "failed"
+                                   : !begun              ? "waiting"
+                                   : done < tasks.size() ? "running"
+                                                         : "done";
+    phases.push_back({{"name", name}, {"state", state}, {"done", done}, {"tasks", std::move(tasks)}});
+  }
+  return phases;
+}
+
+json Requests::absences_document(const RunView& run) {
+  json absences = json::array();
+  for (const MembershipView& membership : run.memberships) {
+    for (const Absence& absence : membership.absences) {
+      absences.push_back({{"island", membership.name},
+                          {"from_round", absence.from.value},
+                          {"to_round", absence.to ? json(absence.to->value) : json()},
+                          {"since_unix_ms", unix_ms(absence.since)},
+                          {"until_unix_ms", time(absence.until)},
+                          {"cause", absence.cause}});
+    }
+  }
+  std::stable_sort(absences.begin(), absences.end(), [](const json& a, const json& b) { return a["since_unix_ms"] < b["since_unix_ms"]; });
+  return absences;
+}
+
+Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("run", ""));
+  ATOLL_ASSIGN(const RunView run, find_run(now, which, true));
+  ATOLL_ASSIGN(const auto stored, ledger_.reports(run.id));
+  std::map<IslandId, IslandReport> reports(stored.begin(), stored.end());
+  for (const MembershipView& membership : run.memberships) {
+    if (!membership.report.run.empty()) {
+      reports.insert_or_assign(membership.island, membership.report);
+    }
+  }
+  std::vector<const MembershipView*> memberships;
+  for (const MembershipView& membership : run.memberships) {
+    memberships.push_back(&membership);
+  }
+  std::sort(memberships.begin(), memberships.end(), [](const MembershipView* a, const MembershipView* b) {
+    const bool a_active = a->state == MembershipState::active;
+    const bool b_active = b->state == MembershipState::active;
+    return a_active != b_active ? a_active : a->name < b->name;
+  });
+  std::map<IslandId, OwnLoss> own_losses;
+  if (run.last_own.value > 0) {
+    ATOLL_ASSIGN(own_losses, ledger_.own_losses(run.id, run.last_own));
+  }
+  json islands = json::array();
+  for (const MembershipView* membership : memberships) {
+    const auto own = own_losses.find(membership->island);
+    islands.push_back(island_document(*membership, reports[membership->island], run.state,
+                                      own == own_losses.end() ? std::nullopt : std::optional(own->second)));
+  }
+  ATOLL_ASSIGN(const std::vector<StoredEvent> newest, ledger_.warnings(run.id, kWarnings));
+  json warnings = json::array();
+  for (const StoredEvent& stored_event : newest) {
+    const EventRecord& event = stored_event.event;
+    warnings.push_back({{"time_unix_ms", unix_ms(event.time)},
+                        {"island", event.island.empty() ? json() : json(name_of(event.island))},
+                        {"kind", event.kind},
+                        {"text", event.text}});
+  }
+  ATOLL_ASSIGN(json document, run_document(run, reports));
+  json absences = absences_document(run);
+  return json{{"run", std::move(document)},
+              {"phases", phases_document(run)},
+              {"islands", std::move(islands)},
+              {"absences", std::move(absences)},
+              {"warnings", std::move(warnings)}};
+}
+
+// ---------------------------------------------------------------------------------------------------------------- islands
+
+Result<json> Requests::islands(TimePoint now) {
+  const std::vector<IslandView> views = core_.islands(now);
+  std::map<IslandId, const IslandView*> by_id;
+  for (const IslandView& view : views) {
+    by_id.emplace(view.id, &view);
+  }
+  std::map<RunId, RunView> runs;
+  std::vector<std::pair<bool, json>> rows;
+  for (const auto& [text, key] : admission_.keys()) {
+    const auto found = by_id.find(key.island);
+    if (key.role != Role::island) {
+      continue;
+    }
+    static const IslandView kUnseen;
+    const IslandView& view = found == by_id.end() ? kUnseen : *found->second;
+    const bool connected = !key.revoked && view.state == "connected";
+    std::string state = connected ? "free" : "absent";
+    json run_name;
+    if (!view.run.empty() && connected) {
+      if (!runs.contains(view.run)) {
+        runs.emplace(view.run, core_.run(now, view.run).value_or(RunView{}));
+      }
+      const RunView& run = runs.at(view.run);
+      run_name = run.name;
+      for (const MembershipView& membership : run.memberships) {
+        if (membership.island == key.island) {
+          state = state_of(membership, run.state);
+        }
+      }
+    }
+    const auto rate = rates_.find(key.island);
+    const bool rated = rate != rates_.end();
+    rows.emplace_back(connected, json{{"id", key.island.text},
+                                      {"name", key.name},
+                                      {"state", state},
+                                      {"reason", view.reason.text},
+                                      {"run", connected ? text_or_null(view.run.text) : json()},
+                                      {"run_name", run_name},
+                                      {"address", text_or_null(view.bulk_address)},
+                                      {"platform", view.platform},
+                                      {"version", view.version},
+                                      {"data_sets", view.data_sets},
+                                      {"link", key.revoked ? "revoked"
+                                               : connected ? "up"
+                                                           : "lost"},
+                                      {"connected", connected},
+                                      {"last_seen_unix_ms", time(view.last_seen)},
+                                      {"enrolled_unix_ms", unix_ms(key.enrolled)},
+                                      {"uplink_budget_bits_per_second",
+                                       view.uplink_budget_bits_per_second > 0 ? number(view.uplink_budget_bits_per_second) : json()},
+                                      {"uplink_bits_per_second", rated ? number(rate->second.up_bits_per_second) : json()},
+                                      {"downlink_bits_per_second", rated ? number(rate->second.down_bits_per_second) : json()}});
+  }
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first
+               ? a.first
+               : a.second["name"].template get_ref<const std::string&>() < b.second["name"].template get_ref<const std::string&>();
+  });
+  json list = json::array();
+  for (auto& [connected, row] : rows) {
+    list.push_back(std::move(row));
+  }
+  return json{{"islands", std::move(list)}};
+}
+
+// ------------------------------------------------------------------------------------------------------- events and tokens
+
+Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
+  EventQuery query;
+  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
+  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxEvents, 200));
+  ATOLL_ASSIGN(const std::int64_t since, arguments.integer("since_unix_ms", 0, 253'402'300'799'999, 0));
+  ATOLL_ASSIGN(const std::string island, arguments.text("island", ""));
+  ATOLL_ASSIGN(const std::string level, arguments.text("level", "info"));
+  if (level != "info" && level != "debug") {
+    return Error{Code::invalid_argument, "events: 'level' is info or debug"};
+  }
+  query.debug = level == "debug";
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  query.run = run.id;
+  query.after = static_cast<std::uint64_t>(after);
+  query.limit = static_cast<std::size_t>(limit);
+  query.since = since == 0 ? std::nullopt : std::optional(from_unix_ms(since));
+  if (!island.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey key, find_key(island, Role::island));
+    query.island = key.island;
+  }
+  ATOLL_ASSIGN(const std::vector<StoredEvent> stored, ledger_.events(query));
+  json list = json::array();
+  std::uint64_t next = query.after;
+  for (const StoredEvent& item : stored) {
+    json fields = json::parse(item.fields, nullptr, false);
+    if (!fields.is_object()) {
+      fields = json::object();
+    }
+    json round = fields.contains("round") ? fields["round"] : json();
+    list.push_back({{"sequence", item.sequence},
+                    {"time_unix_ms", unix_ms(item.event.time)},
+                    {"level", item.event.level},
+                    {"kind", item.event.kind},
+                    {"island", item.event.island.empty() ? json() : json(name_of(item.event.island))},
+                    {"round", std::move(round)},
+                    {"text", item.event.text},
+                    {"fields", std::move(fields)}});
+    next = item.sequence;
+  }
+  return json{
+      {"run", run.id.text}, {"state", to_string(run.state)}, {"ended", has_ended(run.state)}, {"next", next}, {"events", std::move(list)}};
+}
+
+Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
+  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxSpans, kMaxSpans));
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const std::vector<Ledger::StoredSpan> stored,
+               ledger_.spans(run.id, static_cast<std::uint64_t>(after), static_cast<std::size_t>(limit)));
+  json list = json::array();
+  for (const Ledger::StoredSpan& item : stored) {
+    const Span& span = item.span.span;
+    list.push_back({{"island", name_of(item.span.island)},
+                    {"activity", to_string(span.kind)},
+                    {"round", span.round.value},
+                    {"fragment", span.fragment},
+                    {"peer", span.peer.empty() ? json() : json(name_of(span.peer))},
+                    {"cause", text_or_null(item.span.cause)},
+                    {"start_unix_ns", span.start.time_since_epoch().count()},
+                    {"length_ns", span.length.count()},
+                    {"amount", span.amount}});
+  }
+  const std::uint64_t next = stored.empty() ? static_cast<std::uint64_t>(after) : stored.back().id;
+  return json{{"run", run.id.text}, {"next", next}, {"spans", std::move(list)}};
+}
+
+Result<json> Requests::tokens(TimePoint now) {
+  ATOLL_ASSIGN(const std::vector<Token> tokens, admission_.tokens());
+  json list = json::array();
+  for (const Token& token : tokens) {
+    list.push_back({{"id", token.id},
+                    {"role", to_string(token.role)},
+                    {"name", token.name},
+                    {"state", token.state(now)},
+                    {"created_unix_ms", unix_ms(token.created)},
+                    {"expires_unix_ms", unix_ms(token.expires)},
+                    {"used_by", text_or_null(token.used_by)},
+                    {"used_unix_ms", token.used_by.empty() ? json() : json(unix_ms(token.used))}});
+  }
+  return json{{"tokens", std::move(list)}};
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,435 @@
+#include "coordinator/api/requests.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+#include "coordinator/api/run_facts.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/run_spec.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/identity/join_token.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kLongestToken = std::int64_t{366} * 24 * 3600 * 1000;
+
+std::string random_hex(std::size_t digits) {
+  std::random_device random;
+  std::string text;
+  while (text.size() < digits) {
+    const std::uint32_t word = random();
+    text += to_hex(std::as_bytes(std::span(&word, 1)));
+  }
+  text.resize(digits);
+  return text;
+}
+
+// What a person typed, short enough for a message.
+std::string shown(std::string_view text) { return "'" + std::string(text.substr(0, 64)) + "'"; }
+
+// The one thing that `which` fits: its id, its name, or a prefix of its id. `things` yields (id, name).
+struct Named {
+  std::string id;
+  std::string name;
+};
+Result<std::size_t> find_named(const std::vector<Named>& things, std::string_view which, std::string_view kind,
+                               std::string_view list_command) {
+  std::vector<std::size_t> fits;
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    if (things[i].id == which) {
+      return i;
+    }
+  }
+  for (std::size_t i = things.size(); i > 0; --i) {
+    if (things[i - 1].name == which) {
+      return i - 1;  // the newest of that name
+    }
+  }
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    const std::string_view id = things[i].id;
+    if (!which.empty() && (id.starts_with(which) || id.substr(std::min<std::size_t>(2, id.size())).starts_with(which))) {
+      fits.push_back(i);
+    }
+  }
+  if (fits.size() == 1) {
+    return fits.front();
+  }
+  const std::string a = kind == "island" ? "an " : "a ";
+  if (fits.empty()) {
+    return Error{Code::not_found,
+                 "there is no " + std::string(kind) + " " + shown(which) + "; `" + std::string(list_command) + "` shows them"};
+  }
+  std::string ids;
+  for (std::size_t i = 0; i < std::min<std::size_t>(fits.size(), 5); ++i) {
+    ids += (i == 0 ? "" : ", ") + things[fits[i]].id;
+  }
+  return Error{Code::conflict, shown(which) + " fits more than one " + std::string(kind) + ": " + ids + (fits.size() > 5 ? ", …" : "") +
+                                   "; give more of the id"};
+}
+
+}  // namespace
+
+Requests::Requests(Place place, Core& core, Ledger& ledger, Admission& admission)
+    : place_(std::move(place)), core_(core), ledger_(ledger), admission_(admission) {}
+Requests::~Requests() = default;
+
+bool Requests::changes(std::string_view verb) {
+  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "drain" || verb == "export" ||
+         verb == "results" || verb == "token_create" || verb == "token_revoke";
+}
+
+Result<std::string> Requests::answer(TimePoint now, const Request& request) {
+  if (request.protocol != kProtocolVersion) {
+    return protocol_mismatch(request.protocol, kProtocolVersion);
+  }
+  if (ledger_failure_ && changes(request.verb)) {
+    return with_context(*ledger_failure_, "the coordinator cannot write its ledger, so it decides nothing at the moment");
+  }
+  ATOLL_ASSIGN(json document, dispatch(now, request));
+  document["schema"] = 1;
+  document["now_unix_ms"] = unix_ms(now);
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<json> Requests::dispatch(TimePoint now, const Request& request) {
+  struct Verb {
+    std::string_view name;
+    std::vector<std::string_view> keys;
+    Result<json> (Requests::*take)(TimePoint, const Arguments&) = nullptr;
+    Result<json> (Requests::*plain)(TimePoint) = nullptr;
+  };
+  static const std::vector<Verb> kVerbs = {
+      {"submit", {"spec", "once"}, &Requests::submit, nullptr},
+      {"runs", {}, nullptr, &Requests::runs},
+      {"status", {"run"}, &Requests::status, nullptr},
+      {"islands", {}, nullptr, &Requests::islands},
+      {"events", {"run", "after", "limit", "island", "since_unix_ms", "level"}, &Requests::events, nullptr},
+      {"spans", {"run", "after", "limit"}, &Requests::spans, nullptr},
+      {"data", {"run"}, &Requests::data, nullptr},
+      {"tokens", {}, nullptr, &Requests::tokens},
+      {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},
+      {"token_revoke", {"id", "kind"}, &Requests::token_revoke, nullptr},
+      {"cancel", {"run"}, &Requests::cancel, nullptr},
+      {"resume", {"run"}, &Requests::resume, nullptr},
+      {"pause", {"run"}, &Requests::pause, nullptr},
+      {"drain", {"island"}, &Requests::drain, nullptr},
+      {"export", {"run", "reader_key", "island"}, &Requests::serve, nullptr},
+      {"results", {"run", "reader_key"}, &Requests::results, nullptr},
+      {"ping", {}, nullptr, nullptr},
+  };
+  for (const Verb& verb : kVerbs) {
+    if (verb.name != request.verb) {
+      continue;
+    }
+    ATOLL_ASSIGN(const Arguments arguments, Arguments::parse(verb.name, request.arguments, verb.keys));
+    if (verb.take != nullptr) {
+      return (this->*verb.take)(now, arguments);
+    }
+    if (verb.plain != nullptr) {
+      return (this->*verb.plain)(now);
+    }
+    return json{{"version", place_.version}, {"protocol", kProtocolVersion}};
+  }
+  return Error{Code::invalid_argument, "the coordinator (atoll " + place_.version + ") does not know the request " + shown(request.verb)};
+}
+
+// --------------------------------------------------------------------------------------------------------- finding things
+
+Result<RunView> Requests::find_run(TimePoint now, std::string_view which, bool or_newest) const {
+  std::vector<RunView> runs = core_.runs(now);
+  if (which.empty() && or_newest) {
+    if (runs.empty()) {
+      return Error{Code::not_found, "there are no runs yet; submit one with `atoll submit run.toml`"};
+    }
+    std::erase_if(runs, [](const RunView& run) { return !run.part_of.empty(); });  // the run that it is part of tells of it
+    for (std::size_t i = runs.size(); i > 0; --i) {
+      if (!has_ended(runs[i - 1].state)) {
+        return std::move(runs[i - 1]);
+      }
+    }
+    return std::move(runs.back());
+  }
+  std::vector<Named> things;
+  things.reserve(runs.size());
+  for (const RunView& run : runs) {
+    things.push_back({run.id.text, run.name});
+  }
+  ATOLL_ASSIGN(const std::size_t at, find_named(things, which, "run", "atoll runs"));
+  return std::move(runs[at]);
+}
+
+Result<RunView> Requests::named_run(TimePoint now, const Arguments& arguments) const {
+  ATOLL_ASSIGN(const std::string which, arguments.text("run"));
+  return find_run(now, which);
+}
+
+// A name is that of the one who has access now; only where nobody of that name has, it is the last one's that had.
+Result<EnrolledKey> Requests::find_key(std::string_view which, std::optional<Role> role) const {
+  std::vector<const EnrolledKey*> keys;
+  std::vector<const EnrolledKey*> named;
+  for (const auto& [text, key] : admission_.keys()) {
+    if (role && key.role != *role) {
+      continue;
+    }
+    if (key.island.text == which) {
+      return key;
+    }
+    keys.push_back(&key);
+    if (key.name == which) {
+      named.push_back(&key);
+    }
+  }
+  std::ranges::stable_sort(named, [](const EnrolledKey* a, const EnrolledKey* b) {
+    return std::pair(a->revoked, b->enrolled) < std::pair(b->revoked, a->enrolled);
+  });
+  if (named.size() > 1 && !named[1]->revoked) {
+    return Error{Code::conflict, shown(which) + " is the name of an " + std::string(to_string(named[0]->role)) + " (" +
+                                     named[0]->island.text + ") and of an " + std::string(to_string(named[1]->role)) + " (" +
+                                     named[1]->island.text + "); give the id"};
+  }
+  if (!named.empty()) {
+    return *named.front();
+  }
+  std::vector<Named> things;
+  std::ranges::transform(keys, std::back_inserter(things), [](const EnrolledKey* key) { return Named{key->island.text, key->name}; });
+  ATOLL_ASSIGN(const std::size_t at, find_named(things, which, "island", "atoll islands"));
+  return *keys[at];
+}
+
+std::string Requests::name_of(const IslandId& island) const {
+  for (const auto& [text, key] : admission_.keys()) {
+    if (key.island == island) {
+      return key.name;
+    }
+  }
+  return island.text;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- runs
+
+namespace {
+
+// The name under which a run that is to exist once does: of the run with this file that has this name; else of the newest with this file,
+// a new try. One that failed or was cancelled does not count: "" is a new try under a name of its own.
+std::string name_for_once(const std::vector<RunView>& runs, const std::string& wanted, const std::string& file) {
+  std::string name = wanted;
+  for (const RunView& run : runs) {
+    if (run.file != file) {
+      continue;
+    }
+    if (run.state == RunState::failed || run.state == RunState::cancelled) {
+      name = name == wanted ? "" : name;
+    } else if (run.name == wanted) {
+      return wanted;
+    } else {
+      name = run.name;
+    }
+  }
+  return name;
+}
+
+}  // namespace
+
+Result<json> Requests::submit(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string text, arguments.object("spec"));
+  ATOLL_ASSIGN(const bool once, arguments.boolean("once", false));
+  ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(text));
+  ATOLL_TRY(check_run_spec(spec));
+  const std::string file = to_json(spec);
+  const std::vector<RunView> before = core_.runs(now);
+  const std::string name = once ? name_for_once(before, spec.name, file) : "";
+  ATOLL_ASSIGN(const RunId id, core_.submit(now, RunId("r-" + random_hex(8)), spec, name, file));
+  const bool created = std::none_of(before.begin(), before.end(), [&](const RunView& run) { return run.id == id; });
+  const std::optional<RunView> run = core_.run(now, id);
+  if (!run) {
+    return Error{Code::internal, "the run " + id.text + " was submitted and is not there"};
+  }
+  return json{{"run", id.text}, {"name", run->name}, {"created", created}, {"state", to_string(run->state)}, {"reason", run->reason.text}};
+}
+
+// Of the run of a group: whoever changes it changes the run that it is part of.
+Status Requests::refuse_part(TimePoint now, const RunView& run, const std::string& verb) const {
+  if (run.part_of.empty()) {
+    return {};
+  }
+  const std::optional<RunView> whole = core_.run(now, run.part_of);
+  const std::string name = whole ? whole->name : run.part_of.text;
+  return Error{Code::conflict, "run " + run.name + " is part of run " + name + "; try: atoll " + verb + " " + name};
+}
+
+Result<json> Requests::cancel(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "cancel"));
+  const bool changed = run.state != RunState::cancelled;
+  if (changed) {
+    ATOLL_TRY(core_.cancel(now, run.id, "cancelled by an operator"));
+  }
+  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(RunState::cancelled)}, {"changed", changed}};
+}
+
+Result<json> Requests::resume(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "resume"));
+  const bool refused = std::any_of(run.memberships.begin(), run.memberships.end(),
+                                   [](const MembershipView& membership) { return membership.state == MembershipState::refused; });
+  const bool changed = is_idle(run.state) || (refused && run.state != RunState::completed);  // quarantines are lifted
+  if (changed) {
+    ATOLL_TRY(core_.resume(now, run.id));
+  }
+  const std::optional<RunView> after = core_.run(now, run.id);
+  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(after ? after->state : run.state)}, {"changed", changed}};
+}
+
+Result<json> Requests::pause(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "pause"));
+  const bool changed = run.state != RunState::paused;
+  ATOLL_TRY(core_.pause(now, run.id));
+  const std::optional<RunView> after = core_.run(now, run.id);
+  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(after ? after->state : run.state)}, {"changed", changed}};
+}
+
+Result<json> Requests::drain(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("island"));
+  ATOLL_ASSIGN(const EnrolledKey key, find_key(which, Role::island));
+  if (key.revoked) {
+    return Error{Code::conflict, "island " + key.name + " (" + key.island.text + ") has no access any more: its key was revoked"};
+  }
+  ATOLL_TRY(core_.drain(now, key.island, "drained by an operator"));
+  return json{{"island", key.island.text}, {"name", key.name}};
+}
+
+Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string reader, arguments.text("reader_key"));
+  if (!is_key(reader)) {
+    return Error{Code::invalid_argument, "export: 'reader_key' is no public key (40 characters Z85)"};
+  }
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  std::optional<IslandId> island;
+  ATOLL_ASSIGN(const std::string which, arguments.text("island", ""));
+  if (!which.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey key, find_key(which, Role::island));
+    if (key.revoked) {
+      return Error{Code::conflict, "island " + key.name + " (" + key.island.text + ") has no access any more: its key was revoked"};
+    }
+    island = key.island;
+  }
+  ATOLL_ASSIGN(ExportSource source, core_.serve(now, run.id, reader, island));
+  if (source.file.empty()) {
+    // The core learns it from the island's next checkpoint only; the ledger has it from before a restart.
+    ATOLL_ASSIGN(const auto told, ledger_.checkpoint_file(run.id, source.island.island, source.round, source.digest));
+    if (!told) {
+      return Error{Code::unavailable, "island " + source.island.name + " has not told the digest of its checkpoint of round " +
+                                          std::to_string(source.round.value) + " yet; try again in a moment"};
+    }
+    source.file = told->file;
+    source.file_bytes = told->bytes;
+  }
+  const json from = {{"id", source.island.island.text},
+                     {"name", source.island.name},
+                     {"public_key", source.island.public_key},
+                     {"bulk_address", source.island.bulk_address}};
+  return json{{"run", run.id.text},
+              {"name", run.name},
+              {"round", source.round.value},
+              {"file", "outer.safetensors"},
+              {"file_bytes", source.file_bytes},
+              {"file_sha256", to_hex(source.file)},
+              {"sources", json::array({from})}};
+}
+
+Result<json> Requests::results(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string reader, arguments.text("reader_key"));
+  if (!is_key(reader)) {
+    return Error{Code::invalid_argument, "results: 'reader_key' is no public key (40 characters Z85)"};
+  }
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_ASSIGN(const std::vector<TaskResult> results, core_.serve_results(now, run.id, reader));
+  json list = json::array();
+  for (const TaskResult& result : results) {
+    json sources = json::array();
+    for (const Member& source : result.sources) {
+      sources.push_back(
+          {{"id", source.island.text}, {"name", source.name}, {"public_key", source.public_key}, {"bulk_address", source.bulk_address}});
+    }
+    list.push_back({{"task", result.task}, {"sha256", to_hex(result.digest)}, {"bytes", result.bytes}, {"sources", std::move(sources)}});
+  }
+  return json{{"run", run.id.text}, {"name", run.name}, {"results", std::move(list)}};
+}
+
+// ----------------------------------------------------------------------------------------------------------------- tokens
+
+Result<json> Requests::token_create(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string role_text, arguments.text("role", "island"));
+  ATOLL_ASSIGN(const Role role, role_from_string(role_text));
+  ATOLL_ASSIGN(const std::int64_t expires_ms, arguments.integer("expires_ms", 1, kLongestToken, std::int64_t{24} * 3600 * 1000));
+  ATOLL_ASSIGN(const std::string name, arguments.text("name", ""));
+  const TimePoint expires = from_unix_ms(unix_ms(now) + expires_ms);
+  const std::string secret = make_token_secret();
+  ATOLL_ASSIGN(const std::string word, to_text(JoinToken{place_.address, place_.coordinator_key, secret, role_text, expires}));
+  for (int attempt = 0;; ++attempt) {
+    const Token token{"t-" + random_hex(6), role, name, now, expires, "", {}, false};
+    const Status made = admission_.create_token(token, secret);
+    if (made) {
+      return json{{"id", token.id}, {"role", role_text}, {"token", word}, {"expires_unix_ms", unix_ms(expires)}};
+    }
+    if (made.error().code != Code::conflict || attempt == 3) {
+      return made.error();
+    }
+  }
+}
+
+Result<json> Requests::token_revoke(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("id"));
+  ATOLL_ASSIGN(const std::string kind, arguments.text("kind", ""));
+  ATOLL_ASSIGN(const Role role, role_from_string(kind.empty() ? "island" : kind));
+  if (which.starts_with("t-")) {
+    ATOLL_ASSIGN(const Token token, admission_.revoke_token(which));
+    json ended;
+    json ended_id;
+    for (const auto& [text, key] : admission_.keys()) {
+      if (!token.used_by.empty() && key.island.text == token.used_by && key.role == token.role && !key.revoked) {
+        // What the token gave is taken back with it.
+        const EnrolledKey enrolled = key;
+        ATOLL_TRY(revoke_key(now, enrolled));
+        ended = enrolled.name;
+        ended_id = enrolled.island.text;
+        break;
+      }
+    }
+    return json{{"revoked", token.id}, {"kind", "token"}, {"ended", std::move(ended)}, {"ended_id", std::move(ended_id)}};
+  }
+  ATOLL_ASSIGN(const EnrolledKey key, find_key(which, kind.empty() ? std::nullopt : std::optional(role)));
+  ATOLL_TRY(revoke_key(now, key));
+  return json{{"revoked", key.island.text},
+              {"kind", to_string(key.role)},
+              {"ended", key.name},
+              {"ended_id", key.island.text},
+              {"changed", !key.revoked}};
+}
+
+Status Requests::revoke_key(TimePoint now, const EnrolledKey& key) {
+  if (!key.revoked) {
+    const auto operators = std::count_if(admission_.keys().begin(), admission_.keys().end(),
+                                         [](const auto& entry) { return entry.second.role == Role::operator_ && !entry.second.revoked; });
+    if (key.role == Role::operator_ && operators == 1) {
+      return Error{Code::conflict,
+                   "'" + key.name + "' is the only operator left; enrol another one first (`atoll token create --role operator`)"};
+    }
+    ATOLL_TRY(admission_.revoke_key(key.public_key));
+    if (key.role == Role::island) {
+      core_.revoke(now, key.island, "its key was revoked by an operator");
+    } else {
+      core_.withdraw_reader(now, key.public_key);
+    }
+  }
+  return {};
+}
+
+}  // namespace atl::coordinator

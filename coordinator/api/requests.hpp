@@ -1,0 +1,101 @@
+// What operators ask, answered with the documents of coordinator/api/documents.md.
+//
+// A request is a verb with a JSON object from outside; the answer is a JSON document or an error for a person. Verbs that change
+// something change the core or the admission; the driver makes that durable before it sends the answer.
+// Threads: the coordinator's.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coordinator/api/arguments.hpp"
+#include "coordinator/core/core.hpp"
+#include "coordinator/ledger/admission.hpp"
+#include "coordinator/ledger/ledger.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::coordinator {
+
+// What an exchange last moved, in each direction.
+struct LinkRate {
+  double up_bits_per_second = 0;
+  double down_bits_per_second = 0;
+};
+
+// How the coordinator is reached and called: constant while it runs.
+struct Place {
+  std::string version;          // of Atoll
+  std::string address;          // advertised; goes into join tokens
+  std::string coordinator_key;  // Z85; goes into join tokens
+};
+
+class Requests {
+ public:
+  // What it works on must outlive it.
+  Requests(Place place, Core& core, Ledger& ledger, Admission& admission);
+  ~Requests();
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
+  // The document, or why there is none.
+  Result<std::string> answer(TimePoint now, const Request& request);
+  // True for a verb whose answer rests on something that must be durable first.
+  static bool changes(std::string_view verb);
+
+  // Tells what was seen outside the core: reports (for totals after a restart), rates, and whether the ledger can be written.
+  void note_rate(const IslandId& island, LinkRate rate) { rates_[island] = rate; }
+  void note_ledger(std::optional<Error> failure) { ledger_failure_ = std::move(failure); }
+
+ private:
+  struct Facts;  // of a run's spec, read once
+
+  // Reading.
+  Result<nlohmann::json> runs(TimePoint now);
+  Result<nlohmann::json> status(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> islands(TimePoint now);
+  Result<nlohmann::json> events(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> spans(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> data(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> tokens(TimePoint now);
+  // Changing.
+  Result<nlohmann::json> submit(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> token_create(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> token_revoke(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> cancel(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> resume(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> pause(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> drain(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> serve(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> results(TimePoint now, const Arguments& arguments);
+
+  Result<nlohmann::json> dispatch(TimePoint now, const Request& request);
+  // A run by id, prefix or name; `or_newest`: "" is the newest run that has not ended, else the newest.
+  Result<RunView> find_run(TimePoint now, std::string_view which, bool or_newest = false) const;
+  Result<RunView> named_run(TimePoint now, const Arguments& arguments) const;
+  [[nodiscard]] Status refuse_part(TimePoint now, const RunView& run, const std::string& verb) const;
+  // Of this role, or of any. Errors: not_found; conflict where `which` could mean two that have access.
+  Result<EnrolledKey> find_key(std::string_view which, std::optional<Role> role) const;
+  Status revoke_key(TimePoint now, const EnrolledKey& key);
+  const Facts& facts(const RunView& run);
+  [[nodiscard]] std::string name_of(const IslandId& island) const;
+  [[nodiscard]] std::string reason_of(const RunView& run) const;
+
+  Result<nlohmann::json> run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports);
+  static nlohmann::json absences_document(const RunView& run);
+  static nlohmann::json phases_document(const RunView& run);
+
+  Place place_;
+  Core& core_;
+  Ledger& ledger_;
+  Admission& admission_;
+  std::map<RunId, Facts> facts_;
+  std::map<IslandId, LinkRate> rates_;
+  std::optional<Error> ledger_failure_;
+};
+
+}  // namespace atl::coordinator

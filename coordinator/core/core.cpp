@@ -1,0 +1,356 @@
+#include "coordinator/core/core.hpp"
+
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+// How many committed rounds a run remembers in which way.
+constexpr std::size_t kPlainDigests = 64;
+constexpr std::size_t kCheckpointDigests = 1024;
+constexpr std::size_t kRecent = 16;
+
+}  // namespace
+
+std::string bounded(const std::string& text, std::size_t limit) { return text.size() <= limit ? text : text.substr(0, limit) + "…"; }
+
+bool Run::merging() const { return record.committed >= last_own() && !at_end(); }
+
+Round Run::furthest() const {
+  Round newest;
+  for (const IslandId& id : members) {
+    const Membership& membership = memberships.at(id);
+    newest = std::max({newest, membership.merged, membership.last.round});
+  }
+  return newest;
+}
+
+bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
+
+Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>()) {
+  state_->settings = std::move(settings);
+  state_->now = now;
+  state_->recover(std::move(recovered));
+  state_->advance_all();
+}
+Core::~Core() = default;
+Core::Core(Core&&) noexcept = default;
+Core& Core::operator=(Core&&) noexcept = default;
+
+void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
+  state_->now = std::max(now, state_->now);
+  const bool routine = state_->is_routine(island, message);
+  const std::size_t said = state_->out.messages.size() + state_->out.records.size();
+  state_->hear(island, boot, message);
+  if (!routine || state_->out.messages.size() + state_->out.records.size() != said) {
+    state_->advance_all();
+  }
+}
+
+void Core::tick(TimePoint now) {
+  state_->now = std::max(now, state_->now);
+  state_->advance_all();
+}
+
+std::optional<TimePoint> Core::next_deadline() const { return state_->wake; }
+
+Ready Core::take_ready() { return std::exchange(state_->out, Ready{}); }
+
+void Core::State::recover(Recovered recovered) {
+  former_names = std::move(recovered.former_names);
+  for (IslandRecord& value : recovered.islands) {
+    Island& island = islands[value.id];
+    island.boot = value.boot;
+    island.record = std::move(value);
+  }
+  for (RunRecord& value : recovered.runs) {
+    Run& run = runs[value.id];
+    run.record = std::move(value);
+    run.last_commit = now;
+    run.nobody_since = now;
+    if (Result<RunSpec> spec = run_spec_from_json(run.record.spec)) {
+      run.spec = std::move(*spec);
+    } else if (!has_ended(run.record.state)) {
+      run.record.error = with_context(spec.error(), "the ledger's copy of the run file");
+      set_state(run, RunState::failed, run.record.error->why);
+    }
+  }
+  for (MembershipRecord& value : recovered.memberships) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      Membership& membership = run->second.memberships[value.island];
+      membership.from = value.state == MembershipState::starting                                 ? StartFrom::scratch
+                        : run->second.private_states() && value.state == MembershipState::active ? StartFrom::memory
+                                                                                                 : StartFrom::peers;
+      membership.record = std::move(value);
+    }
+  }
+  for (PartRecord& value : recovered.parts) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.parts[value.part] = std::move(value);
+    }
+  }
+  std::map<RunId, Epoch> newest;
+  for (EpochRecord& value : recovered.epochs) {
+    const auto run = runs.find(value.run);
+    if (run != runs.end() && value.epoch >= newest[value.run]) {
+      newest[value.run] = value.epoch;
+      run->second.members = std::move(value.members);
+    }
+  }
+  std::sort(recovered.rounds.begin(), recovered.rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round < b.round; });
+  for (RoundRecord& value : recovered.rounds) {
+    const auto found = runs.find(value.run);
+    if (found == runs.end() || value.lineage != found->second.record.lineage) {
+      continue;
+    }
+    Run& run = found->second;
+    if (value.committed && value.round <= run.record.committed) {
+      remember(run, Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
+    } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
+      RoundInFlight& round = run.rounds[value.round];
+      round.attempt = value.attempt;
+      round.exchanging = value.epoch == run.record.epoch && !value.members.empty();
+      round.recovered = true;
+      round.planned = now;
+      if (round.exchanging) {
+        round.first_answer = now;
+      }
+      restart(round.resend);
+      // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
+      for (std::size_t i = 0; round.exchanging && i < value.members.size() && i < value.tokens.size(); ++i) {
+        const DataRange data = i < value.data.size() ? value.data[i] : DataRange{};
+        round.contributions[value.members[i]] = Contribution{value.tokens[i] == 0, value.tokens[i], 0, 0, data, 0};
+      }
+      round.members = std::move(value.members);
+      round.tokens = std::move(value.tokens);
+    }
+  }
+  for (TaskRecord& value : recovered.tasks) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      const std::string name = value.task;
+      run->second.tasks[name].record = std::move(value);
+    }
+  }
+  for (auto& [id, run] : runs) {
+    undo_data(run, recovered.rounds);
+    if (run.record.restored && run.record.initialised) {
+      // Of a backup: who takes part, and with what, is asked anew.
+      run.members.clear();
+      run.rounds.clear();
+      for (auto& [island, membership] : run.memberships) {
+        if (membership.record.state == MembershipState::active || membership.record.state == MembershipState::joining) {
+          membership.record.state = MembershipState::absent;
+          membership.record.cause = "the ledger was restored from a backup";
+        }
+      }
+    }
+    for (auto& [island, membership] : run.memberships) {
+      restart(membership.resend);
+      const MembershipState state = membership.record.state;
+      const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
+      if (const auto known = islands.find(island); known != islands.end() && run.of_group() && !is_idle(run.record.state) && there) {
+        known->second.lent_to = id;
+      }
+    }
+  }
+  // Members have the usual time to be heard again.
+  for (auto& [id, island] : islands) {
+    island.heard = now;
+  }
+}
+
+void Core::State::remember(Run& run, Committed committed) {
+  const Round round = committed.round;
+  run.digests[round] = committed.digest;
+  run.parts_at[round] = std::move(committed.parts);
+  if (committed.checkpoint) {
+    run.checkpoint_rounds.insert(round);
+  }
+  run.recent.push_back(std::move(committed));
+  if (run.recent.size() > kRecent) {
+    run.recent.pop_front();
+  }
+  while (run.checkpoint_rounds.size() > kCheckpointDigests) {
+    run.checkpoint_rounds.erase(run.checkpoint_rounds.begin());
+  }
+  if (round.value >= kPlainDigests) {
+    const Round old(round.value - kPlainDigests);
+    if (run.checkpoint_rounds.count(old) == 0) {
+      run.digests.erase(old);
+      run.parts_at.erase(old);
+    }
+  }
+  if (!run.checkpoint_rounds.empty() && run.checkpoint_rounds.size() == kCheckpointDigests) {
+    const Round oldest = *run.checkpoint_rounds.begin();
+    run.digests.erase(run.digests.begin(), run.digests.lower_bound(std::min(oldest, round)));
+    run.parts_at.erase(run.parts_at.begin(), run.parts_at.lower_bound(std::min(oldest, round)));
+  }
+}
+
+void Core::State::dispatch(Island& island, const Message& message) {
+  const auto about = [&](const RunId& id, auto&& handle) {
+    const auto found = runs.find(id);
+    if (found == runs.end()) {
+      return;
+    }
+    Run& run = found->second;
+    const auto membership = run.memberships.find(island.record.id);
+    if (membership == run.memberships.end() || is_idle(run.record.state) || membership->second.record.state == MembershipState::refused) {
+      release(island.record.id, run);
+    } else {
+      handle(run, membership->second);
+    }
+  };
+  const auto with = [&](auto member) {
+    return [this, member](const auto& m) {
+      return [this, member, &m](Run& run, Membership& membership) { (this->*member)(run, membership, m); };
+    };
+  };
+  std::visit(
+      [&](const auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, Heartbeat>) {
+          on_heartbeat(island, m);
+        } else if constexpr (std::is_same_v<M, Leave>) {
+          on_leave(island, m);
+        } else if constexpr (std::is_same_v<M, atl::Ready>) {
+          about(m.run, with(&State::on_ready)(m));
+        } else if constexpr (std::is_same_v<M, Withdrawn>) {
+          about(m.run, with(&State::on_withdrawn)(m));
+        } else if constexpr (std::is_same_v<M, Exchanged>) {
+          about(m.run, with(&State::on_exchanged)(m));
+        } else if constexpr (std::is_same_v<M, ExchangeFailed>) {
+          about(m.run, with(&State::on_exchange_failed)(m));
+        } else if constexpr (std::is_same_v<M, Merged>) {
+          about(m.run, with(&State::on_merged)(m));
+        } else if constexpr (std::is_same_v<M, PairQuery>) {
+          about(m.run, with(&State::on_pair_query)(m));
+        } else if constexpr (std::is_same_v<M, PairAnswer>) {
+          about(m.run, with(&State::on_pair_answer)(m));
+        } else if constexpr (std::is_same_v<M, Checkpointed>) {
+          about(m.run, with(&State::on_checkpointed)(m));
+        } else if constexpr (std::is_same_v<M, CaughtUp>) {
+          about(m.run, with(&State::on_caught_up)(m));
+        } else if constexpr (std::is_same_v<M, RunEnded>) {
+          about(m.run, with(&State::on_run_ended)(m));
+        } else if constexpr (std::is_same_v<M, AssignmentReport>) {
+          about(m.run, with(&State::on_assignment_report)(m));
+        } else if constexpr (std::is_same_v<M, IslandEvent>) {
+          if (m.run.empty() || runs.count(m.run) > 0) {
+            const std::string level = m.level == "error" || m.level == "warning" ? m.level : "info";
+            event(m.run, island.record.id, level, bounded(m.kind, 64), bounded(m.text));
+          }
+        }
+        // Anything else is not for an island to say.
+      },
+      message);
+}
+
+void Core::State::advance_all() {
+  wake.reset();
+  watch_islands();
+  std::set<RunId> advanced;
+  for (std::vector<Run*> going = runs_in_order(advanced); !going.empty(); going = runs_in_order(advanced)) {
+    for (Run* run : going) {
+      advanced.insert(run->record.id);
+      if (!is_idle(run->record.state)) {  // another may have ended it
+        advance(*run);
+      }
+    }
+  }
+}
+
+// Runs that want the same islands take them in the order of their submission. A run may bring others about: those come in the next turn.
+std::vector<Run*> Core::State::runs_in_order(const std::set<RunId>& without) {
+  std::vector<Run*> going;
+  for (auto& [id, run] : runs) {
+    if (!is_idle(run.record.state) && !without.contains(id)) {
+      going.push_back(&run);
+    }
+  }
+  std::ranges::stable_sort(going, {}, [](const Run* run) { return run->record.submitted; });
+  return going;
+}
+
+// The ledger keeps milliseconds, and runs start in the order of their submission: no two are submitted in the same one.
+TimePoint Core::State::time_of_submission(TimePoint wanted) const {
+  const auto taken = [&](const auto& run) { return unix_ms(run.second.record.submitted) == unix_ms(wanted); };
+  while (std::any_of(runs.begin(), runs.end(), taken)) {
+    wanted += std::chrono::milliseconds(1);
+  }
+  return wanted;
+}
+
+void Core::State::wake_at(TimePoint time) {
+  const TimePoint soonest = std::max(time, now + std::chrono::milliseconds(1));
+  wake = wake ? std::min(*wake, soonest) : soonest;
+}
+
+void Core::State::send(const IslandId& id, Message message) {
+  const auto island = islands.find(id);
+  if (island != islands.end() && island->second.greeted) {
+    out.messages.push_back(Outgoing{id, island->second.boot, std::move(message)});
+  }
+}
+
+void Core::State::event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text,
+                        std::vector<Field> fields) {
+  record(EventRecord{now, run, island, std::move(level), std::move(kind), std::move(text), std::move(fields)});
+}
+
+bool Core::State::due(Resend& resend) const {
+  if (now < resend.next) {
+    return false;
+  }
+  resend.interval = std::min(resend.interval * 2, settings.resend * 4);
+  resend.next = now + std::max(resend.interval, settings.resend);
+  return !ATOLL_PLANTED(no_resend);
+}
+
+const std::string& Core::State::name_of(const IslandId& id) const {
+  const auto island = islands.find(id);
+  if (island != islands.end() && !island->second.record.name.empty()) {
+    return island->second.record.name;
+  }
+  const auto former = former_names.find(id);
+  return former == former_names.end() ? id.text : former->second;
+}
+
+Member Core::State::member_of(const IslandId& id) const {
+  const auto island = islands.find(id);
+  if (island == islands.end()) {
+    return Member{id, name_of(id), "", ""};
+  }
+  const IslandRecord& value = island->second.record;
+  return Member{id, value.name, value.public_key, value.bulk_address};
+}
+
+std::vector<Member> Core::State::members_of(const Run& run) const {
+  std::vector<Member> members;
+  for (const IslandId& id : run.members) {
+    members.push_back(member_of(id));
+  }
+  return members;
+}
+
+NewEpoch Core::State::new_epoch_of(const Run& run) const {
+  return NewEpoch{run.record.id, run.record.epoch, run.record.committed, members_of(run), run.record.pause_after};
+}
+
+std::vector<std::string> Core::State::names_of(const std::vector<IslandId>& ids) const {
+  std::vector<std::string> names;
+  for (const IslandId& id : ids) {
+    names.push_back(name_of(id));
+  }
+  return names;
+}
+
+bool Core::State::alive(const IslandId& id) const {
+  const auto island = islands.find(id);
+  return island != islands.end() && island->second.greeted;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,417 @@
+// The inside of the coordinator's core: what it knows of islands, runs, memberships and rounds, and the functions that change it.
+//
+// Only core.cpp, data_parts.cpp, islands.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
+// include this. Everything here is owned by one Core.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/core.hpp"
+#include "coordinator/core/decide.hpp"
+#include "coordinator/core/phases.hpp"
+#include "transport/base/usual_norms.hpp"
+
+namespace atl::coordinator {
+
+// When an unanswered message is said again: after `resend`, then less often, down to a quarter as often.
+struct Resend {
+  TimePoint next;
+  Duration interval{};
+};
+
+struct Probe {
+  std::uint64_t boot = 0;
+  Hello hello;
+  TimePoint since;
+};
+
+struct Island {
+  IslandRecord record;
+  bool greeted = false;  // its Hello was accepted, and it is not silent
+  std::uint64_t boot = 0;
+  TimePoint heard;
+  TimePoint told_to_greet;
+  bool leaving = false;
+  std::string leaving_why;
+  bool contributes = false;             // leaving: its contribution to the round in hand is coming
+  std::optional<std::string> draining;  // asked to leave; it has not said yet that it does
+  std::optional<Probe> probe;
+  std::map<RunId, HeldRun> held;              // of its hello; checkpoints are kept up to date
+  double uplink_budget = 0;                   // of its hello, in bits a second; 0: none
+  std::string kernels;                        // of its hello
+  std::map<RunId, IslandReport> reports;      // of its newest heartbeat
+  std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
+  RunId lent_to;                              // in which it trains an expert with others; empty: none
+};
+
+// What an island last contributed, for the metrics.
+struct LastContribution {
+  Round round;
+  std::uint64_t tokens = 0;
+  double training_loss = 0;
+  double norm = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+// For whom an island waited, in this life of the coordinator.
+struct WaitKey {
+  WaitFor what = WaitFor::ready;
+  IslandId island;
+  IslandId from;
+  friend auto operator<=>(const WaitKey&, const WaitKey&) = default;
+};
+
+// What a wait of an island's trainer was for, while the spans that tell of it may still come.
+struct AccountedWait {
+  Round round;
+  std::vector<WaitShare> shares;
+};
+
+struct Membership {
+  MembershipRecord record;
+  std::optional<Digest> initial;  // starting: of round 0
+  StartFrom from = StartFrom::scratch;
+  Round assigned;                   // committed round that its Invite named
+  Epoch assigned_epoch;             // in which it was assigned last: older answers are stale
+  Resend resend;                    // of its Invite and CatchUp
+  std::optional<CatchUp> catch_up;  // joining: the last order
+  std::optional<Round> caught_up;   // joining: newest verified round
+  unsigned boundaries_missed = 0;
+  unsigned holds = 0;     // rounds that were held for it
+  unsigned failures = 0;  // expulsions and failed catch-ups in a row
+  TimePoint retry_at;
+  bool memory_offered = false;               // its hello said that its state is live: worth a look
+  std::optional<Checkpointed> checkpointed;  // the newest it told
+  std::optional<Round> checkpoint_settled;   // the newest round whose checkpoint is written, or could not be
+  unsigned good_rounds = 0;                  // contributions accepted in a row
+  std::optional<Checkpointed> offered;       // as a source, since the offer
+  Resend offer_resend;
+  bool offering = false;
+  Round merged;                       // newest
+  std::optional<Round> leaves_after;  // asked to leave: the newest round that it had contributed to by then
+  std::vector<float> projection;      // of its outer parameters after round `projected`, where it reports one
+  Round projected;
+  TimePoint progressed;  // in pairs: when it last said that it had merged a round
+  bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
+  LastContribution last;
+  std::map<WaitKey, double> waits;      // seconds
+  std::deque<AccountedWait> accounted;  // the newest, oldest first
+  double share = 0;                     // of the committed tokens, smoothed over rounds
+  std::optional<Error> refusal;
+};
+
+struct Contribution {
+  bool withdrawn = false;
+  std::uint64_t tokens = 0;
+  std::uint32_t fragment = 0;
+  double norm = 0;
+  DataRange data = {};
+  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
+  friend bool operator==(const Contribution&, const Contribution&) = default;
+};
+
+struct RoundInFlight {
+  Attempt attempt;  // newest planned
+  bool exchanging = false;
+  bool recovered = false;  // planned by a former coordinator: nobody may have heard of it
+  std::map<IslandId, Contribution> contributions;
+  std::optional<TimePoint> first_answer;
+  std::vector<IslandId> members;  // of the attempt
+  std::vector<std::uint64_t> tokens;
+  TimePoint planned;
+  std::map<IslandId, Digest> exchanged;
+  IslandId last_ready;      // who contributed last
+  IslandId last_exchanged;  // to whom pieces came last, from whom, and how long after the exchange began there
+  IslandId slowest;
+  double arrived_seconds = -1;
+  TimePoint all_exchanged;              // when everybody had said so; nobody does before the round before is committed
+  std::map<IslandId, IslandId> failed;  // accuser → accused
+  std::string failure;                  // the first one's error
+  std::optional<TimePoint> first_failure;
+  unsigned bad_attempts = 0;
+  std::map<IslandId, unsigned> blame;
+  Resend resend;
+  Resend cut;  // pace: of Cut to those that have not come to the synchronisation point
+};
+
+struct Committed {
+  Round round;
+  Attempt attempt;
+  Digest digest;
+  bool checkpoint = false;
+  std::vector<IslandId> members;
+  std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
+  std::vector<DataRange> parts = {};     // how far each part of the data was afterwards
+};
+
+// A task of a run of phases (phases.hpp).
+struct Task {
+  TaskRecord record;
+  TaskPlan plan;
+  IslandId copy_on;  // the second island that keeps its checkpoint and result
+  Content copied;    // the newest checkpoint that another island than the task's own was seen to have
+  std::uint64_t copied_step = 0;
+  std::optional<TimePoint> missing_since;  // no connected island has its result
+};
+
+// What an island of a run of phases was told, and what it says.
+struct IslandAssignment {
+  Assignment sent;               // without the run's spec, which stays the same, and without
+  std::vector<Member> members;   // these, which were sent with it
+  std::uint64_t work_since = 0;  // the first of those in a row that gave it its present task; 0: none was sent yet
+  Resend resend;
+  std::optional<AssignmentReport> report;  // newest, without facts and what is held
+  std::map<Digest, std::uint64_t> held;
+  double speed = 0;       // images a second
+  std::string no_images;  // why it has no images of its own to pack; empty: it may have
+};
+
+struct Run {
+  RunRecord record;
+  RunSpec spec;
+  std::map<IslandId, Membership> memberships;
+  std::vector<IslandId> members;  // of the epoch, in order
+  std::map<Round, RoundInFlight> rounds;
+  std::deque<Committed> recent;       // newest last
+  std::map<Round, Digest> digests;    // of committed rounds that an island may still have; thinned
+  std::set<Round> checkpoint_rounds;  // those of them that are worth keeping
+  TimePoint last_commit;
+  Duration last_round{};
+  TimePoint nobody_since;  // last arrival or loss, for a restore
+  std::optional<TimePoint> offers_since;
+  std::optional<TimePoint> hold_since;    // no round is planned, for a joiner
+  std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
+  UsualNorms norms;
+  std::optional<Error> first_error;                  // of an island that cannot take part
+  std::map<std::uint32_t, PartRecord> parts;         // of the data; those that somebody has had
+  std::map<Round, std::vector<DataRange>> parts_at;  // how far they were after a round of `digests`
+  std::map<Round, Digest> files;                     // of checkpoints: the first digest told of a round; the newest few
+  double spread = 0;  // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
+  Round spread_round;
+  Wait wait;                            // of the present pass
+  std::string told_reason;              // the newest that an event told
+  std::map<std::string, Task> tasks;    // of a run of phases
+  std::vector<std::string> task_order;  // in the order of the phases
+  std::map<IslandId, IslandAssignment> assignments;
+
+  [[nodiscard]] bool lockstep() const { return spec.strategy.payload == PayloadKind::gradient; }
+  [[nodiscard]] bool pairs() const { return spec.strategy.group == Group::pairs; }
+  // Islands commit their rounds by themselves, but for those at the end that merge all of them.
+  [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == Group::nobody; }
+  [[nodiscard]] bool own(Round round) const { return private_states() && round <= last_own(); }
+  // The last round before those that merge all islands' outer parameters; without any, the last of all.
+  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  // In pairs: all islands' outer parameters are being merged.
+  [[nodiscard]] bool merging() const;
+  // The newest round that a member is known to have come to by itself.
+  [[nodiscard]] Round furthest() const;
+  [[nodiscard]] bool phased() const { return spec.strategy.group == Group::expert; }
+  // Several islands train one expert in it, for a run of phases.
+  [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
+  [[nodiscard]] bool is_member(const IslandId& island) const;
+  [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
+};
+
+struct Core::State {
+  Settings settings;
+  std::map<IslandId, Island> islands;
+  std::map<IslandId, std::string> former_names;  // of revoked ones
+  std::map<RunId, Run> runs;
+  Ready out;
+  TimePoint now;
+  std::optional<TimePoint> wake;
+  bool changed = false;  // something that another decision may depend on
+
+  // ---- core.cpp
+  void recover(Recovered recovered);
+  void dispatch(Island& island, const Message& message);
+  void advance_all();
+  std::vector<Run*> runs_in_order(const std::set<RunId>& without);  // that are not idle
+  [[nodiscard]] TimePoint time_of_submission(TimePoint wanted) const;
+  void wake_at(TimePoint time);
+  void send(const IslandId& island, Message message);
+  void record(Record value) { out.records.push_back(std::move(value)); }
+  void event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text,
+             std::vector<Field> fields = {});
+  [[nodiscard]] bool due(Resend& resend) const;  // and schedules the next
+  void restart(Resend& resend) const { resend = Resend{now + settings.resend, settings.resend}; }
+  [[nodiscard]] const std::string& name_of(const IslandId& island) const;
+  [[nodiscard]] Member member_of(const IslandId& island) const;
+  [[nodiscard]] std::vector<Member> members_of(const Run& run) const;
+  [[nodiscard]] NewEpoch new_epoch_of(const Run& run) const;
+  [[nodiscard]] std::vector<std::string> names_of(const std::vector<IslandId>& ids) const;
+  [[nodiscard]] bool alive(const IslandId& island) const;
+
+  // ---- islands.cpp: who is there
+  void hear(const IslandId& id, std::uint64_t boot, const Message& message);
+  [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
+  void on_hello(Island& island, std::uint64_t boot, const Hello& hello);
+  void accept(Island& island, std::uint64_t boot, const Hello& hello);
+  void on_heartbeat(Island& island, const Heartbeat& heartbeat);
+  void on_leave(Island& island, const Leave& leave);
+  void watch_islands();
+  void lose(Island& island, const std::string& cause);
+  void withdraw_reader(const std::string& reader_key);
+
+  // ---- memberships.cpp: who takes part in a run
+  void start_run(Run& run, const std::vector<IslandId>& chosen);
+  void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
+  void send_invite(Run& run, Membership& membership);
+  void greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held);
+  void leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled);
+  void membership_lost(Run& run, Membership& membership, const std::string& cause);
+  void new_epoch(Run& run, const std::string& why);
+  void activate(Run& run, Membership& membership);
+  void activate(Run& run, const std::vector<IslandId>& ids);
+  void take_in(Run& run, Membership& membership);
+  void vacate(Run& run, Membership& membership, MembershipState state, const std::string& cause);
+  void save(Membership& membership) { record(membership.record); }
+  void release(const IslandId& island, const Run& run);
+  void advance_leaving(Run& run);
+  [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
+  static bool has_set(const Run& run, const Island& island);  // that the run names, if it names one
+  [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
+  [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
+  void on_run_ended(Run& run, Membership& membership, const RunEnded& message);
+  void offend(Run& run, const IslandId& island, const std::string& what);
+
+  // ---- data_parts.cpp: which samples are committed, and who goes on where
+  [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
+  [[nodiscard]] std::uint32_t free_part(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::uint64_t position_of(const Run& run, std::uint32_t part) const;
+  [[nodiscard]] std::uint64_t position_at(const Run& run, std::uint32_t part, Round round) const;
+  [[nodiscard]] std::string stale_data(const Run& run, const Membership& membership, const DataRange& data) const;
+  [[nodiscard]] std::vector<DataRange> snapshot(const Run& run) const;
+  void give_part(Run& run, MembershipRecord& membership);
+  void claim_part(Run& run, const Membership& owner);
+  void count_data(Run& run, const Contribution& contribution);
+  void return_data(Run& run, const std::vector<DataRange>& parts);
+  void adopt_data(Run& run, const HeldRun& held);
+  void undo_data(Run& run, const std::vector<RoundRecord>& rounds);
+
+  // ---- joiners.cpp: who comes, or comes back, and with what state
+  void advance_joins(Run& run);
+  void readmit(Run& run);
+  void admit_joiners(Run& run);
+  void invite(Run& run);
+  void offer(Run& run);
+  void order_catch_up(Run& run, Membership& membership);
+  void advance_restore(Run& run);
+  bool finish_restore(Run& run);
+  bool adopt_newer(Run& run);
+  void record_lineage(const Run& run);
+  void roll_back(Run& run, Round round);
+  void start_over(Run& run, const std::string& why);
+  [[nodiscard]] Duration hold_limit(const Run& run) const;
+  [[nodiscard]] std::optional<Wait> hold_for_joiners(Run& run);
+  [[nodiscard]] AdmitInput admission_input(const Run& run) const;
+  void on_checkpointed(Run& run, Membership& membership, const Checkpointed& message);
+  void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
+
+  // ---- rounds.cpp: what is exchanged and committed
+  void on_ready(Run& run, Membership& membership, const atl::Ready& message);
+  void on_withdrawn(Run& run, Membership& membership, const Withdrawn& message);
+  void reject(Run& run, Membership& membership, const Withdrawn& message);
+  [[nodiscard]] bool says_nothing_new(const IslandId& island, const atl::Ready& message) const;
+  void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
+  void note_bytes(Membership& membership, const Exchanged& message) const;
+  void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
+  void on_merged(Run& run, Membership& membership, const Merged& message);
+  void on_initial(Run& run, Membership& membership, const atl::Ready& message);
+  void contribute(Run& run, Membership& membership, Round round, const Contribution& contribution);
+  [[nodiscard]] bool current(Run& run, Membership& membership, Epoch epoch);
+  void answer_committed(Run& run, Membership& membership, Round round, const Digest& digest);
+  void advance_initial(Run& run);
+  void commit_initial(Run& run, const Digest& digest);
+  void advance_rounds(Run& run);
+  void advance_collecting(Run& run, Round round);
+  void advance_exchanging(Run& run, Round round);
+  void plan(Run& run, Round round, const std::vector<IslandId>& participants);
+  void send_exchange(Run& run, Round round, const IslandId& island);
+  void abort(Run& run, Round round, const std::string& why);
+  void commit(Run& run, Round round, const Digest& digest);
+  void reject_exploding(Run& run, Round round);
+  void keep_pace(Run& run, Round round);
+  void note_accepted(Run& run, const RoundInFlight& flight);
+  void forgive(Membership& membership);
+  void remember(Run& run, Committed committed);
+  void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
+  [[nodiscard]] std::string text_of(const WaitKey& key) const;
+
+  // ---- pairs.cpp: islands that meet in pairs
+  void note_pair_round(Run& run, Membership& membership, const Merged& message);
+  void on_pair_query(Run& run, Membership& membership, const PairQuery& message);
+  void on_pair_answer(Run& run, Membership& membership, const PairAnswer& message);
+  void advance_pair_joins(Run& run);
+  bool restore_merged(Run& run);
+  void restore_own(Run& run);
+  [[nodiscard]] bool has_state(const Run& run, const IslandId& id) const;
+  void advance_pairs(Run& run);
+
+  // ---- phases.cpp: tasks and who does them
+  void advance_phases(Run& run);
+  void ensure_tasks(Run& run);
+  void admit_islands(Run& run);
+  void on_assignment_report(Run& run, Membership& membership, const AssignmentReport& message);
+  [[nodiscard]] bool says_nothing_new(const IslandId& island, const AssignmentReport& message) const;
+  void take_back(Run& run, Task& task, const std::string& why);
+  void give_up_tasks(Run& run);
+  [[nodiscard]] bool input_at_hand(Run& run, Task& task);
+  [[nodiscard]] bool can_begin(Run& run, Task& task);
+  [[nodiscard]] std::optional<IslandId> unheard_of(const Run& run) const;
+  [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
+  void settle_checkpoint(Run& run, Task& task);
+  void place_tasks(Run& run);
+  void fill_groups(Run& run, const std::vector<std::string>& begun, const std::vector<std::uint64_t>& sizes, std::vector<FreeIsland> left);
+  void form_group(Run& run, Task& task, const std::vector<IslandId>& others);
+  void join_group(Run& run, Task& task, const IslandId& island);
+  void keep_group(Run& run, Task& task);
+  void dissolve_group(Run& run, Task& task, const std::string& why);
+  [[nodiscard]] bool is_lent(const Run& group, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> present_members(const Run& run, const Task& task) const;
+  [[nodiscard]] bool groups_stand(const Run& run) const;
+  [[nodiscard]] std::string progress_of(const Run& run, const Task& task) const;
+  [[nodiscard]] IslandId copy_place(Run& run, Task& task);
+  [[nodiscard]] Assignment assignment_of(Run& run, const IslandId& island);
+  void say_assignments(Run& run);
+  void end_phases(Run& run);
+  [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
+
+  // ---- image_parts.cpp: a data set whose parts lie on several islands
+  static bool is_images(const Task& task) { return task.plan.phase == "images"; }
+  [[nodiscard]] bool images_are_used(const Run& run, const Task& task) const;
+  [[nodiscard]] bool takes_images(Run& run, Task& task, const AssignmentReport& message);
+  [[nodiscard]] std::string lack_of_images(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> cannot_pack(const Run& run, const Task& task) const;
+  [[nodiscard]] bool found_images_again(Run& run, Task& task);
+  void wait_for_images(Run& run, Task& task);
+  void say_what_lacks_images(Run& run);
+
+  // ---- runs.cpp: how a run begins, waits and ends
+  void advance(Run& run);
+  void advance_queued(Run& run);
+  void admit_with_own_state(Run& run, const IslandId& id);
+  void advance_alone(Run& run);
+  void advance_end(Run& run);
+  void pause_after(Run& run, Round round);
+  void note_own_round(Run& run, Round round);
+  void advance_pause(Run& run);
+  void pause_now(Run& run);
+  void check_hopeless(Run& run);
+  void set_state(Run& run, RunState state, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
+  void set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
+  void tell_wait(Run& run);
+  void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
+  [[nodiscard]] RunView view_of(const Run& run) const;
+  [[nodiscard]] TaskView task_view(const Run& run, const Task& task) const;
+};
+
+// Text from an island, cut to a size that a ledger can bear.
+std::string bounded(const std::string& text, std::size_t limit = 4096);
+
+}  // namespace atl::coordinator

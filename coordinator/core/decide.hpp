@@ -1,0 +1,263 @@
+// The coordinator's decisions, as pure functions: who starts, what a round does next, what an attempt came to, who is let in, and
+// what a run is restored from. Each returns its decision and, where somebody waits, the reason: for what or whom, and until when.
+//
+// A core calls them whenever something happened or time has passed; they hold no state, so every case is a row of a table in a test.
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl::coordinator {
+
+// A wait: for what or whom, and when it ends at the latest.
+struct Wait {
+  std::string text;
+  std::optional<TimePoint> until;
+};
+
+// ---- which islands a queued run starts with ------------------------------------------------------------------------------------
+
+struct StartCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  std::string obstacle;  // why it cannot serve this run ("serves run r-1", "has no data set 'corpus'"); empty: it can
+  TimePoint arrived;     // of its hello
+};
+struct StartInput {
+  TimePoint now;
+  TimePoint submitted;
+  std::vector<StartCandidate> candidates;  // in order of preference; only islands that the run file admits
+  std::vector<std::string> expected;       // names the run file asks for; empty: any island
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+  Duration settle{};
+};
+struct StartDecision {
+  bool start = false;
+  std::vector<IslandId> islands;  // of a start: at least min, at most max
+  Wait wait;                      // otherwise
+};
+// Starts as soon as max islands (or all expected ones) can serve; with at least min once nobody has arrived for `settle`.
+StartDecision decide_start(const StartInput& input);
+
+// ---- what a round does while contributions are collected ---------------------------------------------------------------------------
+
+enum class Answer : std::uint8_t { none, ready, withdrawn };
+struct RoundMember {
+  IslandId island;
+  std::string name;
+  Answer answer = Answer::none;
+};
+struct RoundInput {
+  TimePoint now;
+  Round round;
+  std::vector<RoundMember> members;  // active, in order
+  std::uint32_t min = 1;
+  std::optional<TimePoint> first_answer;
+  Duration deadline{};
+  std::optional<TimePoint> begun;  // when the islands began with it
+  double straggler_factor = 0;     // of the first one's time; 0: none
+  std::optional<Wait> hold;        // planning is held for a joiner
+};
+struct RoundDecision {
+  enum class Kind : std::uint8_t {
+    wait,
+    plan,       // exchange among `participants`
+    interrupt,  // fewer active members than min
+    hopeless,   // every member withdrew: there is nothing to exchange
+  };
+  Kind kind = Kind::wait;
+  std::vector<IslandId> participants;  // ready or withdrawn, in order
+  std::vector<IslandId> left_out;      // did not answer by the deadline
+  std::string why_left_out;
+  bool stragglers = false;  // left out by the straggler_factor: they may come back at once
+  Wait wait;
+};
+RoundDecision decide_round(const RoundInput& input);
+
+// ---- what an attempt came to ---------------------------------------------------------------------------------------------------------
+
+struct AttemptMember {
+  IslandId island;
+  std::string name;
+  std::optional<Digest> done;  // it holds the result, with this digest
+  bool failed = false;         // it could not finish
+  IslandId accused;            // whom it blames; may be empty
+};
+struct AttemptInput {
+  TimePoint now;
+  Round round;
+  Attempt attempt;
+  std::vector<AttemptMember> members;  // in order
+  TimePoint planned;
+  std::optional<TimePoint> first_failure;
+  Duration grace{};                    // after the first failure, for the others' reports
+  Duration limit{};                    // of an attempt: then those who said nothing are blamed
+  unsigned bad_attempts = 0;           // of this round before this one, with everybody alive
+  std::map<IslandId, unsigned> blame;  // accusers per member in those attempts
+};
+struct AttemptDecision {
+  enum class Kind : std::uint8_t { wait, commit, retry };
+  Kind kind = Kind::wait;
+  Digest digest;                       // of a commit
+  std::vector<IslandId> left_out;      // of a commit: whose digest differs; of a retry: the one that is left out
+  std::string why;                     // of a retry, or of those left out
+  std::map<IslandId, unsigned> blame;  // of a retry: the blame so far
+  Wait wait;
+};
+// A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
+// attempts the most accused is left out; of several the later in order.
+AttemptDecision decide_attempt(const AttemptInput& input);
+inline constexpr unsigned kBadAttempts = 3;
+
+// ---- contributions that explode -----------------------------------------------------------------------------------------------------
+
+struct NormInput {
+  std::vector<double> usual;                       // of contributions to this fragment that were accepted, newest last
+  std::vector<std::pair<IslandId, double>> norms;  // of this round's contributions
+  double factor = 10;                              // 0: no guard
+};
+struct NormDecision {
+  double median = 0;                                       // what the norms were compared with
+  std::vector<std::pair<IslandId, std::string>> rejected;  // and why
+};
+// Rejects norms above factor × the larger of two medians: of what was usual (once kUsualNorms are known) and of this round's, so that a
+// change that most islands make is no offence. Never rejects all.
+NormDecision decide_norms(const NormInput& input);
+
+// ---- joiners -------------------------------------------------------------------------------------------------------------------------
+
+struct Joiner {
+  IslandId island;
+  std::string name;
+  bool copying = false;            // a CatchUp is under way
+  std::optional<Round> caught_up;  // newest verified round
+  unsigned boundaries_missed = 0;  // rounds that were committed since it first caught up
+  unsigned holds = 0;              // rounds that were held for it
+};
+struct AdmitInput {
+  TimePoint now;
+  Round committed;
+  std::vector<Joiner> joiners;
+  bool lockstep = false;       // payload gradient: the others do not move on meanwhile
+  bool enough = true;          // at least min islands are active
+  bool exchanging = false;     // an attempt is under way
+  bool anybody_ready = false;  // for the next round
+  TimePoint last_commit;
+  Duration last_round{};  // how long the last round took
+  std::optional<TimePoint> hold_since;
+  Duration hold_limit{};
+};
+struct AdmitDecision {
+  std::vector<IslandId> admit;     // become active now
+  std::optional<Wait> hold;        // planning of the next round waits
+  std::vector<IslandId> held_for;  // for these
+};
+// A joiner becomes active at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
+// once, the next rounds, a few at most, are held for a bounded time until it has.
+AdmitDecision decide_admission(const AdmitInput& input);
+
+// ---- nobody has the state in memory any more ------------------------------------------------------------------------------------------
+
+struct RestoreCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  std::optional<Round> checkpoint;  // newest one whose digest the ledger confirms
+  TimePoint away_since = {};        // who took part last comes first
+};
+struct RestoreInput {
+  TimePoint now;
+  Round committed;
+  std::vector<RestoreCandidate> candidates;  // islands of the run
+  std::uint32_t others = 0;                  // connected islands that could join besides
+  std::uint32_t min = 1;
+  std::uint32_t max = std::numeric_limits<std::uint32_t>::max();  // the parts of the data are no more
+  TimePoint since;                                                // of the last arrival or loss
+  Duration grace{};                                               // before committed rounds are given up
+};
+struct RestoreDecision {
+  bool restore = false;
+  bool start_over = false;  // nothing but the initial state was committed, and none has it: it comes from the seed again
+  Round round;
+  std::vector<IslandId> islands;  // that have it, max at most: those that took part last
+  Wait wait;
+};
+RestoreDecision decide_restore(const RestoreInput& input);
+
+// ---- for whom a trainer waited --------------------------------------------------------------------------------------------------------
+
+// When a round was at which point, on the coordinator's clock, and who came last.
+struct RoundTimes {
+  TimePoint planned;    // all contributions were there
+  TimePoint exchanged;  // all pieces of it were
+  TimePoint committed;
+  IslandId last_ready;      // whose contribution came last
+  IslandId last_exchanged;  // to whom the last pieces came,
+  IslandId slowest;         // and who sent them; empty: not known
+};
+enum class WaitFor : std::uint8_t {
+  ready,   // island: for its contribution
+  link,    // from → island: for the exchange, by its slowest link
+  commit,  // for the coordinator, once every island had the result and the round before was committed
+};
+struct WaitShare {
+  WaitFor what = WaitFor::ready;
+  IslandId island;
+  IslandId from;
+  double seconds = 0;
+};
+// Puts the seconds that a trainer waited for a round's result down to what held it up then. The wait is taken to have ended with the
+// commit, so on the way back from it: first the commit, then the exchange, then the last contribution. Rounds are committed in their order:
+// where the round before was committed after this one's exchange, the way goes on there. `rounds`: the one waited for, then those
+// before it, newest first; at least one. The shares are in this order, the last before the wait's end first, and sum to the wait.
+// `self` is who waited: nobody waits for itself to be ready, so what is left of the last one's wait was the coordinator's.
+std::vector<WaitShare> decide_wait_shares(std::span<const RoundTimes> rounds, double wait_seconds, const IslandId& self);
+
+// ---- a ledger that is older than what islands know (it is a backup) -----------------------------------------------------------------
+
+struct KnownRound {
+  Round round;
+  Digest digest;
+};
+struct AdoptionCandidate {
+  IslandId island;
+  std::string name;
+  bool connected = false;
+  Epoch epoch;                    // newest that it knows
+  std::vector<KnownRound> known;  // committed rounds that it holds, in memory or on its disk
+};
+struct AdoptionInput {
+  TimePoint now;
+  Round committed;                            // by the ledger
+  std::vector<AdoptionCandidate> candidates;  // islands of the run
+  std::uint32_t min = 1;
+  TimePoint since;  // of the last arrival or loss
+  Duration grace{};
+};
+struct AdoptionDecision {
+  enum class Kind : std::uint8_t { nothing, wait, adopt };
+  Kind kind = Kind::nothing;
+  KnownRound round;  // of adopt
+  Wait wait;
+};
+// The newest round after the ledger's that an island holds which knows the newest epoch: it was recorded before it was announced, so one
+// that holds it is proof enough; who knows older epochs only may hold rounds that were rolled back. At least min islands must be there, and
+// those that are away are given `grace` to come and say what they know.
+AdoptionDecision decide_adoption(const AdoptionInput& input);
+
+// "a, b and c"; more than six are counted.
+std::string list_of(const std::vector<std::string>& names);
+
+}  // namespace atl::coordinator

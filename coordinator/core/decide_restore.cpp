@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "coordinator/core/decide.hpp"
+
+namespace atl::coordinator {
+
+RestoreDecision decide_restore(const RestoreInput& input) {
+  RestoreDecision decision;
+  std::vector<std::string> away;
+  std::size_t connected = input.others;
+  std::optional<Round> newest;
+  for (const RestoreCandidate& candidate : input.candidates) {
+    if (!candidate.connected) {
+      away.push_back(candidate.name);
+      continue;
+    }
+    ++connected;
+    if (candidate.checkpoint && (!newest || *candidate.checkpoint > *newest)) {
+      newest = candidate.checkpoint;
+    }
+  }
+  const std::string nobody = "no island holds the state of round " + std::to_string(input.committed.value) + " in memory";
+  if (connected < input.min) {
+    decision.wait.text = nobody + "; waits for " + std::to_string(input.min - connected) + " more of " +
+                         list_of(away.empty() ? std::vector<std::string>{"any islands"} : away);
+    return decision;
+  }
+  if (!newest && away.empty() && input.committed == Round(0)) {
+    decision.start_over = true;  // the initial state comes from the seed: nothing is lost
+    decision.wait.text = nobody + ", and none has a checkpoint of it";
+    return decision;
+  }
+  if (!newest) {
+    decision.wait.text =
+        nobody + ", and none of those connected has a checkpoint of it that verifies; " +
+        (away.empty() ? std::string("it cannot go on with these islands (`atoll cancel` ends it)") : "waits for " + list_of(away));
+    return decision;
+  }
+  const TimePoint until = input.since + input.grace;
+  if (*newest < input.committed && !away.empty() && input.now < until) {
+    decision.wait.text = nobody + "; the newest checkpoint here is of round " + std::to_string(newest->value) + "; waits for " +
+                         list_of(away) + " before the rounds after it are given up";
+    decision.wait.until = until;
+    return decision;
+  }
+  decision.restore = true;
+  decision.round = *newest;
+  std::vector<RestoreCandidate> holders;
+  std::ranges::copy_if(input.candidates, std::back_inserter(holders),
+                       [&](const RestoreCandidate& c) { return c.connected && c.checkpoint == newest; });
+  std::ranges::stable_sort(holders, std::greater(), &RestoreCandidate::away_since);
+  holders.resize(std::min<std::size_t>(holders.size(), input.max));
+  for (const RestoreCandidate& holder : holders) {
+    decision.islands.push_back(holder.island);
+  }
+  return decision;
+}
+
+AdoptionDecision decide_adoption(const AdoptionInput& input) {
+  AdoptionDecision decision;
+  std::vector<std::string> away;
+  std::size_t connected = 0;
+  Epoch newest;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    if (candidate.connected) {
+      ++connected;
+      newest = std::max(newest, candidate.epoch);
+    } else {
+      away.push_back(candidate.name);
+    }
+  }
+  const TimePoint until = input.since + input.grace;
+  if (!away.empty() && (connected < input.min || input.now < until)) {
+    decision.kind = AdoptionDecision::Kind::wait;
+    decision.wait.text = "the ledger is a backup; waits for " + list_of(away) + " to say which rounds were committed after it";
+    decision.wait.until = connected < input.min ? std::nullopt : std::optional<TimePoint>(until);
+    return decision;
+  }
+  decision.round.round = input.committed;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    for (const KnownRound& known : candidate.known) {
+      if (candidate.connected && candidate.epoch == newest && known.round > decision.round.round) {
+        decision.kind = AdoptionDecision::Kind::adopt;
+        decision.round = known;
+      }
+    }
+  }
+  return decision;
+}
+
+}  // namespace atl::coordinator

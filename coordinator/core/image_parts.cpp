@@ -1,0 +1,126 @@
+// A data set whose parts lie on several islands (data.spread): who packs which part, and what is waited for when one is lost.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+
+// What rests on these images has begun: other ones cannot take their place.
+bool Core::State::images_are_used(const Run& run, const Task& task) const {
+  return std::ranges::any_of(run.tasks, [&](const auto& other) {
+    const std::vector<std::string>& needs = other.second.plan.needs;
+    return other.second.record.state != TaskState::waiting && std::ranges::find(needs, task.record.task) != needs.end();
+  });
+}
+
+// False if what the island says of its images is no result to go on with.
+bool Core::State::takes_images(Run& run, Task& task, const AssignmentReport& message) {
+  TaskRecord& value = task.record;
+  if (message.state == "failed" && message.error && (message.error->code == Code::unauthorized || message.error->code == Code::not_found)) {
+    run.assignments[value.island].no_images = bounded(message.error->why, 512);
+    event(run.record.id, value.island, "warning", "no_images",
+          "island " + name_of(value.island) + " has no images of its own: " + message.error->why, {Field{"task", value.task}});
+    value.state = TaskState::waiting;
+    value.island = value.result.empty() ? IslandId() : value.island;
+    record(value);
+    return false;
+  }
+  if (message.state != "done" || message.result.digest.empty()) {
+    return true;
+  }
+  const auto fail = [&](const std::string& why) {
+    run.first_error = Error{Code::invalid_argument, why};
+    value.state = TaskState::failed;
+    record(value);
+    return false;
+  };
+  if (!value.result.empty() && value.result != message.result.digest) {
+    return fail("the images of island " + name_of(value.island) + " have changed since they were packed (task " + value.task +
+                "), and what was made of them is no good any more; submit the run again");
+  }
+  for (const auto& [name, other] : run.tasks) {
+    if (is_images(other) && name != value.task && other.record.result == message.result.digest) {
+      return fail("islands " + name_of(other.record.island) + " and " + name_of(value.island) +
+                  " have the same images; with data.spread = " + std::to_string(run.spec.data.spread) +
+                  " each of so many islands has images of its own (0: every island has the whole data set)");
+    }
+  }
+  return true;
+}
+
+// Why this island has no images of its own to pack; empty if it may have.
+std::string Core::State::lack_of_images(const Run& run, const IslandId& island) const {
+  if (!has_set(run, islands.at(island))) {
+    return "its agent maps no data set '" + run.spec.data.set + "'";
+  }
+  const auto assignment = run.assignments.find(island);
+  return assignment == run.assignments.end() ? "" : assignment->second.no_images;
+}
+
+// An island packs one part, and one that was packed and lost can only be packed again where it was.
+std::vector<IslandId> Core::State::cannot_pack(const Run& run, const Task& task) const {
+  std::vector<IslandId> barred;
+  std::ranges::copy_if(run.members, std::back_inserter(barred), [&](const IslandId& id) {
+    const bool has_none = !lack_of_images(run, id).empty();
+    const bool has_packed = !ATOLL_PLANTED(packs_twice) && std::ranges::any_of(run.tasks, [&](const auto& other) {
+      const TaskRecord& value = other.second.record;
+      return is_images(other.second) && value.task != task.record.task && value.island == id &&
+             (value.state != TaskState::waiting || !value.result.empty());
+    });
+    return has_none || has_packed || (!task.record.result.empty() && id != task.record.island);
+  });
+  return barred;
+}
+
+// Images that were lost, on an island that is back with them.
+bool Core::State::found_images_again(Run& run, Task& task) {
+  if (!is_images(task) || task.record.result.empty() || holders_of(run, task.record.result).empty()) {
+    return false;
+  }
+  task.record.state = TaskState::done;
+  record(task.record);
+  changed = true;
+  return true;
+}
+
+// Nobody connected has the packed images any more: their own island packs them again.
+void Core::State::wait_for_images(Run& run, Task& task) {
+  const IslandId& owner = task.record.island;
+  if (run.is_member(owner) && alive(owner)) {
+    event(
+        run.record.id, owner, "warning", "task_again",
+        "the result of task " + task.record.task + " is lost with every island that had it; " + name_of(owner) + " packs its images again");
+    task.record.state = TaskState::waiting;
+    record(task.record);
+    changed = true;
+    return;
+  }
+  run.wait = Wait{"waits for island " + name_of(owner) + " or another that has the images of task " + task.record.task +
+                      ": nobody else can pack them again",
+                  {}};
+}
+
+void Core::State::say_what_lacks_images(Run& run) {
+  std::size_t lacking = 0;
+  std::string again;
+  for (const std::string& name : run.task_order) {
+    const Task& task = run.tasks.at(name);
+    if (is_images(task) && task.record.state == TaskState::waiting) {
+      ++lacking;
+      again += task.record.result.empty() ? "" : "; " + name + " can only be packed again by island " + name_of(task.record.island);
+    }
+  }
+  if (lacking == 0) {
+    return;
+  }
+  std::string text = "waits for " + std::to_string(lacking) + " more of " + std::to_string(run.spec.data.spread) +
+                     " islands with images of their own" + again;
+  for (const IslandId& id : run.members) {
+    const std::string lack = lack_of_images(run, id);
+    text += lack.empty() ? "" : "; island " + name_of(id) + " has none: " + lack;
+  }
+  run.wait = Wait{text, {}};
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,433 @@
+// Who takes part in a run: memberships, epochs, leaving.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+
+bool Core::State::admits_name(const Run& run, const Island& island) const {
+  if (run.of_group()) {
+    return is_lent(run, island.record.id);
+  }
+  const std::vector<std::string>& names = run.spec.islands.names;
+  return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
+}
+
+bool Core::State::has_set(const Run& run, const Island& island) {
+  const std::vector<std::string>& sets = island.record.data_sets;
+  return run.spec.data.set.empty() || std::find(sets.begin(), sets.end(), run.spec.data.set) != sets.end();
+}
+
+std::string Core::State::obstacle_of(const Run& run, const Island& island) const {
+  if (island.leaving) {
+    return "is leaving";
+  }
+  if (run.spec.data.spread == 0 && run.spec.work.images.empty() && !has_set(run, island)) {
+    return "has no data set '" + run.spec.data.set + "'";
+  }
+  if (const auto own = run.memberships.find(island.record.id);
+      own != run.memberships.end() && own->second.record.state == MembershipState::refused) {
+    return "cannot take part: " + own->second.record.cause;
+  }
+  for (const auto& [id, other] : runs) {
+    // A run of phases and its groups: in which of these it has a place is told by its task.
+    const std::string& whole = run.of_group() ? run.spec.work.run : run.record.id.text;
+    const bool same_work = (other.of_group() ? other.spec.work.run : id.text) == whole;
+    if (id == run.record.id || is_idle(other.record.state) || same_work) {
+      continue;
+    }
+    const auto membership = other.memberships.find(island.record.id);
+    if (membership != other.memberships.end() && membership->second.record.state != MembershipState::refused) {
+      return "serves run " + other.record.name;
+    }
+  }
+  return "";
+}
+
+void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
+  run.record.started = run.record.started ? run.record.started : now;
+  run.last_commit = now;
+  run.members.clear();
+  std::vector<std::string> names;
+  for (const IslandId& id : chosen) {
+    add_membership(run, id, run.private_states() || run.phased() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
+    run.members.push_back(id);
+    names.push_back(name_of(id));
+  }
+  run.record.initialised = run.private_states() || run.phased();
+  set_state(run, run.record.initialised ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  new_epoch(run, "started with " + list_of(names));
+  for (const IslandId& id : chosen) {
+    send_invite(run, run.memberships.at(id));
+  }
+  event(run.record.id, {}, "info", "run_started", "run " + run.record.name + " starts on " + list_of(names));
+}
+
+void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
+  MembershipRecord value;
+  if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
+    value = old->second.record;
+  }
+  value.run = run.record.id;
+  value.island = island;
+  give_part(run, value);
+  value.state = state;
+  value.cause.clear();
+  Membership& membership = run.memberships[island];
+  Membership fresh;
+  fresh.record = std::move(value);
+  fresh.from = from;
+  fresh.assigned = run.record.committed;
+  fresh.failures = membership.failures;
+  fresh.merged = membership.merged;
+  fresh.waits = membership.waits;
+  fresh.checkpointed = membership.checkpointed;
+  fresh.checkpoint_settled = membership.checkpoint_settled;
+  fresh.good_rounds = membership.good_rounds;
+  fresh.share = membership.share;
+  membership = std::move(fresh);
+  restart(membership.resend);
+  if (const auto known = islands.find(island); known != islands.end()) {
+    known->second.unreported_since.reset();
+    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
+  }
+  save(membership);
+  changed = true;
+}
+
+void Core::State::send_invite(Run& run, Membership& membership) {
+  if (run.phased()) {
+    return;  // its Assignment says all
+  }
+  Invite invite;
+  invite.run = run.record.id;
+  invite.spec = run.record.spec;
+  invite.epoch = run.record.epoch;
+  invite.part = membership.record.part;
+  invite.parts = parts_of(run);
+  invite.from = membership.from;
+  invite.committed = membership.from == StartFrom::checkpoint ? membership.assigned : run.record.committed;
+  const auto digest = run.digests.find(invite.committed);
+  invite.digest = invite.committed == run.record.committed ? run.record.digest : digest == run.digests.end() ? Digest{} : digest->second;
+  if (run.private_states() && membership.from == StartFrom::checkpoint) {
+    const auto island = islands.find(membership.record.island);
+    for (const HeldCheckpoint& held : island->second.held[run.record.id].checkpoints) {
+      invite.digest = held.round == membership.assigned ? held.digest : invite.digest;
+    }
+  }
+  invite.members = members_of(run);
+  invite.position = run.spec.strategy.group == Group::nobody ? 0 : position_at(run, invite.part, invite.committed);
+  membership.assigned_epoch = run.record.epoch;
+  send(membership.record.island, std::move(invite));
+}
+
+// Its memory is that of a committed round that it can go on from: the newest, or the one before if it holds the newest's result.
+bool Core::State::verified(const Run& run, const IslandId& island, const HeldRun& held) const {
+  if (!held.live || !run.record.initialised) {
+    return false;
+  }
+  if (held.committed == run.record.committed) {
+    return held.digest == run.record.digest;
+  }
+  const auto before = run.digests.find(held.committed);
+  return held.committed.next() == run.record.committed && before != run.digests.end() && before->second == held.digest &&
+         !run.recent.empty() &&
+         std::find(run.recent.back().members.begin(), run.recent.back().members.end(), island) != run.recent.back().members.end();
+}
+
+void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
+  const IslandId island = membership.record.island;
+  run.nobody_since = now;
+  changed = true;
+  if (held != nullptr && held->epoch > run.record.epoch && run.record.lineage > 0 && !run.record.restored) {
+    // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
+    run.record.epoch = held->epoch;
+    new_epoch(run, name_of(island) + " knows a newer epoch than the ledger");
+  }
+  if (held != nullptr && !run.private_states() && verified(run, island, *held)) {
+    adopt_data(run, *held);
+  }
+  switch (membership.record.state) {
+    case MembershipState::starting:
+      if (new_boot) {
+        membership.initial.reset();
+      }
+      restart(membership.resend);
+      send_invite(run, membership);
+      break;
+    case MembershipState::active:
+      if (run.phased()) {
+        if (new_boot) {
+          membership_lost(run, membership, "its agent was restarted");
+        }
+      } else if (run.private_states()) {
+        if (new_boot || held == nullptr || !held->live) {
+          membership_lost(run, membership, "its agent was restarted");
+        }
+      } else if (held == nullptr || !verified(run, island, *held)) {
+        leave_epoch(run, island,
+                    new_boot ? "its agent was restarted" : "its state is not that of round " + std::to_string(run.record.committed.value),
+                    false);
+      }
+      break;
+    case MembershipState::joining:
+      if (new_boot) {
+        vacate(run, membership, MembershipState::absent, "its agent was restarted");
+      } else {
+        membership.resend.next = now;
+      }
+      break;
+    case MembershipState::absent:
+      break;
+    case MembershipState::refused:
+      if (new_boot && (run.spec.guards.quarantine_after == 0 || membership.record.offences < run.spec.guards.quarantine_after)) {
+        // Its owner may have allowed the data meanwhile, or repaired what failed.
+        vacate(run, membership, MembershipState::absent, "its agent was restarted");
+      }
+      break;
+    case MembershipState::ended:
+      break;
+  }
+  if (membership.record.state == MembershipState::absent) {
+    membership.memory_offered = held != nullptr && held->live;
+    membership.retry_at = membership.failures > 0 ? membership.retry_at : now;
+  }
+}
+
+void Core::State::vacate(Run& run, Membership& membership, MembershipState state, const std::string& cause) {
+  const bool was_active = membership.record.state == MembershipState::active || membership.record.state == MembershipState::starting;
+  membership.record.state = state;
+  membership.record.cause = cause;
+  if (was_active) {
+    std::vector<Absence>& absences = membership.record.absences;
+    absences.push_back(Absence{run.record.initialised ? run.record.committed.next() : Round(0), std::nullopt, cause, now, std::nullopt});
+    if (absences.size() > kMaxAbsences) {
+      absences.erase(absences.begin());
+    }
+  }
+  membership.initial.reset();
+  membership.catch_up.reset();
+  membership.caught_up.reset();
+  membership.offering = false;
+  membership.offered.reset();
+  membership.memory_offered = false;
+  run.assignments.erase(membership.record.island);
+  if (const auto island = islands.find(membership.record.island); island != islands.end() && island->second.lent_to == run.record.id) {
+    island->second.lent_to = RunId();
+  }
+  save(membership);
+  changed = true;
+}
+
+void Core::State::new_epoch(Run& run, const std::string& why) {
+  run.record.epoch = run.record.epoch.next();
+  record(EpochRecord{run.record.id, run.record.epoch, now, run.record.committed, run.members, why});
+  event(run.record.id, {}, "debug", "membership",
+        "epoch " + std::to_string(run.record.epoch.value) + " of run " + run.record.name + ": " + why,
+        {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
+         Field{"committed", static_cast<std::int64_t>(run.record.committed.value)}, Field{"members", names_of(run.members)}});
+  record(run.record);
+  const NewEpoch membership = new_epoch_of(run);
+  for (const IslandId& id : run.members) {
+    send(id, membership);
+  }
+  run.nobody_since = now;
+  changed = true;
+}
+
+void Core::State::leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled) {
+  const auto member = std::find(run.members.begin(), run.members.end(), island);
+  if (member == run.members.end()) {
+    return;
+  }
+  run.members.erase(member);
+  Membership& membership = run.memberships.at(island);
+  membership.record.left = run.record.epoch.next();
+  vacate(run, membership, MembershipState::absent, cause);
+  membership.retry_at = now;
+  if (expelled) {
+    const unsigned doublings = std::min(membership.failures++, 8U);
+    membership.retry_at = now + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
+  }
+  event(run.record.id, island, "warning", "island_left",
+        "island " + name_of(island) + " left run " + run.record.name + " after round " + std::to_string(run.record.committed.value) + ": " +
+            cause,
+        {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}});
+  new_epoch(run, name_of(island) + " left: " + cause);
+  send(island, new_epoch_of(run));
+  for (auto& [round, flight] : run.rounds) {
+    flight.contributions.erase(island);
+    if (flight.exchanging && std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end()) {
+      abort(run, round, name_of(island) + " left: " + cause);
+    }
+  }
+}
+
+void Core::State::membership_lost(Run& run, Membership& membership, const std::string& cause) {
+  run.nobody_since = now;
+  switch (membership.record.state) {
+    case MembershipState::active:
+    case MembershipState::starting:
+      leave_epoch(run, membership.record.island, cause, false);
+      break;
+    case MembershipState::joining:
+      vacate(run, membership, MembershipState::absent, cause);
+      break;
+    case MembershipState::absent:
+      membership.memory_offered = false;
+      break;
+    case MembershipState::refused:
+    case MembershipState::ended:
+      break;
+  }
+}
+
+void Core::State::activate(Run& run, Membership& membership) { activate(run, std::vector<IslandId>{membership.record.island}); }
+
+// All of them in one epoch.
+void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
+  for (const IslandId& id : ids) {
+    take_in(run, run.memberships.at(id));
+  }
+  new_epoch(run, list_of(names_of(ids)) + " joined");
+  for (const IslandId& id : ids) {
+    Membership& membership = run.memberships.at(id);
+    if (membership.from == StartFrom::memory) {
+      send_invite(run, membership);
+    }
+    event(
+        run.record.id, id, "info", "island_joined",
+        "island " + name_of(id) + " takes part in run " + run.record.name + " from round " + std::to_string(run.record.committed.value + 1),
+        {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
+  }
+}
+
+void Core::State::take_in(Run& run, Membership& membership) {
+  const IslandId island = membership.record.island;
+  membership.record.state = MembershipState::active;
+  if (const auto known = islands.find(island); known != islands.end()) {
+    known->second.unreported_since.reset();
+    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
+  }
+  membership.record.cause.clear();
+  if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
+    membership.record.absences.back().to = run.record.committed.next();
+    membership.record.absences.back().until = now;
+  }
+  membership.catch_up.reset();
+  membership.caught_up.reset();
+  membership.boundaries_missed = 0;
+  membership.memory_offered = false;
+  run.hold_since.reset();
+  membership.leaves_after.reset();
+  membership.last = LastContribution{};
+  save(membership);
+  // In order of their parts, whoever came first.
+  const auto place = std::find_if(run.members.begin(), run.members.end(),
+                                  [&](const IslandId& other) { return run.memberships.at(other).record.part > membership.record.part; });
+  run.members.insert(place, island);
+  if (run.members.size() == 1) {
+    run.last_commit = now;
+  }
+}
+
+// Tells an island that it has no business in a run.
+void Core::State::release(const IslandId& island, const Run& run) {
+  const bool completed = run.record.state == RunState::completed;
+  const auto membership = run.memberships.find(island);
+  std::string why = run.record.reason.text;
+  if (!has_ended(run.record.state)) {
+    why = membership == run.memberships.end() ? "this island has no place in the run" : membership->second.record.cause;
+  }
+  send(island, Release{run.record.id,
+                       completed                              ? Code::cancelled
+                       : run.record.state == RunState::failed ? Code::internal
+                                                              : Code::cancelled,
+                       completed, why, run.record.epoch});
+}
+
+// Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
+void Core::State::advance_leaving(Run& run) {
+  for (auto& [id, membership] : run.memberships) {
+    const auto island = islands.find(id);
+    if (island == islands.end() || !island->second.leaving || !island->second.greeted ||
+        membership.record.state == MembershipState::refused) {
+      continue;
+    }
+    if (run.phased() && !island->second.lent_to.empty()) {
+      continue;  // first it leaves its group
+    }
+    if (!membership.leaves_after) {
+      membership.leaves_after = run.record.committed;
+      for (const auto& [number, flight] : run.rounds) {
+        membership.leaves_after = flight.contributions.count(id) > 0 ? number : *membership.leaves_after;
+      }
+    }
+    const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
+    const bool in_hand = in_rounds && *membership.leaves_after > run.record.committed;
+    const bool coming = in_rounds && island->second.contributes;
+    if (membership.record.state == MembershipState::active && (in_hand || coming)) {
+      continue;
+    }
+    const std::string cause = "it was asked to leave: " + island->second.leaving_why;
+    if (membership.record.state != MembershipState::ended) {
+      membership_lost(run, membership, cause);
+    }
+    release(id, run);
+    island->second.greeted = false;
+  }
+}
+
+// A contribution or a state was rejected. Whoever does that again and again is kept out until an operator resumes the run.
+void Core::State::offend(Run& run, const IslandId& island, const std::string& what) {
+  Membership& membership = run.memberships.at(island);
+  membership.good_rounds = 0;
+  ++membership.record.offences;
+  save(membership);
+  const std::uint32_t limit = run.spec.guards.quarantine_after;
+  if (limit == 0 || membership.record.offences < limit || membership.record.state == MembershipState::refused) {
+    return;
+  }
+  const std::string cause = "quarantined after " + std::to_string(membership.record.offences) + " rejections, the last one: " + what;
+  event(run.record.id, island, "error", "island_quarantined",
+        "island " + name_of(island) + " is " + cause + "; `atoll resume` of the run lets it in again",
+        {Field{"offences", static_cast<std::int64_t>(membership.record.offences)}});
+  leave_epoch(run, island, cause, false);
+  vacate(run, membership, MembershipState::refused, cause);
+  release(island, run);
+}
+
+void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded& message) {
+  const IslandId island = membership.record.island;
+  if (membership.record.state == MembershipState::ended) {
+    return;
+  }
+  if (message.error) {
+    const Error error{message.error->code, bounded(message.error->why)};
+    if (!run.first_error) {
+      run.first_error = with_context(error, "island " + name_of(island));
+    }
+    event(run.record.id, island, "error", "island_failed",
+          "island " + name_of(island) + " cannot take part in run " + run.record.name + ": " + error.why);
+    if (run.is_member(island)) {
+      leave_epoch(run, island, error.why, false);
+    }
+    vacate(run, membership, MembershipState::refused, error.why);
+    membership.refusal = error;
+    release(island, run);
+    return;
+  }
+  const bool lost = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::absent;
+  if (lost && !run.private_states() && run.at_end() && message.digest == run.record.digest) {
+    activate(run, membership);  // it took part to the end, and was lost before it was heard
+  }
+  if (membership.record.state == MembershipState::active &&
+      ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.record.digest))) {
+    membership.record.state = MembershipState::ended;
+    save(membership);
+    event(run.record.id, island, "info", "island_ended", "island " + name_of(island) + " is done with run " + run.record.name);
+    changed = true;
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,308 @@
+// Runs whose islands meet in pairs: the coordinator keeps the membership and learns of the rest by reports. Every island commits its
+// own rounds; only the rounds at the end, which merge all islands' outer parameters, are planned and committed here (rounds.cpp).
+#include <algorithm>
+#include <cmath>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+
+namespace {
+
+// The mean squared distance of islands to their mean, from their projections (strategies/projection.hpp states its variance), as its root.
+double spread_of(const std::vector<const std::vector<float>*>& projections) {
+  if (projections.empty()) {
+    return 0;
+  }
+  double sum = 0;
+  const std::size_t size = projections.front()->size();
+  for (std::size_t k = 0; k < size; ++k) {
+    double mean = 0;
+    for (const std::vector<float>* projection : projections) {
+      mean += static_cast<double>((*projection)[k]) / static_cast<double>(projections.size());
+    }
+    for (const std::vector<float>* projection : projections) {
+      const double difference = static_cast<double>((*projection)[k]) - mean;
+      sum += difference * difference / static_cast<double>(projections.size());
+    }
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+// What the round brought on an island; once all have reported it, how far they are apart.
+void Core::State::note_pair_round(Run& run, Membership& membership, const Merged& message) {
+  membership.progressed = now;
+  if (message.projection.empty()) {
+    return;
+  }
+  membership.projection = message.projection;
+  membership.projected = message.round;
+  std::vector<const std::vector<float>*> projections;
+  Round oldest = message.round;
+  for (const IslandId& id : run.members) {
+    const Membership& other = run.memberships.at(id);
+    if (other.projection.size() != message.projection.size()) {
+      return;
+    }
+    projections.push_back(&other.projection);
+    oldest = std::min(oldest, other.projected);
+  }
+  if (projections.size() < 2 || oldest <= run.spread_round) {
+    return;
+  }
+  run.spread_round = oldest;
+  run.spread = spread_of(projections);
+  event(run.record.id, {}, "info", "consensus",
+        "round " + std::to_string(oldest.value) + " of run " + run.record.name + ": " + std::to_string(projections.size()) +
+            " islands are at a distance of " + std::to_string(run.spread) + " from their mean (estimated)",
+        {Field{"round", static_cast<std::int64_t>(oldest.value)}, Field{"islands", static_cast<std::int64_t>(projections.size())},
+         Field{"distance", run.spread}});
+}
+
+void Core::State::on_pair_query(Run& run, Membership& membership, const PairQuery& message) {
+  if (message.asker == membership.record.island && current(run, membership, message.asked_in) && run.is_member(message.asked)) {
+    send(message.asked, message);
+  }
+}
+
+void Core::State::on_pair_answer(Run& run, Membership& membership, const PairAnswer& message) {
+  if (message.answerer == membership.record.island && current(run, membership, message.asked_in) && run.is_member(message.asker)) {
+    send(message.asker, message);
+  }
+}
+
+// A joiner, or one that comes back, copies the state of one island; where nobody has any, everyone goes on from its own checkpoint.
+void Core::State::advance_pair_joins(Run& run) {
+  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return alive(id); });
+  if (!others) {
+    return;
+  }
+  for (auto& [id, membership] : run.memberships) {
+    membership.memory_offered = false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
+  }
+  // Once the islands are being merged nobody is needed that copies one of them, but for their number.
+  // Nor does anybody come in when the run is about to be paused.
+  const bool late = run.record.committed.value + run.spec.merge_rounds >= run.spec.rounds || run.record.pause_after;
+  if (!late || run.members.size() < run.spec.islands.min) {
+    invite(run);
+  }
+  offer(run);
+  for (auto& [id, membership] : run.memberships) {
+    if (membership.record.state != MembershipState::joining) {
+      continue;
+    }
+    if (due(membership.resend)) {
+      send_invite(run, membership);
+      membership.catch_up.reset();
+    }
+    wake_at(membership.resend.next);
+    if (membership.catch_up) {
+      continue;
+    }
+    const Membership* source = nullptr;
+    for (const IslandId& member : run.members) {
+      const Membership& candidate = run.memberships.at(member);
+      if (candidate.offering && candidate.offered && (source == nullptr || candidate.offered->round > source->offered->round)) {
+        source = &candidate;
+      }
+    }
+    if (source != nullptr) {
+      const Checkpointed& has = *source->offered;
+      membership.catch_up = CatchUp{run.record.id,
+                                    run.record.epoch,
+                                    has.round,
+                                    has.file,
+                                    has.file_bytes,
+                                    has.round,
+                                    has.digest,
+                                    {member_of(source->record.island)},
+                                    0,
+                                    0};
+      restart(membership.resend);
+      send(source->record.island, Serve{run.record.id, member_of(id).public_key, has.round});
+      send(id, *membership.catch_up);
+    }
+  }
+}
+
+// Everybody was lost while all islands' outer parameters were merged. Whoever has a checkpoint of the newest merge goes on from there and
+// the others copy it; without one everybody merges anew what it had before. False: not yet.
+bool Core::State::restore_merged(Run& run) {
+  const TimePoint until = run.nobody_since + settings.restore_grace;
+  if (now < until) {
+    run.wait = Wait{"waits for the islands that were being merged", until};
+    wake_at(until);
+    return false;
+  }
+  const Round own = run.last_own();
+  run.digests.try_emplace(own);
+  const auto genuine = [&](const HeldCheckpoint& held) {
+    const auto digest = run.digests.find(held.round);
+    return held.round > own && digest != run.digests.end() && digest->second == held.digest;
+  };
+  Round newest = own;
+  bool anybody = false;
+  for (const auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::absent && alive(id) && !islands.at(id).leaving) {
+      anybody = true;
+      for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
+        newest = genuine(held) ? std::max(newest, held.round) : newest;
+      }
+    }
+  }
+  if (!anybody) {
+    run.wait = Wait{"waits for the islands that were being merged", std::nullopt};
+    return false;
+  }
+  if (newest < run.record.committed) {
+    roll_back(run, newest);
+  }
+  for (auto& [id, membership] : run.memberships) {
+    if (newest == own || membership.record.state != MembershipState::absent || !alive(id) || islands.at(id).leaving) {
+      continue;
+    }
+    const std::vector<HeldCheckpoint>& held = islands.at(id).held[run.record.id].checkpoints;
+    if (std::any_of(held.begin(), held.end(),
+                    [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
+      add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
+      membership.assigned = newest;
+      activate(run, membership);
+      send_invite(run, membership);
+    }
+  }
+  return true;
+}
+
+// Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own
+// checkpoints. The others copy one of them: what they decided with partners may be void, since those were told that they had left.
+void Core::State::restore_own(Run& run) {
+  bool begun = std::any_of(run.parts.begin(), run.parts.end(), [](const auto& part) { return part.second.position > 0; });
+  Epoch last;
+  Epoch last_here;
+  for (auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::joining) {
+      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
+      membership.retry_at = now;
+    }
+    begun = begun || membership.merged > Round(0);
+    if (membership.record.state == MembershipState::absent) {
+      last = std::max(last, membership.record.left);
+      last_here = has_state(run, id) ? std::max(last_here, membership.record.left) : last_here;
+    }
+  }
+  std::vector<IslandId> chosen;
+  std::vector<IslandId> fresh;
+  std::vector<std::string> missing;
+  bool anybody = false;
+  for (const auto& [id, membership] : run.memberships) {
+    if (membership.record.state != MembershipState::absent) {
+      continue;
+    }
+    const bool here = alive(id) && !islands.at(id).leaving;
+    anybody = anybody || here;
+    if (has_state(run, id)) {
+      if (membership.record.left == last_here) {
+        chosen.push_back(id);
+      }
+    } else if (here) {
+      fresh.push_back(id);
+    }
+    if (!alive(id) && membership.record.left == last) {
+      missing.push_back(name_of(id));
+    }
+  }
+  if (!anybody) {
+    return;  // the reason is that of advance_alone
+  }
+  const TimePoint until = run.nobody_since + settings.restore_grace;
+  if (!missing.empty() && now < until) {
+    run.wait = Wait{"waits for " + list_of(missing) + " to connect; then all go on from where they were", until};
+    wake_at(until);
+    return;
+  }
+  if (chosen.empty() && begun) {
+    run.wait = Wait{"no connected island has the run's state, in memory or on its disk; it cannot go on before one connects that has" +
+                        (missing.empty() ? "" : ": " + list_of(missing)),
+                    std::nullopt};
+    return;
+  }
+  chosen = chosen.empty() ? fresh : chosen;
+  chosen.resize(std::min<std::size_t>(chosen.size(), run.spec.islands.max));
+  for (const IslandId& id : chosen) {
+    admit_with_own_state(run, id);
+  }
+  activate(run, chosen);
+  for (const IslandId& id : chosen) {
+    if (run.memberships.at(id).from != StartFrom::memory) {
+      send_invite(run, run.memberships.at(id));
+    }
+  }
+}
+
+// A connected island that could go on by itself.
+bool Core::State::has_state(const Run& run, const IslandId& id) const {
+  const auto island = islands.find(id);
+  if (island == islands.end() || !alive(id) || island->second.leaving) {
+    return false;
+  }
+  const auto held = island->second.held.find(run.record.id);
+  return held != island->second.held.end() && (held->second.live || !held->second.checkpoints.empty());
+}
+
+void Core::State::advance_pairs(Run& run) {
+  const bool ended = std::any_of(run.memberships.begin(), run.memberships.end(),
+                                 [](const auto& membership) { return membership.second.record.state == MembershipState::ended; });
+  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.record.committed) && !restore_merged(run)) {
+    return;
+  }
+  if (run.at_end()) {
+    advance_end(run);
+    return;
+  }
+  if (run.record.pause_after && run.members.empty()) {
+    pause_now(run);
+    return;
+  }
+  advance_pair_joins(run);
+  advance_alone(run);
+  if (run.members.empty() && !has_ended(run.record.state) && !ended) {
+    restore_own(run);
+  }
+  if (run.record.pause_after && !has_ended(run.record.state)) {
+    advance_pause(run);
+    return;
+  }
+  if (has_ended(run.record.state) || run.members.empty() || run.spec.merge_rounds == 0) {
+    return;
+  }
+  const Round own = run.last_own();
+  const Round number(std::max(run.record.committed.value, own.value) + 1);
+  const auto flight = run.rounds.find(number);
+  if (flight == run.rounds.end()) {
+    return;
+  }
+  // Whoever still has rounds to do is waited for as long as it gets on with them.
+  std::vector<std::string> pending;
+  TimePoint until = now;
+  for (const IslandId& id : run.members) {
+    if (flight->second.contributions.count(id) == 0) {
+      pending.push_back(name_of(id));
+      until = std::max(until,
+                       std::max(run.memberships.at(id).progressed, flight->second.first_answer.value_or(now)) + run.spec.islands.deadline);
+    }
+  }
+  if (!pending.empty() && !flight->second.exchanging && now < until) {
+    run.wait = Wait{"the merge of all islands waits for " + list_of(pending), until};
+    wake_at(until);
+    return;
+  }
+  if (run.record.committed < own) {
+    run.record.committed = own;
+  }
+  run.wait = Wait{};
+  advance_rounds(run);
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,116 @@
+// Views: how runs and islands are at this moment, for `status`, `runs` and `islands`.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/record.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::coordinator {
+
+// What an island waited for, in all.
+struct WaitView {
+  std::string what;    // ready | link | commit
+  std::string island;  // names; of a link the receiver
+  std::string from;    // of a link the sender
+  std::string text;    // for people: "the link a → b"
+  double seconds = 0;
+};
+
+// What one wait of an island's trainer was for, in part.
+struct WaitCause {
+  IslandId peer;     // whom it waited for: the one to be ready, or a link's sender; empty: nobody of the islands
+  std::string text;  // for people, as in WaitView
+  double seconds = 0;
+};
+
+// An island's place in a run, with what it last reported.
+struct MembershipView {
+  IslandId island;
+  std::string name;
+  MembershipState state = MembershipState::starting;
+  Reason reason;  // why it is not training at the moment; text empty: nothing to say
+  std::uint32_t part = 0;
+  double share = 0;  // of the committed tokens, smoothed over rounds
+  bool connected = false;
+  std::string kernels = {};  // what its trainers multiply matrices with; empty: not heard of since the coordinator's restart
+  std::optional<TimePoint> last_seen;
+  std::vector<Absence> absences;
+  IslandReport report;          // run empty: none yet
+  std::vector<WaitView> waits;  // longest first; since the coordinator was started
+};
+
+// A task of a run of phases.
+struct TaskView {
+  std::string task;
+  std::string phase;
+  TaskState state = TaskState::waiting;
+  std::string island;      // name; empty: none yet
+  std::uint64_t step = 0;  // of the trainer, while it runs
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  std::uint64_t checkpoint_step = 0;
+  std::uint32_t copies = 0;  // connected islands that hold its result, or while it runs its checkpoint
+  Digest result;
+  std::uint64_t result_bytes = 0;
+  std::string facts;  // JSON
+  std::uint32_t starts = 0;
+  RunId group;  // the run of rounds in which several islands train it; empty: one island does
+  std::string group_name;
+  std::vector<std::string> members;  // names, while they do
+  Round group_round;                 // newest committed one of that run
+  std::uint64_t group_rounds = 0;
+  std::uint64_t group_images = 0;  // that its committed contributions were trained on
+  std::optional<TimePoint> started;
+  std::optional<TimePoint> ended;
+};
+
+struct RunView {
+  RunId id;
+  std::string name;
+  std::string spec;  // JSON
+  std::string file;
+  RunState state = RunState::queued;
+  Reason reason;  // never empty while the run waits for anything
+  std::optional<Error> error;
+  TimePoint submitted;
+  std::optional<TimePoint> started;
+  std::optional<TimePoint> ended;
+  Epoch epoch;
+  std::uint32_t lineage = 0;
+  Round committed;
+  Digest digest;
+  std::uint64_t rounds = 0;  // of the whole run
+  Round last_own;            // of those that islands commit by themselves, each with an outer state of its own; 0: none
+  std::uint64_t tokens = 0;
+  std::uint32_t min = 0;
+  std::uint32_t max = 0;
+  std::optional<Round> round;               // in flight
+  std::optional<Attempt> attempt;           // of it; empty while contributions are collected
+  double spread = 0;                        // in pairs: root mean squared distance of the islands to their mean, estimated
+  Round spread_round;                       // when all had done this round; 0: not known yet
+  std::vector<MembershipView> memberships;  // by part
+  std::vector<std::string> phases;          // in order
+  std::vector<TaskView> tasks;              // of a run of phases, in order
+  RunId part_of;                            // the run of phases that it trains an expert for; empty: none
+};
+
+struct IslandView {
+  IslandId id;
+  std::string name;
+  std::string state;  // connected | away | probing
+  Reason reason;      // what it does or waits for
+  RunId run;          // that it serves; may be empty
+  std::string version;
+  std::string platform;
+  std::string bulk_address;
+  std::vector<std::string> data_sets;
+  std::optional<TimePoint> last_seen;
+  double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart
+};
+
+}  // namespace atl::coordinator

@@ -1,0 +1,220 @@
+// What is asked of a core, answered with values.
+#include <algorithm>
+#include <limits>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+Reason reason_of(const Run& run, const Membership& membership, bool connected, const std::optional<IslandReport>& report) {
+  switch (membership.record.state) {
+    case MembershipState::starting:
+      return Reason{membership.initial ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
+    case MembershipState::joining:
+      return Reason{membership.from == StartFrom::checkpoint ? "loads its checkpoint"
+                    : !membership.catch_up                   ? "waits for a peer's checkpoint"
+                    : membership.caught_up
+                        ? "has the state of round " + std::to_string(membership.caught_up->value) + "; joins at the next round"
+                        : "copies the state from its peers",
+                    run.last_commit, std::nullopt};
+    case MembershipState::active:
+      if (!connected) {
+        return Reason{"not heard of since the coordinator's restart", run.nobody_since, std::nullopt};
+      }
+      return Reason{report ? report->reason : "", run.last_commit, std::nullopt};
+    case MembershipState::absent: {
+      const bool waits = connected && membership.failures > 0;
+      return Reason{membership.record.cause, run.nobody_since, waits ? std::optional<TimePoint>(membership.retry_at) : std::nullopt};
+    }
+    case MembershipState::refused:
+      return Reason{membership.record.cause, run.nobody_since, std::nullopt};
+    case MembershipState::ended:
+      return Reason{"done", run.last_commit, std::nullopt};
+  }
+  return {};
+}
+
+}  // namespace
+
+RunView Core::State::view_of(const Run& run) const {
+  RunView view;
+  const RunRecord& value = run.record;
+  view.id = value.id;
+  view.name = value.name;
+  view.spec = value.spec;
+  view.file = value.file;
+  view.state = value.state;
+  view.reason = value.reason;
+  view.error = value.error;
+  view.submitted = value.submitted;
+  view.started = value.started;
+  view.ended = value.ended;
+  view.epoch = value.epoch;
+  view.lineage = value.lineage;
+  view.committed = value.committed;
+  view.digest = value.digest;
+  view.rounds = run.spec.rounds;
+  view.last_own = run.private_states() ? run.last_own() : Round(0);
+  view.tokens = value.tokens;
+  view.min = run.spec.islands.min;
+  view.max = run.spec.islands.max;
+  view.spread = run.spread;
+  view.spread_round = run.spread_round;
+  if (const auto flight = run.rounds.find(value.committed.next()); flight != run.rounds.end()) {
+    view.round = flight->first;
+    if (flight->second.exchanging) {
+      view.attempt = flight->second.attempt;
+    }
+  }
+  for (const auto& [id, membership] : run.memberships) {
+    MembershipView item;
+    item.island = id;
+    item.name = name_of(id);
+    item.state = membership.record.state;
+    item.part = membership.record.part;
+    item.share = membership.record.state == MembershipState::active ? membership.share : 0;
+    item.absences = membership.record.absences;
+    std::optional<IslandReport> report;
+    if (const auto island = islands.find(id); island != islands.end()) {
+      item.connected = island->second.greeted;
+      item.last_seen = island->second.heard;
+      item.kernels = island->second.kernels;
+      if (const auto said = island->second.reports.find(value.id); said != island->second.reports.end()) {
+        report = said->second;
+        item.report = *report;
+      }
+    }
+    item.reason = reason_of(run, membership, item.connected, report);
+    for (const auto& [key, waited] : membership.waits) {
+      static constexpr const char* kWhat[] = {"ready", "link", "commit"};
+      item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : name_of(key.island),
+                                    key.from.empty() ? "" : name_of(key.from), text_of(key), waited});
+    }
+    std::stable_sort(item.waits.begin(), item.waits.end(), [](const WaitView& a, const WaitView& b) { return a.seconds > b.seconds; });
+    view.memberships.push_back(std::move(item));
+  }
+  std::stable_sort(view.memberships.begin(), view.memberships.end(),
+                   [](const MembershipView& a, const MembershipView& b) { return a.part < b.part; });
+  view.phases = phases_of(run.spec);
+  view.part_of = RunId(run.spec.work.run);
+  for (const std::string& name : run.task_order) {
+    view.tasks.push_back(task_view(run, run.tasks.at(name)));
+  }
+  return view;
+}
+
+TaskView Core::State::task_view(const Run& run, const Task& task) const {
+  const TaskRecord& value = task.record;
+  TaskView view;
+  view.task = value.task;
+  view.phase = task.plan.phase;
+  view.state = value.state;
+  view.loss = std::numeric_limits<double>::quiet_NaN();
+  view.checkpoint_step = value.checkpoint_step;
+  view.result = value.result;
+  view.result_bytes = value.result_bytes;
+  view.facts = value.facts;
+  view.starts = value.starts;
+  view.started = value.started;
+  view.ended = value.ended;
+  if (const auto group = runs.find(value.group); group != runs.end()) {
+    const Run& rounds = group->second;
+    view.group = value.group;
+    view.group_name = rounds.record.name;
+    view.members = names_of(value.members);
+    view.group_round = rounds.record.committed;
+    view.group_rounds = rounds.spec.rounds;
+    view.group_images = rounds.record.tokens;
+    view.steps = run.spec.training.steps;
+    view.step = std::min(view.steps, view.steps * rounds.record.committed.value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
+  }
+  if (!value.island.empty()) {
+    view.island = name_of(value.island);
+  }
+  view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
+  const auto assignment = run.assignments.find(value.island);
+  const bool alone = view.group.empty() || view.group_round.value == view.group_rounds;
+  if (alone && value.state == TaskState::running && assignment != run.assignments.end() && assignment->second.report &&
+      assignment->second.report->task == value.task) {
+    view.step = assignment->second.report->step;
+    view.steps = assignment->second.report->steps;
+    view.loss = assignment->second.report->loss;
+  }
+  return view;
+}
+
+std::vector<RunView> Core::runs(TimePoint) const {
+  std::vector<RunView> views;
+  for (const auto& [id, run] : state_->runs) {
+    views.push_back(state_->view_of(run));
+  }
+  std::stable_sort(views.begin(), views.end(), [](const RunView& a, const RunView& b) { return a.submitted < b.submitted; });
+  return views;
+}
+
+std::optional<RunView> Core::run(TimePoint, const RunId& id) const {
+  const auto run = state_->runs.find(id);
+  return run == state_->runs.end() ? std::nullopt : std::optional<RunView>(state_->view_of(run->second));
+}
+
+std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island, Round round) const {
+  std::vector<WaitCause> causes;
+  const auto run = state_->runs.find(id);
+  if (run == state_->runs.end() || run->second.memberships.count(island) == 0) {
+    return causes;
+  }
+  const std::deque<AccountedWait>& accounted = run->second.memberships.at(island).accounted;
+  const auto wait = std::find_if(accounted.rbegin(), accounted.rend(), [&](const AccountedWait& one) { return one.round == round; });
+  if (wait != accounted.rend()) {
+    for (auto share = wait->shares.rbegin(); share != wait->shares.rend(); ++share) {
+      causes.push_back(
+          {share->from.empty() ? share->island : share->from, state_->text_of({share->what, share->island, share->from}), share->seconds});
+    }
+  }
+  return causes;
+}
+
+std::vector<IslandView> Core::islands(TimePoint) const {
+  std::vector<IslandView> views;
+  for (const auto& [id, island] : state_->islands) {
+    const IslandRecord& value = island.record;
+    IslandView view;
+    view.id = id;
+    view.name = value.name;
+    view.state = island.probe ? "probing" : island.greeted ? "connected" : "away";
+    view.version = value.version;
+    view.platform = value.platform;
+    view.uplink_budget_bits_per_second = island.uplink_budget;
+    view.bulk_address = value.bulk_address;
+    view.data_sets = value.data_sets;
+    if (value.boot != 0) {
+      view.last_seen = island.heard;
+    }
+    for (const auto& [run_id, run] : state_->runs) {
+      const auto membership = run.memberships.find(id);
+      if (!is_idle(run.record.state) && membership != run.memberships.end() &&
+          membership->second.record.state != MembershipState::refused) {
+        view.run = run_id;
+        view.reason =
+            Reason{std::string(to_string(membership->second.record.state)) + " in run " + run.record.name, run.last_commit, std::nullopt};
+      }
+    }
+    if (island.probe) {
+      view.reason = Reason{"a second agent with this identity said hello; the first has " + human_duration(state_->settings.probe) +
+                               " to show that it is alive",
+                           island.probe->since, island.probe->since + state_->settings.probe};
+    } else if (island.leaving) {
+      view.reason = Reason{"leaving: " + island.leaving_why, island.heard, std::nullopt};
+    } else if (!island.greeted) {
+      view.reason = Reason{value.boot == 0 ? "never connected" : "not connected", island.heard, std::nullopt};
+    } else if (view.run.empty()) {
+      view.reason = Reason{"free: waits for a run", value.last_hello, std::nullopt};
+    }
+    views.push_back(std::move(view));
+  }
+  std::stable_sort(views.begin(), views.end(), [](const IslandView& a, const IslandView& b) { return a.name < b.name; });
+  return views;
+}
+
+}  // namespace atl::coordinator

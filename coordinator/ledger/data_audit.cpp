@@ -1,0 +1,108 @@
+#include "coordinator/ledger/data_audit.hpp"
+
+#include <algorithm>
+
+#include "coordinator/ledger/ledger.hpp"
+#include "coordinator/ledger/record_rows.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+std::string range_text(std::uint64_t from, std::uint64_t to) {
+  return "sequences " + std::to_string(from) + " to " + std::to_string(to - 1);
+}
+
+void note_fault(PartAudit& part, const std::string& fault) { part.fault = part.fault.empty() ? fault : part.fault; }
+
+}  // namespace
+
+bool DataAudit::is_void(const RoundRecord& round) const {
+  for (auto later = bases_.upper_bound(round.lineage); later != bases_.end(); ++later) {
+    if (round.round > later->second || later->second == Round(0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void DataAudit::take(const RoundRecord& round) {
+  if (!round.committed || is_void(round)) {
+    return;
+  }
+  const std::string name = "round " + std::to_string(round.round.value);
+  if (round.members.empty()) {
+    // The base of a lineage: that of a restored ledger may be ahead of the rounds that the ledger has.
+    for (const DataRange& told : round.parts) {
+      PartAudit& part = parts_[told.part];
+      if (told.to < part.position) {
+        note_fault(part, range_text(told.to, part.position) + " are committed, and open again after " + name);
+      } else {
+        part.taken_over += told.to - part.position;
+        part.position = told.to;
+      }
+    }
+    return;
+  }
+  rounds_ += round.round > Round(0) ? 1U : 0U;
+  unnoted_ += round.round > Round(0) && round.data.empty() ? 1U : 0U;
+  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
+    const DataRange& range = round.data[i];
+    if (range.sequences() == 0) {
+      continue;
+    }
+    PartAudit& part = parts_[range.part];
+    if (range.from < part.position) {
+      note_fault(part, range_text(range.from, std::min(part.position, range.to)) + " are committed twice, again in " + name);
+    } else if (range.from > part.position) {
+      note_fault(part, range_text(part.position, range.from) + " are missing before " + name);
+    }
+    part.position = std::max(part.position, range.to);
+    if (round.tokens[i] > 0) {
+      part.committed += range.sequences();
+      part.islands[round.members[i]] += range.sequences();
+    } else {
+      part.passed_over += range.sequences();
+    }
+  }
+}
+
+Result<DataAudit> Ledger::audit_data(const RunId& run) {
+  std::map<std::uint32_t, Round> bases;
+  auto first = database_->prepare("SELECT lineage, min(round) FROM rounds WHERE run=? AND committed=1 AND lineage>0 GROUP BY lineage");
+  first.bind(run.text);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, first.row());
+    if (!there) {
+      break;
+    }
+    bases[static_cast<std::uint32_t>(first.number(0))] = Round(first.number(1));
+  }
+  DataAudit audit(std::move(bases));
+  auto rows =
+      database_->prepare("SELECT " + std::string(kRoundColumns) + " FROM rounds WHERE run=? AND committed=1 ORDER BY lineage, round");
+  rows.bind(run.text);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return audit;
+    }
+    ATOLL_ASSIGN(const RoundRecord round, read_round(rows));
+    audit.take(round);
+  }
+}
+
+Result<std::vector<PartRecord>> Ledger::parts(const RunId& run) {
+  auto rows = database_->prepare("SELECT " + std::string(kPartColumns) + " FROM parts WHERE run=? ORDER BY part");
+  rows.bind(run.text);
+  std::vector<PartRecord> parts;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return parts;
+    }
+    ATOLL_ASSIGN(PartRecord part, read_part(rows));
+    parts.push_back(std::move(part));
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,47 @@
+// The proof of the data ledger: adds up what each committed round counted, and says where it does not come out.
+//
+// Every committed round names, for each member, the range of a part that its contribution was trained on. Taken in order, the ranges of a
+// part must follow each other without a gap and without an overlap, from sequence 0 up to the part's position: then each sample was
+// committed once, or passed over by name. Rounds that were lost with every copy (an older lineage, after the round that the next one begins
+// with) do not count. Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/record.hpp"
+
+namespace atl::coordinator {
+
+struct PartAudit {
+  std::uint64_t position = 0;                 // sequences from 0 up to here are accounted for
+  std::uint64_t committed = 0;                // of them: in contributions that counted
+  std::uint64_t passed_over = 0;              // in contributions that did not count
+  std::uint64_t taken_over = 0;               // in rounds that a restored ledger took over from the islands, without their details
+  std::map<IslandId, std::uint64_t> islands;  // who committed how many
+  std::string fault;                          // the first thing that is wrong; empty: each sequence once, in order
+};
+
+class DataAudit {
+ public:
+  // The first round of each lineage after 0: rounds of older ones that come after it are void.
+  explicit DataAudit(std::map<std::uint32_t, Round> bases) : bases_(std::move(bases)) {}
+  // Committed rounds, by lineage and round.
+  void take(const RoundRecord& round);
+  [[nodiscard]] const std::map<std::uint32_t, PartAudit>& parts() const { return parts_; }
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
+  // Rounds that were committed by an atoll that did not note samples yet: of them nothing can be said.
+  [[nodiscard]] std::uint64_t unnoted() const { return unnoted_; }
+
+ private:
+  [[nodiscard]] bool is_void(const RoundRecord& round) const;
+
+  std::map<std::uint32_t, Round> bases_;
+  std::map<std::uint32_t, PartAudit> parts_;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t unnoted_ = 0;
+};
+
+}  // namespace atl::coordinator

@@ -1,0 +1,282 @@
+#include "coordinator/ledger/ledger.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <type_traits>
+
+#include "coordinator/ledger/record_rows.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+// Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
+const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5, kSchema6, kSchema7, kSchema8};
+constexpr const char* kVersionQuery = "PRAGMA user_version";
+
+Status migrate(Database& database, const std::filesystem::path& path) {
+  std::uint64_t version = 0;
+  {
+    auto row = database.prepare(kVersionQuery);
+    ATOLL_ASSIGN(const bool there, row.row());
+    version = there ? row.number(0) : 0;
+  }
+  if (version > kMigrations.size()) {
+    return Error{Code::conflict, path.string() + " was written by a newer atoll (schema " + std::to_string(version) + ", this one knows " +
+                                     std::to_string(kMigrations.size()) + "); install that version"};
+  }
+  if (version == kMigrations.size()) {
+    return {};
+  }
+  return database.transaction([&]() -> Status {
+    for (std::uint64_t step = version; step < kMigrations.size(); ++step) {
+      ATOLL_TRY(database.execute(kMigrations[step]));
+    }
+    return database.execute("PRAGMA user_version=" + std::to_string(kMigrations.size()));
+  });
+}
+
+// All rows of a query through a reader that returns Result<Row>.
+template <typename Row>
+Status collect(Statement rows, Result<Row> (*read)(const Statement&), std::vector<Row>& out) {
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return {};
+    }
+    ATOLL_ASSIGN(Row row, read(rows));
+    out.push_back(std::move(row));
+  }
+}
+
+std::string select(const char* columns, const char* rest) { return std::string("SELECT ") + columns + " FROM " + rest; }
+
+constexpr const char* kEventColumns = "sequence, time_ms, run, island, level, kind, text, fields";
+
+}  // namespace
+
+Result<Ledger> Ledger::open(const std::filesystem::path& state) {
+  ATOLL_ASSIGN(StateLock lock, StateLock::take(state));
+  const std::filesystem::path path = state / "ledger.db";
+  ATOLL_ASSIGN(Database opened, Database::open(path));
+  auto database = std::make_unique<Database>(std::move(opened));
+  ATOLL_TRY(migrate(*database, path));
+  return Ledger(std::move(lock), std::move(database));
+}
+
+Result<Recovered> Ledger::recover() {
+  Recovered recovered;
+  ATOLL_TRY(collect(database_->prepare(select(kRunColumns, "runs ORDER BY submitted_ms, run")), read_run, recovered.runs));
+  ATOLL_TRY(collect(database_->prepare(select(kMembershipColumns, "memberships")), read_membership, recovered.memberships));
+  ATOLL_TRY(
+      collect(database_->prepare(select(kEpochColumns, "epochs AS m WHERE epoch=(SELECT max(epoch) FROM epochs AS n WHERE n.run=m.run)")),
+              read_epoch, recovered.epochs));
+  ATOLL_TRY(collect(database_->prepare(select(kIslandColumns, "islands")), read_island, recovered.islands));
+  ATOLL_TRY(collect(database_->prepare(select(kTaskColumns, "tasks")), read_task, recovered.tasks));
+  ATOLL_TRY(collect(database_->prepare(select(kPartColumns, "parts")), read_part, recovered.parts));
+  for (const RunRecord& run : recovered.runs) {
+    std::vector<RoundRecord> rounds;
+    const bool ended = has_ended(run.state);
+    for (const bool checkpointed : {false, true}) {
+      const std::uint64_t limit = ended ? kEndedRounds : checkpointed ? kRecoveredCheckpoints : kRecoveredRounds;
+      auto rows = database_->prepare(
+          select(kRoundColumns, checkpointed ? "rounds WHERE run=? AND lineage=? AND checkpoint=1 ORDER BY round DESC LIMIT ?"
+                                             : "rounds WHERE run=? AND lineage=? ORDER BY round DESC LIMIT ?"));
+      rows.bind(run.id.text).bind(run.lineage).bind(limit);
+      ATOLL_TRY(collect(std::move(rows), read_round, rounds));
+    }
+    std::sort(rounds.begin(), rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round < b.round; });
+    rounds.erase(std::unique(rounds.begin(), rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round == b.round; }),
+                 rounds.end());
+    std::move(rounds.begin(), rounds.end(), std::back_inserter(recovered.rounds));
+  }
+  return recovered;
+}
+
+Status Ledger::write(std::span<const Record> records) {
+  if (records.empty()) {
+    return {};
+  }
+  return database_->transaction([&]() -> Status {
+    std::map<RunId, Round> grown;
+    for (const Record& record : records) {
+      ATOLL_TRY(std::visit([&](const auto& value) { return write_row(*database_, value); }, record));
+      const auto* metric = std::get_if<MetricRecord>(&record);
+      if (metric != nullptr && metric->round.value >= kSeriesPoints && metric->round.value % (kSeriesPoints / 2) == 0) {
+        grown[metric->run] = metric->round;
+      }
+    }
+    for (const auto& [run, round] : grown) {
+      ATOLL_TRY(thin(run, round));
+    }
+    return {};
+  });
+}
+
+// Keeps one round in each of kSeriesPoints equal parts of the rounds so far, apart for those with a validation loss and those
+// without; the first and the newest stay.
+Status Ledger::thin(const RunId& run, Round newest) {
+  return database_
+      ->prepare(
+          "DELETE FROM metrics WHERE run=?1 AND round<?2 AND round NOT IN "
+          "(SELECT min(round) FROM metrics WHERE run=?1 GROUP BY outer_loss IS NULL, round*?3/?2)")
+      .bind(run.text)
+      .bind(newest.value)
+      .bind(kSeriesPoints)
+      .run();
+}
+
+Status Ledger::write_reports(std::span<const std::pair<IslandId, IslandReport>> reports, const RunningTotals& totals) {
+  if (reports.empty()) {
+    return {};
+  }
+  return database_->transaction([&]() -> Status {
+    for (const auto& [island, report] : reports) {
+      ATOLL_TRY(write_row(*database_, island, report, totals.carried(report.run, island)));
+    }
+    return {};
+  });
+}
+
+Status Ledger::write_checkpoint(const IslandId& island, const Checkpointed& checkpoint) {
+  return database_->transaction([&]() -> Status {
+    ATOLL_TRY(database_->prepare("INSERT OR REPLACE INTO checkpoints(run, island, round, digest, file, file_bytes) VALUES(?,?,?,?,?,?)")
+                  .bind(checkpoint.run.text)
+                  .bind(island.text)
+                  .bind(checkpoint.round.value)
+                  .bind(checkpoint.digest)
+                  .bind(checkpoint.file)
+                  .bind(checkpoint.file_bytes)
+                  .run());
+    return database_
+        ->prepare(
+            "DELETE FROM checkpoints WHERE run=?1 AND island=?2 AND round NOT IN "
+            "(SELECT round FROM checkpoints WHERE run=?1 AND island=?2 ORDER BY round DESC LIMIT ?3)")
+        .bind(checkpoint.run.text)
+        .bind(island.text)
+        .bind(kCheckpointsKept)
+        .run();
+  });
+}
+
+Result<std::optional<Ledger::CheckpointFile>> Ledger::checkpoint_file(const RunId& run, const IslandId& island, Round round,
+                                                                      const Digest& digest) {
+  auto row = database_->prepare("SELECT file, file_bytes FROM checkpoints WHERE run=? AND island=? AND round=? AND digest=?");
+  row.bind(run.text).bind(island.text).bind(round.value).bind(digest);
+  ATOLL_ASSIGN(const bool there, row.row());
+  return there ? std::optional(CheckpointFile{row.digest(0), row.number(1)}) : std::nullopt;
+}
+
+Result<std::vector<StoredEvent>> Ledger::read_events(Statement rows) {
+  std::vector<StoredEvent> events;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return events;
+    }
+    StoredEvent stored;
+    stored.sequence = rows.number(0);
+    stored.event.time = from_unix_ms(rows.integer(1));
+    stored.event.run = RunId(rows.text(2));
+    stored.event.island = IslandId(rows.text(3));
+    stored.event.level = rows.text(4);
+    stored.event.kind = rows.text(5);
+    stored.event.text = rows.text(6);
+    stored.fields = rows.text(7);
+    events.push_back(std::move(stored));
+  }
+}
+
+Result<std::vector<StoredEvent>> Ledger::events(const EventQuery& query) {
+  auto rows = database_->prepare(select(kEventColumns,
+                                        "events WHERE run=?1 AND sequence>?2 AND (?3='' OR island=?3) AND time_ms>=?4 AND (?6 OR "
+                                        "level<>'debug') ORDER BY sequence LIMIT ?5"));
+  rows.bind(query.run.text).bind(query.after).bind(query.island.text);
+  rows.bind(query.since ? unix_ms(*query.since) : std::numeric_limits<std::int64_t>::min())
+      .bind(std::uint64_t{query.limit})
+      .bind(query.debug);
+  return read_events(std::move(rows));
+}
+
+Result<std::vector<StoredEvent>> Ledger::warnings(const RunId& run, std::size_t limit) {
+  auto rows =
+      database_->prepare(select(kEventColumns, "events WHERE run=? AND level IN ('warning', 'error') ORDER BY sequence DESC LIMIT ?"));
+  rows.bind(run.text).bind(std::uint64_t{limit});
+  ATOLL_ASSIGN(auto events, read_events(std::move(rows)));
+  std::reverse(events.begin(), events.end());
+  return events;
+}
+
+Result<std::vector<RoundLoss>> Ledger::losses(const RunId& run) {
+  auto rows = database_->prepare(
+      "SELECT round, avg(outer_loss), avg(local_loss) FROM metrics WHERE run=? AND outer_loss IS NOT NULL GROUP BY round ORDER BY round");
+  rows.bind(run.text);
+  std::vector<RoundLoss> losses;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return losses;
+    }
+    losses.push_back({Round(rows.number(0)), rows.real(1), rows.real(2)});
+  }
+}
+
+Result<std::optional<RoundLoss>> Ledger::newest_loss(const RunId& run) {
+  auto row = database_->prepare(
+      "SELECT round, avg(outer_loss), avg(local_loss) FROM metrics WHERE run=?1 AND outer_loss IS NOT NULL AND round=(SELECT max(round) "
+      "FROM metrics WHERE run=?1 AND outer_loss IS NOT NULL) GROUP BY round");
+  row.bind(run.text);
+  ATOLL_ASSIGN(const bool there, row.row());
+  return there ? std::optional(RoundLoss{Round(row.number(0)), row.real(1), row.real(2)}) : std::nullopt;
+}
+
+Result<std::map<IslandId, OwnLoss>> Ledger::own_losses(const RunId& run, Round last) {
+  auto rows = database_->prepare(  // of several rows SQLite takes the other columns from the one with the maximum
+      "SELECT island, max(round), outer_loss FROM metrics WHERE run=? AND outer_loss IS NOT NULL AND round>0 AND round<=? GROUP BY island");
+  rows.bind(run.text).bind(last.value);
+  std::map<IslandId, OwnLoss> losses;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return losses;
+    }
+    losses[IslandId(rows.text(0))] = OwnLoss{Round(rows.number(1)), rows.real(2)};
+  }
+}
+
+Result<std::vector<std::pair<IslandId, IslandReport>>> Ledger::reports(const RunId& run) {
+  auto rows = database_->prepare(select(kReportColumns, "reports WHERE run=?"));
+  rows.bind(run.text);
+  std::vector<std::pair<IslandId, IslandReport>> reports;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return reports;
+    }
+    reports.push_back(read_report(rows));
+  }
+}
+
+Result<RunningTotals> Ledger::totals() {
+  auto rows = database_->prepare(select(kReportColumns, "reports WHERE run IN (SELECT run FROM runs WHERE state<>'completed')"));
+  RunningTotals totals;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return totals;
+    }
+    const auto [island, report] = read_report(rows);
+    totals.restore(report.run, island, read_carried(rows), report);
+  }
+}
+
+Result<std::optional<Round>> Ledger::checkpoint_round(const RunId& run) {
+  auto row = database_->prepare(
+      "SELECT max(round) FROM rounds WHERE run=?1 AND checkpoint=1 AND committed=1 AND lineage=(SELECT lineage FROM runs WHERE run=?1)");
+  row.bind(run.text);
+  ATOLL_ASSIGN(const bool there, row.row());
+  return there && !row.null(0) ? std::optional(Round(row.number(0))) : std::nullopt;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,131 @@
+// The ledger: what the coordinator must never forget, in STATE/ledger.db.
+//
+// A batch of records becomes durable in one transaction or not at all. Runs, memberships, epochs, islands and rounds are kept as
+// they are now (their key's newest record); events are all kept, in order; metrics are thinned once a series is longer than
+// anybody draws. A ledger belongs to one process: STATE/lock is held while it is open.
+// Threads: one at a time.
+// Errors everywhere: io (a full or failing disk, nothing of the batch was recorded), corrupt (the database is damaged).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/core/record.hpp"
+#include "coordinator/ledger/data_audit.hpp"
+#include "coordinator/ledger/database.hpp"
+#include "coordinator/ledger/running_totals.hpp"
+#include "coordinator/ledger/spans.hpp"
+#include "coordinator/ledger/state_lock.hpp"
+#include "transport/base/result.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::coordinator {
+
+// An event with its place in the order of all events: 1, 2, 3…
+struct StoredEvent {
+  std::uint64_t sequence = 0;
+  EventRecord event;
+  std::string fields;  // JSON object
+};
+
+struct EventQuery {
+  RunId run;
+  std::uint64_t after = 0;
+  std::size_t limit = 200;
+  IslandId island;                 // empty: all
+  std::optional<TimePoint> since;  // empty: from the beginning
+  bool debug = false;              // those of level debug too
+};
+
+// The validation losses of a round, over the islands that measured them. NaN where none did.
+struct RoundLoss {
+  Round round;
+  double outer_loss = 0;
+  double local_loss = 0;
+};
+
+// The newest validation loss of an island's own outer parameters.
+struct OwnLoss {
+  Round round;
+  double loss = 0;
+};
+
+class Ledger {
+ public:
+  // Opens or makes the ledger of a state directory, which must exist. Errors: conflict naming the process that has it.
+  static Result<Ledger> open(const std::filesystem::path& state);
+
+  // Everything a core needs. Rounds: the newest kRecoveredRounds of each run's present lineage, and the newest
+  // kRecoveredCheckpoints that islands wrote a checkpoint of; of a run that has ended, kEndedRounds of both.
+  Result<Recovered> recover();
+  static constexpr std::uint64_t kRecoveredRounds = 64;
+  static constexpr std::uint64_t kRecoveredCheckpoints = 1024;
+  static constexpr std::uint64_t kEndedRounds = 16;
+
+  // All of them, durable, or none. Cost: one fsync.
+  Status write(std::span<const Record> records);
+  // The last report of each island in each run, so that totals outlive a restart. Replaces older ones.
+  Status write_reports(std::span<const std::pair<IslandId, IslandReport>> reports, const RunningTotals& totals);
+
+  // What an island told of a checkpoint on its disk; its newest kCheckpointsKept of the run are kept.
+  Status write_checkpoint(const IslandId& island, const Checkpointed& checkpoint);
+  static constexpr std::uint64_t kCheckpointsKept = 8;
+  // The SHA-256 and length of the file of the checkpoint with this digest, as the island told them.
+  struct CheckpointFile {
+    Digest file;
+    std::uint64_t bytes = 0;
+  };
+  Result<std::optional<CheckpointFile>> checkpoint_file(const RunId& run, const IslandId& island, Round round, const Digest& digest);
+
+  // In order of sequence.
+  Result<std::vector<StoredEvent>> events(const EventQuery& query);
+  // The newest events of level warning or error, oldest first.
+  Result<std::vector<StoredEvent>> warnings(const RunId& run, std::size_t limit);
+  // By round; hardly more than kSeriesPoints.
+  Result<std::vector<RoundLoss>> losses(const RunId& run);
+  // The newest one.
+  Result<std::optional<RoundLoss>> newest_loss(const RunId& run);
+  // The newest loss of each island up to round `last`; islands without one are left out.
+  Result<std::map<IslandId, OwnLoss>> own_losses(const RunId& run, Round last);
+  static constexpr std::uint64_t kSeriesPoints = 512;
+  Result<std::vector<std::pair<IslandId, IslandReport>>> reports(const RunId& run);
+  // Of the runs that may go on.
+  Result<RunningTotals> totals();
+  // The newest committed round that everybody was told to write a checkpoint of.
+  Result<std::optional<Round>> checkpoint_round(const RunId& run);
+
+  // The parts of a run's data that islands have had, by number.
+  Result<std::vector<PartRecord>> parts(const RunId& run);
+  // Adds up what all committed rounds counted. Cost: reads every round of the run.
+  Result<DataAudit> audit_data(const RunId& run);
+
+  // What islands spent their time on. A span told twice is kept once; of a run the newest kSpansKept are kept. Cost: one fsync.
+  Status write_spans(std::span<const IslandSpan> spans);
+  struct StoredSpan {
+    std::uint64_t id = 0;  // grows
+    IslandSpan span;
+  };
+  // With an id above `after`, in order of it.
+  Result<std::vector<StoredSpan>> spans(const RunId& run, std::uint64_t after, std::size_t limit);
+  static constexpr std::uint64_t kSpansKept = 200'000;
+
+  // For Admission, whose tables live in the same file.
+  [[nodiscard]] Database& database() { return *database_; }
+
+ private:
+  Ledger(StateLock lock, std::unique_ptr<Database> database) : lock_(std::move(lock)), database_(std::move(database)) {}
+  Result<std::vector<StoredEvent>> read_events(Statement rows);
+  Status thin(const RunId& run, Round newest);
+
+  std::uint64_t spans_written_ = 0;
+  StateLock lock_;
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace atl::coordinator

@@ -1,0 +1,564 @@
+#include "coordinator/ledger/record_rows.hpp"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace atl::coordinator {
+
+using nlohmann::json;
+
+const char* const kSchema = R"sql(
+CREATE TABLE runs(run TEXT PRIMARY KEY, name TEXT NOT NULL, file TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
+  reason TEXT NOT NULL, reason_since_ms INTEGER NOT NULL, reason_until_ms INTEGER, error_code TEXT, error_why TEXT,
+  submitted_ms INTEGER NOT NULL, started_ms INTEGER, ended_ms INTEGER, epoch INTEGER NOT NULL, lineage INTEGER NOT NULL,
+  initialised INTEGER NOT NULL, committed INTEGER NOT NULL, digest BLOB NOT NULL, tokens INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE memberships(run TEXT NOT NULL, island TEXT NOT NULL, part INTEGER NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL,
+  absences TEXT NOT NULL, PRIMARY KEY(run, island)) WITHOUT ROWID;
+CREATE TABLE epochs(run TEXT NOT NULL, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, committed INTEGER NOT NULL,
+  members TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY(run, epoch)) WITHOUT ROWID;
+CREATE TABLE islands(island TEXT PRIMARY KEY, name TEXT NOT NULL, public_key TEXT NOT NULL, bulk_address TEXT NOT NULL,
+  version TEXT NOT NULL, platform TEXT NOT NULL, data_sets TEXT NOT NULL, boot INTEGER NOT NULL, last_hello_ms INTEGER NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE rounds(run TEXT NOT NULL, lineage INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, committed INTEGER NOT NULL, checkpoint INTEGER NOT NULL, members TEXT NOT NULL, tokens TEXT NOT NULL,
+  digest BLOB NOT NULL, planned_ms INTEGER NOT NULL, committed_ms INTEGER, PRIMARY KEY(run, lineage, round)) WITHOUT ROWID;
+CREATE INDEX checkpointed_rounds ON rounds(run, lineage, round) WHERE checkpoint=1;
+CREATE TABLE events(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL,
+  level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, fields TEXT NOT NULL);
+CREATE INDEX events_of_run ON events(run, sequence);
+CREATE INDEX warnings_of_run ON events(run, sequence) WHERE level IN ('warning', 'error');
+CREATE TABLE metrics(run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, time_ms INTEGER NOT NULL, step INTEGER NOT NULL,
+  training_loss REAL, outer_loss REAL, local_loss REAL, norm REAL, wait_seconds REAL, tokens INTEGER NOT NULL,
+  bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL, PRIMARY KEY(run, round, island)) WITHOUT ROWID;
+CREATE INDEX losses_of_run ON metrics(run, round, outer_loss, local_loss) WHERE outer_loss IS NOT NULL;
+CREATE TABLE reports(run TEXT NOT NULL, island TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, step INTEGER NOT NULL,
+  tokens INTEGER NOT NULL, tokens_per_second REAL, compute_seconds REAL, wait_seconds REAL, training_loss REAL,
+  bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL, agent_memory_bytes INTEGER NOT NULL,
+  trainer_memory_bytes INTEGER NOT NULL, PRIMARY KEY(run, island)) WITHOUT ROWID;
+CREATE TABLE checkpoints(run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, digest BLOB NOT NULL, file BLOB NOT NULL,
+  file_bytes INTEGER NOT NULL, PRIMARY KEY(run, island, round)) WITHOUT ROWID;
+CREATE TABLE spans(id INTEGER PRIMARY KEY, run TEXT NOT NULL, island TEXT NOT NULL, activity TEXT NOT NULL, round INTEGER NOT NULL,
+  fragment INTEGER NOT NULL, peer TEXT NOT NULL, start_ns INTEGER NOT NULL, length_ns INTEGER NOT NULL, amount INTEGER NOT NULL);
+CREATE UNIQUE INDEX spans_once ON spans(run, island, start_ns, activity, round, fragment, peer);
+CREATE TABLE keys(public_key TEXT PRIMARY KEY, role TEXT NOT NULL, island TEXT NOT NULL, name TEXT NOT NULL,
+  enrolled_ms INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE tokens(token TEXT PRIMARY KEY, secret BLOB NOT NULL UNIQUE, role TEXT NOT NULL, name TEXT NOT NULL,
+  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, used_by TEXT NOT NULL, used_ms INTEGER NOT NULL,
+  revoked INTEGER NOT NULL) WITHOUT ROWID;
+)sql";
+
+// Version 2: pausing, offences, runs of a restored backup.
+const char* const kSchema2 = R"sql(
+ALTER TABLE runs ADD COLUMN pause_after INTEGER;
+ALTER TABLE runs ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE memberships ADD COLUMN offences INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+// Version 3: what islands had counted before they began to count again.
+const char* const kSchema3 = R"sql(
+ALTER TABLE reports ADD COLUMN carried_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_compute_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_wait_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_bytes_sent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE reports ADD COLUMN carried_bytes_received INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+// Version 4: runs of phases.
+const char* const kSchema4 = R"sql(
+CREATE TABLE tasks(run TEXT NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL, island TEXT NOT NULL, starts INTEGER NOT NULL, result BLOB NOT NULL,
+  result_bytes INTEGER NOT NULL, facts TEXT NOT NULL, checkpoint BLOB NOT NULL, checkpoint_bytes INTEGER NOT NULL, checkpoint_step INTEGER NOT NULL,
+  started_ms INTEGER, ended_ms INTEGER, PRIMARY KEY(run, task)) WITHOUT ROWID;
+)sql";
+
+// Version 5: what a wait was for.
+const char* const kSchema5 = R"sql(
+ALTER TABLE spans ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+)sql";
+
+// Version 6: which samples a round counts, and how far each part of the data is.
+const char* const kSchema6 = R"sql(
+ALTER TABLE rounds ADD COLUMN data TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE rounds ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE parts(run TEXT NOT NULL, part INTEGER NOT NULL, position INTEGER NOT NULL, sequences INTEGER NOT NULL, owner TEXT NOT NULL,
+  PRIMARY KEY(run, part)) WITHOUT ROWID;
+)sql";
+
+// Version 7: who left last.
+const char* const kSchema7 = R"sql(
+ALTER TABLE memberships ADD COLUMN left_epoch INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+// Version 8: tasks that a group of islands works on.
+const char* const kSchema8 = R"sql(
+ALTER TABLE tasks ADD COLUMN group_run TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN members TEXT NOT NULL DEFAULT '[]';
+)sql";
+
+namespace {
+
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+json parse(const std::string& text) { return json::parse(text, nullptr, false); }
+
+Error broken(std::string_view table, std::string_view column) {
+  return Error{Code::corrupt, "the ledger's table " + std::string(table) + " has a " + std::string(column) + " that cannot be read"};
+}
+
+void bind_time(Statement& statement, const std::optional<TimePoint>& time) {
+  if (time) {
+    statement.bind(unix_ms(*time));
+  } else {
+    statement.bind_null();
+  }
+}
+
+std::optional<TimePoint> time_of(const Statement& row, int column) {
+  return row.null(column) ? std::nullopt : std::optional(from_unix_ms(row.integer(column)));
+}
+
+// A list of ids or numbers is a JSON array, so that `sqlite3 ledger.db` can take it apart.
+std::string ids_text(const std::vector<IslandId>& ids) {
+  json list = json::array();
+  for (const IslandId& id : ids) {
+    list.push_back(id.text);
+  }
+  return dump(list);
+}
+
+std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
+  const json list = parse(text);
+  if (!list.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<IslandId> ids;
+  for (const json& item : list) {
+    if (!item.is_string()) {
+      return std::nullopt;
+    }
+    ids.emplace_back(item.get<std::string>());
+  }
+  return ids;
+}
+
+std::string ranges_text(const std::vector<DataRange>& ranges) {
+  json list = json::array();
+  for (const DataRange& range : ranges) {
+    list.push_back({range.part, range.from, range.to});
+  }
+  return dump(list);
+}
+
+std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
+  const json list = parse(text);
+  if (!list.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<DataRange> ranges;
+  for (const json& item : list) {
+    if (!item.is_array() || item.size() != 3 || !item[0].is_number_unsigned() || !item[1].is_number_unsigned() ||
+        !item[2].is_number_unsigned()) {
+      return std::nullopt;
+    }
+    ranges.push_back(DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>()});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------------------ runs
+
+Status write_row(Database& database, const RunRecord& run) {
+  auto statement = database.prepare(
+      "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
+      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
+  statement.bind(unix_ms(run.reason.since));
+  bind_time(statement, run.reason.until);
+  if (run.error) {
+    statement.bind(to_string(run.error->code)).bind(run.error->why);
+  } else {
+    statement.bind_null().bind_null();
+  }
+  statement.bind(unix_ms(run.submitted));
+  bind_time(statement, run.started);
+  bind_time(statement, run.ended);
+  statement.bind(run.epoch.value).bind(run.lineage).bind(run.initialised).bind(run.committed.value).bind(run.digest).bind(run.tokens);
+  if (run.pause_after) {
+    statement.bind(run.pause_after->value);
+  } else {
+    statement.bind_null();
+  }
+  statement.bind(run.restored);
+  return statement.run();
+}
+
+Result<RunRecord> read_run(const Statement& row) {
+  RunRecord run;
+  run.id = RunId(row.text(0));
+  run.name = row.text(1);
+  run.file = row.text(2);
+  run.spec = row.text(3);
+  ATOLL_ASSIGN(run.state, run_state_from_string(row.text(4)));
+  run.reason = Reason{row.text(5), from_unix_ms(row.integer(6)), time_of(row, 7)};
+  if (!row.null(8)) {
+    run.error = Error{code_from_string(row.text(8)), row.text(9)};
+  }
+  run.submitted = from_unix_ms(row.integer(10));
+  run.started = time_of(row, 11);
+  run.ended = time_of(row, 12);
+  run.epoch = Epoch(row.number(13));
+  run.lineage = static_cast<std::uint32_t>(row.number(14));
+  run.initialised = row.boolean(15);
+  run.committed = Round(row.number(16));
+  run.digest = row.digest(17);
+  run.tokens = row.number(18);
+  if (!row.null(19)) {
+    run.pause_after = Round(row.number(19));
+  }
+  run.restored = row.boolean(20);
+  return run;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- memberships
+
+Status write_row(Database& database, const MembershipRecord& membership) {
+  json absences = json::array();
+  for (const Absence& absence : membership.absences) {
+    json to = absence.to ? json(absence.to->value) : json();
+    json until = absence.until ? json(unix_ms(*absence.until)) : json();
+    absences.push_back({absence.from.value, std::move(to), absence.cause, unix_ms(absence.since), std::move(until)});
+  }
+  return database
+      .prepare(
+          "INSERT OR REPLACE INTO memberships(run, island, part, state, cause, absences, offences, left_epoch) VALUES(?,?,?,?,?,?,?,?)")
+      .bind(membership.run.text)
+      .bind(membership.island.text)
+      .bind(membership.part)
+      .bind(to_string(membership.state))
+      .bind(membership.cause)
+      .bind(dump(absences))
+      .bind(membership.offences)
+      .bind(membership.left.value)
+      .run();
+}
+
+Result<MembershipRecord> read_membership(const Statement& row) {
+  MembershipRecord membership;
+  membership.run = RunId(row.text(0));
+  membership.island = IslandId(row.text(1));
+  membership.part = static_cast<std::uint32_t>(row.number(2));
+  ATOLL_ASSIGN(membership.state, membership_state_from_string(row.text(3)));
+  membership.cause = row.text(4);
+  const json absences = parse(row.text(5));
+  if (!absences.is_array()) {
+    return broken("memberships", "list of absences");
+  }
+  for (const json& item : absences) {
+    if (!item.is_array() || item.size() != 5 || !item[0].is_number_unsigned() || !item[2].is_string() || !item[3].is_number_integer()) {
+      return broken("memberships", "list of absences");
+    }
+    Absence absence;
+    absence.from = Round(item[0].get<std::uint64_t>());
+    if (item[1].is_number_unsigned()) {
+      absence.to = Round(item[1].get<std::uint64_t>());
+    }
+    absence.cause = item[2].get<std::string>();
+    absence.since = from_unix_ms(item[3].get<std::int64_t>());
+    if (item[4].is_number_integer()) {
+      absence.until = from_unix_ms(item[4].get<std::int64_t>());
+    }
+    membership.absences.push_back(std::move(absence));
+  }
+  membership.offences = static_cast<std::uint32_t>(row.number(6));
+  membership.left = Epoch(row.number(7));
+  return membership;
+}
+
+// ----------------------------------------------------------------------------------------------------------- epochs
+
+Status write_row(Database& database, const EpochRecord& membership) {
+  return database.prepare("INSERT OR REPLACE INTO epochs(run, epoch, time_ms, committed, members, why) VALUES(?,?,?,?,?,?)")
+      .bind(membership.run.text)
+      .bind(membership.epoch.value)
+      .bind(unix_ms(membership.time))
+      .bind(membership.committed.value)
+      .bind(ids_text(membership.members))
+      .bind(membership.why)
+      .run();
+}
+
+Result<EpochRecord> read_epoch(const Statement& row) {
+  EpochRecord membership;
+  membership.run = RunId(row.text(0));
+  membership.epoch = Epoch(row.number(1));
+  membership.time = from_unix_ms(row.integer(2));
+  membership.committed = Round(row.number(3));
+  auto members = ids_of(row.text(4));
+  if (!members) {
+    return broken("epochs", "list of members");
+  }
+  membership.members = *std::move(members);
+  membership.why = row.text(5);
+  return membership;
+}
+
+// --------------------------------------------------------------------------------------------------------------- islands
+
+Status write_row(Database& database, const IslandRecord& island) {
+  return database
+      .prepare(
+          "INSERT OR REPLACE INTO islands(island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms) "
+          "VALUES(?,?,?,?,?,?,?,?,?)")
+      .bind(island.id.text)
+      .bind(island.name)
+      .bind(island.public_key)
+      .bind(island.bulk_address)
+      .bind(island.version)
+      .bind(island.platform)
+      .bind(dump(json(island.data_sets)))
+      .bind(island.boot)
+      .bind(unix_ms(island.last_hello))
+      .run();
+}
+
+Result<IslandRecord> read_island(const Statement& row) {
+  IslandRecord island;
+  island.id = IslandId(row.text(0));
+  island.name = row.text(1);
+  island.public_key = row.text(2);
+  island.bulk_address = row.text(3);
+  island.version = row.text(4);
+  island.platform = row.text(5);
+  const json sets = parse(row.text(6));
+  if (!sets.is_array()) {
+    return broken("islands", "list of data sets");
+  }
+  for (const json& set : sets) {
+    if (!set.is_string()) {
+      return broken("islands", "list of data sets");
+    }
+    island.data_sets.push_back(set.get<std::string>());
+  }
+  island.boot = row.number(7);
+  island.last_hello = from_unix_ms(row.integer(8));
+  return island;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- tasks
+
+Status write_row(Database& database, const TaskRecord& task) {
+  auto statement =
+      database.prepare(std::string("INSERT OR REPLACE INTO tasks(") + kTaskColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  statement.bind(task.run.text).bind(task.task).bind(to_string(task.state)).bind(task.island.text).bind(task.starts);
+  statement.bind(task.result)
+      .bind(task.result_bytes)
+      .bind(task.facts)
+      .bind(task.checkpoint)
+      .bind(task.checkpoint_bytes)
+      .bind(task.checkpoint_step);
+  bind_time(statement, task.started);
+  bind_time(statement, task.ended);
+  statement.bind(task.group.text).bind(ids_text(task.members));
+  return statement.run();
+}
+
+Result<TaskRecord> read_task(const Statement& row) {
+  TaskRecord task;
+  task.run = RunId(row.text(0));
+  task.task = row.text(1);
+  const Result<TaskState> state = task_state_from_string(row.text(2));
+  if (!state) {
+    return broken("tasks", "state");
+  }
+  task.state = *state;
+  task.island = IslandId(row.text(3));
+  task.starts = static_cast<std::uint32_t>(row.number(4));
+  task.result = row.digest(5);
+  task.result_bytes = row.number(6);
+  task.facts = row.text(7);
+  task.checkpoint = row.digest(8);
+  task.checkpoint_bytes = row.number(9);
+  task.checkpoint_step = row.number(10);
+  task.started = time_of(row, 11);
+  task.ended = time_of(row, 12);
+  task.group = RunId(row.text(13));
+  auto members = ids_of(row.text(14));
+  if (!members) {
+    return broken("tasks", "members");
+  }
+  task.members = std::move(*members);
+  return task;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- rounds
+
+Status write_row(Database& database, const RoundRecord& round) {
+  // A committed round is never replaced, whatever the core thinks.
+  auto statement = database.prepare(
+      "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
+      "data, "
+      "parts) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
+      "attempt=excluded.attempt, "
+      "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
+      "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
+      "parts=excluded.parts WHERE committed=0");
+  statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
+  statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.digest);
+  statement.bind(unix_ms(round.planned));
+  bind_time(statement, round.committed_at);
+  statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts));
+  return statement.run();
+}
+
+Result<RoundRecord> read_round(const Statement& row) {
+  RoundRecord round;
+  round.run = RunId(row.text(0));
+  round.lineage = static_cast<std::uint32_t>(row.number(1));
+  round.round = Round(row.number(2));
+  round.epoch = Epoch(row.number(3));
+  round.attempt = Attempt(static_cast<std::uint32_t>(row.number(4)));
+  round.committed = row.boolean(5);
+  round.checkpoint = row.boolean(6);
+  auto members = ids_of(row.text(7));
+  const json tokens = parse(row.text(8));
+  if (!members || !tokens.is_array()) {
+    return broken("rounds", "list of members");
+  }
+  round.members = *std::move(members);
+  for (const json& count : tokens) {
+    if (!count.is_number_unsigned()) {
+      return broken("rounds", "list of tokens");
+    }
+    round.tokens.push_back(count.get<std::uint64_t>());
+  }
+  round.digest = row.digest(9);
+  round.planned = from_unix_ms(row.integer(10));
+  round.committed_at = time_of(row, 11);
+  auto data = ranges_of(row.text(12));
+  auto parts = ranges_of(row.text(13));
+  if (!data || !parts) {
+    return broken("rounds", "list of samples");
+  }
+  round.data = *std::move(data);
+  round.parts = *std::move(parts);
+  return round;
+}
+
+// ------------------------------------------------------------------------------------------------------- parts of the data
+
+Status write_row(Database& database, const PartRecord& part) {
+  return database.prepare("INSERT OR REPLACE INTO parts(run, part, position, sequences, owner) VALUES(?,?,?,?,?)")
+      .bind(part.run.text)
+      .bind(part.part)
+      .bind(part.position)
+      .bind(part.sequences)
+      .bind(part.owner.text)
+      .run();
+}
+
+Result<PartRecord> read_part(const Statement& row) {
+  PartRecord part;
+  part.run = RunId(row.text(0));
+  part.part = static_cast<std::uint32_t>(row.number(1));
+  part.position = row.number(2);
+  part.sequences = row.number(3);
+  part.owner = IslandId(row.text(4));
+  return part;
+}
+
+// ------------------------------------------------------------------------------------------- events, metrics and reports
+
+Status write_row(Database& database, const EventRecord& event) {
+  json fields = json::object();
+  for (const Field& field : event.fields) {
+    std::visit([&](const auto& value) { fields[field.key] = value; }, field.value);
+  }
+  return database.prepare("INSERT INTO events(time_ms, run, island, level, kind, text, fields) VALUES(?,?,?,?,?,?,?)")
+      .bind(unix_ms(event.time))
+      .bind(event.run.text)
+      .bind(event.island.text)
+      .bind(event.level)
+      .bind(event.kind)
+      .bind(event.text)
+      .bind(dump(fields))
+      .run();
+}
+
+Status write_row(Database& database, const MetricRecord& metric) {
+  // A second record of the same round fills in what the first had not measured.
+  return database
+      .prepare(
+          "INSERT INTO metrics(run, island, round, time_ms, step, training_loss, outer_loss, local_loss, norm, "
+          "wait_seconds, tokens, bytes_sent, bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) "
+          "ON CONFLICT(run, round, island) DO UPDATE SET time_ms=excluded.time_ms, step=max(step, excluded.step), "
+          "training_loss=coalesce(excluded.training_loss, training_loss), outer_loss=coalesce(excluded.outer_loss, outer_loss), "
+          "local_loss=coalesce(excluded.local_loss, local_loss), norm=coalesce(excluded.norm, norm), "
+          "wait_seconds=coalesce(excluded.wait_seconds, wait_seconds), tokens=max(tokens, excluded.tokens), "
+          "bytes_sent=max(bytes_sent, excluded.bytes_sent), bytes_received=max(bytes_received, excluded.bytes_received)")
+      .bind(metric.run.text)
+      .bind(metric.island.text)
+      .bind(metric.round.value)
+      .bind(unix_ms(metric.time))
+      .bind(metric.step.value)
+      .bind(metric.training_loss)
+      .bind(metric.outer_loss)
+      .bind(metric.local_loss)
+      .bind(metric.norm)
+      .bind(metric.wait_seconds)
+      .bind(metric.tokens)
+      .bind(metric.bytes_sent)
+      .bind(metric.bytes_received)
+      .run();
+}
+
+Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried) {
+  return database
+      .prepare(
+          "INSERT OR REPLACE INTO reports(run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, "
+          "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, "
+          "carried_wait_seconds, carried_bytes_sent, carried_bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+      .bind(report.run.text)
+      .bind(island.text)
+      .bind(report.state)
+      .bind(report.reason)
+      .bind(report.step.value)
+      .bind(report.tokens)
+      .bind(report.tokens_per_second)
+      .bind(report.compute_seconds)
+      .bind(report.wait_seconds)
+      .bind(report.training_loss)
+      .bind(report.bytes_sent)
+      .bind(report.bytes_received)
+      .bind(report.agent_memory_bytes)
+      .bind(report.trainer_memory_bytes)
+      .bind(carried.tokens)
+      .bind(carried.compute_seconds)
+      .bind(carried.wait_seconds)
+      .bind(carried.bytes_sent)
+      .bind(carried.bytes_received)
+      .run();
+}
+
+std::pair<IslandId, IslandReport> read_report(const Statement& row) {
+  IslandReport report;
+  report.run = RunId(row.text(0));
+  report.state = row.text(2);
+  report.reason = row.text(3);
+  report.step = Step(row.number(4));
+  report.tokens = row.number(5);
+  report.tokens_per_second = row.real(6);
+  report.compute_seconds = row.real(7);
+  report.wait_seconds = row.real(8);
+  report.training_loss = row.real(9);
+  report.bytes_sent = row.number(10);
+  report.bytes_received = row.number(11);
+  report.agent_memory_bytes = row.number(12);
+  report.trainer_memory_bytes = row.number(13);
+  return {IslandId(row.text(1)), std::move(report)};
+}
+
+Counters read_carried(const Statement& row) { return {row.number(14), row.real(15), row.real(16), row.number(17), row.number(18)}; }
+
+}  // namespace atl::coordinator

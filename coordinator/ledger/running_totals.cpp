@@ -1,0 +1,61 @@
+#include "coordinator/ledger/running_totals.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace atl::coordinator {
+namespace {
+
+// Seconds are not exact: a lower one by rounding is no new beginning.
+constexpr double kSlack = 1e-3;
+
+double finite(double value) { return std::isfinite(value) ? value : 0; }
+
+Counters counters_of(const IslandReport& report) {
+  return {report.tokens, finite(report.compute_seconds), finite(report.wait_seconds), report.bytes_sent, report.bytes_received};
+}
+
+Counters operator+(const Counters& a, const Counters& b) {
+  return {a.tokens + b.tokens, a.compute_seconds + b.compute_seconds, a.wait_seconds + b.wait_seconds, a.bytes_sent + b.bytes_sent,
+          a.bytes_received + b.bytes_received};
+}
+
+Counters operator-(const Counters& a, const Counters& b) {
+  const auto less = [](auto x, auto y) { return x > y ? x - y : decltype(x){}; };
+  return {less(a.tokens, b.tokens), less(a.compute_seconds, b.compute_seconds), less(a.wait_seconds, b.wait_seconds),
+          less(a.bytes_sent, b.bytes_sent), less(a.bytes_received, b.bytes_received)};
+}
+
+bool began_again(const Counters& before, const Counters& after) {
+  return after.tokens < before.tokens || after.bytes_sent < before.bytes_sent || after.bytes_received < before.bytes_received ||
+         after.compute_seconds < before.compute_seconds - kSlack || after.wait_seconds < before.wait_seconds - kSlack;
+}
+
+}  // namespace
+
+void RunningTotals::restore(const RunId& run, const IslandId& island, const Counters& carried, const IslandReport& total) {
+  entries_[{run, island}] = {carried, counters_of(total) - carried};
+}
+
+IslandReport RunningTotals::add(const IslandId& island, IslandReport report) {
+  Entry& entry = entries_[{report.run, island}];
+  const Counters reported = counters_of(report);
+  if (began_again(entry.newest, reported)) {
+    entry.carried = entry.carried + entry.newest;
+  }
+  entry.newest = reported;
+  const Counters total = entry.carried + reported;
+  report.tokens = total.tokens;
+  report.compute_seconds = total.compute_seconds;
+  report.wait_seconds = total.wait_seconds;
+  report.bytes_sent = total.bytes_sent;
+  report.bytes_received = total.bytes_received;
+  return report;
+}
+
+Counters RunningTotals::carried(const RunId& run, const IslandId& island) const {
+  const auto found = entries_.find({run, island});
+  return found == entries_.end() ? Counters{} : found->second.carried;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,31 @@
+#include "coordinator/service/service.hpp"
+
+#include <utility>
+
+#include "coordinator/ledger/ledger.hpp"
+#include "coordinator/service/driver.hpp"
+#include "transport/identity/identity.hpp"
+#include "transport/zmq/control_server.hpp"
+
+namespace atl::coordinator {
+
+Status run_service(const ServiceOptions& options, int stop_fd, const std::function<void(const std::string& address)>& ready) {
+  ATOLL_TRY(check_settings(options.settings));
+  auto keys = read_key_file(coordinator_key_file(options.state));
+  if (!keys) {
+    return keys.error().code != Code::not_found ? keys.error()
+                                                : Error{Code::not_found, "there is no coordinator in " + options.state.string() +
+                                                                             "; make one with `atoll coordinator init`"};
+  }
+  ATOLL_ASSIGN(Ledger ledger, Ledger::open(options.state));
+  ATOLL_ASSIGN(std::unique_ptr<ZmqControlServer> server,
+               ZmqControlServer::open(ControlServerSettings{options.settings.bind, *keys, options.insecure}));
+  const std::string bound = server->bound_address();
+  ATOLL_ASSIGN(const std::unique_ptr<Driver> driver,
+               Driver::start(options.core, Place{options.version, options.settings.advertise, keys->public_key}, std::move(ledger),
+                             std::move(server), now()));
+  ready(bound);
+  return driver->run(stop_fd);
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,27 @@
+#include "strategies/specification/run_notes.hpp"
+
+#include <array>
+#include <cstdio>
+
+namespace atl {
+
+std::vector<std::string> notes_on(const RunSpec& spec) {
+  std::vector<std::string> notes;
+  const StrategySpec& strategy = spec.strategy;
+  const bool momentum =
+      strategy.outer_optimizer == OuterOptimizerKind::nesterov || strategy.outer_optimizer == OuterOptimizerKind::heavy_ball;
+  if (strategy.group == Group::all && momentum && strategy.outer_momentum > 0.5 && strategy.inner_steps > 0) {
+    const std::uint64_t rounds = spec.training.steps / strategy.inner_steps + (spec.training.steps % strategy.inner_steps == 0 ? 0 : 1);
+    if (rounds < kRoundsForMomentum) {
+      std::array<char, 32> value{};
+      std::snprintf(value.data(), value.size(), "%.4g", strategy.outer_momentum);
+      notes.push_back(std::string("outer_momentum = ") + value.data() + " pays in long runs, from some " +
+                      std::to_string(kRoundsForMomentum) + " rounds on, and this one synchronises " +
+                      (rounds == 1 ? "once" : std::to_string(rounds) + " times") +
+                      ": with outer_learning_rate = 1.0 and outer_momentum = 0 short runs ended at a lower loss");
+    }
+  }
+  return notes;
+}
+
+}  // namespace atl

@@ -1,0 +1,367 @@
+#include "strategies/specification/run_rules.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "transport/base/bytes.hpp"
+
+namespace atl {
+namespace {
+
+using Problems = std::vector<RunProblem>;
+
+std::string number(std::uint64_t value) { return std::to_string(value); }
+
+// A run of phases: every expert has one island, and there are no rounds.
+bool of_experts(const RunSpec& spec) { return spec.strategy.group == Group::expert; }
+
+void check_model(const RunSpec& spec, Problems& problems) {
+  const ModelSpec& model = spec.model;
+  const auto check_memory = [&](std::vector<std::string_view> with) {
+    if (const double bytes = model_parameter_bytes(spec); bytes > static_cast<double>(spec.arena_limit_bytes)) {
+      problems.push_back({"model", "width",
+                          "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))) +
+                              ", more than run.arena_limit (" + human_bytes(spec.arena_limit_bytes) + ")",
+                          std::move(with)});
+    }
+  };
+  if (of_experts(spec) || trains_on_images(spec)) {
+    if (model.width % model.heads != 0 || model.width % 4 != 0) {
+      problems.push_back({"model",
+                          "width",
+                          "width " + number(model.width) + " must be a multiple of heads (" + number(model.heads) + ") and of 4",
+                          {"model.heads"}});
+    } else if (!of_experts(spec)) {
+      check_memory({"run.arena_limit", "model.layers", "model.feed_forward"});
+    }
+    return;
+  }
+  if (model.width % model.heads != 0) {
+    problems.push_back(
+        {"model", "heads", "heads " + number(model.heads) + " does not divide width " + number(model.width), {"model.width"}});
+  } else if (model.width / model.heads % 2 != 0) {
+    problems.push_back({"model",
+                        "heads",
+                        "width / heads is " + number(model.width / model.heads) +
+                            ", but rotary positions need an even number; choose width a multiple of " +
+                            number(2 * std::uint64_t{model.heads}),
+                        {"model.width"}});
+  }
+  check_memory({"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"});
+  if (spec.data.format == "bytes" && model.vocabulary < 256) {
+    problems.push_back({"model",
+                        "vocabulary",
+                        "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens",
+                        {"data.format"}});
+  }
+}
+
+void check_diffusion(const RunSpec& spec, Problems& problems) {
+  const DiffusionSpec& diffusion = spec.diffusion;
+  if (!of_experts(spec)) {
+    return;
+  }
+  if (!trains_on_images(spec)) {
+    problems.push_back({"data",
+                        "format",
+                        "format = \"" + spec.data.format +
+                            "\" holds tokens, and strategy.name = \"decentralized-diffusion\" trains on images; formats of images are "
+                            "idx, cifar10, images, npy, safetensors",
+                        {"strategy.name"}});
+  }
+  if (diffusion.fine_clusters < diffusion.experts) {
+    problems.push_back({"diffusion",
+                        "fine_clusters",
+                        "fine_clusters " + number(diffusion.fine_clusters) + " is less than experts " + number(diffusion.experts),
+                        {"diffusion.experts"}});
+  }
+  if (diffusion.distill_steps > 0 && diffusion.experts == 1) {
+    problems.push_back(
+        {"diffusion", "distill_steps", "with one expert there is nothing to distil: it is one dense model already", {"diffusion.experts"}});
+  }
+  if (diffusion.balance != 0 && diffusion.balance < 1) {
+    problems.push_back(
+        {"diffusion", "balance", "a balance below 1 is impossible: some cluster has at least the mean size; use 0 for no limit"});
+  }
+  if (diffusion.router_width % diffusion.router_heads != 0 || diffusion.router_width % 4 != 0) {
+    problems.push_back({"diffusion",
+                        "router_width",
+                        "router_width " + number(diffusion.router_width) + " must be a multiple of router_heads (" +
+                            number(diffusion.router_heads) + ") and of 4",
+                        {"diffusion.router_heads"}});
+  }
+}
+
+// Images that lie on several islands, a part on each.
+void check_spread(const RunSpec& spec, Problems& problems) {
+  const DataSpec& data = spec.data;
+  if (data.spread == 0) {
+    return;
+  }
+  if (!of_experts(spec)) {
+    problems.push_back(
+        {"data",
+         "spread",
+         "spread is for strategy.name = \"decentralized-diffusion\"; of the other strategies every island needs the whole data set",
+         {"strategy.name"}});
+  } else if (!data.url.empty()) {
+    problems.push_back({"data", "spread", "spread needs data.set or data.files: a url gives every island the same images", {"data.url"}});
+  } else if (data.spread > spec.islands.max) {
+    problems.push_back({"data",
+                        "spread",
+                        "spread " + number(data.spread) + " is more than islands.max " + number(spec.islands.max) +
+                            ": each of these islands packs one part",
+                        {"islands.max"}});
+  }
+}
+
+void check_data(const RunSpec& spec, Problems& problems) {
+  const DataSpec& data = spec.data;
+  const int sources = int{!data.set.empty()} + int{!data.files.empty()} + int{!data.url.empty()};
+  if (sources == 0) {
+    problems.push_back({"data", "", "no data: give exactly one of set, files, url", {"data.set", "data.files", "data.url"}});
+  } else if (sources > 1) {
+    std::string_view second = data.files.empty() ? "url" : data.set.empty() ? "url" : "files";
+    problems.push_back({"data", second, "exactly one of set, files, url can be given"});
+  }
+  if (!data.url.empty() && data.sha256.empty()) {
+    problems.push_back({"data",
+                        "url",
+                        "url needs sha256, so that every island trains on the same bytes (`curl -L URL | sha256sum` prints it)",
+                        {"data.sha256"}});
+  }
+  if (data.url.empty() && !data.sha256.empty()) {
+    problems.push_back({"data", "sha256", "sha256 has no effect without url", {"data.url"}});
+  }
+  if (data.parts != 0 && data.parts < spec.islands.max) {
+    problems.push_back({"data",
+                        "parts",
+                        "parts " + number(data.parts) + " is less than islands.max " + number(spec.islands.max) +
+                            ": two islands would train on the same part",
+                        {"islands.max"}});
+  }
+}
+
+void check_training(const RunSpec& spec, Problems& problems) {
+  const TrainingSpec& training = spec.training;
+  if (training.batch % training.accumulation != 0) {
+    problems.push_back({"training",
+                        "accumulation",
+                        "accumulation " + number(training.accumulation) + " does not divide batch " + number(training.batch),
+                        {"training.batch"}});
+  }
+  if (training.warmup_steps > training.steps) {
+    problems.push_back({"training",
+                        "warmup_steps",
+                        "warmup_steps " + number(training.warmup_steps) + " is more than steps " + number(training.steps),
+                        {"training.steps"}});
+  }
+  const double tokens = static_cast<double>(training.steps) * training.batch * static_cast<double>(tokens_per_sequence(spec));
+  if (tokens > 9007199254740991.0) {
+    problems.push_back({"training",
+                        "steps",
+                        "steps × batch × sequence_length is more tokens than can be counted (2^53)",
+                        {"training.batch", "training.sequence_length"}});
+  }
+}
+
+void check_strategy(const RunSpec& spec, Problems& problems) {
+  const StrategySpec& strategy = spec.strategy;
+  if (strategy.overlap_steps >= strategy.inner_steps && strategy.overlap_steps > 0) {
+    problems.push_back(
+        {"strategy",
+         "overlap_steps",
+         "overlap_steps " + number(strategy.overlap_steps) + " must be less than inner_steps " + number(strategy.inner_steps),
+         {"strategy.inner_steps", "strategy.name"}});
+  }
+  const bool by_layers = strategy.grouping == FragmentKind::sequential || strategy.grouping == FragmentKind::strided;
+  if (by_layers && strategy.fragments > spec.model.layers) {
+    problems.push_back({"strategy",
+                        "fragments",
+                        "fragments " + number(strategy.fragments) + " is more than model.layers " + number(spec.model.layers) +
+                            ": a fragment has at least one layer (embeddings and head are one more by themselves)",
+                        {"model.layers", "strategy.grouping"}});
+  }
+  if (strategy.pace == Pace::adaptive && (strategy.payload == PayloadKind::gradient || strategy.group == Group::nobody)) {
+    problems.push_back({"strategy",
+                        "pace",
+                        "pace \"adaptive\" has no effect where islands synchronise in every step, or never",
+                        {"strategy.name", "strategy.payload", "strategy.group"}});
+  }
+  if (const std::uint32_t least = least_contributions(strategy.aggregator); spec.islands.max < least) {
+    problems.push_back({"strategy",
+                        "aggregator",
+                        "aggregator \"" + std::string(name_of(strategy.aggregator)) +
+                            "\" is no better than the weighted mean with fewer than " + number(least) + " islands, and islands.max is " +
+                            number(spec.islands.max),
+                        {"islands.max"}});
+  }
+  if (strategy.min_inner_steps > strategy.inner_steps) {
+    problems.push_back({"strategy",
+                        "min_inner_steps",
+                        "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps),
+                        {"strategy.inner_steps"}});
+  }
+  if (strategy.inner_steps > spec.training.steps && !(of_experts(spec) && spec.islands.max <= islands_without_groups(spec))) {
+    problems.push_back({"strategy",
+                        "inner_steps",
+                        "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
+                            ": not one round would happen",
+                        {"training.steps", "strategy.name"}});
+  }
+}
+
+void check_own_overlaps(const RunSpec& spec, Problems& problems) {
+  std::set<std::string> seen;
+  for (const std::string& entry : spec.islands.overlap_steps) {
+    const std::optional<OwnOverlap> own = parse_own_overlap(entry);
+    if (!own) {
+      continue;  // the key's own rule says so
+    }
+    if (!seen.insert(own->island).second) {
+      problems.push_back({"islands", "overlap_steps", "overlap_steps names island " + own->island + " twice"});
+    }
+    if (own->steps >= spec.strategy.inner_steps) {
+      problems.push_back({"islands",
+                          "overlap_steps",
+                          "overlap_steps of island " + own->island + ", " + number(own->steps) +
+                              ", must be less than strategy.inner_steps " + number(spec.strategy.inner_steps),
+                          {"strategy.inner_steps", "strategy.name"}});
+    } else if (own->steps > 0 && spec.strategy.payload == PayloadKind::gradient) {
+      problems.push_back({"islands",
+                          "overlap_steps",
+                          "overlap_steps has no effect where gradients are exchanged in every step",
+                          {"strategy.payload", "strategy.name"}});
+    }
+  }
+}
+
+void check_islands(const RunSpec& spec, Problems& problems) {
+  const IslandsSpec& islands = spec.islands;
+  check_own_overlaps(spec, problems);
+  if (islands.min > islands.max) {
+    problems.push_back({"islands", "min", "min " + number(islands.min) + " is more than max " + number(islands.max), {"islands.max"}});
+  }
+  if (islands.straggler_factor > 0 && islands.straggler_factor < 1) {
+    problems.push_back({"islands", "straggler_factor", "straggler_factor must be at least 1, or 0 for no such limit"});
+  }
+  if (spec.strategy.group_size > 2 && islands.max < spec.strategy.group_size) {
+    problems.push_back({"strategy",
+                        "group_size",
+                        "group_size " + number(spec.strategy.group_size) + " is more than [islands].max " + number(islands.max) +
+                            ": nobody would ever meet",
+                        {"islands.max"}});
+  }
+  if (islands.straggler_factor > 0 && spec.strategy.group == Group::pairs) {
+    problems.push_back(
+        {"islands",
+         "straggler_factor",
+         "straggler_factor has no effect in pairs, where nobody waits for all; deadline and strategy.max_skew bound the wait for a partner",
+         {"strategy.group", "strategy.name"}});
+  }
+  if (islands.names.empty()) {
+    return;
+  }
+  if (const std::set<std::string> distinct(islands.names.begin(), islands.names.end()); distinct.size() != islands.names.size()) {
+    problems.push_back({"islands", "names", "names lists an island twice"});
+  } else if (distinct.size() < islands.min) {
+    problems.push_back({"islands",
+                        "names",
+                        "names lists " + number(distinct.size()) + " islands, fewer than min " + number(islands.min),
+                        {"islands.min"}});
+  }
+}
+
+}  // namespace
+
+std::optional<OwnOverlap> parse_own_overlap(std::string_view entry) {
+  const std::size_t equals = entry.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return std::nullopt;
+  }
+  OwnOverlap own{std::string(entry.substr(0, equals)), 0};
+  const std::string_view digits = entry.substr(equals + 1);
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), own.steps);
+  return failure == std::errc() && end == digits.data() + digits.size() && own.steps <= 1'000'000'000 ? std::optional(own) : std::nullopt;
+}
+
+std::string_view features_file(std::string_view features) {
+  for (const std::string_view kind : {"npy:", "torchscript:"}) {
+    if (features.starts_with(kind)) {
+      return features.substr(kind.size());
+    }
+  }
+  return {};
+}
+
+std::uint32_t islands_without_groups(const RunSpec& spec) { return spec.diffusion.experts + (spec.diffusion.experts > 1 ? 1 : 0); }
+
+std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
+  for (const std::string& entry : spec.islands.overlap_steps) {
+    if (const std::optional<OwnOverlap> own = parse_own_overlap(entry); own && own->island == island) {
+      return own->steps;
+    }
+  }
+  return spec.strategy.overlap_steps;
+}
+
+double run_uplink(const RunSpec& spec) {
+  const Result<double> rate = parse_bits_per_second(spec.islands.uplink);
+  return rate ? *rate : 0;
+}
+
+std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
+  Problems problems;
+  check_model(spec, problems);
+  check_data(spec, problems);
+  check_diffusion(spec, problems);
+  check_spread(spec, problems);
+  check_training(spec, problems);
+  check_strategy(spec, problems);
+  check_islands(spec, problems);
+  return problems;
+}
+
+Status check_run_spec(const RunSpec& spec) {
+  const Problems problems = find_contradictions(spec);
+  if (problems.empty()) {
+    return {};
+  }
+  const std::string more = problems.size() > 1 ? " (and " + std::to_string(problems.size() - 1) + " more)" : "";
+  return Error{Code::invalid_argument, "[" + std::string(problems.front().section) + "] " + problems.front().why + more};
+}
+
+std::uint32_t feed_forward_width(const ModelSpec& model) {
+  if (model.feed_forward != 0) {
+    return model.feed_forward;
+  }
+  const std::uint32_t exact = (model.width * 8 + 2) / 3;
+  return (exact + 31) / 32 * 32;
+}
+
+bool trains_on_images(const RunSpec& spec) {
+  return spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32";
+}
+
+std::uint64_t tokens_per_sequence(const RunSpec& spec) {
+  return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1);
+}
+
+double model_parameter_bytes(const RunSpec& spec) {
+  const ModelSpec& model = spec.model;
+  const double width = model.width;
+  if (trains_on_images(spec)) {
+    const double patch = static_cast<double>(spec.diffusion.patch) * spec.diffusion.patch;
+    const double hidden = model.feed_forward == 0 ? 4.0 * width : static_cast<double>(model.feed_forward);
+    const double block = 10.0 * width * width + 2.0 * width * hidden + 11.0 * width + hidden;
+    const double ends =
+        patch * width + width + 256.0 * width + width + width * width + width + patch * width + patch + 2.0 * width * width + 2.0 * width;
+    return 4.0 * (model.layers * block + ends);
+  }
+  const double block = 4.0 * width * width + 3.0 * width * feed_forward_width(model) + 2.0 * width;
+  const double embeddings = (model.tied_embeddings ? 1.0 : 2.0) * model.vocabulary * width;
+  return 4.0 * (model.layers * block + embeddings + width);
+}
+
+}  // namespace atl

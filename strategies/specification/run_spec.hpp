@@ -1,0 +1,161 @@
+// RunSpec: what a run file says, complete: every key present, every default filled in, every unit converted.
+//
+// The command line reads TOML into a RunSpec and submits it; the coordinator stores and hands out exactly that value (as
+// JSON), so that no two islands ever train with different settings. The names of fields, TOML keys and JSON keys are the
+// same; in JSON a duration or size carries its unit as suffix (`deadline_ms`), and a choice is its text (choices.hpp). [strategy] is
+// strategies/ own: StrategySpec in composition.hpp.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/composition.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl {
+
+// [model]: a decoder-only transformer (pre-norm RMSNorm, rotary positions, SwiGLU).
+struct ModelSpec {
+  std::uint32_t layers = 4;
+  std::uint32_t width = 128;
+  std::uint32_t heads = 4;
+  std::uint32_t feed_forward = 0;  // hidden width of the SwiGLU; 0: 8/3 of width, rounded up to a multiple of 32
+  std::uint32_t vocabulary = 256;
+  bool tied_embeddings = false;
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+inline constexpr std::uint32_t kMaxSpread = 1000;
+
+// [data]: exactly one of set, files, url.
+struct DataSpec {
+  std::string set;                 // a name that each agent maps to files of its own (`agent --data NAME=PATH`)
+  std::vector<std::string> files;  // paths or globs on the island; the agent's owner must have allowed them
+  std::string url;                 // https; cached; `sha256` required
+  std::string sha256;
+  std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none), or images: idx | cifar10
+                                 // | images | npy | safetensors
+  double validation_fraction = 0.05;  // the last part of the tokens is held out
+  std::uint32_t parts = 0;            // disjoint parts the rest is split into; 0: [islands].max
+  std::uint32_t spread =
+      0;  // of group expert: so many islands have images of their own, which together are the data set; 0: all have the whole set
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+// [training]: the inner loop.
+struct TrainingSpec {
+  std::uint64_t steps = 0;   // inner steps of each island; required
+  std::uint32_t batch = 16;  // sequences per inner step and island
+  std::uint32_t sequence_length = 128;
+  std::uint32_t accumulation = 1;  // micro-batches per inner step; divides batch
+  double learning_rate = 3e-3;
+  std::uint64_t warmup_steps = 100;
+  double final_learning_rate = 0.1;  // cosine decay ends at this fraction of learning_rate
+  double weight_decay = 0.1;         // on matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double clip_norm = 1.0;             // 0: no clipping
+  double max_steps_per_second = 0.0;  // 0: as fast as it goes
+  std::string device = "auto";        // auto | cpu | cuda:N
+  std::string precision = "auto";     // auto | float32 | bf16 (autocast, CUDA only)
+  std::uint32_t threads = 1;          // of the trainer's arithmetic
+  std::uint32_t evaluate_every = 10;  // rounds between validations; 0: at the start and the end only
+  std::uint32_t evaluate_batches = 16;
+  friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
+};
+
+// [diffusion]: of strategy decentralized-diffusion: how the images are clustered, what an expert is, and the router.
+struct DiffusionSpec {
+  std::uint32_t experts = 8;             // 1: one model of all images
+  std::string clusters_by = "features";  // features | labels | random
+  std::string features = "pixels-pca";   // what is clustered: pixels-pca | npy:FILE | torchscript:FILE
+  std::uint32_t feature_width = 32;      // principal components of the pixels
+  std::uint32_t fine_clusters = 1024;
+  double balance = 1.5;            // a cluster weighs at most so many times the mean; 0: no limit
+  std::uint32_t patch = 2;         // pixels of a token's side
+  bool conditional = false;        // on the class
+  double class_dropout = 0.1;      // images whose class is hidden in training, for guidance
+  std::string times = "uniform";   // uniform | logit-normal
+  double ema = 0.999;              // of the exported parameters
+  std::uint32_t router_patch = 0;  // pixels of a token's side; 0: as patch
+  std::uint32_t router_layers = 4;
+  std::uint32_t router_width = 64;
+  std::uint32_t router_heads = 4;
+  std::uint64_t router_steps = 1000;
+  std::uint32_t router_batch = 32;
+  double router_learning_rate = 1e-3;
+  std::uint64_t distill_steps = 0;  // of one dense model that learns what the experts know; 0: none
+  std::uint32_t distill_batch = 32;
+  std::uint64_t save_every = 500;  // steps between checkpoints of an expert, copied to another island
+  friend bool operator==(const DiffusionSpec&, const DiffusionSpec&) = default;
+};
+
+// [islands]: who takes part.
+struct IslandsSpec {
+  std::uint32_t min = 1;
+  std::uint32_t max = 64;
+  Duration deadline =
+      std::chrono::minutes(10);    // of a round: when it has passed, the round starts with those that are ready, if at least min
+  double straggler_factor = 0;     // of the time that the first island needed for a round: then it starts without the others; 0: never
+  std::string uplink;              // "20mbit": what each island may send for this run; empty: what its agent allows
+  std::vector<std::string> names;  // only these islands; empty: any
+  std::vector<std::string> overlap_steps;  // "NAME=STEPS": a τ of its own for an island; see own_overlap in run_rules.hpp
+  friend bool operator==(const IslandsSpec&, const IslandsSpec&) = default;
+};
+
+// [checkpoint]
+struct CheckpointSpec {
+  std::uint32_t every_rounds = 10;
+  std::uint32_t keep = 3;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+// [guards]: what is not believed.
+struct GuardsSpec {
+  double norm_factor = 10;             // contributions with a norm of more than so many times the running median are rejected; 0: none
+  std::uint32_t quarantine_after = 3;  // rejections, without ten accepted contributions in between; 0: never
+  friend bool operator==(const GuardsSpec&, const GuardsSpec&) = default;
+};
+
+// Of a run of rounds in which several islands train one expert of a run of phases; not in a run file.
+struct GroupWork {
+  std::string run;     // that run's id; empty: this is a run of its own
+  std::string task;    // "experts/2"
+  std::string sha256;  // of the result of its task `clustering`, which every island of the group holds
+  std::vector<std::string> images =
+      {};  // of the results of its tasks `images/…`, which it holds, too; empty where every island has the whole data set
+  friend bool operator==(const GroupWork&, const GroupWork&) = default;
+};
+
+struct RunSpec {
+  std::string name;                               // [run].name; required
+  std::uint64_t seed = 1;                         // [run].seed
+  std::uint64_t arena_limit_bytes = 64ULL << 30;  // [run].arena_limit: a larger model is refused
+  ModelSpec model;
+  DataSpec data;
+  TrainingSpec training;
+  StrategySpec strategy;
+  DiffusionSpec diffusion;
+  IslandsSpec islands;
+  CheckpointSpec checkpoint;
+  GuardsSpec guards;
+  std::uint64_t rounds =
+      0;  // of the whole run, or of a run of phases the tasks that train; computed from the schedule by the command line, not a key
+  std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
+  std::uint64_t group_rounds =
+      0;  // of a run of phases: rounds of an expert that several islands train; computed as `rounds` is; 0: none has several
+  GroupWork work;
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
+};
+
+// The canonical JSON text of a spec, and back. Reading accepts exactly what writing produces: a missing or unknown key, a
+// wrong type or a number outside its bounds is invalid_argument naming the key. At most 1 MiB.
+std::string to_json(const RunSpec& spec);
+Result<RunSpec> run_spec_from_json(std::string_view json);
+
+}  // namespace atl

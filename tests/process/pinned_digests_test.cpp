@@ -1,0 +1,113 @@
+// The digests and the parameters that the example runs come to with the arithmetic trainer, which computes the same on every machine.
+// A change of the code that moves one of these numbers changes what a run computes: it is a decision, never an accident.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/storage/checkpoint.hpp"
+#include "tests/process/cluster.hpp"
+#include "transport/identity/sha256.hpp"
+
+using atl_test::Cluster;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+struct Pinned {
+  std::string example;
+  Changes changes;
+  std::uint64_t rounds;
+  std::set<std::string> digests;     // of the last round, of both islands
+  std::set<std::string> parameters;  // SHA-256 of both islands' outer parameters after it
+};
+
+std::string shortened(const Pinned& pinned) {
+  std::string file = atl_test::text_of(std::string(ATOLL_SOURCE_DIR "/examples/") + pinned.example);
+  Changes changes = {{"set = \"text\"", "set = \"corpus\""}, {"steps = 2000", "steps = 60"}};
+  changes.insert(changes.end(), pinned.changes.begin(), pinned.changes.end());
+  for (const auto& [line, instead] : changes) {
+    const std::size_t at = file.find(line);
+    INFO(pinned.example << " has no line '" << line << "'");
+    REQUIRE(at != std::string::npos);
+    file.replace(at, line.size(), instead);
+  }
+  return file;
+}
+
+std::string parameters_of(const fs::path& outer) {
+  const atl::SafetensorsFile file = atl::SafetensorsFile::open(outer).value();
+  atl::Sha256 hash;
+  for (const char* name : {"embedding", "layer", "head"}) {
+    hash.update(std::as_bytes(file.floats(name).value()));
+  }
+  return atl::to_hex(hash.finish());
+}
+
+}  // namespace
+
+TEST_CASE("process: the example runs come to the digests and the parameters that they always came to") {
+  const Changes two_of_four = {{"inner_steps = 30", "inner_steps = 12"}, {"max = 4", "max = 2"}};
+  const std::vector<Pinned> all = {
+      {"diloco-text.toml",
+       two_of_four,
+       5,
+       {"8409e7534da13503e4bacf03e74a3bae09dddc83ad1cc8fddf9c223937a9ed74"},
+       {"160d95a351fd2c6dd229251925c5de12f2cfa6e6065ab821e95808ae0947347d"}},
+      {"diloco-text.toml",
+       {{"inner_steps = 30", "inner_steps = 12\ncodec = \"fp4\"\nerror_feedback = true"}, {"max = 4", "max = 2"}},
+       5,
+       {"ed99979e71809ac4f901a7e19d474ea4bca4e54ebdc44171333733e8381d53a3"},
+       {"b3b8999f8d68a1775c342158339829b151b6531729f0fed0c197798693021dee"}},
+      {"streaming-diloco-text.toml",
+       {{"fragments = 2", "fragments = 2\ngrouping = \"balanced\""},
+        {"inner_steps = 30", "inner_steps = 12"},
+        {"max = 4", "max = 2"},
+        {"every_rounds = 30", "every_rounds = 5"}},
+       10,
+       {"568fd9507af1dffa7262405260b8ee26ea30f16e633e7413fe6441e096cb4ba8"},
+       {"9c5553a08b9656596696529fb718de6d249a4f5daf69c0a42812c3faa5480fc3"}},
+      {"noloco-text.toml",
+       {{"inner_steps = 30", "inner_steps = 12\npace = \"fixed\""}, {"max = 8", "max = 2"}},
+       6,
+       {},  // the digests of runs in pairs still depend on the islands' ids
+       {"3fdf50958823cfeb488776c10b3bcb7c8fa9fba4e4b7d7809afd8d1677a9fa6e"}},
+      {"data-parallel-text.toml",
+       {{"max = 4", "max = 2"}, {"every_rounds = 500", "every_rounds = 20"}},
+       60,
+       {"7f6875c1b2ba8549bd750d5dc95af9485bc8c2c543f2d59b91f6598655991e6b"},
+       {"d9d1cab88088bc5cf23543937bc96891a97fbeeac9c859048725ed2e3bb6df1e"}},
+      {"local-text.toml",
+       {{"inner_steps = 100", "inner_steps = 12"}, {"max = 4", "max = 2"}},
+       5,
+       {"e29d02b0a0b216baf0c9afed105c8c96e43d046d68c7014344b9bdfef495bcff",
+        "ef68a34a006dee47cb225d66f9d046ff63812fd0141e1b235b548b7da1fc3938"},
+       {"29a293e79732382be0c120daf93d96d8f10eedc18d86175f167e0b6fbe4c477f",
+        "b9ade554f8aec9026e98e1bcead3b298cc620454a8115219c7a1ffe571de643c"}},
+  };
+  for (const Pinned& pinned : all) {
+    Cluster cluster;
+    for (const char* name : {"a", "b"}) {
+      cluster.start_island(name);
+    }
+    const std::string run = cluster.submit(shortened(pinned));
+    const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+    INFO(pinned.example << "\n" << waited.out << waited.err << cluster.logs());
+    REQUIRE(waited.exit == 0);
+    std::set<std::string> digests;
+    std::set<std::string> parameters;
+    for (const char* name : {"a", "b"}) {
+      const fs::path folder = cluster.state(name) / "runs" / run / "checkpoints";
+      atl::CheckpointStore store = atl::CheckpointStore::open(folder).value();
+      const std::optional<atl::CheckpointMeta> meta = store.newest_good();
+      REQUIRE(meta.has_value());
+      CHECK(meta->round == atl::Round(pinned.rounds));
+      digests.insert(atl::to_hex(meta->digest));
+      parameters.insert(parameters_of(folder / std::to_string(meta->round.value) / atl::kOuterFile));
+    }
+    CHECK((pinned.digests.empty() || digests == pinned.digests));
+    CHECK(parameters == pinned.parameters);
+  }
+}

@@ -1,0 +1,72 @@
+#include "transport/base/address.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace atl {
+namespace {
+
+constexpr std::string_view kScheme = "tcp://";
+
+bool is_host(std::string_view host) {
+  return !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+  });
+}
+
+bool is_ipv6(std::string_view host) {
+  return host.size() >= 2 && host.size() <= 64 && host.find(':') != std::string_view::npos &&
+         std::all_of(host.begin(), host.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == ':' || c == '%';
+         });
+}
+
+// True for an IPv4 address in 127.0.0.0/8; a name that merely begins like one ("127.evil.example") is not.
+bool is_loopback_ipv4(std::string_view host) {
+  return host.starts_with("127.") && std::count(host.begin(), host.end(), '.') == 3 &&
+         std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+}  // namespace
+
+bool Address::is_loopback() const { return host == "localhost" || host == "::1" || is_loopback_ipv4(host); }
+
+std::string to_string(const Address& address) {
+  const bool brackets = address.host.find(':') != std::string::npos;
+  return std::string(kScheme) + (brackets ? "[" + address.host + "]" : address.host) + ":" +
+         (address.port == 0 ? "*" : std::to_string(address.port));
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const Error error{Code::invalid_argument,
+                    "'" + std::string(text.substr(0, 100)) + "' is not an address: write host:port or tcp://host:port"};
+  if (text.starts_with(kScheme)) {
+    text.remove_prefix(kScheme.size());
+  }
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) {
+    return error;
+  }
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  Address address;
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+    if (!is_ipv6(host)) {
+      return error;
+    }
+  } else if (host != "*" && !is_host(host)) {
+    return error;
+  }
+  address.host = host;
+  if (port == "*" || port == "0") {
+    return address;
+  }
+  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (problem != std::errc() || end != port.data() + port.size()) {
+    return error;
+  }
+  return address;
+}
+
+}  // namespace atl

@@ -1,0 +1,362 @@
+#include "transport/bulk/blob_store.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "transport/base/check.hpp"
+
+namespace atl {
+namespace {
+
+// An open file; closed with the last piece that reads it.
+class OpenFile {
+ public:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  ~OpenFile() { ::close(fd_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> into) const {
+    while (!into.empty()) {
+      const ssize_t count = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) {
+        continue;
+      }
+      if (count < 0) {
+        return Error{Code::io, std::string("reading failed: ") + std::strerror(errno)};
+      }
+      if (count == 0) {
+        return Error{Code::io, "the file became shorter"};
+      }
+      into = into.subspan(static_cast<std::size_t>(count));
+      offset += static_cast<std::uint64_t>(count);
+    }
+    return {};
+  }
+
+ private:
+  int fd_;
+};
+
+struct Entry {
+  Payload payload;                       // of a blob in memory
+  std::shared_ptr<const OpenFile> file;  // of a file
+  std::uint64_t total = 0;
+  std::map<std::uint64_t, std::uint64_t> ready;  // begin → end, disjoint and not touching
+
+  void add_ready(std::uint64_t begin, std::uint64_t end) {
+    auto next = ready.upper_bound(begin);
+    if (next != ready.begin() && std::prev(next)->second >= begin) {
+      next = std::prev(next);
+      begin = next->first;
+    }
+    while (next != ready.end() && next->first <= end) {
+      end = std::max(end, next->second);
+      next = ready.erase(next);
+    }
+    ready[begin] = end;
+  }
+  [[nodiscard]] bool is_ready(std::uint64_t begin, std::uint64_t end) const {
+    const auto next = ready.upper_bound(begin);
+    return begin == end || (next != ready.begin() && std::prev(next)->second >= end);
+  }
+};
+
+bool belongs_to_exchange(BlobKind kind) { return kind == BlobKind::contribution || kind == BlobKind::reduced; }
+// What a reader may ask for before it is there. Only exchanges become stale; a pair's decision does not.
+bool comes_later(BlobKind kind) {
+  return belongs_to_exchange(kind) || kind == BlobKind::promise || kind == BlobKind::verdict || kind == BlobKind::standing;
+}
+bool open_to_visitors(BlobKind kind) {
+  return kind == BlobKind::checkpoint_file || kind == BlobKind::trainer_file || kind == BlobKind::result || kind == BlobKind::content;
+}
+
+struct Run {
+  std::set<IslandId> members;
+  std::set<IslandId> visitors;
+  std::map<BlobId, Entry> blobs;
+  std::map<Round, std::pair<Epoch, Attempt>> newest;  // attempt begun, by round
+  Round first_open;                                   // earlier rounds are finished
+  std::uint64_t served = 0;
+  std::map<Round, BlobStore::Reading> readings;
+
+  [[nodiscard]] bool stale(const BlobId& blob) const {
+    if (blob.round < first_open) {
+      return true;
+    }
+    const auto begun = newest.find(blob.round);
+    return begun != newest.end() && std::pair(blob.epoch, blob.attempt) < begun->second;
+  }
+  [[nodiscard]] bool may_read(const IslandId& reader, BlobKind kind) const {
+    return members.contains(reader) || (open_to_visitors(kind) && visitors.contains(reader));
+  }
+};
+
+}  // namespace
+
+struct BlobStore::State {
+  using Lock = std::unique_lock<std::mutex>;
+
+  Limits limits;
+  mutable std::mutex mutex;
+  std::map<RunId, Run> runs;
+  std::map<IslandId, std::deque<Want>> parked;
+  std::vector<ParkedWant> unparked;
+  std::function<void()> listener;
+
+  Parked park(const IslandId& reader, const Want& want) {
+    std::deque<Want>& wants = parked[reader];
+    if (std::find(wants.begin(), wants.end(), want) == wants.end()) {
+      wants.push_back(want);
+      if (wants.size() > limits.park_per_reader) {
+        wants.pop_front();
+      }
+    }
+    return {};
+  }
+
+  template <typename Chosen>
+  void unpark(Chosen chosen) {
+    for (auto& [reader, wants] : parked) {
+      const auto kept = std::stable_partition(wants.begin(), wants.end(), [&](const Want& want) { return !chosen(want); });
+      for (auto want = kept; want != wants.end(); ++want) {
+        unparked.push_back(ParkedWant{reader, std::move(*want)});
+      }
+      wants.erase(kept, wants.end());
+    }
+  }
+
+  void insert(const BlobId& blob, Entry entry) {
+    Run& run = runs[blob.run];
+    if (belongs_to_exchange(blob.kind)) {
+      auto& newest = run.newest[blob.round];
+      newest = std::max(newest, std::pair(blob.epoch, blob.attempt));
+      std::erase_if(run.blobs, [&](const auto& item) { return belongs_to_exchange(item.first.kind) && run.stale(item.first); });
+    }
+    run.blobs.insert_or_assign(blob, std::move(entry));
+    unpark([&](const Want& want) {
+      return want.blob.run == blob.run && (want.blob == blob || (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)));
+    });
+  }
+
+  // Tells the listener, without the lock.
+  void tell(Lock lock) {
+    if (unparked.empty() || !listener) {
+      return;
+    }
+    const std::function<void()> call = listener;
+    lock.unlock();
+    call();
+  }
+};
+
+BlobStore::BlobStore() : BlobStore(Limits{}) {}
+BlobStore::BlobStore(Limits limits) : state_(std::make_unique<State>()) { state_->limits = limits; }
+BlobStore::~BlobStore() = default;
+
+void BlobStore::set_readers(const RunId& run, std::vector<IslandId> members, std::vector<IslandId> visitors) {
+  State::Lock lock(state_->mutex);
+  Run& entry = state_->runs[run];
+  entry.members = std::set<IslandId>(members.begin(), members.end());
+  entry.visitors = std::set<IslandId>(visitors.begin(), visitors.end());
+  state_->unpark([&](const Want& want) { return want.blob.run == run; });
+  state_->tell(std::move(lock));
+}
+
+void BlobStore::put(const BlobId& blob, Payload payload) {
+  State::Lock lock(state_->mutex);
+  Entry entry;
+  entry.total = payload.bytes.size();
+  entry.payload = std::move(payload);
+  entry.add_ready(0, entry.total);
+  state_->insert(blob, std::move(entry));
+  state_->tell(std::move(lock));
+}
+
+void BlobStore::announce(const BlobId& blob, Payload payload) {
+  State::Lock lock(state_->mutex);
+  Entry entry;
+  entry.total = payload.bytes.size();
+  entry.payload = std::move(payload);
+  state_->insert(blob, std::move(entry));
+  state_->tell(std::move(lock));
+}
+
+void BlobStore::mark_ready(const BlobId& blob, std::uint64_t offset, std::uint64_t length) {
+  State::Lock lock(state_->mutex);
+  const auto run = state_->runs.find(blob.run);
+  if (run == state_->runs.end()) {
+    return;
+  }
+  const auto found = run->second.blobs.find(blob);
+  if (found == run->second.blobs.end()) {
+    return;
+  }
+  Entry& entry = found->second;
+  ATOLL_CHECK(offset <= entry.total && length <= entry.total - offset, "a ready range lies within its blob");
+  entry.add_ready(offset, offset + length);
+  state_->unpark([&](const Want& want) {
+    return want.blob == blob && want.offset <= entry.total && entry.is_ready(want.offset, std::min(entry.total, want.offset + want.length));
+  });
+  state_->tell(std::move(lock));
+}
+
+Status BlobStore::put_file(const BlobId& blob, const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return Error{Code::io, "cannot serve \"" + path + "\": " + std::strerror(errno)};
+  }
+  const auto file = std::make_shared<const OpenFile>(fd);
+  struct ::stat about {};
+  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    return Error{Code::io, "cannot serve \"" + path + "\": not a regular file"};
+  }
+  State::Lock lock(state_->mutex);
+  Entry entry;
+  entry.file = file;
+  entry.total = static_cast<std::uint64_t>(about.st_size);
+  entry.add_ready(0, entry.total);
+  state_->insert(blob, std::move(entry));
+  state_->tell(std::move(lock));
+  return {};
+}
+
+void BlobStore::withdraw(const BlobId& blob) {
+  const State::Lock lock(state_->mutex);
+  const auto run = state_->runs.find(blob.run);
+  if (run != state_->runs.end()) {
+    run->second.blobs.erase(blob);
+  }
+}
+
+void BlobStore::finish_rounds_before(const RunId& run, Round round) {
+  State::Lock lock(state_->mutex);
+  Run& entry = state_->runs[run];
+  entry.first_open = std::max(entry.first_open, round);
+  std::erase_if(entry.newest, [&](const auto& item) { return item.first < entry.first_open; });
+  entry.readings.erase(entry.readings.begin(),
+                       entry.readings.lower_bound(Round(entry.first_open.value - std::min<std::uint64_t>(entry.first_open.value, 1))));
+  std::erase_if(entry.blobs, [&](const auto& item) { return belongs_to_exchange(item.first.kind) && entry.stale(item.first); });
+  state_->unpark([&](const Want& want) { return want.blob.run == run && entry.stale(want.blob); });
+  state_->tell(std::move(lock));
+}
+
+void BlobStore::withdraw_results_up_to(const RunId& run, Round round) {
+  const State::Lock lock(state_->mutex);
+  const auto found = state_->runs.find(run);
+  if (found != state_->runs.end()) {
+    std::erase_if(found->second.blobs, [&](const auto& item) { return item.first.kind == BlobKind::result && item.first.round <= round; });
+  }
+}
+
+void BlobStore::forget(const RunId& run) {
+  const State::Lock lock(state_->mutex);
+  state_->runs.erase(run);
+  for (auto& [reader, wants] : state_->parked) {
+    std::erase_if(wants, [&](const Want& want) { return want.blob.run == run; });
+  }
+}
+
+std::uint64_t BlobStore::bytes_served(const RunId& run) const {
+  const State::Lock lock(state_->mutex);
+  const auto found = state_->runs.find(run);
+  return found == state_->runs.end() ? 0 : found->second.served;
+}
+
+std::optional<BlobStore::Reading> BlobStore::read_of_round(const RunId& run, Round round) const {
+  const State::Lock lock(state_->mutex);
+  const auto found = state_->runs.find(run);
+  if (found == state_->runs.end()) {
+    return std::nullopt;
+  }
+  const auto reading = found->second.readings.find(round);
+  return reading == found->second.readings.end() ? std::nullopt : std::optional(reading->second);
+}
+
+std::size_t BlobStore::parked() const {
+  const State::Lock lock(state_->mutex);
+  std::size_t count = 0;
+  for (const auto& [reader, wants] : state_->parked) {
+    count += wants.size();
+  }
+  return count;
+}
+
+StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
+  State::Lock lock(state_->mutex);
+  const bool later = comes_later(want.blob.kind);
+  const auto found = state_->runs.find(want.blob.run);
+  if (found == state_->runs.end()) {
+    return later ? StoreAnswer(state_->park(reader, want))
+                 : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
+  }
+  Run& run = found->second;
+  if (!run.may_read(reader, want.blob.kind)) {
+    return later ? StoreAnswer(state_->park(reader, want))
+                 : Gone{want.blob, Code::unauthorized, "island " + reader.text + " may not read this of run " + want.blob.run.text};
+  }
+  if (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)) {
+    return Gone{want.blob, Code::not_found, "this attempt is over here"};
+  }
+  const auto blob = run.blobs.find(want.blob);
+  if (blob == run.blobs.end()) {
+    return later ? StoreAnswer(state_->park(reader, want))
+                 : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
+  }
+  const Entry& entry = blob->second;
+  if (want.offset > entry.total) {
+    return Gone{want.blob, Code::invalid_argument, "it has only " + std::to_string(entry.total) + " bytes"};
+  }
+  const std::uint64_t length = std::min<std::uint64_t>(want.length, entry.total - want.offset);
+  if (!entry.is_ready(want.offset, want.offset + length)) {
+    return state_->park(reader, want);
+  }
+  run.served += length;
+  if (belongs_to_exchange(want.blob.kind)) {
+    const TimePoint at = now();
+    const auto reading = run.readings.try_emplace(want.blob.round, Reading{at, at, 0}).first;
+    reading->second.last = at;
+    reading->second.bytes += length;
+  }
+  Served served{BlobPiece{want.blob, want.offset, entry.total, static_cast<std::uint32_t>(length)}, {}};
+  if (!entry.file) {
+    served.payload = Payload{entry.payload.bytes.subspan(want.offset, length), entry.payload.owner};
+    return served;
+  }
+  const std::shared_ptr<const OpenFile> file = entry.file;
+  lock.unlock();
+  const auto buffer = std::make_shared<Bytes>(length);
+  if (const Status status = file->read(want.offset, *buffer); !status) {
+    return Gone{want.blob, Code::io, status.error().why};
+  }
+  served.payload = Payload{*buffer, buffer};
+  return served;
+}
+
+std::vector<ParkedWant> BlobStore::take_unparked() {
+  const State::Lock lock(state_->mutex);
+  return std::exchange(state_->unparked, {});
+}
+
+void BlobStore::drop_reader(const IslandId& reader) {
+  const State::Lock lock(state_->mutex);
+  state_->parked.erase(reader);
+  std::erase_if(state_->unparked, [&](const ParkedWant& item) { return item.reader == reader; });
+}
+
+void BlobStore::set_listener(std::function<void()> listener) {
+  const State::Lock lock(state_->mutex);
+  state_->listener = std::move(listener);
+}
+
+}  // namespace atl

@@ -1,0 +1,163 @@
+// One attempt of one round, for one member: from everyone's encoded contribution to the same result on every island.
+//
+// The exchanged vector is cut into *pieces* that can be encoded, sent and decoded alone; consecutive pieces form P shards, and
+// member j owns shard j.
+//   gather (P ≤ 2): everyone reads the other's whole contribution; the result is the contributions themselves, in member order.
+//   direct (P > 2): member j reads its shard from every contributor, reduces it piece by piece in member order as soon as a piece
+//     is there from all, and serves the encoded sum; everyone reads the shards of the others from their owners.
+// Members with weight 0 contribute nothing, own a shard like everyone, and receive.
+// The machine asks (Wants) and serves (its link's BlobStore); losing, repeating, delaying and reordering frames changes nothing but
+// the time. Frames of another run, epoch, round or attempt are not its own and are dropped.
+//
+// Copies of a parameter's bytes: none here. Contributions are read in place by the store; what arrives is written by the link
+// to a window slot (to be reduced) or to its place in the result; `reduce` writes to the result, from which it is served.
+// Memory (direct): the result + (contributors − 1) · window.
+// Cost, payload bytes received by member j, S_j being its shard, E the encoded contribution, R the encoded result:
+//   gather: E of the other contributor;  direct: (contributors other than j) · E(S_j) + R − R(S_j).
+//   Equal shards, all contributing, E = R = b·N/8: 2·(P−1)/P · b·N/8, the same as sent; two hops for any P.
+//
+// Sans-I/O: time is an argument; nothing blocks but `reduce`. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+#include "transport/bulk/blob_store.hpp"
+#include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/want_schedule.hpp"
+
+namespace atl {
+
+// Where pieces begin: n+1 ascending numbers each, the last one the total. All islands must compute the same. Encoding must be
+// concatenative (strategies/codec.hpp is): the pieces' encodings one after the other are the encoding of the whole, so that a
+// retained contribution serves the next attempt, whose shards are others.
+struct ExchangeLayout {
+  std::vector<std::uint64_t> elements;      // first element of each piece
+  std::vector<std::uint64_t> contribution;  // first byte of each piece in an encoded contribution
+  std::vector<std::uint64_t> reduced;       // first byte of each piece in the encoded result
+  std::vector<std::size_t> shards;          // first piece of each member's shard, and the number of pieces
+
+  [[nodiscard]] std::size_t pieces() const { return elements.empty() ? 0 : elements.size() - 1; }
+};
+
+// Cuts `elements` into shards (split_shards in transport/base/shards.hpp; `granularity`: where a piece may begin, for both codecs), and
+// each shard into pieces of at most `piece_elements`, rounded to granules. encoded_bytes(n): size of n elements encoded, for contributions
+// and for results. members, granularity ≥ 1.
+ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
+                          const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
+                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements = 1ULL << 16);
+
+struct ExchangePlan {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::vector<IslandId> members;       // in order, each once
+  std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing
+  IslandId self;
+  ExchangeLayout layout;
+};
+
+// What `reduce` gets: one piece of every contributor, in member order.
+struct ReducePiece {
+  std::size_t piece = 0;
+  std::uint64_t first_element = 0;
+  std::uint64_t elements = 0;
+  std::span<const ByteView> contributions;
+  std::span<const std::uint64_t> weights;  // of the contributors, same order
+  std::span<std::byte> reduced;            // to be filled: the encoded sum
+};
+
+// A contribution that cannot be used, and whose (index among the contributors).
+struct ReduceFailure {
+  std::size_t contributor = 0;
+  Error error;
+};
+using Reduce = std::function<std::optional<ReduceFailure>(const ReducePiece&)>;
+
+// What an exchange ends with. Views live as long as `owner`s.
+struct ExchangeResult {
+  bool gathered = false;  // parts are contributions, still to be summed in order; else one part, the encoded sum
+  std::vector<Payload> parts;
+  std::vector<std::uint64_t> weights;  // of the contributors, in member order (gathered: of the parts)
+};
+
+struct ExchangeFailure {
+  IslandId accused;  // who sent what cannot be used or refused; may be empty
+  Error error;
+};
+
+struct Stall {
+  IslandId accused;
+  TimePoint since;
+  std::string why;  // "no piece of its contribution for 12 s"
+};
+
+struct ExchangeProgress {
+  std::uint64_t bytes_received = 0;  // payload
+  IslandId slowest = {};             // who delivered last; at the end the one that was waited for
+  std::uint64_t bytes_to_receive = 0;
+  std::size_t pieces_reduced = 0;
+  std::size_t pieces_to_reduce = 0;
+};
+
+class ExchangeAttempt final : public PieceReceiver {
+ public:
+  struct Settings {
+    WantSettings wants;                              // per peer and blob
+    std::uint64_t reduce_window_bytes = 8ULL << 20;  // read ahead per contributor; at least two pieces
+  };
+
+  // Begins the attempt: puts the contribution (size layout.contribution's total; empty if this member's weight is 0) and the own reduced
+  // shard into the store, where they stay when the object ends: others may still read them. A later attempt of the round or
+  // BlobStore::finish_rounds_before takes them out. `reduce` is called only in the direct form.
+  // Errors: invalid_argument (self not a member, sizes that do not fit, no contributor).
+  static Result<std::unique_ptr<ExchangeAttempt>> begin(ExchangePlan plan, Payload contribution, Reduce reduce, BlobStore& store,
+                                                        TimePoint now, const Settings& settings);
+  static Result<std::unique_ptr<ExchangeAttempt>> begin(ExchangePlan plan, Payload contribution, Reduce reduce, BlobStore& store,
+                                                        TimePoint now) {
+    return begin(std::move(plan), std::move(contribution), std::move(reduce), store, now, Settings{});
+  }
+  ~ExchangeAttempt() override;
+
+  std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;
+  void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override;
+  void gone(TimePoint now, const IslandId& from, const Gone& gone) override;
+  void connected(TimePoint now, const IslandId& peer) override;
+  // The link could not take a want: it is asked again in a moment.
+  void not_sent(TimePoint now, const OutgoingWant& want);
+
+  // True if this blob is one this exchange reads.
+  [[nodiscard]] bool reads(const BlobId& blob) const;
+  // What to send now.
+  std::vector<OutgoingWant> take_wants(TimePoint now);
+  // Reduces at most one piece; false if none is complete.
+  bool reduce_one();
+
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] const std::optional<ExchangeFailure>& failure() const;
+  // Valid once done.
+  [[nodiscard]] ExchangeResult result() const;
+  [[nodiscard]] ExchangeProgress progress() const;
+  // Who has delivered nothing for `longer_than` though asked. A missing contribution comes first: it depends on nobody else, whereas
+  // a reduced shard may itself wait for a third member.
+  [[nodiscard]] std::vector<Stall> stalled(TimePoint now, Duration longer_than) const;
+  // When take_wants should be called again at the latest.
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const;
+
+ private:
+  struct State;
+  explicit ExchangeAttempt(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace atl

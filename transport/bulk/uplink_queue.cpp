@@ -1,0 +1,98 @@
+#include "transport/bulk/uplink_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/check.hpp"
+
+namespace atl {
+namespace {
+
+constexpr double kBurstSeconds = 0.02;  // what a thread that is woken late makes up for
+constexpr double kLeastBurst = 16384;
+
+std::uint64_t burst_of(double bits_per_second) {
+  return static_cast<std::uint64_t>(std::max(kLeastBurst, bits_per_second / 8.0 * kBurstSeconds));
+}
+
+}  // namespace
+
+UplinkQueue::UplinkQueue(double bits_per_second, std::size_t wants_per_peer, TimePoint now)
+    : bucket_(bits_per_second, burst_of(bits_per_second), now), wants_per_peer_(wants_per_peer) {}
+
+void UplinkQueue::add(const IslandId& peer, const Want& want) {
+  if (turn_ && turn_->peer == peer && turn_->served.piece.blob == want.blob && turn_->served.piece.offset == want.offset) {
+    return;
+  }
+  std::deque<Want>& wants = waiting_[peer];
+  if (std::find(wants.begin(), wants.end(), want) == wants.end() && wants.size() < wants_per_peer_) {
+    wants.push_back(want);
+  }
+}
+
+void UplinkQueue::drop(const IslandId& peer) {
+  waiting_.erase(peer);
+  if (turn_ && turn_->peer == peer) {
+    turn_.reset();
+    allowed_.reset();
+  }
+}
+
+std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
+  std::vector<std::pair<IslandId, Want>> all;
+  if (turn_) {
+    const BlobPiece& piece = turn_->served.piece;
+    all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length});
+  }
+  for (const auto& [peer, wants] : waiting_) {
+    for (const Want& want : wants) {
+      all.emplace_back(peer, want);
+    }
+  }
+  turn_.reset();
+  allowed_.reset();
+  waiting_.clear();
+  return all;
+}
+
+// The next want, peers in turn, whose piece is there.
+bool UplinkQueue::choose(const Answer& answer) {
+  while (!waiting_.empty()) {
+    auto next = waiting_.upper_bound(last_);
+    if (next == waiting_.end()) {
+      next = waiting_.begin();
+    }
+    const IslandId peer = next->first;
+    const Want want = std::move(next->second.front());
+    next->second.pop_front();
+    if (next->second.empty()) {
+      waiting_.erase(next);
+    }
+    if (std::optional<Served> served = answer(peer, want)) {
+      last_ = peer;
+      turn_ = Turn{peer, *std::move(served)};
+      return true;
+    }
+  }
+  return false;
+}
+
+const UplinkQueue::Turn* UplinkQueue::ready(TimePoint now, const Answer& answer) {
+  if (!turn_ && !choose(answer)) {
+    allowed_.reset();
+    bucket_.forgo(now);
+    return nullptr;
+  }
+  allowed_ = bucket_.next_allowed(now, turn_->served.payload.bytes.size());
+  return *allowed_ <= now ? &*turn_ : nullptr;
+}
+
+Served UplinkQueue::pop() {
+  ATOLL_CHECK(turn_.has_value(), "a piece is taken once it is ready");
+  Served served = std::move(turn_->served);
+  turn_.reset();
+  allowed_.reset();
+  return served;
+}
+
+}  // namespace atl

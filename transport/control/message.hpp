@@ -1,0 +1,518 @@
+// Every message of the control link, as values. `messages.fbs` is their form on the wire and the protocol's document.
+//
+// Islands, operators and the coordinator exchange these and nothing else; parameters never travel here. Every message about
+// a run names it, and every message about a round names (run, epoch, round, attempt): a receiver drops what is stale.
+// All of them may arrive twice or late; none may be assumed to arrive.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "transport/base/bytes.hpp"
+#include "transport/base/data_range.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl {
+
+// Both ends must speak the same; hello compares them and names both on a mismatch.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::size_t kMaxMessageBytes = 4ULL << 20;
+
+// ---------------------------------------------------------------------------------------------------------------- parts
+
+// How to find and recognise an island on the bulk link.
+struct Member {
+  IslandId island;
+  std::string name;          // chosen by its owner; unique within a coordinator
+  std::string public_key;    // Curve25519, 40 characters Z85
+  std::string bulk_address;  // "tcp://host:port"
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+// A complete checkpoint on an island's disk.
+struct HeldCheckpoint {
+  Round round;
+  Digest digest;  // of the rounds up to it
+  friend bool operator==(const HeldCheckpoint&, const HeldCheckpoint&) = default;
+};
+
+// What an island has of a run when it says hello.
+struct HeldRun {
+  RunId run;
+  Epoch epoch;        // the newest it knows
+  bool live = false;  // its outer state is in memory and was never lost: it may go on where it is
+  Round committed;    // newest round applied in memory; meaningful if live
+  Digest digest;      // of `committed`; meaningful if live
+  std::vector<HeldCheckpoint> checkpoints;
+  std::uint32_t part = 0;      // of the data, and
+  std::uint64_t position = 0;  // its first sequence that no round up to `committed` holds
+  friend bool operator==(const HeldRun&, const HeldRun&) = default;
+};
+
+// What an island measured lately; travels with every heartbeat, shown by `status`, never decides correctness.
+struct IslandReport {
+  RunId run;
+  std::string state;   // starting | training | waiting | exchanging | catching-up | checkpointing | finished
+  std::string reason;  // of a wait: for what or whom
+  Step step;
+  std::uint64_t tokens = 0;  // trained on in this run by this island
+  double tokens_per_second = 0;
+  double compute_seconds = 0;    // of the trainer in this run
+  double wait_seconds = 0;       // of the trainer in this run, at merges
+  double training_loss = 0;      // nats per token; NaN: none yet
+  std::uint64_t bytes_sent = 0;  // bulk link, this run
+  std::uint64_t bytes_received = 0;
+  std::uint64_t agent_memory_bytes = 0;  // resident
+  std::uint64_t trainer_memory_bytes = 0;
+  friend bool operator==(const IslandReport&, const IslandReport&) = default;
+};
+
+// What an island spent a stretch of time on: a bar of `trace`. Never decides anything.
+enum class SpanKind : std::uint8_t {
+  steps,       // inner steps; amount: how many
+  wait,        // the trainer stood still for a round's result
+  encode,      // forming and encoding a contribution; amount: encoded bytes
+  send,        // others read this island's contribution or reduced part; amount: bytes, of the bulk link
+  receive,     // the parts of `peer` came in; amount: bytes
+  reduce,      // decoding and adding what came in
+  outer_step,  // decoding the result, outer optimiser and merge with the trainer's values
+  checkpoint,  // amount: bytes
+  catch_up,    // copying the state from peers
+};
+struct Span {
+  SpanKind kind = SpanKind::steps;
+  Round round;
+  std::uint32_t fragment = 0;
+  IslandId peer;    // of receive, and of a wait: for whom; may be empty
+  TimePoint start;  // this island's clock
+  Duration length{};
+  std::uint64_t amount = 0;
+  friend bool operator==(const Span&, const Span&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ island → coordinator
+
+struct Hello {
+  std::uint32_t protocol = kProtocolVersion;
+  std::string version;  // of Atoll
+  std::string name;
+  std::uint64_t boot = 0;  // random per process start: tells a restart from a second agent with the same identity
+  std::string bulk_address;
+  std::string platform;                // "Linux x86_64, 2 cores, AVX2", for people
+  std::vector<std::string> data_sets;  // names its owner mapped
+  std::vector<HeldRun> runs;
+  std::uint32_t codec_version = 0;    // of the codecs' byte layouts (strategies/codec.hpp): all members of a run need the same
+  double uplink_bits_per_second = 0;  // what its owner lets it send to the others (`agent --uplink`); 0: as much as the line bears
+  std::string kernels = {};           // what its trainers multiply matrices with, for people
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+struct Heartbeat {
+  std::uint64_t boot = 0;
+  std::vector<IslandReport> reports;
+  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
+};
+
+// "My contribution to this round is formed." Round 0: the initial state is formed and `digest` is its digest.
+struct Ready {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  std::uint64_t tokens = 0;  // since this fragment's last round: the weight
+  std::uint64_t steps = 0;
+  double training_loss = 0;
+  double norm = 0;  // of the contribution
+  Digest digest;    // round 0: of the initial outer state. Later: of the last committed round
+  std::uint32_t fragment = 0;
+  DataRange data = {};          // trained on since the round before, of whatever fragment
+  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+
+// "I hold the reduced result of this attempt", not yet applied.
+struct Exchanged {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  Digest digest;  // previous digest and this result
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  double seconds = 0;
+  IslandId slowest = {};       // whose pieces came last: the link that this island waited for; empty: it needed nobody's
+  double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
+  friend bool operator==(const Exchanged&, const Exchanged&) = default;
+};
+
+struct ExchangeFailed {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  IslandId accused;  // who did not deliver; may be empty
+  Error error;
+  friend bool operator==(const ExchangeFailed&, const ExchangeFailed&) = default;
+};
+
+// "My contribution must not count": not finite, or the trainer failed to make one. The island stays in the epoch.
+struct Withdrawn {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Error error;
+  DataRange data = {};  // as in Ready
+  friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
+};
+
+// After a committed round was applied and merged: what it brought. NaN where not measured.
+struct Merged {
+  RunId run;
+  Round round;
+  Step step;
+  double outer_loss = 0;  // validation, nats per token, of the outer parameters
+  double local_loss = 0;  // validation of this island's parameters before the merge
+  double wait_seconds = 0;
+  // Of a run whose islands keep outer states of their own (group pairs):
+  IslandId partner = {};               // with whom this round was taken; empty: alone
+  std::vector<float> projection = {};  // of the outer parameters after it (strategies/projection.hpp); finite
+  friend bool operator==(const Merged&, const Merged&) = default;
+};
+
+struct Checkpointed {
+  RunId run;
+  Round round;
+  Digest digest;
+  Digest file;  // SHA-256 of outer.safetensors: equal on all islands
+  std::uint64_t file_bytes = 0;
+  std::optional<Error> error;  // a full disk, say: the older checkpoints are still good
+  friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
+};
+
+// "My outer state is that of this round" after a CatchUp or a Restore.
+struct CaughtUp {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Digest digest;
+  std::optional<Error> error;
+  friend bool operator==(const CaughtUp&, const CaughtUp&) = default;
+};
+
+// Something a person should know: a trainer's crash, a rejected contribution, a full disk.
+struct IslandEvent {
+  RunId run;          // may be empty
+  std::string level;  // info | warning | error
+  std::string kind;   // "trainer_crashed"
+  std::string text;
+  friend bool operator==(const IslandEvent&, const IslandEvent&) = default;
+};
+
+// "I cannot take part in this run" (data refused, trainer keeps failing), or "I am done with it": error absent.
+struct RunEnded {
+  RunId run;
+  Round round;
+  Digest digest;
+  std::optional<Error> error;
+  friend bool operator==(const RunEnded&, const RunEnded&) = default;
+};
+
+// Spans that ended since the last one; some may be lost.
+struct Timeline {
+  RunId run;
+  std::vector<Span> spans;
+  friend bool operator==(const Timeline&, const Timeline&) = default;
+};
+
+struct Leave {
+  std::string why;
+  bool contributes = false;  // a contribution to the round in hand is coming: worth waiting for
+  friend bool operator==(const Leave&, const Leave&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ coordinator → island
+
+struct Welcome {
+  std::string version;
+  IslandId island;
+  std::uint64_t heartbeat_ms = 1000;
+  std::uint64_t dead_after_ms = 5000;
+  std::uint64_t stall_ms = 20'000;  // an exchange in which a peer delivers nothing for so long has failed
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+// Not admitted, or no longer. A refused agent prints `error` and ends, unless the code is worth retrying.
+struct Refused {
+  Error error;
+  friend bool operator==(const Refused&, const Refused&) = default;
+};
+
+// How an island comes to the state it starts from.
+enum class StartFrom : std::uint8_t {
+  scratch,     // initialise from the seed; round 0
+  checkpoint,  // its own checkpoint of round `committed`
+  peers,       // wait for CatchUp
+  memory,      // it is live: go on
+};
+
+struct Invite {
+  RunId run;
+  std::string spec;  // RunSpec as JSON
+  Epoch epoch;
+  std::uint32_t part = 0;  // of the data, 0-based
+  std::uint32_t parts = 1;
+  StartFrom from = StartFrom::scratch;
+  Round committed;
+  Digest digest;
+  std::vector<Member> members;  // active ones of the epoch, in order
+  std::uint64_t position = 0;   // the first sequence of the part that is not committed by round `committed`
+  friend bool operator==(const Invite&, const Invite&) = default;
+};
+
+// The epoch's members from now on; whoever is not among them is not active.
+struct NewEpoch {
+  RunId run;
+  Epoch epoch;
+  Round committed;
+  std::vector<Member> members;
+  std::optional<Round> pause_after;  // the run is being paused after this round
+  friend bool operator==(const NewEpoch&, const NewEpoch&) = default;
+};
+
+// "Exchange now." Members contribute in this order; member j owns shard j. A member with weight 0 contributes nothing
+// (it withdrew) but receives the result.
+struct Exchange {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::vector<IslandId> members;
+  std::vector<std::uint64_t> tokens;  // per member: the weights, see strategies/aggregate.hpp
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
+struct Commit {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  Digest digest;
+  bool checkpoint = false;  // write one after applying this round
+  bool pause = false;       // and do not train on: the run is paused after this round
+  friend bool operator==(const Commit&, const Commit&) = default;
+};
+
+struct Abort {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  Attempt attempt;
+  std::string why;
+  friend bool operator==(const Abort&, const Abort&) = default;
+};
+
+// To a source: have a checkpoint of the newest committed round on disk, report it with Checkpointed, and keep the results
+// of later rounds for others to fetch, until `offering` is taken back.
+struct Offer {
+  RunId run;
+  bool offering = true;  // false: nobody needs it any more
+  friend bool operator==(const Offer&, const Offer&) = default;
+};
+
+// To a joiner: copy the checkpoint of `checkpoint_round` from the sources (unless its own state is at least that new and
+// its digest verified), then apply the results of the rounds up to `committed`.
+struct CatchUp {
+  RunId run;
+  Epoch epoch;
+  Round checkpoint_round;
+  Digest checkpoint_file;  // SHA-256 of outer.safetensors
+  std::uint64_t checkpoint_bytes = 0;
+  Round committed;
+  Digest digest;  // of `committed`
+  std::vector<Member> sources;
+  std::uint32_t part = 0;      // of the data, as in Invite
+  std::uint64_t position = 0;  // the first sequence of that part that is not committed by round `committed`
+  friend bool operator==(const CatchUp&, const CatchUp&) = default;
+};
+
+// A byte string of a run of phases: the result of a task, or what a task can be continued from.
+struct Content {
+  Digest digest;  // SHA-256 of it; empty: there is none
+  std::uint64_t bytes = 0;
+  std::vector<IslandId> sources;  // islands that have it
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+// The result of a task that another task needs.
+struct TaskInput {
+  std::string task;
+  Content content;
+  friend bool operator==(const TaskInput&, const TaskInput&) = default;
+};
+
+// What the island has to do in a run of phases: all of it, each time; an assignment with a higher number replaces the one before.
+struct Assignment {
+  RunId run;
+  std::uint64_t number = 0;
+  std::string spec;  // JSON of the run file, complete
+  std::vector<Member> members;
+  std::string task;  // "experts/2"; empty: none at the moment
+  std::vector<TaskInput> inputs;
+  Content resume;             // what to continue the task from; empty: from the beginning
+  std::vector<Content> keep;  // to have and to serve besides
+  std::vector<Content> drop;  // that it told of and nobody needs of it any more; nothing else of the run is dropped
+  RunId group;                // the run of rounds in which several islands train the task's expert; empty: this island alone
+  Round group_round;          // that run's last round: the task goes on from what this island's trainer saved after it; 0: it is not over
+  Epoch epoch = {};           // of the run, for Release
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+// How the island's part in a run of phases stands: all of it, each time.
+struct AssignmentReport {
+  RunId run;
+  std::uint64_t number = 0;  // of the newest assignment
+  std::string task;
+  std::string
+      state;  // idle | fetching | ready (for its group) | running | done | failed | without (the state that its group's trainer saved)
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  double loss = 0;  // NaN: none
+  double images_per_second = 0;
+  double compute_seconds = 0;  // of this island in this run
+  Content result;              // of a task that is done
+  std::string facts;           // JSON, of a task that is done
+  Content checkpoint;          // what the task can be continued from
+  std::uint64_t checkpoint_step = 0;
+  std::vector<Content> held;   // complete, on its disk
+  std::optional<Error> error;  // of a task that failed
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  friend bool operator==(const AssignmentReport&, const AssignmentReport&) = default;
+};
+
+// Let this reader (an operator's `export`, a joiner) fetch your checkpoint of this round, and keep it while it may be reading; or no
+// longer.
+struct Serve {
+  RunId run;
+  std::string reader_key;
+  Round round;
+  bool allowed = true;  // false: no longer, whatever the round
+  friend bool operator==(const Serve&, const Serve&) = default;
+};
+
+// Pace: the others have reached this round's synchronisation point. Come to it with the steps done so far, at least
+// [strategy].min_inner_steps.
+struct Cut {
+  RunId run;
+  Epoch epoch;
+  Round round;
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+// The island is asked to leave, as if its own owner had asked: finish the round in hand with the steps done so far, and go.
+struct Drain {
+  std::string why;
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+
+// What an island knows of a round of a pair or group that it was drawn for (agent/engine/pair_exchange.hpp).
+enum class PairWord : std::uint8_t {
+  met,     // all took it together
+  alone,   // each took it alone
+  doubt,   // it promised to do what another decides, and knows no more
+  voided,  // it has the state of another island since: what it was in the group counts no more
+};
+// Passed on by the coordinator between two of a group: one that promised and does not hear what was decided asks the others, and gets their
+// answers once there are any. Only in the present epoch, which is the one it asks in.
+struct PairQuery {
+  RunId run;
+  Epoch epoch;  // of the pair
+  Round round;
+  IslandId asker;
+  IslandId asked;
+  Epoch asked_in;
+  friend bool operator==(const PairQuery&, const PairQuery&) = default;
+};
+struct PairAnswer {
+  RunId run;
+  Epoch epoch;  // of the pair
+  Round round;
+  IslandId asker;
+  IslandId answerer;
+  PairWord word = PairWord::doubt;
+  Epoch asked_in;
+  friend bool operator==(const PairAnswer&, const PairAnswer&) = default;
+};
+
+// The run is over for this island.
+struct Release {
+  RunId run;
+  Code code = Code::cancelled;  // why the trainer stops; `cancelled` keeps the checkpoints like every other code
+  bool completed = false;
+  std::string why;
+  Epoch epoch = {};  // of the run then: what the island was told in a newer one stands; 0: whatever it was told
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
+// ---------------------------------------------------------------------------------------- enrolment (an unknown key)
+
+struct Enrol {
+  std::uint32_t protocol = kProtocolVersion;
+  std::string token_secret;
+  std::string name;
+  friend bool operator==(const Enrol&, const Enrol&) = default;
+};
+
+struct Enrolled {
+  std::string role;  // island | operator
+  IslandId island;
+  friend bool operator==(const Enrolled&, const Enrolled&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------ operator ↔ coordinator
+
+// What an operator asks. `verb` is one of: submit runs status islands events tokens token_create token_revoke cancel resume
+// export ping; `arguments` is a JSON object (coordinator/api/documents.md has each). Needs the role operator.
+struct Request {
+  std::uint32_t protocol = kProtocolVersion;
+  std::uint64_t id = 0;
+  std::string verb;
+  std::string arguments;
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+// The answer: an error, or a JSON document with "schema".
+struct Reply {
+  std::uint64_t id = 0;
+  std::optional<Error> error;
+  std::string document;
+  friend bool operator==(const Reply&, const Reply&) = default;
+};
+
+using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
+                             Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
+                             Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport>;
+
+// Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
+inline constexpr std::size_t kMaxNameBytes = 512;
+inline constexpr std::size_t kMaxTextBytes = 16U << 10U;
+inline constexpr std::size_t kMaxListItems = 1024;
+
+// The message as one FlatBuffer of at most kMaxMessageBytes. Texts for people (why, reason, text) are made plain and cut to
+// kMaxTextBytes; anything else that is over its bound or not plain UTF-8 is invalid_argument naming the field.
+Result<Bytes> encode(const Message& message);
+// Verifies before use: garbage, an unknown kind, an out-of-range enum or a frame over a bound is corrupt, never a crash. A
+// message of another protocol version is conflict naming both, except Hello, Enrol, Request, Refused and Reply, which are
+// read whatever the version.
+Result<Message> decode(ByteView frame);
+// conflict: "the sender speaks protocol version 2, the receiver version 1: …".
+Error protocol_mismatch(std::uint32_t sender, std::uint32_t receiver);
+// The name of a message's kind, for logs ("exchange_failed").
+std::string_view kind_of(const Message& message);
+
+}  // namespace atl

@@ -1,0 +1,468 @@
+// FlatBuffers to messages: verify the whole frame first, then read it, then say whether all of it was within bounds.
+#include <messages_generated.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "transport/base/name.hpp"
+#include "transport/base/plain_text.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl {
+namespace {
+
+constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+constexpr flatbuffers::uoffset_t kMaxTables = 65536;
+
+// The numbers of the wire are those of the program; both are part of the protocol.
+template <typename Wire, typename Program>
+constexpr bool same(Wire wire, Program program) {
+  return static_cast<unsigned>(wire) == static_cast<unsigned>(program);
+}
+static_assert(same(wire::Code::invalid_argument, Code::invalid_argument) && same(wire::Code::not_found, Code::not_found) &&
+              same(wire::Code::conflict, Code::conflict) && same(wire::Code::unavailable, Code::unavailable) &&
+              same(wire::Code::timeout, Code::timeout) && same(wire::Code::unauthorized, Code::unauthorized) &&
+              same(wire::Code::corrupt, Code::corrupt) && same(wire::Code::io, Code::io) && same(wire::Code::cancelled, Code::cancelled) &&
+              same(wire::Code::internal, Code::internal) && same(wire::Code::MAX, Code::internal));
+static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::StartFrom::checkpoint, StartFrom::checkpoint) &&
+              same(wire::StartFrom::peers, StartFrom::peers) && same(wire::StartFrom::memory, StartFrom::memory) &&
+              same(wire::StartFrom::MAX, StartFrom::memory));
+static_assert(same(wire::PairWord::met, PairWord::met) && same(wire::PairWord::alone, PairWord::alone) &&
+              same(wire::PairWord::doubt, PairWord::doubt) && same(wire::PairWord::voided, PairWord::voided) &&
+              same(wire::PairWord::MAX, PairWord::voided));
+static_assert(same(wire::SpanKind::steps, SpanKind::steps) && same(wire::SpanKind::wait, SpanKind::wait) &&
+              same(wire::SpanKind::encode, SpanKind::encode) && same(wire::SpanKind::send, SpanKind::send) &&
+              same(wire::SpanKind::receive, SpanKind::receive) && same(wire::SpanKind::reduce, SpanKind::reduce) &&
+              same(wire::SpanKind::outer_step, SpanKind::outer_step) && same(wire::SpanKind::checkpoint, SpanKind::checkpoint) &&
+              same(wire::SpanKind::catch_up, SpanKind::catch_up) && same(wire::SpanKind::MAX, SpanKind::catch_up));
+
+// Reads one verified envelope. A field over its bound is remembered as a problem and read as empty; the first problem is the error.
+class Decoder {
+ public:
+  Result<Message> read(const wire::Envelope& envelope) {
+    protocol_ = envelope.protocol();
+    if (envelope.body() == nullptr) {
+      return Error{Code::corrupt, "the message has no body"};
+    }
+    std::optional<Message> message = read_frozen(envelope);
+    if (!message && protocol_ != kProtocolVersion) {
+      return protocol_mismatch(protocol_, kProtocolVersion);
+    }
+    if (!message) {
+      message = read_from_island(envelope);
+    }
+    if (!message) {
+      message = read_from_coordinator(envelope);
+    }
+    if (!message) {
+      return Error{Code::corrupt,
+                   "the message is of an unknown kind, number " + std::to_string(static_cast<unsigned>(envelope.body_type()))};
+    }
+    if (problem_ != nullptr) {
+      return Error{Code::corrupt, std::string(kind_of(*message)) + " holds " + problem_};
+    }
+    return *std::move(message);
+  }
+
+ private:
+  using Body = wire::Body;
+
+  // Kinds that every version reads.
+  std::optional<Message> read_frozen(const wire::Envelope& e) {
+    switch (e.body_type()) {
+      case Body::Hello:
+        return get(*e.body_as_Hello());
+      case Body::Enrol:
+        return get(*e.body_as_Enrol());
+      case Body::Request:
+        return get(*e.body_as_Request());
+      case Body::Refused:
+        return Refused{get(e.body_as_Refused()->error())};
+      case Body::Reply:
+        return get(*e.body_as_Reply());
+      default:
+        return std::nullopt;
+    }
+  }
+  std::optional<Message> read_from_island(const wire::Envelope& e) {
+    switch (e.body_type()) {
+      case Body::Heartbeat:
+        return get(*e.body_as_Heartbeat());
+      case Body::Ready:
+        return get(*e.body_as_Ready());
+      case Body::Exchanged:
+        return get(*e.body_as_Exchanged());
+      case Body::ExchangeFailed:
+        return get(*e.body_as_ExchangeFailed());
+      case Body::Withdrawn:
+        return get(*e.body_as_Withdrawn());
+      case Body::Merged:
+        return get(*e.body_as_Merged());
+      case Body::Checkpointed:
+        return get(*e.body_as_Checkpointed());
+      case Body::CaughtUp:
+        return get(*e.body_as_CaughtUp());
+      case Body::IslandEvent:
+        return get(*e.body_as_IslandEvent());
+      case Body::Timeline:
+        return get(*e.body_as_Timeline());
+      case Body::RunEnded:
+        return get(*e.body_as_RunEnded());
+      case Body::AssignmentReport:
+        return get(*e.body_as_AssignmentReport());
+      case Body::Leave:
+        return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
+      case Body::PairQuery:
+        return get(*e.body_as_PairQuery());  // these two travel both ways
+      case Body::PairAnswer:
+        return get(*e.body_as_PairAnswer());
+      default:
+        return std::nullopt;
+    }
+  }
+  std::optional<Message> read_from_coordinator(const wire::Envelope& e) {
+    switch (e.body_type()) {
+      case Body::Welcome:
+        return get(*e.body_as_Welcome());
+      case Body::Invite:
+        return get(*e.body_as_Invite());
+      case Body::NewEpoch:
+        return get(*e.body_as_NewEpoch());
+      case Body::Exchange:
+        return get(*e.body_as_Exchange());
+      case Body::Commit:
+        return get(*e.body_as_Commit());
+      case Body::Abort:
+        return get(*e.body_as_Abort());
+      case Body::Offer:
+        return Offer{run(e.body_as_Offer()->run()), e.body_as_Offer()->offering()};
+      case Body::CatchUp:
+        return get(*e.body_as_CatchUp());
+      case Body::Serve:
+        return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round()),
+                     e.body_as_Serve()->allowed()};
+      case Body::Assignment:
+        return get(*e.body_as_Assignment());
+      case Body::Release:
+        return get(*e.body_as_Release());
+      case Body::Cut:
+        return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
+      case Body::Drain:
+        return Drain{text(e.body_as_Drain()->why())};
+      case Body::Enrolled:
+        return Enrolled{name(e.body_as_Enrolled()->role()), island(e.body_as_Enrolled()->island())};
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // fields
+  void fail(const char* problem) {
+    if (problem_ == nullptr) {
+      problem_ = problem;
+    }
+  }
+  std::string string(const flatbuffers::String* value, TextRule rule, std::size_t max_bytes) {
+    if (value == nullptr) {
+      return {};
+    }
+    const std::string_view view(value->c_str(), value->size());
+    if (view.size() > max_bytes) {
+      fail("a string that is too long");
+      return {};
+    }
+    if (!is_plain(view, rule)) {
+      fail("a string that is not plain UTF-8");
+      return {};
+    }
+    return std::string(view);
+  }
+  std::string name(const flatbuffers::String* value) { return string(value, TextRule::name, kMaxNameBytes); }
+  std::string text(const flatbuffers::String* value) { return string(value, TextRule::text, kMaxTextBytes); }
+  std::string json(const flatbuffers::String* value) { return string(value, TextRule::json, kMaxMessageBytes); }
+  // What may be empty, and is else part of paths on this machine.
+  std::string checked(const flatbuffers::String* value, const char* problem, bool (*passes)(std::string_view)) {
+    std::string given = name(value);
+    if (!given.empty() && !passes(given)) {
+      fail(problem);
+      return {};
+    }
+    return given;
+  }
+  RunId run(const flatbuffers::String* value) { return RunId(checked(value, "a text that is no id of a run", is_name)); }
+  IslandId island(const flatbuffers::String* value) { return IslandId(checked(value, "a text that is no id of an island", is_name)); }
+  std::string task(const flatbuffers::String* value) { return checked(value, "a text that is no name of a task", is_task_name); }
+  static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
+  static DataRange range(const wire::DataRange* value) {
+    return value == nullptr ? DataRange{} : DataRange{value->part(), value->from(), value->to()};
+  }
+
+  Code code(wire::Code value) {
+    if (value > wire::Code::MAX) {
+      fail("an unknown error code");
+      return Code::internal;
+    }
+    return static_cast<Code>(value);
+  }
+  StartFrom start_from(wire::StartFrom value) {
+    if (value > wire::StartFrom::MAX) {
+      fail("an unknown start");
+      return StartFrom::scratch;
+    }
+    return static_cast<StartFrom>(value);
+  }
+  PairWord pair_word(wire::PairWord value) {
+    if (value > wire::PairWord::MAX) {
+      fail("an unknown word on a pair");
+      return PairWord::doubt;
+    }
+    return static_cast<PairWord>(value);
+  }
+
+  float finite(float value) {
+    if (!std::isfinite(value)) {
+      fail("a number that is not finite");
+      return 0;
+    }
+    return value;
+  }
+
+  template <typename Wire, typename Read>
+  auto list(const flatbuffers::Vector<Wire>* items, Read read_item) {
+    std::vector<decltype(read_item(items->Get(0)))> values;
+    if (items == nullptr) {
+      return values;
+    }
+    if (items->size() > kMaxListItems) {
+      fail("a list that is too long");
+      return values;
+    }
+    values.reserve(items->size());
+    for (flatbuffers::uoffset_t i = 0; i < items->size(); ++i) {
+      values.push_back(read_item(items->Get(i)));
+    }
+    return values;
+  }
+  // The verifier does not see to it that numbers wider than a vector's length are aligned: they are copied byte by byte.
+  std::vector<std::uint64_t> numbers(const flatbuffers::Vector<std::uint64_t>* items) {
+    if (items != nullptr && items->size() > kMaxListItems) {
+      fail("a list that is too long");
+      return {};
+    }
+    std::vector<std::uint64_t> values(items == nullptr ? 0 : items->size());
+    if (!values.empty()) {
+      std::memcpy(values.data(), items->Data(), values.size() * sizeof(std::uint64_t));
+    }
+    return values;
+  }
+  std::vector<Member> members(const flatbuffers::Vector<flatbuffers::Offset<wire::Member>>* items) {
+    return list(items, [this](const wire::Member* m) {
+      return Member{island(m->island()), name(m->name()), name(m->public_key()), name(m->bulk_address())};
+    });
+  }
+
+  // parts
+  Error get(const wire::Error* e) { return e == nullptr ? Error{Code::internal, ""} : Error{code(e->code()), text(e->why())}; }
+  std::optional<Error> maybe(const wire::Error* e) { return e == nullptr ? std::nullopt : std::optional<Error>(get(e)); }
+  HeldRun get(const wire::HeldRun& h) {
+    return HeldRun{run(h.run()),
+                   Epoch(h.epoch()),
+                   h.live(),
+                   Round(h.committed()),
+                   digest(h.digest()),
+                   list(h.checkpoints(),
+                        [](const wire::HeldCheckpoint* c) {
+                          return HeldCheckpoint{Round(c->round()), digest(c->digest())};
+                        }),
+                   h.part(),
+                   h.position()};
+  }
+  IslandReport get(const wire::IslandReport& r) {
+    return IslandReport{run(r.run()),          name(r.state()),        text(r.reason()),        Step(r.step()),    r.tokens(),
+                        r.tokens_per_second(), r.compute_seconds(),    r.wait_seconds(),        r.training_loss(), r.bytes_sent(),
+                        r.bytes_received(),    r.agent_memory_bytes(), r.trainer_memory_bytes()};
+  }
+
+  Span get(const wire::Span& s) {
+    constexpr std::uint64_t kLongest = std::uint64_t{1} << 62U;
+    if (s.kind() > wire::SpanKind::MAX || s.start_ns() < 0 || s.length_ns() > kLongest) {
+      fail("a span that cannot be");
+      return {};
+    }
+    return Span{static_cast<SpanKind>(s.kind()),
+                Round(s.round()),
+                s.fragment(),
+                island(s.peer()),
+                TimePoint(Duration(s.start_ns())),
+                Duration(static_cast<std::int64_t>(s.length_ns())),
+                s.amount()};
+  }
+
+  // island to coordinator
+  Hello get(const wire::Hello& m) {
+    return Hello{protocol_,
+                 name(m.version()),
+                 name(m.name()),
+                 m.boot(),
+                 name(m.bulk_address()),
+                 name(m.platform()),
+                 list(m.data_sets(), [this](const flatbuffers::String* set) { return name(set); }),
+                 list(m.runs(), [this](const wire::HeldRun* held) { return get(*held); }),
+                 m.codec_version(),
+                 m.uplink_bits_per_second(),
+                 text(m.kernels())};
+  }
+  Heartbeat get(const wire::Heartbeat& m) {
+    return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
+  }
+  Ready get(const wire::Ready& m) {
+    return Ready{run(m.run()), Epoch(m.epoch()),   Round(m.round()), m.tokens(),      m.steps(),    m.training_loss(),
+                 m.norm(),     digest(m.digest()), m.fragment(),     range(m.data()), m.sequences()};
+  }
+  Exchanged get(const wire::Exchanged& m) {
+    return Exchanged{run(m.run()),   Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.digest()),
+                     m.bytes_sent(), m.bytes_received(), m.seconds(),      island(m.slowest()),  m.arrived_seconds()};
+  }
+  ExchangeFailed get(const wire::ExchangeFailed& m) {
+    return ExchangeFailed{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), island(m.accused()), get(m.error())};
+  }
+  Withdrawn get(const wire::Withdrawn& m) {
+    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data())};
+  }
+  Merged get(const wire::Merged& m) {
+    return Merged{
+        run(m.run()),   Round(m.round()), Step(m.step()),      m.outer_loss(),
+        m.local_loss(), m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); })};
+  }
+  Checkpointed get(const wire::Checkpointed& m) {
+    return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
+  }
+  CaughtUp get(const wire::CaughtUp& m) {
+    return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error())};
+  }
+  PairQuery get(const wire::PairQuery& m) {
+    return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.asked()), Epoch(m.asked_in())};
+  }
+  PairAnswer get(const wire::PairAnswer& m) {
+    return PairAnswer{run(m.run()),         Epoch(m.epoch()),    Round(m.round()),   island(m.asker()),
+                      island(m.answerer()), pair_word(m.word()), Epoch(m.asked_in())};
+  }
+  IslandEvent get(const wire::IslandEvent& m) { return IslandEvent{run(m.run()), name(m.level()), name(m.kind()), text(m.text())}; }
+  Timeline get(const wire::Timeline& m) {
+    return Timeline{run(m.run()), list(m.spans(), [this](const wire::Span* span) { return get(*span); })};
+  }
+  RunEnded get(const wire::RunEnded& m) { return RunEnded{run(m.run()), Round(m.round()), digest(m.digest()), maybe(m.error())}; }
+
+  // coordinator to island
+  Welcome get(const wire::Welcome& m) {
+    return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms()};
+  }
+  Invite get(const wire::Invite& m) {
+    return Invite{run(m.run()),         json(m.spec()),     Epoch(m.epoch()),     m.part(),    m.parts(), start_from(m.from()),
+                  Round(m.committed()), digest(m.digest()), members(m.members()), m.position()};
+  }
+  NewEpoch get(const wire::NewEpoch& m) {
+    return NewEpoch{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()),
+                    m.pause_after() > 0 ? std::optional(Round(m.pause_after())) : std::nullopt};
+  }
+  Exchange get(const wire::Exchange& m) {
+    return Exchange{run(m.run()),
+                    Epoch(m.epoch()),
+                    Round(m.round()),
+                    Attempt(m.attempt()),
+                    list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
+                    numbers(m.tokens())};
+  }
+  Commit get(const wire::Commit& m) {
+    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};
+  }
+  Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
+  CatchUp get(const wire::CatchUp& m) {
+    return CatchUp{run(m.run()),
+                   Epoch(m.epoch()),
+                   Round(m.checkpoint_round()),
+                   digest(m.checkpoint_file()),
+                   m.checkpoint_bytes(),
+                   Round(m.committed()),
+                   digest(m.digest()),
+                   members(m.sources()),
+                   m.part(),
+                   m.position()};
+  }
+  Content get(const wire::Content* c) {
+    return c == nullptr ? Content{}
+                        : Content{digest(c->digest()), c->bytes(),
+                                  list(c->sources(), [this](const flatbuffers::String* source) { return island(source); })};
+  }
+  std::vector<Content> contents(const flatbuffers::Vector<flatbuffers::Offset<wire::Content>>* items) {
+    return list(items, [this](const wire::Content* content) { return get(content); });
+  }
+  Assignment get(const wire::Assignment& m) {
+    return Assignment{run(m.run()),
+                      m.number(),
+                      json(m.spec()),
+                      members(m.members()),
+                      task(m.task()),
+                      list(m.inputs(),
+                           [this](const wire::TaskInput* input) {
+                             return TaskInput{task(input->task()), get(input->content())};
+                           }),
+                      get(m.resume()),
+                      contents(m.keep()),
+                      contents(m.drop()),
+                      run(m.group()),
+                      Round(m.group_round()),
+                      Epoch(m.epoch())};
+  }
+  AssignmentReport get(const wire::AssignmentReport& m) {
+    return AssignmentReport{run(m.run()),
+                            m.number(),
+                            task(m.task()),
+                            name(m.state()),
+                            m.step(),
+                            m.steps(),
+                            m.loss(),
+                            m.images_per_second(),
+                            m.compute_seconds(),
+                            get(m.result()),
+                            json(m.facts()),
+                            get(m.checkpoint()),
+                            m.checkpoint_step(),
+                            contents(m.held()),
+                            maybe(m.error()),
+                            m.bytes_sent(),
+                            m.bytes_received()};
+  }
+  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), Epoch(m.epoch())}; }
+
+  // enrolment and operators
+  Enrol get(const wire::Enrol& m) { return Enrol{protocol_, name(m.token_secret()), name(m.name())}; }
+  Request get(const wire::Request& m) { return Request{protocol_, m.id(), name(m.verb()), json(m.arguments())}; }
+  Reply get(const wire::Reply& m) { return Reply{m.id(), maybe(m.error()), json(m.document())}; }
+
+  std::uint32_t protocol_ = 0;
+  const char* problem_ = nullptr;
+};
+
+}  // namespace
+
+Result<Message> decode(ByteView frame) {
+  if (frame.size() > kMaxMessageBytes) {
+    return Error{Code::corrupt, "the message takes " + human_bytes(frame.size()) + ", allowed are " + human_bytes(kMaxMessageBytes)};
+  }
+  // FlatBuffers reads numbers in place: the frame has to start where the widest of them may.
+  Bytes aligned;
+  if (std::bit_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) != 0) {
+    aligned.assign(frame.begin(), frame.end());
+    frame = aligned;
+  }
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(frame.data());
+  flatbuffers::Verifier verifier(bytes, frame.size(), kMaxDepth, kMaxTables);
+  if (frame.size() < 2 * sizeof(flatbuffers::uoffset_t) || !wire::VerifyEnvelopeBuffer(verifier)) {
+    return Error{Code::corrupt, "the bytes are not a message of atoll's control link"};
+  }
+  return Decoder().read(*wire::GetEnvelope(bytes));
+}
+
+}  // namespace atl

@@ -1,0 +1,156 @@
+// The I/O thread of a ZeroMQ bulk link: owns the sockets and sessions, serves wants from the store.
+// Threads: everything here runs on that one thread; it talks to the caller through the mailbox.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/rng.hpp"
+#include "transport/base/time.hpp"
+#include "transport/bulk/blob_store.hpp"
+#include "transport/bulk/bulk_session.hpp"
+#include "transport/bulk/uplink_queue.hpp"
+#include "transport/zmq/bulk_flight.hpp"
+#include "transport/zmq/bulk_mailbox.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
+#include "transport/zmq/zmq_message.hpp"
+
+namespace atl {
+
+// The options that router and dealers share.
+void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings);
+
+class ZmqBulkIo {
+ public:
+  // Takes the router (may be null: do not listen); closes it at the end of `run`.
+  ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, std::shared_ptr<BulkMailbox> mailbox,
+            void* context, void* router);
+  ~ZmqBulkIo();
+  ZmqBulkIo(const ZmqBulkIo&) = delete;
+  ZmqBulkIo& operator=(const ZmqBulkIo&) = delete;
+
+  // Until a StopBulkIo arrives.
+  void run();
+
+ private:
+  using Route = std::string;  // what the router calls a connection
+
+  // First byte of a message.
+  static constexpr std::byte kGreet{1};
+  static constexpr std::byte kHello{2};    // bulk_session.hpp
+  static constexpr std::byte kWelcome{3};  // bulk_session.hpp
+  static constexpr std::byte kData{4};
+  // First byte inside a box: a frame's head, or a ping or pong with a u64 time stamp.
+  static constexpr std::uint8_t kFrame = 0;
+  static constexpr std::uint8_t kPing = 1;
+  static constexpr std::uint8_t kPong = 2;
+
+  static constexpr std::size_t kRemembered = 64;  // strangers, and lines logged lately
+  static constexpr Duration kHelloPatience = std::chrono::milliseconds(500);
+  static constexpr Duration kHelloPatienceAtMost = std::chrono::seconds(5);
+  using Parts = std::vector<ZmqMessage>;
+
+  // One connection this side dials.
+  struct Dealer {
+    IslandId peer;
+    void* socket = nullptr;
+    std::optional<BulkDialler> handshake;
+    TimePoint hello_sent;
+    TimePoint hello_again;  // if nothing is heard
+    Duration patience{};
+    unsigned hellos = 0;        // said since the last session of this connection
+    unsigned refuted = 0;       // answers that the newest of them cannot open; one to an earlier hello comes late, and shows nothing
+    std::uint64_t session = 0;  // 0: none
+  };
+  struct Session {
+    std::uint64_t id = 0;
+    IslandId peer;
+    Dealer* dealer = nullptr;  // null: accepted by the router
+    Route route;
+    BulkKeys keys;
+    bool confirmed = false;
+    TimePoint heard;
+    TimePoint pinged;
+    std::shared_ptr<BulkFlight> flight;
+    std::deque<Want> waiting;  // wants to serve once there is room
+  };
+  struct Peer {
+    BulkPeer who;
+    std::vector<std::unique_ptr<Dealer>> dealers;
+    std::vector<std::uint64_t> sessions;  // confirmed
+    std::size_t turn = 0;
+  };
+
+  // Commands.
+  bool obey_commands();  // false: stop
+  void set_peers(std::vector<BulkPeer> peers);
+  void set_uplink(double bits_per_second);
+  void remove_peer(const IslandId& island);
+  void send_want(const OutgoingWant& want);
+
+  // Sockets.
+  void* make_dealer_socket(const std::string& address);
+  void read_router();
+  void read_dealer(Dealer& dealer);
+  static bool read_parts(void* socket, Parts& parts);
+  bool send_parts(const Session& session, ZmqMessage first, std::optional<ZmqMessage> second);
+  void send_to_route(const Route& route, ByteView message);
+
+  // Handshake.
+  void greet(const Route& route);
+  void on_hello(const Route& route, ByteView hello);
+  void say_hello(Dealer& dealer);
+  void on_welcome(Dealer& dealer, ByteView welcome);
+  std::uint64_t add_session(Session session);
+  void confirm(Session& session);
+  void end_session(std::uint64_t id, const std::string& why);
+  void redial(Dealer& dealer);
+
+  // Sealed frames.
+  void on_data(std::uint64_t id, Parts& parts);
+  void on_frame(Session& session, ByteView head, ByteView bound, Parts& parts);
+  // send_message, send_frame, serve and send_piece return false if the session turned out to be gone; it is ended then.
+  bool send_message(Session& session, ByteView first, std::optional<ZmqMessage> payload);
+  Bytes seal_first(Session& session, ByteView plain);
+  bool send_frame(Session& session, const Frame& frame);
+  void send_ping(Session& session, std::uint8_t type, std::uint64_t stamp);
+  bool serve(Session& session, const Want& want);
+  bool send_piece(Session& session, const Served& served);
+  void serve_waiting();
+  void serve_uplink();
+  void reject(Session& session, const std::string& why);
+  Session* next_session(const IslandId& peer);
+
+  void tick(TimePoint now);
+  void log_rarely(const std::string& line);
+
+  const ZmqBulkSettings settings_;
+  const BulkIdentity identity_;
+  const std::shared_ptr<BlobStore> store_;
+  const std::shared_ptr<BulkMailbox> mailbox_;
+  const std::shared_ptr<SealBuffers> buffers_ = std::make_shared<SealBuffers>();
+  void* const context_;
+  void* router_;
+  std::map<IslandId, Peer> peers_;
+  std::map<Key, IslandId> admitted_;
+  std::map<std::uint64_t, Session> sessions_;
+  std::map<Route, std::uint64_t> routes_;
+  std::set<Route> not_admitted_;  // said hello with a key that is unknown so far
+  std::uint64_t next_session_ = 1;
+  AeadContext aead_;
+  Rng rng_;
+  std::map<std::string, TimePoint> logged_;
+  std::optional<TimePoint> full_since_;  // the inbox
+  double uplink_bits_per_second_ = 0;
+  std::optional<UplinkQueue> uplink_;  // with a budget
+};
+
+}  // namespace atl

@@ -1,0 +1,232 @@
+#include "transport/zmq/zmq_bulk_link.hpp"
+
+#include <poll.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "transport/base/address.hpp"
+#include "transport/zmq/zmq_bulk_io.hpp"
+
+namespace atl {
+namespace {
+
+void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, option, &value, sizeof value); }
+
+// A context and the router in it, until the I/O thread has taken them.
+struct Sockets {
+  void* context = nullptr;
+  void* router = nullptr;
+  std::string bound;
+};
+
+Error cannot_listen(const std::string& address) {
+  const int number = zmq_errno();
+  const Code code = number == EADDRINUSE ? Code::conflict : number == EINVAL ? Code::invalid_argument : Code::io;
+  const std::string advice = number == EADDRINUSE ? "; another program has this port: choose another, or port 0 for any" : "";
+  return Error{code, "bulk link: cannot listen on " + address + ": " + zmq_strerror(number) + advice};
+}
+
+Status listen(Sockets& sockets, const ZmqBulkSettings& settings) {
+  if (settings.bind.empty()) {
+    return {};
+  }
+  ATOLL_ASSIGN(const Address address, parse_address(settings.bind));
+  if (settings.insecure && !address.is_loopback()) {
+    return Error{Code::invalid_argument, "bulk link: --insecure is for loopback addresses only, not " + settings.bind};
+  }
+  sockets.router = zmq_socket(sockets.context, ZMQ_ROUTER);
+  if (sockets.router == nullptr) {
+    return Error{Code::io, std::string("bulk link: no socket: ") + zmq_strerror(zmq_errno())};
+  }
+  configure_bulk_socket(sockets.router, settings);
+  const bool both_families = address.host == "*" || address.host.find(':') != std::string::npos;
+  set_option(sockets.router, ZMQ_IPV6, both_families ? 1 : 0);  // else 127.0.0.1 would be reported as ::ffff:127.0.0.1
+  set_option(sockets.router, ZMQ_ROUTER_MANDATORY, 1);
+  if (zmq_bind(sockets.router, to_string(address).c_str()) != 0) {
+    return cannot_listen(settings.bind);
+  }
+  std::array<char, 256> endpoint{};
+  std::size_t length = endpoint.size();
+  zmq_getsockopt(sockets.router, ZMQ_LAST_ENDPOINT, endpoint.data(), &length);
+  sockets.bound = endpoint.data();
+  return {};
+}
+
+class Link final : public ZmqBulkLink {
+ public:
+  Link(const ZmqBulkSettings& settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, const Sockets& sockets)
+      : self_(settings.island),
+        insecure_(settings.insecure),
+        store_(std::move(store)),
+        mailbox_(std::make_shared<BulkMailbox>(settings.queue_wants)),
+        context_(sockets.context),
+        bound_(sockets.bound) {
+    store_->set_listener([mailbox = mailbox_] { mailbox->to_io.wake(); });
+    auto io = std::make_unique<ZmqBulkIo>(settings, identity, store_, mailbox_, sockets.context, sockets.router);
+    thread_ = std::thread([owned = std::move(io)]() mutable {
+      owned->run();
+      owned.reset();  // sockets are closed by the thread that used them
+    });
+  }
+  ~Link() override {
+    store_->set_listener({});
+    mailbox_->push(StopBulkIo{});
+    thread_.join();
+    while (mailbox_->pop()) {
+    }
+    zmq_ctx_term(context_);
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  Status set_peers(std::span<const Member> peers) override {
+    Status status;
+    std::vector<BulkPeer> wanted;
+    for (const Member& member : peers) {
+      if (member.island == self_) {
+        continue;
+      }
+      const Result<BulkPeer> peer = read(member);
+      if (peer) {
+        wanted.push_back(*peer);
+      } else {
+        status = peer.error();
+      }
+    }
+    mailbox_->push(SetBulkPeers{std::move(wanted)});
+    return status;
+  }
+
+  void set_uplink(double bits_per_second) override { mailbox_->push(SetBulkUplink{bits_per_second}); }
+
+  Status want(const OutgoingWant& want) override { return mailbox_->push_want(want); }
+
+  bool receive(TimePoint now, PieceReceiver& receiver) override {
+    std::optional<BulkArrival> arrival = mailbox_->pop();
+    if (!arrival) {
+      return false;
+    }
+    if (const auto* sealed = std::get_if<SealedPiece>(&arrival->what)) {
+      open(now, arrival->from, *sealed, receiver);
+    } else if (const auto* gone = std::get_if<Gone>(&arrival->what)) {
+      receiver.gone(now, arrival->from, *gone);
+    } else {
+      receiver.connected(now, arrival->from);
+    }
+    return true;
+  }
+
+  bool wait(Duration at_most) override {
+    ::pollfd item{mailbox_->to_caller.fd(), POLLIN, 0};
+    const TimePoint end = now() + at_most;
+    while (!mailbox_->has_arrivals()) {
+      mailbox_->to_caller.drain();
+      if (mailbox_->has_arrivals()) {
+        mailbox_->to_caller.wake();
+        return true;
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now()).count();
+      if (left <= 0 || ::poll(&item, 1, static_cast<int>(std::min<std::int64_t>(left, 1'000'000))) == 0) {
+        return mailbox_->has_arrivals();
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] int pollable_fd() const override { return mailbox_->to_caller.fd(); }
+  [[nodiscard]] BlobStore& store() override { return *store_; }
+  [[nodiscard]] std::vector<PeerTraffic> traffic() const override { return mailbox_->rows(); }
+  [[nodiscard]] std::string bound_address() const override { return bound_; }
+
+ private:
+  [[nodiscard]] Result<BulkPeer> read(const Member& member) const {
+    const std::string who = "bulk link: island " + member.island.text;
+    Result<Key> key = key_from_z85(member.public_key);
+    if (!key) {
+      return with_context(std::move(key).error(), who);
+    }
+    if (member.bulk_address.empty()) {
+      return BulkPeer{member.island, *key, ""};
+    }
+    Result<Address> address = parse_address(member.bulk_address);
+    if (!address) {
+      return with_context(std::move(address).error(), who);
+    }
+    if (insecure_ && !address->is_loopback()) {
+      return Error{Code::invalid_argument, who + ": --insecure is for loopback addresses only, not " + member.bulk_address};
+    }
+    return BulkPeer{member.island, *key, to_string(*address)};
+  }
+
+  // The one pass over the bytes on this side: from ZeroMQ's message to the destination.
+  void open(TimePoint now, const IslandId& from, const SealedPiece& sealed, PieceReceiver& receiver) {
+    const std::span<std::byte> place = receiver.destination(from, sealed.piece);
+    if (place.empty() && sealed.piece.length > 0) {
+      return;
+    }
+    ATOLL_CHECK(place.size() == sealed.piece.length, "a destination has room for exactly the piece");
+    const ByteView payload = sealed.payload.bytes();
+    if (sealed.plain) {
+      std::copy(payload.begin(), payload.end(), place.begin());
+    } else if (!aead_.open(sealed.key, sealed.number, sealed.bound, payload, place)) {
+      mailbox_->push(EndBulkSession{sealed.session});
+      return;
+    }
+    receiver.arrived(now, from, sealed.piece);
+  }
+
+  const IslandId self_;
+  const bool insecure_;
+  const std::shared_ptr<BlobStore> store_;
+  const std::shared_ptr<BulkMailbox> mailbox_;
+  void* const context_;
+  const std::string bound_;
+  AeadContext aead_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings) {
+  const auto heartbeat_ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.dead_after).count());
+  set_option(socket, ZMQ_LINGER, 0);
+  set_option(socket, ZMQ_IPV6, 1);
+  set_option(socket, ZMQ_SNDHWM, 0);  // bounded by what is in flight, see bulk_flight.hpp
+  set_option(socket, ZMQ_RCVHWM, 64);
+  set_option(socket, ZMQ_HEARTBEAT_IVL, heartbeat_ms);  // clears away what a vanished host left; the link's own pings are quicker
+  set_option(socket, ZMQ_HEARTBEAT_TIMEOUT, 2 * heartbeat_ms);
+  const std::int64_t longest = kMaxPieceBytes + kMaxPieceHeadBytes;
+  zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
+}
+
+Result<std::unique_ptr<ZmqBulkLink>> ZmqBulkLink::open(const ZmqBulkSettings& settings, std::shared_ptr<BlobStore> store) {
+  BulkIdentity identity;
+  identity.plain = settings.insecure;
+  ATOLL_ASSIGN(identity.public_key, key_from_z85(settings.public_key));
+  const Result<Key> secret = key_from_z85(settings.secret_key);
+  if (!secret) {
+    return Error{Code::invalid_argument, "bulk link: the secret key is not a key (40 characters Z85)"};
+  }
+  identity.secret_key = *secret;
+  if (settings.streams == 0 || settings.streams > 8) {
+    return Error{Code::invalid_argument, "bulk link: streams must be 1 to 8, not " + std::to_string(settings.streams)};
+  }
+  Sockets sockets;
+  sockets.context = zmq_ctx_new();
+  if (const Status status = listen(sockets, settings); !status) {
+    if (sockets.router != nullptr) {
+      zmq_close(sockets.router);
+    }
+    zmq_ctx_term(sockets.context);
+    return status.error();
+  }
+  return std::unique_ptr<ZmqBulkLink>(std::make_unique<Link>(settings, identity, std::move(store), sockets));
+}
+
+}  // namespace atl
