@@ -22,18 +22,18 @@ class Answering {
  public:
   using Answer = std::function<std::optional<Message>(const Received&)>;
 
-  explicit Answering(Answer answer) {
-    auto made = ZmqControlServer::open(ControlServerSettings{"tcp://127.0.0.1:*", keys_, false});
-    REQUIRE(made);
-    settings_.address = (*made)->bound_address();
+  explicit Answering(Answer answer) : answer_(std::move(answer)) {
+    settings_.address = "tcp://127.0.0.1:*";
     settings_.coordinator_key = keys_.public_key;
     settings_.keys = make_key_pair().value();
     settings_.log_changes = false;
-    thread_ = std::thread([this, answer = std::move(answer), server = *std::move(made)] { serve(*server, answer); });
+    start();
   }
-  ~Answering() {
-    stop_ = true;
-    thread_.join();
+  ~Answering() { stop(); }
+  // Its process ends, and another begins at the same address.
+  void restart() {
+    stop();
+    start();
   }
   Answering(const Answering&) = delete;
   Answering& operator=(const Answering&) = delete;
@@ -41,10 +41,21 @@ class Answering {
   [[nodiscard]] std::unique_ptr<ZmqControlClient> client() const { return ZmqControlClient::open(settings_).value(); }
 
  private:
-  void serve(ZmqControlServer& server, const Answer& answer) {
+  void start() {
+    auto made = ZmqControlServer::open(ControlServerSettings{settings_.address, keys_, false});
+    REQUIRE(made);
+    settings_.address = (*made)->bound_address();
+    stop_ = false;
+    thread_ = std::thread([this, server = *std::move(made)] { serve(*server); });
+  }
+  void stop() {
+    stop_ = true;
+    thread_.join();
+  }
+  void serve(ZmqControlServer& server) {
     while (!stop_) {
       while (const std::optional<Received> received = server.receive()) {
-        if (const std::optional<Message> message = answer(*received)) {
+        if (const std::optional<Message> message = answer_(*received)) {
           (void)server.send(received->connection, *message);
         }
       }
@@ -53,6 +64,7 @@ class Answering {
     }
   }
 
+  Answer answer_;
   KeyPair keys_ = make_key_pair().value();
   ControlClientSettings settings_;
   std::atomic<bool> stop_ = false;
@@ -105,6 +117,18 @@ TEST_CASE("ask brings the reply to this request, also the second time") {
     REQUIRE(reply);
     CHECK(reply->id == id);
     CHECK(reply->document == "{\"verb\": \"runs\"}");
+  }
+}
+
+TEST_CASE("ask finds a connection gone that was lost while nobody asked, and makes another") {
+  Answering coordinator([](const Received& received) -> std::optional<Message> { return Reply{id_of(received), {}, "{}"}; });
+  const auto client = coordinator.client();
+  for (std::uint64_t id = 1; id < 4; ++id) {
+    const Result<Reply> reply = client->ask(Request{kProtocolVersion, id, "runs", "{}"}, 20s);
+    INFO((reply ? "" : reply.error().why));
+    REQUIRE(reply);
+    coordinator.restart();
+    std::this_thread::sleep_for(200ms);  // by now ZeroMQ has noticed, and the client has not looked
   }
 }
 

@@ -399,10 +399,21 @@ Result<std::optional<Reply>> DealerClient::answer(const LinkEvent& event, std::u
 
 Result<Reply> DealerClient::ask(const Request& request, Duration timeout) {
   const TimePoint end = now() + timeout;
-  bool sent = up_;
+  while (receive()) {
+    // What came since the last question answers none: a connection that was lost meanwhile is noticed here.
+  }
+  bool sent = false;
   if (up_) {
-    ATOLL_TRY(send(request));
-  } else {
+    const Status status = send(request);
+    if (!status && status.error().code != Code::unavailable) {
+      return status.error();
+    }
+    sent = status.ok();
+    if (!sent) {
+      lose(Loss::disconnected);  // ZeroMQ takes nothing for a connection that is gone
+    }
+  }
+  if (!sent) {
     ATOLL_TRY(check_name());
   }
   const unsigned losses_before = losses_;
