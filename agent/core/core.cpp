@@ -8,22 +8,12 @@
 namespace atl::agent {
 namespace {
 
-constexpr std::size_t kUnsaidEvents = 64;
 constexpr std::size_t kHelloRuns = 32;
 
 }  // namespace
 
-Core::Core(Identity identity, Settings settings, std::vector<StoredRun> stored, TimePoint now) : state_(std::make_unique<State>()) {
-  state_->identity = std::move(identity);
-  state_->settings = settings;
-  state_->now = now;
-  state_->next_hello = now;
-  state_->next_heartbeat = now;
-  state_->next_resend = now;
-  for (StoredRun& run : stored) {
-    state_->stored[run.run] = std::move(run);
-  }
-}
+Core::Core(Identity identity, Settings settings, std::vector<StoredRun> stored, TimePoint now)
+    : state_(std::make_unique<State>(std::move(identity), settings, std::move(stored), now)) {}
 Core::~Core() = default;
 Core::Core(Core&&) noexcept = default;
 Core& Core::operator=(Core&&) noexcept = default;
@@ -32,10 +22,7 @@ void Core::step(TimePoint now, const Event& event) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->dispatch(event);
-    state_->end_pause();
-    state_->drive_merges();
-    state_->drive_trainer();
-    state_->drive_assignment();
+    state_->drive();
   }
 }
 
@@ -43,14 +30,21 @@ void Core::tick(TimePoint now) {
   state_->now = std::max(now, state_->now);
   if (!state_->over) {
     state_->on_time();
-    state_->end_pause();
-    state_->drive_merges();
-    state_->drive_trainer();
-    state_->drive_assignment();
+    state_->drive();
   }
 }
 
-Ready Core::take_ready() { return std::exchange(state_->out, Ready{}); }
+// Whatever can go on now, does. Called after everything that happens.
+void Core::State::drive() {
+  end_pause();
+  drive_merges();
+  drive_trainer();
+  if (tasks) {
+    tasks->drive(now, stored, starts);
+  }
+}
+
+Ready Core::take_ready() { return state_->out.take(); }
 
 std::optional<TimePoint> Core::next_deadline() const {
   const State& state = *state_;
@@ -60,7 +54,7 @@ std::optional<TimePoint> Core::next_deadline() const {
   if (state.run && state.run->released) {
     return state.leave_until;
   }
-  TimePoint next = state.welcomed ? std::min(state.next_heartbeat, state.next_resend) : state.next_hello;
+  TimePoint next = state.session.next_deadline();
   if (state.leaving) {
     next = std::min(next, state.leave_until);
   }
@@ -72,13 +66,8 @@ std::optional<TimePoint> Core::next_deadline() const {
       next = std::min(next, *state.run->lease);
     }
   }
-  if (state.assignment) {
-    if (state.assignment->restart_at) {
-      next = std::min(next, *state.assignment->restart_at);
-    }
-    for (const auto& [digest, again] : state.assignment->fetching) {
-      next = std::min(next, again);
-    }
+  if (state.tasks) {
+    next = std::min(next, state.tasks->next_deadline().value_or(next));
   }
   return next;
 }
@@ -90,9 +79,9 @@ Standing Core::standing() const {
     const Activity activity = state_->activity();
     standing = Standing{run->id, activity.state, activity.reason, run->committed, run->digest, run->epoch, run->active};
   }
-  if (state_->assignment) {
-    const AssignmentReport& report = state_->assignment->report;
-    standing = Standing{state_->assignment->assignment.run, report.state, report.task, Round(0), Digest{}, Epoch(0), true};
+  if (state_->tasks) {
+    const AssignmentReport& report = state_->tasks->report();
+    standing = Standing{report.run, report.state, report.task, Round(0), Digest{}, Epoch(0), true};
   }
   return standing;
 }
@@ -100,34 +89,34 @@ Standing Core::standing() const {
 void Core::State::dispatch(const Event& event) {
   std::visit(
       [&](const auto& e) {
-        using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, LinkUp>) {
-          welcomed = false;
-          say_hello();
-        } else if constexpr (std::is_same_v<E, LinkDown>) {
-          welcomed = false;
-          next_hello = now + settings.hello_again;
-        } else if constexpr (std::is_same_v<E, FromCoordinator>) {
-          on_message(e.message);
-        } else if constexpr (std::is_same_v<E, Gauges>) {
-          gauges = e;
-        } else if constexpr (std::is_same_v<E, LeaveAsked>) {
-          begin_leaving(e.why);
-        } else if constexpr (requires { on_task(e); }) {
-          if (assignment && assignment->assignment.run == e.run) {
+        constexpr Addressee to = std::decay_t<decltype(e)>::kTo;
+        if constexpr (to == Addressee::core) {
+          on_core(e);
+        } else if constexpr (to == Addressee::tasks) {
+          if (tasks && tasks->run() == e.run) {
             on_task(e);
           }
-        } else if constexpr (requires { e.incarnation; }) {
+        } else if constexpr (to == Addressee::trainer) {
           if (run && run->id == e.run && run->incarnation == e.incarnation) {
             on_trainer(e);
           }
-        } else {
-          if (run && run->id == e.run) {
-            on_engine(e);
-          }
+        } else if (run && run->id == e.run) {
+          on_engine(e);
         }
       },
       event);
+}
+
+void Core::State::on_core(const LinkUp&) {
+  session.reset();
+  say_hello();
+}
+
+void Core::State::on_task(const TaskEnded& event) {
+  if (const std::optional<Error> refused = tasks->on(event, now)) {
+    close_tasks(refused->why);
+    send(RunEnded{event.run, Round(0), Digest{}, *refused});
+  }
 }
 
 void Core::State::on_time() {
@@ -137,7 +126,7 @@ void Core::State::on_time() {
       say_leave();
     }
     close_run(*leaving);
-    close_assignment(*leaving);
+    close_tasks(*leaving);
     exit(std::nullopt);
     return;
   }
@@ -148,74 +137,36 @@ void Core::State::on_time() {
   if (run && run->released) {
     return;  // it has said all
   }
-  if (!welcomed) {
-    if (now >= next_hello) {
-      say_hello();
-    }
-    return;
+  if (session.hello_due(now)) {
+    say_hello();
   }
-  if (now >= next_heartbeat) {
+  if (session.heartbeat_due(now)) {
     beat();
   }
-  if (now >= next_resend) {
+  if (session.resend_due(now)) {
     say_all();
   }
 }
 
-void Core::State::send(Message message) { out.messages.push_back(std::move(message)); }
-
 void Core::State::tell(std::string level, std::string kind, std::string text) {
-  IslandEvent event{run ? run->id : assignment ? assignment->assignment.run : RunId{}, std::move(level), std::move(kind), std::move(text)};
-  if (welcomed) {
-    send(std::move(event));
-    return;
-  }
-  unsaid.push_back(std::move(event));
-  if (unsaid.size() > kUnsaidEvents) {
-    unsaid.pop_front();
-  }
+  out.tell(run ? run->id : tasks ? tasks->run() : RunId{}, std::move(level), std::move(kind), std::move(text));
 }
 
 void Core::State::say_hello() {
-  next_hello = now + settings.hello_again;
-  Hello hello;
-  hello.version = identity.version;
-  hello.name = identity.name;
-  hello.boot = identity.boot;
-  hello.bulk_address = identity.bulk_address;
-  hello.platform = identity.platform;
-  hello.data_sets = identity.data_sets;
-  hello.codec_version = identity.codec_version;
-  hello.uplink_bits_per_second = identity.uplink_bits_per_second;
-  hello.kernels = identity.kernels;
-  const auto checkpoints_of = [](const StoredRun& stored_run) {
-    std::vector<HeldCheckpoint> held;
-    for (const StoredCheckpoint& checkpoint : stored_run.checkpoints) {
-      held.push_back(HeldCheckpoint{checkpoint.round, checkpoint.digest});
-    }
-    return held;
-  };
+  std::vector<HeldRun> held;
   if (run) {
-    HeldRun held{run->id, run->epoch, run->has_state, run->committed, run->digest, {}, run->part, run->counted};
-    if (const auto found = stored.find(run->id); found != stored.end()) {
-      held.checkpoints = checkpoints_of(found->second);
-    }
-    hello.runs.push_back(std::move(held));
+    held.push_back(
+        HeldRun{run->id, run->epoch, run->has_state, run->committed, run->digest, stored.held(run->id), run->part, run->counted});
   }
-  for (const auto& [id, stored_run] : stored) {
-    if ((run && run->id == id) || stored_run.checkpoints.empty() || hello.runs.size() >= kHelloRuns) {
-      continue;
-    }
-    const StoredCheckpoint& newest = stored_run.checkpoints.back();
-    hello.runs.push_back(HeldRun{id, newest.epoch, false, Round(0), Digest{}, checkpoints_of(stored_run), newest.part, newest.position});
-  }
-  send(std::move(hello));
+  const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->id) : std::nullopt, kHelloRuns - held.size());
+  held.insert(held.end(), others.begin(), others.end());
+  session.say_hello(now, std::move(held));
 }
 
 // Everything that has not been answered, so that any of it may be lost.
 void Core::State::say_all() {
-  next_resend = now + settings.resend;
-  if (!welcomed || (run && run->released)) {
+  session.note_resend(now);
+  if (!session.welcomed() || (run && run->released)) {
     return;
   }
   if (leaving) {
@@ -262,7 +213,7 @@ void Core::State::say(const RoundInHand& round) {
     message.epoch = run->epoch;
     send(std::move(message));
   };
-  if (!run->active || run->own(round.ready.round) || !welcomed || run->resuming) {
+  if (!run->active || run->own(round.ready.round) || !session.welcomed() || run->resuming) {
     return;
   }
   switch (round.phase) {
@@ -289,18 +240,20 @@ void Core::State::say(const RoundInHand& round) {
 }
 
 void Core::State::beat() {
-  next_heartbeat = now + heartbeat;
-  Heartbeat message;
-  message.boot = identity.boot;
+  std::vector<IslandReport> reports;
   if (run) {
-    message.reports.push_back(report());
+    reports.push_back(report());
   }
-  if (assignment) {
-    message.reports.push_back(assignment_report());
+  if (tasks) {
+    reports.push_back(tasks->island_report(in_group() ? std::optional(report()) : std::nullopt));
   }
-  send(std::move(message));
-  if (assignment) {
-    say_assignment();
+  for (IslandReport& value : reports) {
+    value.agent_memory_bytes = gauges.agent_memory_bytes;
+    value.trainer_memory_bytes = gauges.trainer_memory_bytes;
+  }
+  session.beat(now, std::move(reports));
+  if (tasks) {
+    tasks->say();
   }
 }
 
@@ -315,7 +268,7 @@ Activity Core::State::activity() const {
   input.trainer_up = run->trainer != TrainerPhase::none && run->trainer != TrainerPhase::starting;
   input.trainer_crashed = run->restart_at.has_value();
   input.checkpointing = !run->writing.empty();
-  input.link = welcomed;
+  input.link = session.welcomed();
   bool blocked = false;  // the trainer waits for a result
   for (const auto& [number, round] : run->rounds) {
     if (round.phase == RoundInHand::Phase::exchanging) {
@@ -343,19 +296,17 @@ IslandReport Core::State::report() const {
   value.training_loss = run->progress.training_loss;
   value.bytes_sent = run->bytes_sent;
   value.bytes_received = run->bytes_received;
-  value.agent_memory_bytes = gauges.agent_memory_bytes;
-  value.trainer_memory_bytes = gauges.trainer_memory_bytes;
   return value;
 }
 
 void Core::State::begin_leaving(const std::string& why) {
   if (!leaving) {
     leaving = why;
-    leave_until = now + (welcomed ? settings.leave_limit : settings.hello_again * 5);
+    leave_until = now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5);
     cut_short();
   }
   say_leave();
-  if (!run && !assignment) {
+  if (!run && !tasks) {
     exit(std::nullopt);
   }
 }
@@ -387,17 +338,12 @@ void Core::State::close_run(const std::string& why) {
   if (!run) {
     return;
   }
-  note_group_work();
-  constexpr std::size_t kReleased = 64;
+  if (in_group()) {
+    tasks->add_group_work(report());  // it counts in the run that it was done for
+  }
   effect(StopTrainer{run->id, why});
   effect(CloseRun{run->id});
-  if (released.insert_or_assign(run->id, run->epoch).second) {
-    released_order.push_back(run->id);
-  }
-  if (released_order.size() > kReleased) {
-    released.erase(released_order.front());
-    released_order.pop_front();
-  }
+  past.add(run->id, run->epoch);
   run.reset();
 }
 
@@ -416,5 +362,45 @@ void Core::State::give_up(Error error) {
   drop_rounds();
   say_all();
 }
+
+// ---- runs of phases
+
+void Core::State::on_assignment(const Assignment& message) {
+  if (leaving) {
+    say_leave();
+    return;
+  }
+  if (tasks && tasks->run() == message.run && message.number <= tasks->number()) {
+    if (message.number == tasks->number()) {
+      tasks->say();
+    }
+    return;
+  }
+  if (!tasks || tasks->run() != message.run) {
+    Result<RunSpec> spec = run_spec_from_json(message.spec);
+    if (!spec) {
+      send(RunEnded{message.run, Round(0), Digest{}, with_context(spec.error(), "the run's settings")});
+      return;
+    }
+    if (!(run && run->spec.work.run == message.run.text)) {
+      close_run("the coordinator gave another run's assignment");
+    }
+    close_tasks("the coordinator gave another run's assignment");
+    tasks.emplace(message.run, std::move(*spec), settings, out);
+  }
+  tasks->take(message);
+}
+
+// What lies on the disk stays, and may be served.
+void Core::State::close_tasks(const std::string& why) {
+  if (tasks) {
+    tasks->stop(why);
+    stored.keep(tasks->run(), tasks->readers());
+    tasks.reset();
+  }
+}
+
+// This island trains an expert with others at the moment.
+bool Core::State::in_group() const { return run && tasks && run->spec.work.run == tasks->run().text; }
 
 }  // namespace atl::agent

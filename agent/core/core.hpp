@@ -22,56 +22,11 @@
 
 #include "agent/core/effect.hpp"
 #include "agent/core/event.hpp"
-#include "transport/control/message.hpp"
+#include "agent/core/outbox.hpp"
+#include "agent/core/settings.hpp"
+#include "agent/core/stored_runs.hpp"
 
 namespace atl::agent {
-
-// A checkpoint that lies on disk, complete.
-struct StoredCheckpoint {
-  Round round;
-  Digest digest;
-  Epoch epoch;  // in which it was written
-  bool trainer_state = false;
-  Step step;
-  std::uint64_t position = 0;
-  Digest file;
-  std::uint64_t file_bytes = 0;
-  std::uint32_t part = 0;  // of the data
-};
-struct StoredRun {
-  RunId run;
-  std::vector<StoredCheckpoint> checkpoints;  // by round, oldest first
-};
-
-// Who this agent is, for its hello.
-struct Identity {
-  IslandId island;
-  std::string name;
-  std::string version;
-  std::uint64_t boot = 0;  // random per process start
-  std::string bulk_address;
-  std::string platform;
-  std::vector<std::string> data_sets;
-  std::uint32_t codec_version = 0;
-  double uplink_bits_per_second = 0;  // its owner's budget; 0: none
-  std::string kernels = {};           // what its trainers multiply matrices with, for people
-};
-
-struct Settings {
-  Duration hello_again = std::chrono::seconds(1);    // until welcomed
-  Duration resend = std::chrono::seconds(2);         // what is not answered is said again
-  Duration restart_delay = std::chrono::seconds(1);  // of a crashed trainer; doubles with each crash
-  std::uint32_t crashes = 5;                        // without a committed round, or of a task a checkpoint, in between: the island gives up
-  Duration leave_limit = std::chrono::seconds(60);  // after SIGTERM, without an answer: go anyway
-  std::uint64_t rounds_ahead = 2;                   // orders that the trainer has beyond the round in hand
-};
-
-// In this order.
-struct Ready {
-  std::vector<Message> messages;  // to the coordinator; dropped by the driver while there is no link
-  std::vector<Effect> effects;
-  [[nodiscard]] bool empty() const { return messages.empty() && effects.empty(); }
-};
 
 // What the island does at the moment, for logs and reports.
 struct Standing {

@@ -1,15 +1,20 @@
 // The inside of the agent's core: its link, its run, its trainer and its rounds in hand, and the functions that change them.
 //
-// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp, sync_side.cpp and assignment_side.cpp include this. Everything here is owned
+// Only core.cpp, orders.cpp, pair_side.cpp, trainer_side.cpp and sync_side.cpp include this. Everything here is owned
 // by one Core.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <set>
 
 #include "agent/core/core.hpp"
 #include "agent/core/decide.hpp"
+#include "agent/core/outbox.hpp"
+#include "agent/core/past_runs.hpp"
+#include "agent/core/readers.hpp"
+#include "agent/core/session.hpp"
+#include "agent/core/stored_runs.hpp"
+#include "agent/core/tasks.hpp"
 #include "strategies/composition.hpp"
 #include "transport/base/usual_norms.hpp"
 
@@ -69,7 +74,7 @@ struct RunInHand {
   std::optional<Schedule> schedule;  // known once the arena is laid out
   Epoch epoch;
   std::vector<Member> members;
-  std::vector<std::string> readers;
+  Readers readers;
   std::map<Round, TimePoint> read_until;  // own checkpoints that somebody may be reading
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
@@ -152,47 +157,21 @@ struct RunInHand {
   [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
 };
 
-// This island's part in a run of phases: the newest assignment, and how far it is carried out.
-struct AssignmentInHand {
-  Assignment assignment;
-  RunSpec spec;
-  AssignmentReport report;               // said with every heartbeat and whenever it changes
-  std::map<Digest, std::uint64_t> held;  // bytes
-  std::map<Digest, TimePoint> fetching;  // under way, or to be tried again at that time
-  std::set<Digest> wanted;               // by the newest assignment
-  std::vector<std::string> readers;      // keys that may fetch besides the members
-  std::uint64_t start = 0;               // of the task that runs, or ran last
-  bool opened = false;                   // what lies on the disk is known; nothing is said before
-  bool running = false;
-  unsigned crashes = 0;
-  std::optional<TimePoint> restart_at;
-  double compute_before = 0;         // of earlier starts
-  double group_compute_seconds = 0;  // of its groups whose rounds are over
-  double group_wait_seconds = 0;
-  std::uint64_t group_bytes_sent = 0;
-  std::uint64_t group_bytes_received = 0;
-};
-
 struct Core::State {
-  Identity identity;
-  Settings settings;
-  std::map<RunId, StoredRun> stored;
-  std::map<RunId, std::vector<std::string>> stored_readers;  // keys, of runs that only lie on the disk
-  std::optional<RunInHand> run;
-  std::optional<AssignmentInHand> assignment;  // of a run of phases; both only where `run` is that of a group that works for it
-  std::map<RunId, Epoch> released;             // runs that are over here: older invitations are stale; the newest few
-  std::deque<RunId> released_order;
-  Ready out;
-  TimePoint now;
-  std::uint64_t incarnations = 0;
+  State(Identity identity, Settings limits, std::vector<StoredRun> found, TimePoint start)
+      : settings(limits), stored(std::move(found)), session(std::move(identity), settings, start, out), now(start) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
-  bool welcomed = false;
-  TimePoint next_hello;
-  TimePoint next_heartbeat;
-  TimePoint next_resend;
-  Duration heartbeat = std::chrono::seconds(1);
-  Duration stall_after = std::chrono::seconds(20);
-  std::deque<IslandEvent> unsaid;  // events for people, until there is a link; the newest few
+  Settings settings;
+  StoredRuns stored;
+  PastRuns past;
+  Outbox out;
+  Session session;
+  Starts starts;
+  std::optional<RunInHand> run;
+  std::optional<Tasks> tasks;  // of a run of phases; both only where `run` is that of a group that works for it
+  TimePoint now;
   Gauges gauges;
   std::optional<std::string> leaving;
   TimePoint leave_until;
@@ -200,14 +179,27 @@ struct Core::State {
 
   // ---- core.cpp
   void dispatch(const Event& event);
+  void on_core(const LinkUp& event);
+  void on_core(const LinkDown&) { session.lose(now); }
+  void on_core(const FromCoordinator& event) { on_message(event.message); }
+  void on_core(const Gauges& event) { gauges = event; }
+  void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
+  void on_task(const TaskEnded& event);
+  void on_task(const ContentMissed& event) { tasks->on(event, now); }
+  template <typename E>
+  void on_task(const E& event) {
+    tasks->on(event);
+  }
   void on_time();
-  void send(Message message);
-  void effect(Effect value) { out.effects.push_back(std::move(value)); }
+  void drive();
+  void send(Message message) { out.send(std::move(message)); }
+  void effect(Effect value) { out.effect(std::move(value)); }
   void tell(std::string level, std::string kind, std::string text);
   void say_hello();
   void say_all();  // whatever is not answered
   void say(const RoundInHand& round);
   void beat();
+  [[nodiscard]] const IslandId& island() const { return session.island(); }
   [[nodiscard]] IslandReport report() const;
   [[nodiscard]] Activity activity() const;
   void exit(std::optional<Error> error);
@@ -265,23 +257,10 @@ struct Core::State {
   void leave_pairs();
   void drive_merges();
 
-  // ---- assignment_side.cpp: runs of phases
+  // ---- runs of phases
   void on_assignment(const Assignment& message);
-  void on_task(const TaskProgressed& event);
-  void on_task(const TaskWrote& event);
-  void on_task(const TaskEnded& event);
-  void on_task(const ContentHeld& event);
-  void on_task(const ContentOpened& event);
-  void on_task(const ContentMissed& event);
-  void drive_assignment();
-  void begin_task();
-  void end_task(const std::string& why);
-  void say_assignment();
-  void close_assignment(const std::string& why);
-  [[nodiscard]] IslandReport assignment_report() const;
-  [[nodiscard]] std::optional<Round> saved_by_group() const;
+  void close_tasks(const std::string& why);
   [[nodiscard]] bool in_group() const;
-  void note_group_work();
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);
@@ -326,8 +305,6 @@ struct Core::State {
   void finish_checkpoint(Round round, const Digest& digest, bool trainer_state);
   void lose_state(const std::string& why);
   void finish_if_done();
-  [[nodiscard]] const StoredCheckpoint* stored_checkpoint(Round round, const Digest& digest) const;
-  [[nodiscard]] const StoredCheckpoint* newest_trainer_state() const;
 };
 
 }  // namespace atl::agent

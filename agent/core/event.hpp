@@ -19,12 +19,25 @@
 
 namespace atl::agent {
 
+// To whom in the core an event belongs.
+enum class Addressee : std::uint8_t {
+  core,     // the agent as a whole
+  trainer,  // the run in hand, if it has this trainer
+  engine,   // the run in hand
+  tasks,    // the run of phases in hand
+};
+
 // ---- control link ------------------------------------------------------------------------------------------------------
 
 // The link is (re)connected, or lost. A link that cannot tell says LinkUp once: the core repeats what is not answered.
-struct LinkUp {};
-struct LinkDown {};
+struct LinkUp {
+  static constexpr Addressee kTo = Addressee::core;
+};
+struct LinkDown {
+  static constexpr Addressee kTo = Addressee::core;
+};
 struct FromCoordinator {
+  static constexpr Addressee kTo = Addressee::core;
   Message message;
 };
 
@@ -32,6 +45,7 @@ struct FromCoordinator {
 
 // The trainer is up: manifest seen, arena laid out and mapped. For `scratch` it holds the initial parameters of the seed.
 struct TrainerReady {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
@@ -42,6 +56,7 @@ struct TrainerReady {
 };
 // LoadTrainer is done: the trainer stands at that step with the outer parameters.
 struct TrainerLoaded {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
@@ -49,6 +64,7 @@ struct TrainerLoaded {
 };
 // A PublishOrder is done: the fragment is in the arena as it was after `step`.
 struct TrainerPublished {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Round round;
@@ -63,6 +79,7 @@ struct TrainerPublished {
 };
 // A MergeOrder is done: the trainer has taken the round's result.
 struct TrainerMerged {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Round round;
@@ -76,6 +93,7 @@ struct TrainerMerged {
 };
 // The validation loss of its present parameters; while it stands at step 0 those are the run's initial ones.
 struct TrainerEvaluated {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
@@ -83,6 +101,7 @@ struct TrainerEvaluated {
 };
 // How far it is. Cheap, several a second at most.
 struct TrainerProgress {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
@@ -95,6 +114,7 @@ struct TrainerProgress {
 // It is gone: could not be started (data refused: `permanent`), crashed, hung and was killed, or ended unasked. `error` says
 // status or signal and the last lines it printed.
 struct TrainerExited {
+  static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   bool permanent = false;  // trying again cannot help: the owner does not allow the data, the model does not fit
@@ -105,22 +125,26 @@ struct TrainerExited {
 
 // FormInitialState is done: the arena's parameters are the outer state of round 0, and `digest` is its digest D_0.
 struct InitialState {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Digest digest;
 };
 struct ContributionFormed {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   double norm = 0;
 };
 // Not finite (corrupt), say. The round goes on without it.
 struct ContributionFailed {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Error error;
 };
 // The reduced result of this attempt is held, not applied. digest = D_r = sha256(D_{r-1} ‖ encoded result).
 struct ExchangeDone {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Attempt attempt;
@@ -137,12 +161,14 @@ struct ExchangeDone {
 };
 // In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
 struct PartnerAhead {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
 };
 // This island promised its group to do what one of it decides, and does not hear what: the others are to be asked. Said again while it
 // lasts.
 struct PairInDoubt {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Epoch epoch;
   Round round;
@@ -151,6 +177,7 @@ struct PairInDoubt {
 };
 // RenouncePair is done: this island knows no more than the asker, and believes no verdict any more that it reads itself.
 struct PairRenounced {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Epoch epoch;
   Round round;
@@ -158,6 +185,7 @@ struct PairRenounced {
   Epoch asked_in;
 };
 struct ExchangeBroke {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Attempt attempt;
@@ -167,12 +195,14 @@ struct ExchangeBroke {
 // ApplyResult is done: the outer state is that of `round`, and the result is in the arena for the trainer's merge.
 // An error (a result that is not finite) leaves the outer state as it was.
 struct ResultApplied {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   std::optional<Error> error;
   std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
 };
 struct CheckpointWritten {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Digest digest;
@@ -185,17 +215,20 @@ struct CheckpointWritten {
 };
 // AdoptParameters is done: the trainer may write into the arena again.
 struct ParametersAdopted {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   std::optional<Error> error;  // not finite, say: the outer state is not that of the round
 };
 struct CheckpointFailed {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Error error;
 };
 // LoadCheckpoint is done: the outer state is that of `round`, digest-checked.
 struct CheckpointLoaded {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Digest digest;
@@ -203,17 +236,20 @@ struct CheckpointLoaded {
 };
 // The checkpoint does not verify; it is not offered again.
 struct CheckpointBroken {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Error error;
 };
 // CatchUpFromPeers is done: the outer state is that of `round`.
 struct CatchUpDone {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
   Digest digest;
 };
 struct CatchUpBroke {
+  static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Error error;
 };
@@ -221,6 +257,7 @@ struct CatchUpBroke {
 // ---- runs of phases. `start` is that of the StartTask which this answers to. ----------------------------------------------------
 
 struct TaskProgressed {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
   std::uint64_t start = 0;
   std::uint64_t step = 0;
@@ -231,6 +268,7 @@ struct TaskProgressed {
 };
 // A file that the task can be continued from lies there; at the end (`done`) its result.
 struct TaskWrote {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
   std::uint64_t start = 0;
   std::string path;
@@ -240,6 +278,7 @@ struct TaskWrote {
 };
 // The trainer is gone before the task was done.
 struct TaskEnded {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
   std::uint64_t start = 0;
   bool refused = false;    // this island cannot: its owner does not allow the data, there is no trainer
@@ -248,6 +287,7 @@ struct TaskEnded {
 };
 // This lies on the disk, complete, and is served.
 struct ContentHeld {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
   Content content;          // without sources
   std::uint64_t start = 0;  // adopted from this task's start; 0: fetched, or found on the disk
@@ -257,9 +297,11 @@ struct ContentHeld {
 };
 // All that lay on the disk at OpenContent has been said.
 struct ContentOpened {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
 };
 struct ContentMissed {
+  static constexpr Addressee kTo = Addressee::tasks;
   RunId run;
   Digest digest;
   std::uint64_t start = 0;  // of an adoption
@@ -270,11 +312,13 @@ struct ContentMissed {
 
 // Now and then, for the reports: resident memory.
 struct Gauges {
+  static constexpr Addressee kTo = Addressee::core;
   std::uint64_t agent_memory_bytes = 0;
   std::uint64_t trainer_memory_bytes = 0;
 };
 // SIGTERM, or the owner asked: finish the round in hand and go.
 struct LeaveAsked {
+  static constexpr Addressee kTo = Addressee::core;
   std::string why;
 };
 

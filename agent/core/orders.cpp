@@ -8,8 +8,7 @@
 namespace atl::agent {
 namespace {
 
-constexpr Duration kLease = std::chrono::seconds(60);  // of an offer; the coordinator renews it more often
-constexpr std::size_t kReaders = 64;
+constexpr Duration kLease = std::chrono::seconds(60);          // of an offer; the coordinator renews it more often
 constexpr Duration kOrderOnItsWay = std::chrono::seconds(10);  // from telling of a checkpoint to the order to serve it
 constexpr Duration kReading = std::chrono::minutes(10);        // after the coordinator last named the reader
 
@@ -72,26 +71,14 @@ void Core::State::on_message(const Message& message) {
 }
 
 void Core::State::on_welcome(const Welcome& message) {
-  if (message.heartbeat_ms > 0) {
-    heartbeat = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.heartbeat_ms, 10, 60'000));
+  if (session.welcome(message)) {
+    beat();
+    say_all();
   }
-  if (message.stall_ms > 0) {
-    stall_after = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.stall_ms, 1000, 3'600'000));
-  }
-  if (welcomed) {
-    return;
-  }
-  welcomed = true;
-  while (!unsaid.empty()) {
-    send(std::move(unsaid.front()));
-    unsaid.pop_front();
-  }
-  beat();
-  say_all();
 }
 
 void Core::State::on_refused(const Refused& message) {
-  welcomed = false;
+  session.reset();
   if (run && run->released) {
     return;
   }
@@ -100,7 +87,7 @@ void Core::State::on_refused(const Refused& message) {
     return;
   }
   close_run("the coordinator refused this island: " + message.error.why);
-  close_assignment("the coordinator refused this island: " + message.error.why);
+  close_tasks("the coordinator refused this island: " + message.error.why);
   exit(message.error);
 }
 
@@ -109,7 +96,7 @@ void Core::State::on_invite(const Invite& message) {
     on_invite_again(message);
     return;
   }
-  if (const auto old = released.find(message.run); old != released.end() && message.epoch <= old->second) {
+  if (past.was_over(message.run, message.epoch)) {
     return;
   }
   if (leaving) {
@@ -118,8 +105,8 @@ void Core::State::on_invite(const Invite& message) {
   }
   close_run("the coordinator assigned another run");
   Result<RunSpec> spec = run_spec_from_json(message.spec);
-  if (assignment && !(spec && spec->work.run == assignment->assignment.run.text)) {
-    close_assignment("the coordinator assigned another run");
+  if (tasks && !(spec && spec->work.run == tasks->run().text)) {
+    close_tasks("the coordinator assigned another run");
   }
   Result<Composition> composition = spec ? compose(spec->strategy) : Result<Composition>(spec.error());
   if (!composition) {
@@ -238,7 +225,7 @@ void Core::State::on_invite_again(const Invite& message) {
 
 // In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
 void Core::State::own_up() {
-  const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == identity.island; });
+  const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island(); });
   if (!run->pairs() || !member || run->catching_up || run->restoring) {
     return;
   }
@@ -317,14 +304,13 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   prepare_pair();
 }
 
-void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers}); }
+void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers.keys()}); }
 
 void Core::State::on_new_epoch(const NewEpoch& message) {
   const bool newer = message.epoch > run->epoch;
   run->pause_after = message.pause_after;
   use_epoch(message.epoch, message.members);
-  const bool member =
-      std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == identity.island; });
+  const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == island(); });
   if (run->alone()) {
     heed_pause(message);
     return;  // nobody waits for anybody
@@ -397,7 +383,7 @@ void Core::State::on_exchange(const Exchange& message) {
     return;
   }
   const auto refuse = [&](const std::string& why) {
-    send(ExchangeFailed{run->id, run->epoch, message.round, message.attempt, identity.island, Error{Code::unavailable, why}});
+    send(ExchangeFailed{run->id, run->epoch, message.round, message.attempt, island(), Error{Code::unavailable, why}});
   };
   const auto found = run->rounds.find(message.round);
   if (found == run->rounds.end() || found->second.phase == RoundInHand::Phase::forming) {
@@ -416,7 +402,7 @@ void Core::State::on_exchange(const Exchange& message) {
       return;
     }
     const bool counts = message.tokens[members.size()] > 0;
-    if (island == identity.island && counts && round.withdrawn) {
+    if (island == session.island() && counts && round.withdrawn) {
       refuse("this island withdrew its contribution to round " + std::to_string(message.round.value));
       return;
     }
@@ -424,8 +410,8 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round.attempt = message.attempt;
   round.phase = RoundInHand::Phase::exchanging;
-  effect(
-      BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens, stall_after});
+  effect(BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens,
+                       session.stall_after()});
 }
 
 void Core::State::on_commit(const Commit& message) {
@@ -591,37 +577,26 @@ void Core::State::drop_rounds() {
 }
 
 void Core::State::on_serve(const Serve& message) {
-  const auto take_in = [&](std::vector<std::string>& readers) {
-    std::erase(readers, message.reader_key);
-    if (message.allowed) {
-      readers.push_back(message.reader_key);
-    }
-    if (readers.size() > kReaders) {
-      readers.erase(readers.begin());
-    }
-  };
   if (run && run->id == message.run) {
     if (message.allowed) {
       keep_for_reader(message.round, kReading);
     }
-    take_in(run->readers);
+    run->readers.heed(message);
     allow_peers();
-  } else if (assignment && assignment->assignment.run == message.run) {
-    take_in(assignment->readers);
-    effect(AllowPeers{message.run, Epoch(0), assignment->assignment.members, assignment->readers});
-  } else if (stored.count(message.run) > 0) {
-    take_in(stored_readers[message.run]);
-    effect(AllowPeers{message.run, Epoch(0), {}, stored_readers[message.run]});
+  } else if (tasks && tasks->run() == message.run) {
+    tasks->heed(message);
+  } else if (std::optional<AllowPeers> allowed = stored.heed(message)) {
+    effect(std::move(*allowed));
   }
 }
 
 void Core::State::on_release(const Release& message) {
   const auto is_late = [&](Epoch told) { return message.epoch != Epoch(0) && message.epoch < told; };
-  if (assignment && assignment->assignment.run == message.run) {
-    if (is_late(assignment->assignment.epoch)) {
+  if (tasks && tasks->run() == message.run) {
+    if (is_late(tasks->epoch())) {
       return;
     }
-    close_assignment(message.why);
+    close_tasks(message.why);
     if (leaving) {
       exit(std::nullopt);
     }

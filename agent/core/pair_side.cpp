@@ -12,10 +12,10 @@ std::vector<IslandId> Core::State::group_in(Round round) const {
   for (const Member& member : run->members) {
     members.push_back(member.island);
   }
-  if (std::find(members.begin(), members.end(), identity.island) == members.end()) {
+  if (std::find(members.begin(), members.end(), island()) == members.end()) {
     return {};
   }
-  return group_of(identity.island, run->spec.seed, round, members, run->composition.group_size);
+  return group_of(island(), run->spec.seed, round, members, run->composition.group_size);
 }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
@@ -49,11 +49,12 @@ void Core::State::reject_own(Round number, const Error& error) {
   round.withdrawn = true;
   run->cut_short = false;
   run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
-  if (welcomed) {
+  if (session.welcomed()) {
     send(Withdrawn{run->id, run->epoch, number, error});
   } else {
     tell("warning", "contribution_rejected",
-         "the contribution of island " + identity.name + " to round " + std::to_string(number.value) + " does not count: " + error.why);
+         "the contribution of island " + session.identity().name + " to round " + std::to_string(number.value) +
+             " does not count: " + error.why);
   }
   meet_partner(number);
 }
@@ -100,16 +101,16 @@ void Core::State::on_engine(const PartnerAhead& event) {
 
 // This island promised, and does not hear what was decided: by way of the coordinator, if that is there.
 void Core::State::on_engine(const PairInDoubt& event) {
-  if (!welcomed || !run->active) {
+  if (!session.welcomed() || !run->active) {
     return;
   }
   for (const IslandId& asked : event.asked) {
-    send(PairQuery{run->id, event.epoch, event.round, identity.island, asked, event.asked_in});
+    send(PairQuery{run->id, event.epoch, event.round, island(), asked, event.asked_in});
   }
 }
 
 void Core::State::on_engine(const PairRenounced& event) {
-  send(PairAnswer{run->id, event.epoch, event.round, event.asker, identity.island, PairWord::doubt, event.asked_in});
+  send(PairAnswer{run->id, event.epoch, event.round, event.asker, island(), PairWord::doubt, event.asked_in});
 }
 
 // Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
@@ -126,18 +127,18 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
 }
 
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.asked != identity.island || !run->pairs() || !run->active || !run->has_state || message.asked_in != run->epoch) {
+  if (message.asked != island() || !run->pairs() || !run->active || !run->has_state || message.asked_in != run->epoch) {
     return;
   }
   if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
-    send(PairAnswer{run->id, message.epoch, message.round, message.asker, identity.island, *word, message.asked_in});
+    send(PairAnswer{run->id, message.epoch, message.round, message.asker, island(), *word, message.asked_in});
   } else {
     effect(RenouncePair{run->id, message.epoch, message.round, message.asker, message.asked_in});
   }
 }
 
 void Core::State::on_pair_answer(const PairAnswer& message) {
-  if (message.asker == identity.island && run->pairs()) {
+  if (message.asker == island() && run->pairs()) {
     effect(HearOfPair{run->id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
   }
 }

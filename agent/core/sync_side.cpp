@@ -89,9 +89,16 @@ void Core::State::begin_alone(Round number) {
   RoundInHand& round = run->rounds.at(number);
   round.attempt = Attempt(1);
   round.phase = RoundInHand::Phase::exchanging;
+  const Identity& identity = session.identity();
   const Member self{identity.island, identity.name, "", identity.bulk_address};
-  effect(BeginExchange{
-      run->id, run->epoch, number, round.attempt, round.fragment, {self}, {std::max<std::uint64_t>(round.ready.tokens, 1)}, stall_after});
+  effect(BeginExchange{run->id,
+                       run->epoch,
+                       number,
+                       round.attempt,
+                       round.fragment,
+                       {self},
+                       {std::max<std::uint64_t>(round.ready.tokens, 1)},
+                       session.stall_after()});
 }
 
 void Core::State::on_engine(const ExchangeDone& event) {
@@ -223,15 +230,10 @@ void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trai
 
 void Core::State::on_engine(const CheckpointWritten& event) {
   run->writing.erase(event.round);
-  StoredRun& held = stored[run->id];
-  held.run = run->id;
-  std::erase_if(held.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
-  held.checkpoints.push_back(StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position,
-                                              event.file, event.file_bytes, event.part});
-  const std::size_t keep = std::max<std::uint32_t>(run->spec.checkpoint.keep, 1);
-  if (held.checkpoints.size() > keep) {
-    held.checkpoints.erase(held.checkpoints.begin(), held.checkpoints.end() - static_cast<std::ptrdiff_t>(keep));
-  }
+  stored.add(run->id,
+             StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position, event.file,
+                              event.file_bytes, event.part},
+             std::max<std::uint32_t>(run->spec.checkpoint.keep, 1));
   if (run->lease && event.round < run->lease_from && run->pausing != event.round) {
     finish_if_done();
     finish_leaving();
@@ -293,7 +295,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     say_of(round.ready, pending.facts);
   }
   run->resuming = !run->rounds.empty();
-  const StoredCheckpoint* own = stored_checkpoint(event.round, event.digest);
+  const StoredCheckpoint* own = stored.find(run->id, event.round, event.digest);
   if (own != nullptr) {
     run->counted = run->private_state() ? own->position : run->counted;  // nobody else counts
     run->checkpointed = Checkpointed{run->id, own->round, own->digest, own->file, own->file_bytes, std::nullopt};
@@ -311,9 +313,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
 }
 
 void Core::State::on_engine(const CheckpointBroken& event) {
-  if (const auto held = stored.find(run->id); held != stored.end()) {
-    std::erase_if(held->second.checkpoints, [&](const StoredCheckpoint& old) { return old.round == event.round; });
-  }
+  stored.remove(run->id, event.round);
   tell("error", "checkpoint_broken",
        "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
   if (run->restoring != event.round) {
@@ -321,9 +321,8 @@ void Core::State::on_engine(const CheckpointBroken& event) {
   }
   run->restoring.reset();
   if (run->private_state()) {
-    const auto held = stored.find(run->id);
-    if (held != stored.end() && !held->second.checkpoints.empty()) {
-      const StoredCheckpoint& older = held->second.checkpoints.back();
+    if (!stored.checkpoints(run->id).empty()) {
+      const StoredCheckpoint& older = stored.checkpoints(run->id).back();
       run->restoring = older.round;
       effect(LoadCheckpoint{run->id, older.round, older.digest});
     } else {
@@ -376,7 +375,7 @@ void Core::State::finish_if_done() {
   if (!run->at_end() || run->ended || !run->active || !run->merging.empty() || !run->writing.empty()) {
     return;
   }
-  const StoredCheckpoint* last = stored_checkpoint(run->committed, run->digest);
+  const StoredCheckpoint* last = stored.find(run->id, run->committed, run->digest);
   if (last == nullptr) {
     write_checkpoint();
     return;
@@ -384,32 +383,6 @@ void Core::State::finish_if_done() {
   run->ended = RunEnded{run->id, run->committed, run->digest, std::nullopt};
   beat();  // the run's last figures, before its end
   say_all();
-}
-
-const StoredCheckpoint* Core::State::stored_checkpoint(Round round, const Digest& digest) const {
-  const auto held = stored.find(run->id);
-  if (held == stored.end()) {
-    return nullptr;
-  }
-  for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
-    if (checkpoint.round == round && checkpoint.digest == digest) {
-      return &checkpoint;
-    }
-  }
-  return nullptr;
-}
-
-const StoredCheckpoint* Core::State::newest_trainer_state() const {
-  const auto held = stored.find(run->id);
-  const StoredCheckpoint* newest = nullptr;
-  if (held != stored.end()) {
-    for (const StoredCheckpoint& checkpoint : held->second.checkpoints) {
-      if (checkpoint.trainer_state && (!run->has_state || checkpoint.round <= run->committed)) {
-        newest = &checkpoint;
-      }
-    }
-  }
-  return newest;
 }
 
 }  // namespace atl::agent

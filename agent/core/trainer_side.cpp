@@ -21,12 +21,14 @@ Step Core::State::step_of(Round round) const {
 void Core::State::start_trainer() {
   StartTrainer start;
   start.run = run->id;
-  start.incarnation = ++incarnations;
+  start.incarnation = starts.next();
   start.spec = run->spec;
   start.part = run->part;
   start.parts = run->parts;
   run->trainer_round.reset();
-  const StoredCheckpoint* saved = run->from == StartFrom::scratch && !run->has_state ? nullptr : newest_trainer_state();
+  const StoredCheckpoint* saved = run->from == StartFrom::scratch && !run->has_state
+                                      ? nullptr
+                                      : stored.newest_trainer_state(run->id, run->has_state ? std::optional(run->committed) : std::nullopt);
   if (saved != nullptr) {
     start.checkpoint = saved->round;
     start.step = saved->step;
@@ -194,7 +196,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
     give_up(Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why});
     return;
   }
-  const Result<Schedule> own = schedule->merged_after(own_overlap(run->spec, identity.name));
+  const Result<Schedule> own = schedule->merged_after(own_overlap(run->spec, session.identity().name));
   if (!own) {
     give_up(with_context(own.error(), "[islands].overlap_steps of this island"));
     return;

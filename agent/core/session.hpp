@@ -1,0 +1,56 @@
+// The link to the coordinator: who this island says it is, whether it was welcomed, and when it speaks again.
+//
+// A message may be lost at any time. So the island says hello until it is welcomed, then its heartbeat, and now and then everything that
+// is not answered; what that is the core knows.
+// Threads: owned by one Core.
+#pragma once
+
+#include <vector>
+
+#include "agent/core/outbox.hpp"
+#include "agent/core/settings.hpp"
+#include "transport/base/time.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::agent {
+
+class Session {
+ public:
+  // out outlives it.
+  Session(Identity identity, const Settings& settings, TimePoint now, Outbox& out);
+
+  [[nodiscard]] const Identity& identity() const { return identity_; }
+  [[nodiscard]] const IslandId& island() const { return identity_.island; }
+  [[nodiscard]] bool welcomed() const { return out_->linked(); }
+  // How long a peer in an exchange may deliver nothing, as the coordinator says.
+  [[nodiscard]] Duration stall_after() const { return stall_after_; }
+
+  // The link was lost, or the coordinator refused this island: it has to be welcomed again.
+  void lose(TimePoint now);
+  void reset() { out_->set_linked(false); }
+  // True if the island was not welcome before: then the events that were kept for people are said.
+  bool welcome(const Welcome& message);
+
+  void say_hello(TimePoint now, std::vector<HeldRun> runs);
+  void beat(TimePoint now, std::vector<IslandReport> reports);
+  // What is not answered is said now; the next time is due later.
+  void note_resend(TimePoint now) { next_resend_ = now + resend_; }
+
+  [[nodiscard]] bool hello_due(TimePoint now) const { return !welcomed() && now >= next_hello_; }
+  [[nodiscard]] bool heartbeat_due(TimePoint now) const { return welcomed() && now >= next_heartbeat_; }
+  [[nodiscard]] bool resend_due(TimePoint now) const { return welcomed() && now >= next_resend_; }
+  [[nodiscard]] TimePoint next_deadline() const;
+
+ private:
+  Identity identity_;
+  Outbox* out_;
+  Duration hello_again_;
+  Duration resend_;
+  Duration heartbeat_ = std::chrono::seconds(1);
+  Duration stall_after_ = std::chrono::seconds(20);
+  TimePoint next_hello_;
+  TimePoint next_heartbeat_;
+  TimePoint next_resend_;
+};
+
+}  // namespace atl::agent

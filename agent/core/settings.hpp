@@ -1,0 +1,46 @@
+// Who an agent is, and the times that it keeps.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/ids.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl::agent {
+
+// Who this agent is, for its hello.
+struct Identity {
+  IslandId island;
+  std::string name;
+  std::string version;
+  std::uint64_t boot = 0;  // random per process start
+  std::string bulk_address;
+  std::string platform;
+  std::vector<std::string> data_sets;
+  std::uint32_t codec_version = 0;
+  double uplink_bits_per_second = 0;  // its owner's budget; 0: none
+  std::string kernels = {};           // what its trainers multiply matrices with, for people
+};
+
+struct Settings {
+  Duration hello_again = std::chrono::seconds(1);    // until welcomed
+  Duration resend = std::chrono::seconds(2);         // what is not answered is said again
+  Duration restart_delay = std::chrono::seconds(1);  // of a crashed trainer; doubles with each crash
+  std::uint32_t crashes = 5;                        // without a committed round, or of a task a checkpoint, in between: the island gives up
+  Duration leave_limit = std::chrono::seconds(60);  // after SIGTERM, without an answer: go anyway
+  std::uint64_t rounds_ahead = 2;                   // orders that the trainer has beyond the round in hand
+};
+
+// Numbers the starts of trainers, of runs and of tasks alike: what comes of an earlier start is known by its number.
+class Starts {
+ public:
+  std::uint64_t next() { return ++newest_; }
+
+ private:
+  std::uint64_t newest_ = 0;
+};
+
+}  // namespace atl::agent
