@@ -59,9 +59,7 @@ std::optional<TimePoint> Core::next_deadline() const {
     next = std::min(next, state.leave_until);
   }
   if (state.run) {
-    if (state.run->restart_at) {
-      next = std::min(next, *state.run->restart_at);
-    }
+    next = std::min(next, state.run->trainer.restart_at().value_or(next));
     if (state.run->lease) {
       next = std::min(next, *state.run->lease);
     }
@@ -77,7 +75,7 @@ Standing Core::standing() const {
   const std::optional<RunInHand>& run = state_->run;
   if (run) {
     const Activity activity = state_->activity();
-    standing = Standing{run->id, activity.state, activity.reason, run->committed, run->digest, run->epoch, run->active};
+    standing = Standing{run->terms.id, activity.state, activity.reason, run->committed, run->digest, run->epoch, run->active};
   }
   if (state_->tasks) {
     const AssignmentReport& report = state_->tasks->report();
@@ -97,10 +95,10 @@ void Core::State::dispatch(const Event& event) {
             on_task(e);
           }
         } else if constexpr (to == Addressee::trainer) {
-          if (run && run->id == e.run && run->incarnation == e.incarnation) {
+          if (run && run->terms.id == e.run && run->trainer.incarnation() == e.incarnation) {
             on_trainer(e);
           }
-        } else if (run && run->id == e.run) {
+        } else if (run && run->terms.id == e.run) {
           on_engine(e);
         }
       },
@@ -132,7 +130,7 @@ void Core::State::on_time() {
   }
   if (run && run->lease && now >= *run->lease) {
     run->lease.reset();
-    effect(KeepResults{run->id, false});
+    effect(KeepResults{run->terms.id, false});
   }
   if (run && run->released) {
     return;  // it has said all
@@ -149,16 +147,16 @@ void Core::State::on_time() {
 }
 
 void Core::State::tell(std::string level, std::string kind, std::string text) {
-  out.tell(run ? run->id : tasks ? tasks->run() : RunId{}, std::move(level), std::move(kind), std::move(text));
+  out.tell(run ? run->terms.id : tasks ? tasks->run() : RunId{}, std::move(level), std::move(kind), std::move(text));
 }
 
 void Core::State::say_hello() {
   std::vector<HeldRun> held;
   if (run) {
-    held.push_back(
-        HeldRun{run->id, run->epoch, run->has_state, run->committed, run->digest, stored.held(run->id), run->part, run->counted});
+    held.push_back(HeldRun{run->terms.id, run->epoch, run->has_state, run->committed, run->digest, stored.held(run->terms.id), run->part,
+                           run->counted});
   }
-  const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->id) : std::nullopt, kHelloRuns - held.size());
+  const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->terms.id) : std::nullopt, kHelloRuns - held.size());
   held.insert(held.end(), others.begin(), others.end());
   session.say_hello(now, std::move(held));
 }
@@ -187,18 +185,18 @@ void Core::State::say_all() {
     send(*run->caught_up);
   }
   if (!run->active) {
-    if (!run->caught_up && run->has_state && !run->private_state() && !run->catching_up && !run->restoring) {
+    if (!run->caught_up && run->has_state && !run->terms.own_states() && !run->catching_up && !run->restoring) {
       // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
-      send(CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt});
+      send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt});
     }
     return;
   }
   if (run->pausing && run->checkpointed && run->checkpointed->round == *run->pausing) {
     send(*run->checkpointed);
   }
-  if (!run->private_state() && run->initial && !run->has_state) {
+  if (!run->terms.own_states() && run->initial && !run->has_state) {
     atl::Ready ready;
-    ready.run = run->id;
+    ready.run = run->terms.id;
     ready.epoch = run->epoch;
     ready.digest = *run->initial;
     send(ready);
@@ -213,7 +211,7 @@ void Core::State::say(const RoundInHand& round) {
     message.epoch = run->epoch;
     send(std::move(message));
   };
-  if (!run->active || run->own(round.ready.round) || !session.welcomed() || run->resuming) {
+  if (!run->active || run->terms.commits_itself(round.ready.round) || !session.welcomed() || run->resuming) {
     return;
   }
   switch (round.phase) {
@@ -265,8 +263,8 @@ Activity Core::State::activity() const {
   input.restoring = run->restoring.has_value();
   input.active = run->active;
   input.has_state = run->has_state;
-  input.trainer_up = run->trainer != TrainerPhase::none && run->trainer != TrainerPhase::starting;
-  input.trainer_crashed = run->restart_at.has_value();
+  input.trainer_up = run->trainer.up();
+  input.trainer_crashed = run->trainer.restart_at().has_value();
   input.checkpointing = !run->writing.empty();
   input.link = session.welcomed();
   bool blocked = false;  // the trainer waits for a result
@@ -276,24 +274,19 @@ Activity Core::State::activity() const {
     } else {
       input.waiting = number.value;
     }
-    blocked = blocked || (run->schedule && run->step >= step_of(number));
+    blocked = blocked || (run->trainer.schedule() && run->trainer.step() >= run->trainer.step_of(number));
   }
-  input.training = run->trainer == TrainerPhase::training && !blocked && !run->at_end();
+  input.training = run->trainer.training() && !blocked && !run->at_end();
   return decide_activity(input);
 }
 
 IslandReport Core::State::report() const {
   const Activity doing = activity();
   IslandReport value;
-  value.run = run->id;
+  value.run = run->terms.id;
   value.state = doing.state;
   value.reason = doing.reason;
-  value.step = run->step;
-  value.tokens = run->tokens_before + run->progress.tokens;
-  value.tokens_per_second = run->progress.tokens_per_second;
-  value.compute_seconds = run->compute_before + run->progress.compute_seconds;
-  value.wait_seconds = run->wait_before + run->progress.wait_seconds;
-  value.training_loss = run->progress.training_loss;
+  run->trainer.describe(value);
   value.bytes_sent = run->bytes_sent;
   value.bytes_received = run->bytes_received;
   return value;
@@ -341,9 +334,9 @@ void Core::State::close_run(const std::string& why) {
   if (in_group()) {
     tasks->add_group_work(report());  // it counts in the run that it was done for
   }
-  effect(StopTrainer{run->id, why});
-  effect(CloseRun{run->id});
-  past.add(run->id, run->epoch);
+  effect(StopTrainer{run->terms.id, why});
+  effect(CloseRun{run->terms.id});
+  past.add(run->terms.id, run->epoch);
   run.reset();
 }
 
@@ -353,12 +346,8 @@ void Core::State::give_up(Error error) {
     return;
   }
   tell("error", "island_gives_up", error.why);
-  run->ended = RunEnded{run->id, run->committed, run->digest, std::move(error)};
-  run->restart_at.reset();
-  if (run->trainer != TrainerPhase::none) {
-    effect(StopTrainer{run->id, "the island gives up the run"});
-    run->trainer = TrainerPhase::none;
-  }
+  run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::move(error)};
+  run->trainer.stop("the island gives up the run");
   drop_rounds();
   say_all();
 }
@@ -382,7 +371,7 @@ void Core::State::on_assignment(const Assignment& message) {
       send(RunEnded{message.run, Round(0), Digest{}, with_context(spec.error(), "the run's settings")});
       return;
     }
-    if (!(run && run->spec.work.run == message.run.text)) {
+    if (!(run && run->terms.spec.work.run == message.run.text)) {
       close_run("the coordinator gave another run's assignment");
     }
     close_tasks("the coordinator gave another run's assignment");
@@ -401,6 +390,6 @@ void Core::State::close_tasks(const std::string& why) {
 }
 
 // This island trains an expert with others at the moment.
-bool Core::State::in_group() const { return run && tasks && run->spec.work.run == tasks->run().text; }
+bool Core::State::in_group() const { return run && tasks && run->terms.spec.work.run == tasks->run().text; }
 
 }  // namespace atl::agent

@@ -12,9 +12,11 @@
 #include "agent/core/outbox.hpp"
 #include "agent/core/past_runs.hpp"
 #include "agent/core/readers.hpp"
+#include "agent/core/run_terms.hpp"
 #include "agent/core/session.hpp"
 #include "agent/core/stored_runs.hpp"
 #include "agent/core/tasks.hpp"
+#include "agent/core/trainer.hpp"
 #include "strategies/composition.hpp"
 #include "transport/base/usual_norms.hpp"
 
@@ -51,14 +53,6 @@ inline void say_of(atl::Ready& ready, const PublishFacts& facts) {
   ready.data = facts.data;
 }
 
-enum class TrainerPhase : std::uint8_t {
-  none,  // not started, or crashed and waiting to be started again
-  starting,
-  ready,     // arena mapped; has no orders
-  loading,   // takes the outer parameters
-  training,  // has orders
-};
-
 // A round that is applied, and that the trainer has not said that it merged it.
 struct Merging {
   Digest digest;
@@ -68,10 +62,13 @@ struct Merging {
 };
 
 struct RunInHand {
-  RunId id;
-  RunSpec spec;
-  Composition composition;
-  std::optional<Schedule> schedule;  // known once the arena is laid out
+  RunInHand(RunTerms of, const Settings& settings, Starts& starts, Outbox& out)
+      : terms(std::move(of)), trainer(terms, settings, starts, out) {}
+  RunInHand(const RunInHand&) = delete;
+  RunInHand& operator=(const RunInHand&) = delete;
+
+  const RunTerms terms;
+  Trainer trainer;
   Epoch epoch;
   std::vector<Member> members;
   Readers readers;
@@ -91,23 +88,8 @@ struct RunInHand {
   std::optional<Round> restoring;
   std::optional<CaughtUp> caught_up;  // said until it is answered
 
-  // The trainer.
-  TrainerPhase trainer = TrainerPhase::none;
-  std::uint64_t incarnation = 0;
-  std::optional<TimePoint> restart_at;
-  unsigned crashes = 0;                 // since the last committed round
-  std::optional<Round> trainer_round;   // whose outer parameters it holds
-  Round planned;                        // newest round that it has orders for
-  std::optional<Round> horizon_of;      // committed round that `planned` was last decided for
-  std::uint64_t position = 0;           // of the trainer in its part of the data; newest known
   std::uint64_t counted = 0;            // the first sequence of the part that no committed round holds
   std::uint64_t assigned_position = 0;  // what that is once this island has the state that it was last assigned
-  std::uint64_t sequences = 0;          // of an epoch of the part; 0: not known
-  Step step;
-  std::uint64_t tokens_before = 0;  // of earlier incarnations
-  TrainerProgress progress;
-  double compute_before = 0;
-  double wait_before = 0;
 
   std::map<Round, RoundInHand> rounds;
   bool resuming = false;  // `rounds` came with a checkpoint: they are said once the trainer that goes on with them is up
@@ -134,8 +116,6 @@ struct RunInHand {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::optional<RunEnded> ended;  // said until released
-  bool finishes = false;          // the trainer can be told that a round is its last, and to skip steps
-  std::optional<Round> cut;       // pace: the round that the others have come to; until the trainer was told
   std::optional<Round> pausing;   // the run is paused after this round, which is committed or about to be: the trainer takes no step beyond
   Epoch pause_epoch;              // in which that was said
   Epoch unpaused_in;              // the newest one of which it was said that the run is not being paused
@@ -143,18 +123,7 @@ struct RunInHand {
   bool cut_short = false;            // leaving: the trainer was told to publish what it has
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 
-  [[nodiscard]] bool alone() const { return composition.group == Group::nobody; }
-  [[nodiscard]] bool pairs() const { return composition.group == Group::pairs; }
-  [[nodiscard]] bool private_state() const { return composition.private_states(); }
-  // The last round before those that merge all islands' outer parameters; without any, the last of all.
-  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
-  // A round that this island commits by itself.
-  [[nodiscard]] bool own(Round round) const { return private_state() && round <= last_own(); }
-  // Of a later one: what it merges.
-  [[nodiscard]] std::uint32_t merged_fragment(Round round) const { return static_cast<std::uint32_t>(round.value - last_own().value - 1); }
-  [[nodiscard]] bool lockstep() const { return composition.payload == PayloadKind::gradient; }
-  [[nodiscard]] Round last() const { return Round(spec.rounds); }
-  [[nodiscard]] bool at_end() const { return has_state && committed >= last(); }
+  [[nodiscard]] bool at_end() const { return has_state && committed >= terms.last(); }
 };
 
 struct Core::State {
@@ -215,7 +184,7 @@ struct Core::State {
   void on_welcome(const Welcome& message);
   void on_refused(const Refused& message);
   void on_invite(const Invite& message);
-  void open_run(const Invite& message, RunSpec spec, Composition composition);
+  void open_run(const Invite& message, RunTerms terms);
   void on_invite_again(const Invite& message);
   void on_new_epoch(const NewEpoch& message);
   void heed_pause(const NewEpoch& message);
@@ -264,7 +233,7 @@ struct Core::State {
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);
-  void on_trainer(const TrainerLoaded& event);
+  void on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->committed); }
   void on_trainer(const TrainerPublished& event);
   void on_trainer(const TrainerMerged& event);
   void on_trainer(const TrainerEvaluated& event);
@@ -272,13 +241,11 @@ struct Core::State {
   void on_trainer(const TrainerExited& event);
   void drive_trainer();
   void start_trainer();
+  void give_orders();
   void extend_plan();
-  void continue_training();
   void go_on_with_pending();
   void cut_short();
-  void keep_pace();
   void merged(Round round, bool saved);
-  [[nodiscard]] Step step_of(Round round) const;
 
   // ---- sync_side.cpp
   void on_engine(const InitialState& event);

@@ -37,7 +37,7 @@ void Core::State::on_message(const Message& message) {
                                  std::is_same_v<M, Abort> || std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> ||
                                  std::is_same_v<M, Cut> || std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer>;
           if constexpr (order) {
-            if (!run || run->id != m.run || run->ended) {
+            if (!run || run->terms.id != m.run || run->ended) {
               return;
             }
             if constexpr (requires { m.epoch; } && !std::is_same_v<M, PairQuery> && !std::is_same_v<M, PairAnswer>) {
@@ -92,7 +92,7 @@ void Core::State::on_refused(const Refused& message) {
 }
 
 void Core::State::on_invite(const Invite& message) {
-  if (run && run->id == message.run) {
+  if (run && run->terms.id == message.run) {
     on_invite_again(message);
     return;
   }
@@ -113,14 +113,11 @@ void Core::State::on_invite(const Invite& message) {
     send(RunEnded{message.run, Round(0), Digest{}, with_context(composition.error(), "the run's settings")});
     return;
   }
-  open_run(message, std::move(*spec), std::move(*composition));
+  open_run(message, RunTerms(message.run, std::move(*spec), *composition));
 }
 
-void Core::State::open_run(const Invite& message, RunSpec spec, Composition composition) {
-  run.emplace();
-  run->id = message.run;
-  run->spec = std::move(spec);
-  run->composition = std::move(composition);
+void Core::State::open_run(const Invite& message, RunTerms terms) {
+  run.emplace(std::move(terms), settings, starts, out);
   run->part = message.part;
   run->parts = message.parts;
   run->from = message.from;
@@ -129,7 +126,7 @@ void Core::State::open_run(const Invite& message, RunSpec spec, Composition comp
   run->members = message.members;
   run->counted = message.position;
   run->assigned_position = message.position;
-  effect(OpenRun{run->id, run->spec});
+  effect(OpenRun{run->terms.id, run->terms.spec});
   allow_peers();
   switch (message.from) {
     case StartFrom::scratch:
@@ -142,8 +139,8 @@ void Core::State::open_run(const Invite& message, RunSpec spec, Composition comp
     case StartFrom::memory:
       join();
       run->from = StartFrom::memory;  // of an earlier life: it is gone, and the coordinator has to hear of it
-      run->caught_up =
-          CaughtUp{run->id, run->epoch, message.committed, Digest{}, Error{Code::unavailable, "this island has the run's state no more"}};
+      run->caught_up = CaughtUp{run->terms.id, run->epoch, message.committed, Digest{},
+                                Error{Code::unavailable, "this island has the run's state no more"}};
       say_all();
       break;
     case StartFrom::peers:
@@ -159,19 +156,18 @@ void Core::State::on_invite_again(const Invite& message) {
     return;
   }
   const bool newer = message.epoch > run->epoch;
-  if (run->pausing && !run->private_state()) {
+  if (run->pausing && !run->terms.own_states()) {
     go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
   }
   switch (message.from) {
     case StartFrom::scratch:
-      if (run->pairs() ? !run->has_state && run->from != StartFrom::scratch
-                       : !run->alone() && (run->has_state || run->from != StartFrom::scratch)) {
+      if (run->terms.in_groups() ? !run->has_state && run->from != StartFrom::scratch
+                                 : !run->terms.alone() && (run->has_state || run->from != StartFrom::scratch)) {
         // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
         Invite again = message;
-        const RunSpec spec = run->spec;
-        const Composition composition = run->composition;
+        const RunTerms terms = run->terms;
         close_run("the run starts over");
-        open_run(again, spec, composition);
+        open_run(again, terms);
         return;
       }
       use_epoch(message.epoch, message.members);
@@ -184,18 +180,18 @@ void Core::State::on_invite_again(const Invite& message) {
       break;
     case StartFrom::memory:
       use_epoch(message.epoch, message.members);
-      if (run->pairs() && run->catching_up) {
+      if (run->terms.in_groups() && run->catching_up) {
         break;  // an older order: it takes over another's state
       }
-      if (run->has_state && (run->private_state() || run->committed == message.committed)) {
+      if (run->has_state && (run->terms.own_states() || run->committed == message.committed)) {
         take_part(message);
       }
-      if (run->pairs() && run->has_state && run->committed > std::max(run->last_own(), message.committed)) {
+      if (run->terms.in_groups() && run->has_state && run->committed > std::max(run->terms.last_trained(), message.committed)) {
         lose_state("what this island has is of a merge that was given up");
-      } else if (run->has_state && (run->private_state() || (run->committed == message.committed && run->digest == message.digest))) {
+      } else if (run->has_state && (run->terms.own_states() || (run->committed == message.committed && run->digest == message.digest))) {
         become_active();
-      } else if (!run->private_state()) {
-        send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+      } else if (!run->terms.own_states()) {
+        send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
                       Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
       }
       break;
@@ -203,7 +199,7 @@ void Core::State::on_invite_again(const Invite& message) {
       if (!run->active || newer) {
         use_epoch(message.epoch, message.members);
       }
-      if (run->private_state() && run->active) {
+      if (run->terms.own_states() && run->active) {
         break;  // repeated: it has gone on from there
       }
       if ((!run->active || newer) && !run->restoring &&
@@ -226,7 +222,7 @@ void Core::State::on_invite_again(const Invite& message) {
 // In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
 void Core::State::own_up() {
   const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island(); });
-  if (!run->pairs() || !member || run->catching_up || run->restoring) {
+  if (!run->terms.in_groups() || !member || run->catching_up || run->restoring) {
     return;
   }
   if (run->has_state && !run->active) {
@@ -244,7 +240,7 @@ void Core::State::take_part(const Invite& message) {
   // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best
   // what it trained on.
   const bool there = run->has_state && run->committed == message.committed && run->digest == message.digest;
-  if (run->private_state() ? message.from == StartFrom::peers : there || !same || !run->has_state) {
+  if (run->terms.own_states() ? message.from == StartFrom::peers : there || !same || !run->has_state) {
     run->counted = message.position;
   }
   if (same) {
@@ -254,7 +250,7 @@ void Core::State::take_part(const Invite& message) {
       return data.sequences() > 0 && data.part == run->part && data.from < run->counted &&
              item.second.phase != RoundInHand::Phase::applying;
     });
-    if (!run->private_state() && counted) {
+    if (!run->terms.own_states() && counted) {
       drop_rounds();
     }
     return;
@@ -262,7 +258,7 @@ void Core::State::take_part(const Invite& message) {
   run->part = message.part;
   run->parts = message.parts;
   drop_rounds();
-  if (run->trainer != TrainerPhase::none) {
+  if (run->trainer.runs()) {
     start_trainer();
   }
 }
@@ -278,7 +274,7 @@ void Core::State::join() {
   run->from = StartFrom::peers;
   run->active = false;
   run->initial.reset();
-  if (run->trainer == TrainerPhase::none && !run->restart_at) {
+  if (!run->trainer.runs() && !run->trainer.restart_at()) {
     start_trainer();
   }
 }
@@ -290,7 +286,7 @@ void Core::State::restore(const Invite& message) {
   drop_rounds();
   run->initial.reset();
   run->restoring = message.committed;
-  effect(LoadCheckpoint{run->id, message.committed, message.digest});
+  effect(LoadCheckpoint{run->terms.id, message.committed, message.digest});
 }
 
 void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
@@ -304,26 +300,26 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   prepare_pair();
 }
 
-void Core::State::allow_peers() { effect(AllowPeers{run->id, run->epoch, run->members, run->readers.keys()}); }
+void Core::State::allow_peers() { effect(AllowPeers{run->terms.id, run->epoch, run->members, run->readers.keys()}); }
 
 void Core::State::on_new_epoch(const NewEpoch& message) {
   const bool newer = message.epoch > run->epoch;
   run->pause_after = message.pause_after;
   use_epoch(message.epoch, message.members);
   const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == island(); });
-  if (run->alone()) {
+  if (run->terms.alone()) {
     heed_pause(message);
     return;  // nobody waits for anybody
   }
   if (!member) {
     run->active = false;
-    if (run->pairs() && !message.members.empty()) {
+    if (run->terms.in_groups() && !message.members.empty()) {
       drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
       run->has_state = false;
       run->caught_up.reset();
-    } else if (run->pairs() && run->has_state) {
+    } else if (run->terms.in_groups() && run->has_state) {
       run->caught_up =
-          CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};  // nobody is left: it goes on from where it is
+          CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};  // nobody is left: it goes on from where it is
     }
     return;
   }
@@ -332,10 +328,10 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
   if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
-    if (run->private_state() || run->committed >= message.committed || result_held) {
+    if (run->terms.own_states() || run->committed >= message.committed || result_held) {
       become_active();
     } else {
-      send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+      send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
                     Error{Code::conflict, "this island has the state of round " + std::to_string(run->committed.value) + ", not of round " +
                                               std::to_string(message.committed.value)}});
     }
@@ -374,7 +370,7 @@ void Core::State::become_active() {
 void Core::State::on_exchange(const Exchange& message) {
   if (message.round <= run->committed) {
     if (message.round == run->committed) {
-      send(Exchanged{run->id, run->epoch, message.round, message.attempt, run->digest, 0, 0, 0, {}, 0});
+      send(Exchanged{run->terms.id, run->epoch, message.round, message.attempt, run->digest, 0, 0, 0, {}, 0});
     }
     return;
   }
@@ -383,7 +379,7 @@ void Core::State::on_exchange(const Exchange& message) {
     return;
   }
   const auto refuse = [&](const std::string& why) {
-    send(ExchangeFailed{run->id, run->epoch, message.round, message.attempt, island(), Error{Code::unavailable, why}});
+    send(ExchangeFailed{run->terms.id, run->epoch, message.round, message.attempt, island(), Error{Code::unavailable, why}});
   };
   const auto found = run->rounds.find(message.round);
   if (found == run->rounds.end() || found->second.phase == RoundInHand::Phase::forming) {
@@ -410,7 +406,7 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round.attempt = message.attempt;
   round.phase = RoundInHand::Phase::exchanging;
-  effect(BeginExchange{run->id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens,
+  effect(BeginExchange{run->terms.id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens,
                        session.stall_after()});
 }
 
@@ -438,19 +434,19 @@ void Core::State::on_commit(const Commit& message) {
       run->pausing = message.round;
       run->pause_epoch = message.epoch;
     }
-    if (last && run->trainer == TrainerPhase::training && run->finishes) {
-      effect(FinishTrainer{run->id, run->incarnation, message.round, false});
+    if (last) {
+      run->trainer.finish(message.round, false);
     }
     apply(message.round);
     return;
   }
   if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
     // The others went on with a result that it does not hold.
-    if (run->pairs()) {
+    if (run->terms.in_groups()) {
       lose_state("this island does not hold the result of round " + std::to_string(message.round.value));
       return;
     }
-    send(CaughtUp{run->id, run->epoch, run->committed, run->digest,
+    send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
                   Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
     run->active = false;  // until it has caught up
   }
@@ -464,7 +460,7 @@ void Core::State::on_abort(const Abort& message) {
   RoundInHand& round = found->second;
   using Phase = RoundInHand::Phase;
   if (round.phase == Phase::exchanging || round.phase == Phase::exchanged || round.phase == Phase::failed) {
-    effect(CancelExchange{run->id, message.round, message.attempt});
+    effect(CancelExchange{run->terms.id, message.round, message.attempt});
     round.phase = round.withdrawn ? Phase::withdrawn : Phase::formed;
     say(round);
   }
@@ -475,7 +471,7 @@ void Core::State::on_offer(const Offer& message) {
     if (run->lease) {
       run->lease.reset();
       run->readers.clear();
-      effect(KeepResults{run->id, false});
+      effect(KeepResults{run->terms.id, false});
       allow_peers();
     }
     return;
@@ -488,13 +484,13 @@ void Core::State::on_offer(const Offer& message) {
   if (!run->lease) {
     run->lease_served = false;
     run->lease_from = applying ? run->committed.next() : run->committed;
-    effect(KeepResults{run->id, true});
+    effect(KeepResults{run->terms.id, true});
   }
   run->lease = now + kLease;
   // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
-  const std::optional<Round> paused_at = run->pausing                                ? run->pausing
-                                         : run->pause_after && !run->private_state() ? std::optional(run->committed)
-                                                                                     : std::nullopt;
+  const std::optional<Round> paused_at = run->pausing                                   ? run->pausing
+                                         : run->pause_after && !run->terms.own_states() ? std::optional(run->committed)
+                                                                                        : std::nullopt;
   const bool wanted = paused_at && (!run->checkpointed || run->checkpointed->round < *paused_at);
   if (run->lease_served && !wanted) {
     tell_checkpoint();
@@ -503,7 +499,8 @@ void Core::State::on_offer(const Offer& message) {
     run->lease_served = true;
     tell_checkpoint();
   } else if (const auto merging = run->merging.find(run->committed);
-             !applying && run->writing.empty() && (merging == run->merging.end() || (!merging->second.checkpoint && !run->lockstep()))) {
+             !applying && run->writing.empty() &&
+             (merging == run->merging.end() || (!merging->second.checkpoint && !run->terms.lockstep()))) {
     write_checkpoint();
   }
 }
@@ -526,13 +523,13 @@ void Core::State::on_catch_up(const CatchUp& message) {
   if (run->active || run->restoring) {
     return;
   }
-  if (!run->private_state() && message.part != run->part) {
+  if (!run->terms.own_states() && message.part != run->part) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
   use_epoch(message.epoch, run->members);
   if (run->has_state && !run->catching_up && run->committed == message.committed && run->digest == message.digest) {
-    run->counted = run->private_state() ? run->counted : message.position;
-    run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};
+    run->counted = run->terms.own_states() ? run->counted : message.position;
+    run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};
     send(*run->caught_up);
     return;
   }
@@ -543,13 +540,12 @@ void Core::State::on_catch_up(const CatchUp& message) {
   drop_rounds();
   run->catching_up = message;
   run->caught_up.reset();
-  effect(CatchUpFromPeers{message, run->has_state && !run->private_state(), run->committed, run->digest});
+  effect(CatchUpFromPeers{message, run->has_state && !run->terms.own_states(), run->committed, run->digest});
 }
 
 void Core::State::on_cut(const Cut& message) {
   if (run->active && message.round > run->committed && run->rounds.count(message.round) == 0) {
-    run->cut = message.round;
-    keep_pace();
+    run->trainer.hurry(message.round, run->committed);
   }
 }
 
@@ -558,26 +554,23 @@ void Core::State::drop_rounds() {
   for (const auto& [number, round] : run->rounds) {
     if (round.phase == RoundInHand::Phase::exchanging || round.phase == RoundInHand::Phase::exchanged ||
         round.phase == RoundInHand::Phase::failed) {
-      effect(CancelExchange{run->id, number, round.attempt});
+      effect(CancelExchange{run->terms.id, number, round.attempt});
     }
   }
   run->rounds.clear();
   run->resuming = false;
-  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
-    run->trainer = TrainerPhase::ready;  // it may wait for a result that never comes: it is loaded anew
-    run->trainer_round.reset();
-  }
-  if (run->lockstep() && !run->merging.empty()) {
+  run->trainer.drop_orders();
+  if (run->terms.lockstep() && !run->merging.empty()) {
     run->has_state = false;  // the parameters after the newest round would have come from the trainer
   }
   run->merging.clear();
-  run->cut.reset();
+  run->trainer.forget_hurry();
   run->cut_short = false;
   forget_stand();
 }
 
 void Core::State::on_serve(const Serve& message) {
-  if (run && run->id == message.run) {
+  if (run && run->terms.id == message.run) {
     if (message.allowed) {
       keep_for_reader(message.round, kReading);
     }
@@ -602,7 +595,7 @@ void Core::State::on_release(const Release& message) {
     }
     return;
   }
-  if (!run || run->id != message.run || is_late(run->epoch)) {
+  if (!run || run->terms.id != message.run || is_late(run->epoch)) {
     return;
   }
   if (leaving && settling()) {

@@ -15,19 +15,20 @@ std::vector<IslandId> Core::State::group_in(Round round) const {
   if (std::find(members.begin(), members.end(), island()) == members.end()) {
     return {};
   }
-  return group_of(island(), run->spec.seed, round, members, run->composition.group_size);
+  return group_of(island(), run->terms.spec.seed, round, members, run->terms.composition.group_size);
 }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
 void Core::State::prepare_pair() {
-  if (!run || !run->pairs() || !run->has_state || !run->active || !run->schedule || run->committed >= run->last_own()) {
+  if (!run || !run->terms.in_groups() || !run->has_state || !run->active || !run->trainer.schedule() ||
+      run->committed >= run->terms.last_trained()) {
     return;
   }
   const Round next = run->committed.next();
-  const Result<RoundPlan> plan = run->schedule->round_at(next);
+  const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
   std::vector<IslandId> group = group_in(next);
   if (plan && group.size() > 1) {
-    effect(PreparePair{run->id, run->epoch, next, plan->fragment, std::move(group)});
+    effect(PreparePair{run->terms.id, run->epoch, next, plan->fragment, std::move(group)});
   }
 }
 
@@ -37,10 +38,10 @@ void Core::State::meet_partner(Round number) {
   round.phase = RoundInHand::Phase::exchanging;
   round.pair_epoch = run->epoch;
   const double usual = run->norms.median(round.fragment);
-  const NormGuard guard{run->spec.guards.norm_factor,
+  const NormGuard guard{run->terms.spec.guards.norm_factor,
                         usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
-  effect(MeetPartner{run->id, run->epoch, number, round.attempt, round.fragment, group_in(number), now + run->spec.islands.deadline, guard,
-                     round.withdrawn});
+  effect(MeetPartner{run->terms.id, run->epoch, number, round.attempt, round.fragment, group_in(number),
+                     now + run->terms.spec.islands.deadline, guard, round.withdrawn});
 }
 
 // Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
@@ -50,7 +51,7 @@ void Core::State::reject_own(Round number, const Error& error) {
   run->cut_short = false;
   run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
   if (session.welcomed()) {
-    send(Withdrawn{run->id, run->epoch, number, error});
+    send(Withdrawn{run->terms.id, run->epoch, number, error});
   } else {
     tell("warning", "contribution_rejected",
          "the contribution of island " + session.identity().name + " to round " + std::to_string(number.value) +
@@ -80,22 +81,21 @@ void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) 
 }
 
 void Core::State::leave_pairs() {
-  if (!run->pairs()) {
+  if (!run->terms.in_groups()) {
     return;
   }
   std::vector<IslandId> members;
   for (const Member& member : run->members) {
     members.push_back(member.island);
   }
-  effect(LeavePairs{run->id, run->epoch, std::move(members)});
+  effect(LeavePairs{run->terms.id, run->epoch, std::move(members)});
 }
 
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
 void Core::State::on_engine(const PartnerAhead& event) {
-  if (run->composition.adaptive_pace && run->active && !run->pausing && event.round > run->committed &&
+  if (run->terms.composition.adaptive_pace && run->active && !run->pausing && event.round > run->committed &&
       run->rounds.count(event.round) == 0) {
-    run->cut = event.round;
-    keep_pace();
+    run->trainer.hurry(event.round, run->committed);
   }
 }
 
@@ -105,12 +105,12 @@ void Core::State::on_engine(const PairInDoubt& event) {
     return;
   }
   for (const IslandId& asked : event.asked) {
-    send(PairQuery{run->id, event.epoch, event.round, island(), asked, event.asked_in});
+    send(PairQuery{run->terms.id, event.epoch, event.round, island(), asked, event.asked_in});
   }
 }
 
 void Core::State::on_engine(const PairRenounced& event) {
-  send(PairAnswer{run->id, event.epoch, event.round, event.asker, island(), PairWord::doubt, event.asked_in});
+  send(PairAnswer{run->terms.id, event.epoch, event.round, event.asker, island(), PairWord::doubt, event.asked_in});
 }
 
 // Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
@@ -127,19 +127,19 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
 }
 
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.asked != island() || !run->pairs() || !run->active || !run->has_state || message.asked_in != run->epoch) {
+  if (message.asked != island() || !run->terms.in_groups() || !run->active || !run->has_state || message.asked_in != run->epoch) {
     return;
   }
   if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
-    send(PairAnswer{run->id, message.epoch, message.round, message.asker, island(), *word, message.asked_in});
+    send(PairAnswer{run->terms.id, message.epoch, message.round, message.asker, island(), *word, message.asked_in});
   } else {
-    effect(RenouncePair{run->id, message.epoch, message.round, message.asker, message.asked_in});
+    effect(RenouncePair{run->terms.id, message.epoch, message.round, message.asker, message.asked_in});
   }
 }
 
 void Core::State::on_pair_answer(const PairAnswer& message) {
-  if (message.asker == island() && run->pairs()) {
-    effect(HearOfPair{run->id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
+  if (message.asker == island() && run->terms.in_groups()) {
+    effect(HearOfPair{run->terms.id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
   }
 }
 
@@ -148,14 +148,12 @@ void Core::State::stand_after(Round round) {
   run->pausing = round;
   run->pause_epoch = run->epoch;
   run->rounds.at(round).checkpoint = true;
-  if (run->trainer == TrainerPhase::training && run->finishes) {
-    effect(FinishTrainer{run->id, run->incarnation, round, false});
-  }
+  run->trainer.finish(round, false);
 }
 
 // Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
 void Core::State::forget_stand() {
-  if (run->private_state() && run->pausing && *run->pausing > run->committed) {
+  if (run->terms.own_states() && run->pausing && *run->pausing > run->committed) {
     run->pausing.reset();
   }
 }
@@ -164,7 +162,7 @@ void Core::State::forget_stand() {
 // meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
 // all.
 void Core::State::pause_own_rounds() {
-  if (!run->private_state() || !run->active || !run->has_state || run->at_end() || !run->pause_after) {
+  if (!run->terms.own_states() || !run->active || !run->has_state || run->at_end() || !run->pause_after) {
     return;
   }
   if (run->pausing && *run->pause_after > *run->pausing && run->committed >= *run->pausing && !settling()) {
@@ -187,16 +185,13 @@ void Core::State::pause_own_rounds() {
 // The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
 void Core::State::go_on_after_pause() {
   run->pausing.reset();
-  if (!run->private_state()) {
+  if (!run->terms.own_states()) {
     drop_rounds();
     return;
   }
-  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
-    run->trainer = TrainerPhase::ready;
-    run->trainer_round.reset();
-  }
+  run->trainer.drop_orders();
   const auto held = run->rounds.find(run->committed.next());
-  if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->own(held->first)) {
+  if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->terms.commits_itself(held->first)) {
     if (run->pause_after && held->first >= *run->pause_after) {
       stand_after(held->first);
     }
@@ -206,19 +201,20 @@ void Core::State::go_on_after_pause() {
 
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
-  if (!run || over || run->ended || !run->pairs() || !run->active || !run->has_state || !run->schedule || !run->rounds.empty() ||
-      !run->merging.empty() || run->pausing || run->pause_after || run->committed < run->last_own() || run->at_end()) {
+  if (!run || over || run->ended || !run->terms.in_groups() || !run->active || !run->has_state || !run->trainer.schedule() ||
+      !run->rounds.empty() || !run->merging.empty() || run->pausing || run->pause_after || run->committed < run->terms.last_trained() ||
+      run->at_end()) {
     return;
   }
   const Round number = run->committed.next();
   RoundInHand& round = run->rounds[number];
-  round.fragment = run->merged_fragment(number);
+  round.fragment = run->terms.rounds.terms(number).fragment;
   round.ready.fragment = round.fragment;
-  round.ready.run = run->id;
+  round.ready.run = run->terms.id;
   round.ready.round = number;
   round.ready.tokens = std::max<std::uint64_t>(run->tokens_published, 1);
-  round.ready.training_loss = run->progress.training_loss;
-  effect(FormMergeContribution{run->id, number, round.fragment});
+  round.ready.training_loss = run->trainer.training_loss();
+  effect(FormMergeContribution{run->terms.id, number, round.fragment});
 }
 
 }  // namespace atl::agent

@@ -10,8 +10,8 @@ void Core::State::on_engine(const InitialState& event) {
     return;
   }
   run->initial = event.digest;
-  run->trainer_round = Round(0);
-  if (run->private_state()) {
+  run->trainer.note_initial();
+  if (run->terms.own_states()) {
     agree_on_initial(event.digest);
   } else {
     say_all();
@@ -23,7 +23,7 @@ void Core::State::agree_on_initial(const Digest& digest) {
   run->committed = Round(0);
   run->digest = digest;
   run->initial.reset();
-  run->crashes = 0;
+  run->trainer.note_progress();
   write_checkpoint();
   prepare_pair();
 }
@@ -37,8 +37,8 @@ void Core::State::on_engine(const ContributionFormed& event) {
   round.phase = RoundInHand::Phase::formed;
   round.ready.norm = event.norm;
   run->cut_short = false;
-  if (run->own(event.round)) {
-    const NormGuard guard{run->pairs() ? run->spec.guards.norm_factor : 0, run->norms.median(round.fragment)};
+  if (run->terms.commits_itself(event.round)) {
+    const NormGuard guard{run->terms.in_groups() ? run->terms.spec.guards.norm_factor : 0, run->norms.median(round.fragment)};
     if (const std::optional<std::string> exploded = guard.verdict(event.norm)) {
       reject_own(event.round, Error{Code::corrupt, *exploded});
       return;
@@ -54,7 +54,7 @@ void Core::State::on_engine(const ContributionFormed& event) {
 
 // A round that this island commits by itself.
 void Core::State::go_own_way(Round round) {
-  if (run->pairs()) {
+  if (run->terms.in_groups()) {
     meet_partner(round);
   } else {
     begin_alone(round);
@@ -68,18 +68,18 @@ void Core::State::withdraw(Round number, Error error) {
   if (found == run->rounds.end() || found->second.phase != RoundInHand::Phase::forming) {
     return;
   }
-  if (run->pairs() && run->own(number) && error.code == Code::corrupt) {
+  if (run->terms.in_groups() && run->terms.commits_itself(number) && error.code == Code::corrupt) {
     reject_own(number, error);
     return;
   }
-  if (run->private_state()) {
+  if (run->terms.own_states()) {
     give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
     return;
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::withdrawn;
   round.withdrawn = true;
-  round.withdrawal = Withdrawn{run->id, run->epoch, number, std::move(error), round.ready.data};
+  round.withdrawal = Withdrawn{run->terms.id, run->epoch, number, std::move(error), round.ready.data};
   run->cut_short = false;
   say(round);
 }
@@ -91,7 +91,7 @@ void Core::State::begin_alone(Round number) {
   round.phase = RoundInHand::Phase::exchanging;
   const Identity& identity = session.identity();
   const Member self{identity.island, identity.name, "", identity.bulk_address};
-  effect(BeginExchange{run->id,
+  effect(BeginExchange{run->terms.id,
                        run->epoch,
                        number,
                        round.attempt,
@@ -108,13 +108,13 @@ void Core::State::on_engine(const ExchangeDone& event) {
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::exchanged;
-  round.exchanged = Exchanged{run->id,          run->epoch,           event.round,   event.attempt, event.digest,
+  round.exchanged = Exchanged{run->terms.id,    run->epoch,           event.round,   event.attempt, event.digest,
                               event.bytes_sent, event.bytes_received, event.seconds, event.slowest, event.arrived_seconds};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
-  if (run->own(event.round)) {
-    round.checkpoint = checkpoint_due(event.round, run->last_own(), run->spec.checkpoint.every_rounds);
-    if (run->pairs()) {
+  if (run->terms.commits_itself(event.round)) {
+    round.checkpoint = checkpoint_due(event.round, run->terms.last_trained(), run->terms.spec.checkpoint.every_rounds);
+    if (run->terms.in_groups()) {
       note_met(round, event);
     }
     if (run->pause_after && !run->pausing && event.round >= *run->pause_after) {
@@ -133,20 +133,20 @@ void Core::State::on_engine(const ExchangeBroke& event) {
   if (found == run->rounds.end() || found->second.attempt != event.attempt || found->second.phase != RoundInHand::Phase::exchanging) {
     return;
   }
-  if (run->own(event.round)) {
+  if (run->terms.commits_itself(event.round)) {
     give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
     return;
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::failed;
-  round.failure = ExchangeFailed{run->id, run->epoch, event.round, event.attempt, event.accused, event.error};
+  round.failure = ExchangeFailed{run->terms.id, run->epoch, event.round, event.attempt, event.accused, event.error};
   say(round);
 }
 
 void Core::State::apply(Round number) {
   RoundInHand& round = run->rounds.at(number);
   round.phase = RoundInHand::Phase::applying;
-  effect(ApplyResult{run->id, number, round.attempt, round.fragment, round.exchanged.digest});
+  effect(ApplyResult{run->terms.id, number, round.attempt, round.fragment, round.exchanged.digest});
 }
 
 void Core::State::on_engine(const ResultApplied& event) {
@@ -163,19 +163,20 @@ void Core::State::on_engine(const ResultApplied& event) {
   run->committed = event.round;
   run->digest = round.exchanged.digest;
   run->counted = std::max(run->counted, round.ready.data.to);
-  run->crashes = 0;
-  const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->last(), run->spec.checkpoint.every_rounds);
+  run->trainer.note_progress();
+  const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->terms.last(), run->terms.spec.checkpoint.every_rounds);
   run->merging[event.round] = Merging{run->digest, checkpoint};
-  if (run->pairs()) {
+  if (run->terms.in_groups()) {
     run->own_rounds[event.round].projection = event.projection;
     prepare_pair();
   }
-  if (checkpoint && !run->lockstep()) {
-    effect(BeginCheckpoint{run->id, event.round, run->digest});  // in lockstep the outer state comes with the merge
+  if (checkpoint && !run->terms.lockstep()) {
+    effect(BeginCheckpoint{run->terms.id, event.round, run->digest});  // in lockstep the outer state comes with the merge
   }
-  if (run->trainer == TrainerPhase::training) {
-    effect(GiveResult{run->id, run->incarnation, event.round, round.fragment});
-  } else if (!run->lockstep()) {
+  if (run->trainer.give(event.round, round.fragment)) {
+    return;
+  }
+  if (!run->terms.lockstep()) {
     // Its trainer ended meanwhile. The next one is loaded with the outer parameters.
     merged(event.round, false);
   } else {
@@ -201,7 +202,7 @@ void Core::State::lose_state(const std::string& why) {
   drop_rounds();
   run->has_state = false;
   run->from = StartFrom::peers;  // whatever it began from: it does not begin again by itself
-  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
+  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
   say_all();
 }
 
@@ -211,14 +212,14 @@ void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trai
   if (!run->writing.insert(round).second) {
     return;
   }
-  WriteCheckpoint order{run->id,
+  WriteCheckpoint order{run->terms.id,
                         run->epoch,
                         round,
                         digest,
                         trainer_state,
-                        step_of(round),
-                        run->position,
-                        std::max<std::uint32_t>(run->spec.checkpoint.keep, 1),
+                        run->trainer.step_of(round),
+                        run->trainer.position(),
+                        std::max<std::uint32_t>(run->terms.spec.checkpoint.keep, 1),
                         {},
                         run->part};
   std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
@@ -230,16 +231,16 @@ void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trai
 
 void Core::State::on_engine(const CheckpointWritten& event) {
   run->writing.erase(event.round);
-  stored.add(run->id,
+  stored.add(run->terms.id,
              StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position, event.file,
                               event.file_bytes, event.part},
-             std::max<std::uint32_t>(run->spec.checkpoint.keep, 1));
+             std::max<std::uint32_t>(run->terms.spec.checkpoint.keep, 1));
   if (run->lease && event.round < run->lease_from && run->pausing != event.round) {
     finish_if_done();
     finish_leaving();
     return;  // begun before the results after it were kept: of no use to a joiner, and newer ones follow
   }
-  run->checkpointed = Checkpointed{run->id, event.round, event.digest, event.file, event.file_bytes, std::nullopt};
+  run->checkpointed = Checkpointed{run->terms.id, event.round, event.digest, event.file, event.file_bytes, std::nullopt};
   run->lease_served = run->lease_served || run->lease.has_value();
   tell_checkpoint();
   finish_if_done();
@@ -248,12 +249,12 @@ void Core::State::on_engine(const CheckpointWritten& event) {
 
 void Core::State::on_engine(const CheckpointFailed& event) {
   run->writing.erase(event.round);
-  send(Checkpointed{run->id, event.round, Digest{}, Digest{}, 0, event.error});
+  send(Checkpointed{run->terms.id, event.round, Digest{}, Digest{}, 0, event.error});
   tell("warning", "checkpoint_failed",
        "the checkpoint of round " + std::to_string(event.round.value) + " was not written: " + event.error.why +
            "; the older ones are still good");
   if (run->at_end() && event.round == run->committed && !run->ended && run->active) {
-    run->ended = RunEnded{run->id, run->committed, run->digest, std::nullopt};
+    run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::nullopt};
     beat();  // the run's last figures, before its end
     say_all();
   }
@@ -269,43 +270,42 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->has_state = true;
   run->committed = event.round;
   run->digest = event.digest;
-  run->planned = event.round;
+  run->trainer.set_planned(event.round);
   forget_stand();
-  if (!run->private_state()) {
+  if (!run->terms.own_states()) {
     run->counted = run->assigned_position;
   }
   for (const PendingRound& pending : event.pending) {
-    if (run->lockstep()) {
+    if (run->terms.lockstep()) {
       break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
     }
-    if (pending.round.value != event.round.value + run->rounds.size() + 1 || (run->private_state() && !run->own(pending.round))) {
+    if (pending.round.value != event.round.value + run->rounds.size() + 1 ||
+        (run->terms.own_states() && !run->terms.commits_itself(pending.round))) {
       break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
     }
     const DataRange& data = pending.facts.data;
-    if (!run->private_state() && (data.part != run->part || data.from != published())) {
+    if (!run->terms.own_states() && (data.part != run->part || data.from != published())) {
       break;  // of samples that are not this island's any more
     }
     RoundInHand& round = run->rounds[pending.round];
     round.phase = RoundInHand::Phase::formed;
     round.fragment = pending.fragment;
     round.ready.fragment = pending.fragment;
-    round.ready.run = run->id;
+    round.ready.run = run->terms.id;
     round.ready.round = pending.round;
     round.ready.norm = pending.norm;
     say_of(round.ready, pending.facts);
   }
   run->resuming = !run->rounds.empty();
-  const StoredCheckpoint* own = stored.find(run->id, event.round, event.digest);
+  const StoredCheckpoint* own = stored.find(run->terms.id, event.round, event.digest);
   if (own != nullptr) {
-    run->counted = run->private_state() ? own->position : run->counted;  // nobody else counts
-    run->checkpointed = Checkpointed{run->id, own->round, own->digest, own->file, own->file_bytes, std::nullopt};
+    run->counted = run->terms.own_states() ? own->position : run->counted;  // nobody else counts
+    run->checkpointed = Checkpointed{run->terms.id, own->round, own->digest, own->file, own->file_bytes, std::nullopt};
   }
-  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, run->digest, std::nullopt};
-  if (run->trainer != TrainerPhase::none) {
-    effect(StopTrainer{run->id, "its state is older than the run's"});
-  }
+  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};
+  run->trainer.stop("its state is older than the run's");
   start_trainer();
-  if (run->private_state()) {
+  if (run->terms.own_states()) {
     become_active();
   } else {
     say_all();
@@ -313,18 +313,18 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
 }
 
 void Core::State::on_engine(const CheckpointBroken& event) {
-  stored.remove(run->id, event.round);
+  stored.remove(run->terms.id, event.round);
   tell("error", "checkpoint_broken",
        "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
   if (run->restoring != event.round) {
     return;
   }
   run->restoring.reset();
-  if (run->private_state()) {
-    if (!stored.checkpoints(run->id).empty()) {
-      const StoredCheckpoint& older = stored.checkpoints(run->id).back();
+  if (run->terms.own_states()) {
+    if (!stored.checkpoints(run->terms.id).empty()) {
+      const StoredCheckpoint& older = stored.checkpoints(run->terms.id).back();
       run->restoring = older.round;
-      effect(LoadCheckpoint{run->id, older.round, older.digest});
+      effect(LoadCheckpoint{run->terms.id, older.round, older.digest});
     } else {
       run->from = StartFrom::scratch;
       run->active = true;
@@ -332,7 +332,7 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     }
     return;
   }
-  run->caught_up = CaughtUp{run->id, run->epoch, event.round, Digest{}, event.error};
+  run->caught_up = CaughtUp{run->terms.id, run->epoch, event.round, Digest{}, event.error};
   say_all();
   run->caught_up.reset();
 }
@@ -341,7 +341,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
   if (!run->catching_up || run->catching_up->committed != event.round) {
     return;
   }
-  if (!run->private_state()) {
+  if (!run->terms.own_states()) {
     run->counted = run->catching_up->position;
   }
   run->catching_up.reset();
@@ -349,14 +349,10 @@ void Core::State::on_engine(const CatchUpDone& event) {
   run->has_state = true;
   run->committed = event.round;
   run->digest = event.digest;
-  run->planned = event.round;
   forget_stand();
   run->initial.reset();
-  run->trainer_round.reset();
-  if (run->trainer == TrainerPhase::training || run->trainer == TrainerPhase::loading) {
-    run->trainer = TrainerPhase::ready;  // it is loaded anew when the island is let in
-  }
-  run->caught_up = CaughtUp{run->id, run->epoch, event.round, event.digest, std::nullopt};
+  run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
+  run->caught_up = CaughtUp{run->terms.id, run->epoch, event.round, event.digest, std::nullopt};
   say_all();
 }
 
@@ -365,7 +361,7 @@ void Core::State::on_engine(const CatchUpBroke& event) {
     return;
   }
   run->catching_up.reset();
-  run->caught_up = CaughtUp{run->id, run->epoch, run->committed, Digest{}, event.error};
+  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, Digest{}, event.error};
   say_all();
   run->caught_up.reset();
 }
@@ -375,12 +371,12 @@ void Core::State::finish_if_done() {
   if (!run->at_end() || run->ended || !run->active || !run->merging.empty() || !run->writing.empty()) {
     return;
   }
-  const StoredCheckpoint* last = stored.find(run->id, run->committed, run->digest);
+  const StoredCheckpoint* last = stored.find(run->terms.id, run->committed, run->digest);
   if (last == nullptr) {
     write_checkpoint();
     return;
   }
-  run->ended = RunEnded{run->id, run->committed, run->digest, std::nullopt};
+  run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::nullopt};
   beat();  // the run's last figures, before its end
   say_all();
 }

@@ -4,45 +4,19 @@
 #include <limits>
 
 #include "agent/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {
 
-Step Core::State::step_of(Round round) const {
-  if (round == Round(0) || !run->schedule) {
-    return Step(0);
-  }
-  const Result<RoundPlan> plan = run->schedule->round_at(round);
-  return plan ? plan->apply : Step(run->spec.training.steps);
-}
-
-// Starts it where its own newest saved state is; the outer parameters are loaded afterwards if they are newer.
 void Core::State::start_trainer() {
-  StartTrainer start;
-  start.run = run->id;
-  start.incarnation = starts.next();
-  start.spec = run->spec;
-  start.part = run->part;
-  start.parts = run->parts;
-  run->trainer_round.reset();
-  const StoredCheckpoint* saved = run->from == StartFrom::scratch && !run->has_state
-                                      ? nullptr
-                                      : stored.newest_trainer_state(run->id, run->has_state ? std::optional(run->committed) : std::nullopt);
-  if (saved != nullptr) {
-    start.checkpoint = saved->round;
-    start.step = saved->step;
-    start.position = saved->position;
-    if (run->has_state && saved->round == run->committed && saved->digest == run->digest && saved->part == run->part) {
-      run->trainer_round = saved->round;
-      run->position = saved->position;
-    }
-  }
-  run->incarnation = start.incarnation;
-  run->trainer = TrainerPhase::starting;
-  run->restart_at.reset();
+  const StoredCheckpoint* saved =
+      run->from == StartFrom::scratch && !run->has_state
+          ? nullptr
+          : stored.newest_trainer_state(run->terms.id, run->has_state ? std::optional(run->committed) : std::nullopt);
+  const bool current =
+      saved != nullptr && run->has_state && saved->round == run->committed && saved->digest == run->digest && saved->part == run->part;
   run->initial_asked = false;
-  effect(std::move(start));
+  run->trainer.start(run->part, run->parts, saved, current);
 }
 
 // Brings it forward by one order if nothing is in the way. Called after everything that happens.
@@ -50,59 +24,52 @@ void Core::State::drive_trainer() {
   if (!run || over) {
     return;
   }
+  Trainer& trainer = run->trainer;
   if (run->ended) {
-    run->restart_at.reset();  // one that crashed after its last step is not needed again
+    trainer.cancel_restart();  // one that crashed after its last step is not needed again
     return;
   }
-  if (run->restart_at) {
-    if (now < *run->restart_at) {
+  if (trainer.restart_at()) {
+    if (now < *trainer.restart_at()) {
       return;
     }
     start_trainer();
   }
-  if (run->trainer == TrainerPhase::training) {
+  if (trainer.training()) {
     extend_plan();
     return;
   }
-  if (run->trainer != TrainerPhase::ready) {
+  if (trainer.phase() != Trainer::Phase::ready) {
     return;
   }
   if (!run->has_state) {
     if (run->from == StartFrom::scratch && !run->initial && !run->initial_asked) {
       run->initial_asked = true;
-      effect(FormInitialState{run->id, run->incarnation});
+      effect(FormInitialState{run->terms.id, trainer.incarnation()});
     }
     return;
   }
-  if (!run->active || run->at_end()) {
-    return;
+  if (run->active && !run->at_end()) {
+    give_orders();
   }
+}
+
+// It stands, and the outer state is there.
+void Core::State::give_orders() {
+  Trainer& trainer = run->trainer;
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
-  if (run->trainer_round == run->committed && (run->private_state() || run->position >= published())) {
-    continue_training();
+  if (trainer.holds() == run->committed && (run->terms.own_states() || trainer.position() >= published())) {
+    trainer.go_on(run->committed);
+    extend_plan();
+    go_on_with_pending();
     return;
   }
   go_on_with_pending();
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
-  if (!run->rounds.empty()) {
-    return;
+  if (run->rounds.empty()) {
+    // What was trained on and not committed comes again.
+    trainer.load(trainer.step_of(run->committed), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->counted);
   }
-  run->step = step_of(run->committed);
-  if (!ATOLL_PLANTED(samples_left_out)) {
-    run->position = run->counted;  // what was trained on and not committed comes again
-  }
-  run->trainer = TrainerPhase::loading;
-  effect(LoadTrainer{run->id, run->incarnation, run->step, run->position});
-}
-
-// It holds the outer parameters of the newest round, and what it trained since: it takes orders. Rounds in flight came with its checkpoint.
-void Core::State::continue_training() {
-  run->step = step_of(run->committed);
-  run->trainer = TrainerPhase::training;
-  run->planned = run->committed;
-  run->horizon_of.reset();
-  extend_plan();
-  go_on_with_pending();
 }
 
 // The contributions of the checkpoint are said from now on.
@@ -110,7 +77,7 @@ void Core::State::go_on_with_pending() {
   if (!std::exchange(run->resuming, false)) {
     return;
   }
-  if (!run->private_state()) {
+  if (!run->terms.own_states()) {
     say_all();
     return;
   }
@@ -120,134 +87,63 @@ void Core::State::go_on_with_pending() {
 }
 
 void Core::State::extend_plan() {
-  if (!run->schedule || run->horizon_of == run->committed || run->pausing || leaving) {
+  if (run->pausing || leaving || !run->trainer.wants_plan(run->committed)) {
     return;
   }
   // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is
   // not ordered before.
-  if (run->lockstep() && !run->merging.empty() && !ATOLL_PLANTED(arena_in_use)) {
+  if (run->terms.lockstep() && !run->merging.empty() && !ATOLL_PLANTED(arena_in_use)) {
     return;
   }
-  run->horizon_of = run->committed;
-  Round until = decide_horizon(*run->schedule, run->committed, run->lockstep() && !ATOLL_PLANTED(arena_in_use) ? 0 : settings.rounds_ahead);
-  if (until == run->last_own()) {
-    until = run->last();  // those that merge all islands' outer parameters need nothing of the trainer before
-  }
-  if (run->planned >= until) {
-    return;
-  }
-  const PlanSettings plan{run->spec.training.evaluate_every, run->spec.checkpoint.every_rounds, run->composition.merge_alpha,
-                          run->lockstep()};
   std::set<Round> formed;
   for (const auto& [number, round] : run->rounds) {
     formed.insert(number);
   }
-  PlanDecision decision = decide_plan(*run->schedule, run->planned, until, plan, formed);
-  for (Round round(std::max(run->planned.value, run->schedule->rounds()) + 1); round <= until; round = round.next()) {
-    const bool last = round == run->last();
-    const Step end(run->spec.training.steps);
-    decision.merge.push_back(MergeOrder{round, run->merged_fragment(round), end, 0, last, false, last});
-    decision.until = end;
-  }
-  run->planned = until;
-  effect(PlanTrainer{run->id, run->incarnation, decision.until, std::move(decision.publish), std::move(decision.merge)});
-}
-
-// The others wait at the synchronisation point: the trainer comes to it with the steps that it has done, once those are enough.
-void Core::State::keep_pace() {
-  if (!run->cut || run->trainer != TrainerPhase::training || !run->schedule || !run->finishes || *run->cut > run->planned) {
-    return;
-  }
-  const Result<RoundPlan> round = run->schedule->round_at(*run->cut);
-  const Step since = step_of(run->committed);
-  if (!round || *run->cut != run->committed.next() || run->step.value < since.value + run->spec.strategy.min_inner_steps) {
-    return;  // looked at again with the trainer's next progress
-  }
-  run->cut.reset();
-  if (round->start > run->step) {
-    effect(SkipTrainer{run->id, run->incarnation, round->start});
-  }
+  run->trainer.extend_plan(run->committed, formed);
 }
 
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
 // in hand already, that round is the last.
 void Core::State::cut_short() {
-  const bool can =
-      run && run->active && run->finishes && run->trainer == TrainerPhase::training && !run->private_state() && !run->lockstep();
-  if (can && run->rounds.empty() && run->merging.empty() && run->planned > run->committed && !run->at_end()) {
+  const bool can = run && run->active && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
+  if (can && run->rounds.empty() && run->merging.empty() && run->trainer.planned() > run->committed && !run->at_end()) {
     run->cut_short = true;
-    effect(FinishTrainer{run->id, run->incarnation, run->committed.next(), true});
+    run->trainer.finish(run->committed.next(), true);
   } else if (can && run->rounds.size() == 1 && run->rounds.begin()->second.phase == RoundInHand::Phase::applying) {
-    effect(FinishTrainer{run->id, run->incarnation, run->rounds.begin()->first,
-                         false});  // its commit came before; no step after it would count
+    run->trainer.finish(run->rounds.begin()->first, false);  // its commit came before; no step after it would count
   }
 }
 
 void Core::State::on_trainer(const TrainerReady& event) {
-  if (run->trainer != TrainerPhase::starting) {
+  if (run->trainer.phase() != Trainer::Phase::starting) {
     return;
   }
-  Result<Schedule> schedule = schedule_of(run->composition, run->spec.training.steps, event.fragments);
-  const std::uint64_t merges = schedule ? run->composition.merge_rounds(schedule->fragments()) : 0;
-  if (!schedule || schedule->rounds() + merges != run->spec.rounds || merges != run->spec.merge_rounds) {
-    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds() + merges) + " rounds, the run has " +
-                                           std::to_string(run->spec.rounds)
-                                     : schedule.error().why;
-    give_up(Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why});
+  if (Status ready = run->trainer.on(event, session.identity().name); !ready) {
+    give_up(ready.error());
     return;
   }
-  const Result<Schedule> own = schedule->merged_after(own_overlap(run->spec, session.identity().name));
-  if (!own) {
-    give_up(with_context(own.error(), "[islands].overlap_steps of this island"));
-    return;
-  }
-  run->schedule = *own;
-  run->finishes = event.finishes;
-  run->sequences = event.sequences;
-  run->trainer = TrainerPhase::ready;
-  run->step = event.step;
   prepare_pair();
 }
 
-void Core::State::on_trainer(const TrainerLoaded& event) {
-  if (run->trainer != TrainerPhase::loading) {
-    return;
-  }
-  if (event.step != step_of(run->committed)) {
-    run->trainer = TrainerPhase::ready;  // the state moved on meanwhile: once more
-    return;
-  }
-  run->step = event.step;
-  run->position = event.position;
-  run->trainer_round = run->committed;
-  run->planned = run->committed;
-  run->horizon_of.reset();
-  run->trainer = TrainerPhase::training;
-}
-
 void Core::State::on_trainer(const TrainerPublished& event) {
-  if (run->trainer != TrainerPhase::training || event.round <= run->committed || event.round > run->planned ||
+  if (!run->trainer.training() || event.round <= run->committed || event.round > run->trainer.planned() ||
       run->rounds.count(event.round) > 0) {
     return;
   }
-  run->step = event.step;
-  run->position = event.position;
+  run->trainer.on(event);
   if (run->cut_short && event.steps == 0) {
     run->cut_short = false;  // it had only just begun: there is nothing to contribute
     say_leave();
     return;
-  }
-  if (run->cut && event.round >= *run->cut) {
-    run->cut.reset();
   }
   run->tokens_published += event.tokens;
   const DataRange data{run->part, published(), event.position};
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.fragment = event.fragment;
-  round.ready.run = run->id;
+  round.ready.run = run->terms.id;
   round.ready.round = event.round;
-  round.ready.sequences = run->sequences;
+  round.ready.sequences = run->trainer.sequences();
   const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   say_of(round.ready, facts);
   if (!std::isnan(event.local_loss)) {
@@ -256,23 +152,21 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (event.nonfinite) {
     withdraw(event.round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
   } else {
-    effect(FormContribution{run->id, event.round, event.fragment, facts});
+    effect(FormContribution{run->terms.id, event.round, event.fragment, facts});
   }
 }
 
 void Core::State::on_trainer(const TrainerMerged& event) {
-  if (run->trainer != TrainerPhase::training || event.round > run->committed) {
+  if (!run->trainer.training() || event.round > run->committed) {
     return;
   }
-  run->step = std::max(run->step, event.step);
-  run->position = std::max(run->position, event.position);
-  run->trainer_round = event.round;
+  run->trainer.on(event);
   double local_loss = std::numeric_limits<double>::quiet_NaN();
   if (const auto measured = run->local_losses.find(event.round); measured != run->local_losses.end()) {
     local_loss = measured->second;
     run->local_losses.erase(run->local_losses.begin(), std::next(measured));
   }
-  Merged said{run->id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds};
+  Merged said{run->terms.id, event.round, event.step, event.outer_loss, local_loss, event.wait_seconds};
   if (const auto own = run->own_rounds.find(event.round); own != run->own_rounds.end()) {
     said.partner = own->second.partner;
     said.projection = std::move(own->second.projection);
@@ -287,10 +181,10 @@ void Core::State::on_trainer(const TrainerMerged& event) {
   if (merging == run->merging.end()) {
     return;
   }
-  if (run->lockstep()) {
+  if (run->terms.lockstep()) {
     merging->second.adopting = true;
     merging->second.saved = event.saved;
-    effect(AdoptParameters{run->id, event.round});
+    effect(AdoptParameters{run->terms.id, event.round});
   } else {
     merged(event.round, event.saved);
   }
@@ -308,29 +202,19 @@ void Core::State::merged(Round round, bool saved) {
 
 void Core::State::on_trainer(const TrainerEvaluated& event) {
   if (event.step == Step(0) && !std::isnan(event.loss)) {
-    send(Merged{run->id, Round(0), Step(0), event.loss, std::numeric_limits<double>::quiet_NaN(), 0.0});
+    send(Merged{run->terms.id, Round(0), Step(0), event.loss, std::numeric_limits<double>::quiet_NaN(), 0.0});
   }
 }
 
-void Core::State::on_trainer(const TrainerProgress& event) {
-  run->progress = event;
-  run->step = std::max(run->step, event.step);
-  keep_pace();
-}
+void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->committed); }
 
 void Core::State::on_trainer(const TrainerExited& event) {
-  run->tokens_before += run->progress.tokens;
-  run->compute_before += run->progress.compute_seconds;
-  run->wait_before += run->progress.wait_seconds;
-  run->progress = TrainerProgress{};
-  run->trainer = TrainerPhase::none;
-  run->trainer_round.reset();
-  run->crashes += 1;
+  run->trainer.on(event);
   if (run->ended) {
     return;
   }
   const bool stepped = !run->merging.empty() && run->merging.begin()->second.adopting;
-  if (!run->merging.empty() && run->lockstep() && !stepped) {
+  if (!run->merging.empty() && run->terms.lockstep() && !stepped) {
     lose_state("the trainer ended before it took the step of round " + std::to_string(run->merging.begin()->first.value));
   }
   while (!run->merging.empty() && !stepped) {
@@ -342,14 +226,12 @@ void Core::State::on_trainer(const TrainerExited& event) {
   if (run->at_end()) {
     return;  // nothing is left to train
   }
-  const RestartDecision decision =
-      decide_restart(run->crashes, settings.crashes, event.permanent, settings.restart_delay, "a committed round");
+  const RestartDecision decision = run->trainer.restart(event.permanent, now);
   if (!decision.restart) {
     give_up(event.permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")"));
     return;
   }
   tell("error", "trainer_crashed", "the trainer ended: " + event.error.why + "; it is started again in " + human_duration(decision.delay));
-  run->restart_at = now + decision.delay;
 }
 
 }  // namespace atl::agent

@@ -1,0 +1,219 @@
+#include "agent/core/trainer.hpp"
+
+#include <algorithm>
+
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::agent {
+
+Trainer::Trainer(const RunTerms& terms, const Settings& settings, Starts& starts, Outbox& out)
+    : terms_(&terms), settings_(&settings), starts_(&starts), out_(&out) {}
+
+Step Trainer::step_of(Round round) const {
+  if (round == Round(0) || !schedule_) {
+    return Step(0);
+  }
+  const Result<RoundPlan> plan = schedule_->round_at(round);
+  return plan ? plan->apply : Step(terms_->spec.training.steps);
+}
+
+void Trainer::start(std::uint32_t part, std::uint32_t parts, const StoredCheckpoint* saved, bool current) {
+  StartTrainer order;
+  order.run = terms_->id;
+  order.incarnation = starts_->next();
+  order.spec = terms_->spec;
+  order.part = part;
+  order.parts = parts;
+  holds_.reset();
+  if (saved != nullptr) {
+    order.checkpoint = saved->round;
+    order.step = saved->step;
+    order.position = saved->position;
+    if (current) {
+      holds_ = saved->round;
+      position_ = saved->position;
+    }
+  }
+  incarnation_ = order.incarnation;
+  phase_ = Phase::starting;
+  restart_at_.reset();
+  out_->effect(std::move(order));
+}
+
+void Trainer::stop(const std::string& why) {
+  restart_at_.reset();
+  if (runs()) {
+    out_->effect(StopTrainer{terms_->id, why});
+    phase_ = Phase::none;
+  }
+}
+
+void Trainer::load(Step step, std::uint64_t position) {
+  step_ = step;
+  position_ = position;
+  phase_ = Phase::loading;
+  out_->effect(LoadTrainer{terms_->id, incarnation_, step_, position_});
+}
+
+void Trainer::go_on(Round committed) {
+  step_ = step_of(committed);
+  phase_ = Phase::training;
+  planned_ = committed;
+  horizon_of_.reset();
+}
+
+void Trainer::drop_orders() {
+  if (phase_ == Phase::training || phase_ == Phase::loading) {
+    phase_ = Phase::ready;
+    holds_.reset();
+  }
+}
+
+void Trainer::outdate(Round committed) {
+  drop_orders();
+  holds_.reset();
+  planned_ = committed;
+}
+
+void Trainer::extend_plan(Round committed, const std::set<Round>& formed) {
+  if (!wants_plan(committed)) {
+    return;
+  }
+  horizon_of_ = committed;
+  const bool one_by_one = terms_->lockstep() && !ATOLL_PLANTED(arena_in_use);
+  Round until = decide_horizon(*schedule_, committed, one_by_one ? 0 : settings_->rounds_ahead);
+  if (until == terms_->last_trained()) {
+    until = terms_->last();  // those that merge all islands' outer parameters need nothing of the trainer before
+  }
+  if (planned_ >= until) {
+    return;
+  }
+  const RunSpec& spec = terms_->spec;
+  const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha, terms_->lockstep()};
+  PlanDecision decision = decide_plan(*schedule_, planned_, until, plan, formed);
+  for (Round round(std::max(planned_.value, schedule_->rounds()) + 1); round <= until; round = round.next()) {
+    const bool last = round == terms_->last();
+    const Step end(spec.training.steps);
+    decision.merge.push_back(MergeOrder{round, terms_->rounds.terms(round).fragment, end, 0, last, false, last});
+    decision.until = end;
+  }
+  planned_ = until;
+  out_->effect(PlanTrainer{terms_->id, incarnation_, decision.until, std::move(decision.publish), std::move(decision.merge)});
+}
+
+bool Trainer::give(Round round, std::uint32_t fragment) {
+  if (training()) {
+    out_->effect(GiveResult{terms_->id, incarnation_, round, fragment});
+  }
+  return training();
+}
+
+void Trainer::finish(Round round, bool now) {
+  if (can_finish()) {
+    out_->effect(FinishTrainer{terms_->id, incarnation_, round, now});
+  }
+}
+
+void Trainer::hurry(Round round, Round committed) {
+  cut_ = round;
+  keep_pace(committed);
+}
+
+void Trainer::keep_pace(Round committed) {
+  if (!cut_ || !can_finish() || !schedule_ || *cut_ > planned_) {
+    return;
+  }
+  const Result<RoundPlan> round = schedule_->round_at(*cut_);
+  const Step since = step_of(committed);
+  if (!round || *cut_ != committed.next() || step_.value < since.value + terms_->spec.strategy.min_inner_steps) {
+    return;  // looked at again with the trainer's next progress
+  }
+  cut_.reset();
+  if (round->start > step_) {
+    out_->effect(SkipTrainer{terms_->id, incarnation_, round->start});
+  }
+}
+
+Status Trainer::on(const TrainerReady& event, const std::string& island) {
+  Result<Schedule> schedule = schedule_of(terms_->composition, terms_->spec.training.steps, event.fragments);
+  const std::uint64_t merges = schedule ? terms_->composition.merge_rounds(schedule->fragments()) : 0;
+  if (!schedule || schedule->rounds() + merges != terms_->spec.rounds || merges != terms_->spec.merge_rounds) {
+    const std::string why = schedule ? "its schedule has " + std::to_string(schedule->rounds() + merges) + " rounds, the run has " +
+                                           std::to_string(terms_->spec.rounds)
+                                     : schedule.error().why;
+    return Error{Code::invalid_argument, "the run's schedule is impossible with this trainer: " + why};
+  }
+  const Result<Schedule> own = schedule->merged_after(own_overlap(terms_->spec, island));
+  if (!own) {
+    return with_context(own.error(), "[islands].overlap_steps of this island");
+  }
+  schedule_ = *own;
+  finishes_ = event.finishes;
+  sequences_ = event.sequences;
+  phase_ = Phase::ready;
+  step_ = event.step;
+  return {};
+}
+
+void Trainer::on(const TrainerLoaded& event, Round committed) {
+  if (phase_ != Phase::loading) {
+    return;
+  }
+  if (event.step != step_of(committed)) {
+    phase_ = Phase::ready;  // the state moved on meanwhile: once more
+    return;
+  }
+  go_on(committed);
+  position_ = event.position;
+  holds_ = committed;
+}
+
+void Trainer::on(const TrainerPublished& event) {
+  step_ = event.step;
+  position_ = event.position;
+  if (cut_ && event.round >= *cut_) {
+    cut_.reset();
+  }
+}
+
+void Trainer::on(const TrainerMerged& event) {
+  step_ = std::max(step_, event.step);
+  position_ = std::max(position_, event.position);
+  holds_ = event.round;
+}
+
+void Trainer::on(const TrainerProgress& event, Round committed) {
+  progress_ = event;
+  step_ = std::max(step_, event.step);
+  keep_pace(committed);
+}
+
+void Trainer::on(const TrainerExited&) {
+  before_.tokens += progress_.tokens;
+  before_.compute_seconds += progress_.compute_seconds;
+  before_.wait_seconds += progress_.wait_seconds;
+  progress_ = TrainerProgress{};
+  phase_ = Phase::none;
+  holds_.reset();
+  crashes_ += 1;
+}
+
+RestartDecision Trainer::restart(bool permanent, TimePoint now) {
+  const RestartDecision decision = decide_restart(crashes_, settings_->crashes, permanent, settings_->restart_delay, "a committed round");
+  if (decision.restart) {
+    restart_at_ = now + decision.delay;
+  }
+  return decision;
+}
+
+void Trainer::describe(IslandReport& report) const {
+  report.step = step_;
+  report.tokens = before_.tokens + progress_.tokens;
+  report.tokens_per_second = progress_.tokens_per_second;
+  report.compute_seconds = before_.compute_seconds + progress_.compute_seconds;
+  report.wait_seconds = before_.wait_seconds + progress_.wait_seconds;
+  report.training_loss = progress_.training_loss;
+}
+
+}  // namespace atl::agent

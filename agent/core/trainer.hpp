@@ -1,0 +1,137 @@
+// The trainer of a run on this island: started, given the outer parameters and orders ahead, started again when it ends.
+//
+// It knows where the trainer stands and what it was told. What a round is, and which is committed, it is told.
+//
+//   none ──start──► starting ──TrainerReady──► ready ──load──► loading ──TrainerLoaded──► training
+//    ▲                                          │ ▲──────────── drop_orders ────────────────┘
+//    └───────── TrainerExited, stop ────────────┴──────── go_on (it holds the parameters) ──► training
+// Threads: owned by one Core.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "agent/core/decide.hpp"
+#include "agent/core/event.hpp"
+#include "agent/core/outbox.hpp"
+#include "agent/core/run_terms.hpp"
+#include "agent/core/settings.hpp"
+#include "agent/core/stored_runs.hpp"
+#include "strategies/schedule.hpp"
+
+namespace atl::agent {
+
+class Trainer {
+ public:
+  enum class Phase : std::uint8_t {
+    none,  // not started, or ended and waiting to be started again
+    starting,
+    ready,     // arena mapped; has no orders
+    loading,   // takes the outer parameters
+    training,  // has orders
+  };
+
+  // All of them outlive it.
+  Trainer(const RunTerms& terms, const Settings& settings, Starts& starts, Outbox& out);
+
+  [[nodiscard]] Phase phase() const { return phase_; }
+  [[nodiscard]] bool runs() const { return phase_ != Phase::none; }
+  [[nodiscard]] bool up() const { return phase_ != Phase::none && phase_ != Phase::starting; }
+  [[nodiscard]] bool training() const { return phase_ == Phase::training; }
+  [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
+  // It has orders, and can be told that a round is its last.
+  [[nodiscard]] bool can_finish() const { return training() && finishes_; }
+  // Whose outer parameters it holds, with what it trained since.
+  [[nodiscard]] std::optional<Round> holds() const { return holds_; }
+  // The newest round that it has orders for.
+  [[nodiscard]] Round planned() const { return planned_; }
+  [[nodiscard]] Step step() const { return step_; }
+  // In its part of the data; newest known.
+  [[nodiscard]] std::uint64_t position() const { return position_; }
+  // Of an epoch of the part; 0: not known.
+  [[nodiscard]] std::uint64_t sequences() const { return sequences_; }
+  // Known once the arena is laid out.
+  [[nodiscard]] const std::optional<Schedule>& schedule() const { return schedule_; }
+  // Of the merge of this round.
+  [[nodiscard]] Step step_of(Round round) const;
+  [[nodiscard]] std::optional<TimePoint> restart_at() const { return restart_at_; }
+
+  // Starts it where its own state was saved, with the outer parameters of that checkpoint if that is the newest outer state (`current`).
+  void start(std::uint32_t part, std::uint32_t parts, const StoredCheckpoint* saved, bool current);
+  // Ends one that runs, and starts none again.
+  void stop(const std::string& why);
+  void cancel_restart() { restart_at_.reset(); }
+  // Its own parameters became the outer state of round 0.
+  void note_initial() { holds_ = Round(0); }
+  // It gets the outer parameters of a committed round, and stands at that step.
+  void load(Step step, std::uint64_t position);
+  // It holds the outer parameters of the newest round, and what it trained since: it takes orders.
+  void go_on(Round committed);
+  // Whatever it was told is void. It may wait for a result that never comes: it is loaded anew.
+  void drop_orders();
+  // The outer state is another: nothing that it holds is of use.
+  void outdate(Round committed);
+  // The outer state is that of this round, which came from a checkpoint.
+  void set_planned(Round committed) { planned_ = committed; }
+  [[nodiscard]] bool wants_plan(Round committed) const { return schedule_ && horizon_of_ != committed; }
+  // Orders for the rounds that it may come to before the next result must be there; not twice for one committed round.
+  // formed: the rounds whose contributions are there.
+  void extend_plan(Round committed, const std::set<Round>& formed);
+  // The result of a round lies in the arena. False: it has no orders, and will not merge it.
+  bool give(Round round, std::uint32_t fragment);
+  // A round is its last for now (FinishTrainer), where it can be told that.
+  void finish(Round round, bool now);
+  // The others have come to this round: it comes to the synchronisation point with the steps that it has done, once those are enough.
+  void hurry(Round round, Round committed);
+  void forget_hurry() { cut_.reset(); }
+  // A round is committed: crashes before it do not count.
+  void note_progress() { crashes_ = 0; }
+
+  // An error: the run is impossible with this trainer.
+  Status on(const TrainerReady& event, const std::string& island);
+  // committed: of the outer state now.
+  void on(const TrainerLoaded& event, Round committed);
+  void on(const TrainerPublished& event);
+  void on(const TrainerMerged& event);
+  void on(const TrainerProgress& event, Round committed);
+  void on(const TrainerExited& event);
+  // After it ended: whether it is started again, and when.
+  RestartDecision restart(bool permanent, TimePoint now);
+
+  // What it did, those before it included.
+  void describe(IslandReport& report) const;
+  [[nodiscard]] double training_loss() const { return progress_.training_loss; }
+
+ private:
+  void keep_pace(Round committed);
+
+  struct Totals {
+    std::uint64_t tokens = 0;
+    double compute_seconds = 0;
+    double wait_seconds = 0;
+  };
+
+  const RunTerms* terms_;
+  const Settings* settings_;
+  Starts* starts_;
+  Outbox* out_;
+  Phase phase_ = Phase::none;
+  std::uint64_t incarnation_ = 0;
+  std::optional<TimePoint> restart_at_;
+  unsigned crashes_ = 0;  // since the last committed round
+  std::optional<Round> holds_;
+  Round planned_;
+  std::optional<Round> horizon_of_;  // committed round that planned_ was last decided for
+  std::uint64_t position_ = 0;
+  std::uint64_t sequences_ = 0;
+  Step step_;
+  bool finishes_ = false;
+  std::optional<Round> cut_;  // pace: the round that the others have come to; until the trainer was told
+  std::optional<Schedule> schedule_;
+  TrainerProgress progress_;
+  Totals before_;  // of earlier incarnations
+};
+
+}  // namespace atl::agent
