@@ -60,9 +60,7 @@ std::optional<TimePoint> Core::next_deadline() const {
   }
   if (state.run) {
     next = std::min(next, state.run->trainer.restart_at().value_or(next));
-    if (state.run->lease) {
-      next = std::min(next, *state.run->lease);
-    }
+    next = std::min(next, state.run->checkpoints.next_deadline().value_or(next));
   }
   if (state.tasks) {
     next = std::min(next, state.tasks->next_deadline().value_or(next));
@@ -75,7 +73,8 @@ Standing Core::standing() const {
   const std::optional<RunInHand>& run = state_->run;
   if (run) {
     const Activity activity = state_->activity();
-    standing = Standing{run->terms.id, activity.state, activity.reason, run->committed, run->digest, run->epoch, run->active};
+    standing =
+        Standing{run->terms.id, activity.state, activity.reason, run->outer.committed(), run->outer.digest(), run->epoch, run->active};
   }
   if (state_->tasks) {
     const AssignmentReport& report = state_->tasks->report();
@@ -128,9 +127,8 @@ void Core::State::on_time() {
     exit(std::nullopt);
     return;
   }
-  if (run && run->lease && now >= *run->lease) {
-    run->lease.reset();
-    effect(KeepResults{run->terms.id, false});
+  if (run) {
+    run->checkpoints.expire(now);
   }
   if (run && run->released) {
     return;  // it has said all
@@ -153,8 +151,8 @@ void Core::State::tell(std::string level, std::string kind, std::string text) {
 void Core::State::say_hello() {
   std::vector<HeldRun> held;
   if (run) {
-    held.push_back(HeldRun{run->terms.id, run->epoch, run->has_state, run->committed, run->digest, stored.held(run->terms.id), run->part,
-                           run->counted});
+    held.push_back(HeldRun{run->terms.id, run->epoch, run->outer.held(), run->outer.committed(), run->outer.digest(),
+                           stored.held(run->terms.id), run->part, run->outer.counted()});
   }
   const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->terms.id) : std::nullopt, kHelloRuns - held.size());
   held.insert(held.end(), others.begin(), others.end());
@@ -174,31 +172,30 @@ void Core::State::say_all() {
     return;
   }
   if (run->ended) {
-    if (run->checkpointed) {
-      send(*run->checkpointed);
-    }
+    run->checkpoints.repeat();
     send(*run->ended);
     return;
   }
-  if (run->caught_up && (!run->active || run->caught_up->error)) {
-    run->caught_up->epoch = run->epoch;
-    send(*run->caught_up);
+  if (run->outer.said() && (!run->active || run->outer.said()->error)) {
+    CaughtUp said = *run->outer.said();
+    said.epoch = run->epoch;
+    send(std::move(said));
   }
   if (!run->active) {
-    if (!run->caught_up && run->has_state && !run->terms.own_states() && !run->catching_up && !run->restoring) {
+    if (!run->outer.said() && run->outer.held() && !run->terms.own_states() && !run->outer.coming()) {
       // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
-      send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt});
+      send(run->outer.report(run->epoch));
     }
     return;
   }
-  if (run->pausing && run->checkpointed && run->checkpointed->round == *run->pausing) {
-    send(*run->checkpointed);
+  if (run->pausing && run->checkpoints.newest() && run->checkpoints.newest()->round == *run->pausing) {
+    run->checkpoints.repeat();
   }
-  if (!run->terms.own_states() && run->initial && !run->has_state) {
+  if (!run->terms.own_states() && run->outer.initial() && !run->outer.held()) {
     atl::Ready ready;
     ready.run = run->terms.id;
     ready.epoch = run->epoch;
-    ready.digest = *run->initial;
+    ready.digest = *run->outer.initial();
     send(ready);
   }
   for (const auto& [number, round] : run->rounds) {
@@ -217,7 +214,7 @@ void Core::State::say(const RoundInHand& round) {
   switch (round.phase) {
     case RoundInHand::Phase::formed: {
       atl::Ready ready = round.ready;
-      ready.digest = run->digest;
+      ready.digest = run->outer.digest();
       present(std::move(ready));
       break;
     }
@@ -259,13 +256,13 @@ Activity Core::State::activity() const {
   ActivityInput input;
   input.failed = run->ended && run->ended->error;
   input.ended = run->ended.has_value();
-  input.catching_up = run->catching_up.has_value();
-  input.restoring = run->restoring.has_value();
+  input.catching_up = run->outer.catching_up().has_value();
+  input.restoring = run->outer.restoring().has_value();
   input.active = run->active;
-  input.has_state = run->has_state;
+  input.has_state = run->outer.held();
   input.trainer_up = run->trainer.up();
   input.trainer_crashed = run->trainer.restart_at().has_value();
-  input.checkpointing = !run->writing.empty();
+  input.checkpointing = run->checkpoints.writing();
   input.link = session.welcomed();
   bool blocked = false;  // the trainer waits for a result
   for (const auto& [number, round] : run->rounds) {
@@ -276,7 +273,7 @@ Activity Core::State::activity() const {
     }
     blocked = blocked || (run->trainer.schedule() && run->trainer.step() >= run->trainer.step_of(number));
   }
-  input.training = run->trainer.training() && !blocked && !run->at_end();
+  input.training = run->trainer.training() && !blocked && !run->outer.at_end();
   return decide_activity(input);
 }
 
@@ -310,7 +307,7 @@ void Core::State::say_leave() { send(Leave{*leaving, run && run->active && run->
 bool Core::State::settling() const {
   const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(),
                                     [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
-  return applying || !run->merging.empty() || !run->writing.empty();
+  return applying || !run->merging.empty() || run->checkpoints.writing();
 }
 
 void Core::State::finish_leaving() {
@@ -346,7 +343,7 @@ void Core::State::give_up(Error error) {
     return;
   }
   tell("error", "island_gives_up", error.why);
-  run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::move(error)};
+  run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)};
   run->trainer.stop("the island gives up the run");
   drop_rounds();
   say_all();

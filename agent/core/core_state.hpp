@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "agent/core/checkpoints.hpp"
+#include "agent/core/committed_state.hpp"
 #include "agent/core/core.hpp"
 #include "agent/core/decide.hpp"
 #include "agent/core/outbox.hpp"
@@ -62,34 +64,24 @@ struct Merging {
 };
 
 struct RunInHand {
-  RunInHand(RunTerms of, const Settings& settings, Starts& starts, Outbox& out)
-      : terms(std::move(of)), trainer(terms, settings, starts, out) {}
+  RunInHand(RunTerms of, const Invite& invite, const Settings& settings, Starts& starts, Outbox& out)
+      : terms(std::move(of)),
+        trainer(terms, settings, starts, out),
+        outer(terms, invite.from, invite.epoch, invite.position),
+        checkpoints(terms, out) {}
   RunInHand(const RunInHand&) = delete;
   RunInHand& operator=(const RunInHand&) = delete;
 
   const RunTerms terms;
   Trainer trainer;
+  CommittedState outer;
+  Checkpoints checkpoints;
   Epoch epoch;
   std::vector<Member> members;
   Readers readers;
-  std::map<Round, TimePoint> read_until;  // own checkpoints that somebody may be reading
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
-  StartFrom from = StartFrom::scratch;
-
-  // The outer state.
-  bool has_state = false;  // in memory, of `committed`, and agreed on
-  Round committed;
-  Digest digest;
-  std::optional<Digest> initial;  // of round 0, formed and not yet agreed on
-  bool initial_asked = false;
   bool active = false;  // in the epoch
-  std::optional<CatchUp> catching_up;
-  std::optional<Round> restoring;
-  std::optional<CaughtUp> caught_up;  // said until it is answered
-
-  std::uint64_t counted = 0;            // the first sequence of the part that no committed round holds
-  std::uint64_t assigned_position = 0;  // what that is once this island has the state that it was last assigned
 
   std::map<Round, RoundInHand> rounds;
   bool resuming = false;  // `rounds` came with a checkpoint: they are said once the trainer that goes on with them is up
@@ -100,19 +92,12 @@ struct RunInHand {
     IslandId partner;  // empty: alone
     std::vector<float> projection;
   };
-  std::map<Round, OwnRound> own_rounds;  // applied, until the trainer has merged them
-  Epoch state_of;  // in which it took over the state that it goes on from: what it was in groups of older epochs is void
+  std::map<Round, OwnRound> own_rounds;   // applied, until the trainer has merged them
   std::set<std::pair<Epoch, Round>> met;  // that this island took with others: what it answers to one in doubt
   std::uint64_t tokens_published = 0;     // the weight of its outer parameters in the last merge
   UsualNorms norms;                       // of contributions that counted, its own and those that it met
 
-  std::map<Round, double> local_losses;      // validation, of rounds that are not merged yet
-  std::set<Round> writing;                   // checkpoints under way
-  std::optional<Checkpointed> checkpointed;  // newest
-  std::optional<TimePoint> lease;            // offering until then
-  Round lease_from;                          // results of later rounds are kept
-  bool lease_served = false;                 // a checkpoint was written or found since the lease began
-
+  std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::optional<RunEnded> ended;  // said until released
@@ -122,8 +107,6 @@ struct RunInHand {
   std::optional<Round> pause_after;  // the newest membership says that the run is being paused, after this round
   bool cut_short = false;            // leaving: the trainer was told to publish what it has
   bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
-
-  [[nodiscard]] bool at_end() const { return has_state && committed >= terms.last(); }
 };
 
 struct Core::State {
@@ -233,7 +216,7 @@ struct Core::State {
 
   // ---- trainer_side.cpp
   void on_trainer(const TrainerReady& event);
-  void on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->committed); }
+  void on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->outer.committed()); }
   void on_trainer(const TrainerPublished& event);
   void on_trainer(const TrainerMerged& event);
   void on_trainer(const TrainerEvaluated& event);
@@ -266,8 +249,6 @@ struct Core::State {
   void begin_alone(Round round);
   void apply(Round round);
   void agree_on_initial(const Digest& digest);
-  void tell_checkpoint();
-  void keep_for_reader(Round round, Duration time);
   void write_checkpoint();  // of the present outer state, without the trainer's
   void finish_checkpoint(Round round, const Digest& digest, bool trainer_state);
   void lose_state(const std::string& why);

@@ -6,14 +6,6 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {
-namespace {
-
-constexpr Duration kLease = std::chrono::seconds(60);          // of an offer; the coordinator renews it more often
-constexpr Duration kOrderOnItsWay = std::chrono::seconds(10);  // from telling of a checkpoint to the order to serve it
-constexpr Duration kReading = std::chrono::minutes(10);        // after the coordinator last named the reader
-
-}  // namespace
-
 void Core::State::on_message(const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     on_welcome(*welcome);
@@ -117,15 +109,11 @@ void Core::State::on_invite(const Invite& message) {
 }
 
 void Core::State::open_run(const Invite& message, RunTerms terms) {
-  run.emplace(std::move(terms), settings, starts, out);
+  run.emplace(std::move(terms), message, settings, starts, out);
   run->part = message.part;
   run->parts = message.parts;
-  run->from = message.from;
   run->epoch = message.epoch;
-  run->state_of = message.epoch;
   run->members = message.members;
-  run->counted = message.position;
-  run->assigned_position = message.position;
   effect(OpenRun{run->terms.id, run->terms.spec});
   allow_peers();
   switch (message.from) {
@@ -138,9 +126,7 @@ void Core::State::open_run(const Invite& message, RunTerms terms) {
       break;
     case StartFrom::memory:
       join();
-      run->from = StartFrom::memory;  // of an earlier life: it is gone, and the coordinator has to hear of it
-      run->caught_up = CaughtUp{run->terms.id, run->epoch, message.committed, Digest{},
-                                Error{Code::unavailable, "this island has the run's state no more"}};
+      run->outer.miss(run->epoch, message.committed, Error{Code::unavailable, "this island has the run's state no more"});
       say_all();
       break;
     case StartFrom::peers:
@@ -161,8 +147,8 @@ void Core::State::on_invite_again(const Invite& message) {
   }
   switch (message.from) {
     case StartFrom::scratch:
-      if (run->terms.in_groups() ? !run->has_state && run->from != StartFrom::scratch
-                                 : !run->terms.alone() && (run->has_state || run->from != StartFrom::scratch)) {
+      if (run->terms.in_groups() ? !run->outer.held() && run->outer.from() != StartFrom::scratch
+                                 : !run->terms.alone() && (run->outer.held() || run->outer.from() != StartFrom::scratch)) {
         // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
         Invite again = message;
         const RunTerms terms = run->terms;
@@ -171,8 +157,8 @@ void Core::State::on_invite_again(const Invite& message) {
         return;
       }
       use_epoch(message.epoch, message.members);
-      if (!run->has_state && (newer || !run->active)) {
-        run->from = StartFrom::scratch;
+      if (!run->outer.held() && (newer || !run->active)) {
+        run->outer.begin_anew();
         run->active = true;
         take_part(message);
         say_all();
@@ -180,19 +166,19 @@ void Core::State::on_invite_again(const Invite& message) {
       break;
     case StartFrom::memory:
       use_epoch(message.epoch, message.members);
-      if (run->terms.in_groups() && run->catching_up) {
+      if (run->terms.in_groups() && run->outer.catching_up()) {
         break;  // an older order: it takes over another's state
       }
-      if (run->has_state && (run->terms.own_states() || run->committed == message.committed)) {
+      if (run->outer.held() && (run->terms.own_states() || run->outer.committed() == message.committed)) {
         take_part(message);
       }
-      if (run->terms.in_groups() && run->has_state && run->committed > std::max(run->terms.last_trained(), message.committed)) {
+      if (run->terms.in_groups() && run->outer.held() && run->outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
         lose_state("what this island has is of a merge that was given up");
-      } else if (run->has_state && (run->terms.own_states() || (run->committed == message.committed && run->digest == message.digest))) {
+      } else if (run->terms.own_states() ? run->outer.held() : run->outer.is(message.committed, message.digest)) {
         become_active();
       } else if (!run->terms.own_states()) {
-        send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
-                      Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}});
+        send(run->outer.report(
+            run->epoch, Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}));
       }
       break;
     case StartFrom::checkpoint:
@@ -202,8 +188,8 @@ void Core::State::on_invite_again(const Invite& message) {
       if (run->terms.own_states() && run->active) {
         break;  // repeated: it has gone on from there
       }
-      if ((!run->active || newer) && !run->restoring &&
-          !(run->caught_up && run->caught_up->round == message.committed && !run->caught_up->error)) {
+      if ((!run->active || newer) && !run->outer.restoring() &&
+          !(run->outer.said() && run->outer.said()->round == message.committed && !run->outer.said()->error)) {
         take_part(message);
         restore(message);
       }
@@ -222,12 +208,12 @@ void Core::State::on_invite_again(const Invite& message) {
 // In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
 void Core::State::own_up() {
   const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island(); });
-  if (!run->terms.in_groups() || !member || run->catching_up || run->restoring) {
+  if (!run->terms.in_groups() || !member || run->outer.coming()) {
     return;
   }
-  if (run->has_state && !run->active) {
+  if (run->outer.held() && !run->active) {
     become_active();
-  } else if (!run->has_state && !run->caught_up && !(run->active && run->from == StartFrom::scratch)) {
+  } else if (!run->outer.held() && !run->outer.said() && !(run->active && run->outer.from() == StartFrom::scratch)) {
     lose_state("this island has the run's state no more");
   }
 }
@@ -236,18 +222,18 @@ void Core::State::own_up() {
 // old one.
 void Core::State::take_part(const Invite& message) {
   const bool same = run->part == message.part && run->parts == message.parts;
-  run->assigned_position = message.position;
+  run->outer.set_assigned(message.position);
   // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best
   // what it trained on.
-  const bool there = run->has_state && run->committed == message.committed && run->digest == message.digest;
-  if (run->terms.own_states() ? message.from == StartFrom::peers : there || !same || !run->has_state) {
-    run->counted = message.position;
+  const bool there = run->outer.is(message.committed, message.digest);
+  if (run->terms.own_states() ? message.from == StartFrom::peers : there || !same || !run->outer.held()) {
+    run->outer.set_counted(message.position);
   }
   if (same) {
     // A contribution that was counted without this island's hearing of it would be refused again and again.
     const bool counted = std::any_of(run->rounds.begin(), run->rounds.end(), [&](const auto& item) {
       const DataRange& data = item.second.ready.data;
-      return data.sequences() > 0 && data.part == run->part && data.from < run->counted &&
+      return data.sequences() > 0 && data.part == run->part && data.from < run->outer.counted() &&
              item.second.phase != RoundInHand::Phase::applying;
     });
     if (!run->terms.own_states() && counted) {
@@ -264,28 +250,23 @@ void Core::State::take_part(const Invite& message) {
 }
 
 // The first sequence of its part that no contribution in hand holds.
-std::uint64_t Core::State::published() const { return run->rounds.empty() ? run->counted : run->rounds.rbegin()->second.ready.data.to; }
+std::uint64_t Core::State::published() const {
+  return run->rounds.empty() ? run->outer.counted() : run->rounds.rbegin()->second.ready.data.to;
+}
 
 // Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
 void Core::State::join() {
-  if (run->active || run->from != StartFrom::peers) {
-    run->caught_up.reset();
-  }
-  run->from = StartFrom::peers;
+  run->outer.join(run->active);
   run->active = false;
-  run->initial.reset();
   if (!run->trainer.runs() && !run->trainer.restart_at()) {
     start_trainer();
   }
 }
 
 void Core::State::restore(const Invite& message) {
-  run->from = StartFrom::checkpoint;
   run->active = false;
-  run->caught_up.reset();
   drop_rounds();
-  run->initial.reset();
-  run->restoring = message.committed;
+  run->outer.restore(message.committed);
   effect(LoadCheckpoint{run->terms.id, message.committed, message.digest});
 }
 
@@ -315,25 +296,24 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
     run->active = false;
     if (run->terms.in_groups() && !message.members.empty()) {
       drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
-      run->has_state = false;
-      run->caught_up.reset();
-    } else if (run->terms.in_groups() && run->has_state) {
-      run->caught_up =
-          CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};  // nobody is left: it goes on from where it is
+      run->outer.drop();
+      run->outer.unsay();
+    } else if (run->terms.in_groups() && run->outer.held()) {
+      run->outer.say(run->epoch);  // nobody is left: it goes on from where it is
     }
     return;
   }
   own_up();
   heed_pause(message);
-  if (!run->active && run->has_state && !run->catching_up && !run->restoring) {
+  if (!run->active && run->outer.held() && !run->outer.coming()) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
-    if (run->terms.own_states() || run->committed >= message.committed || result_held) {
+    if (run->terms.own_states() || run->outer.committed() >= message.committed || result_held) {
       become_active();
     } else {
-      send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
-                    Error{Code::conflict, "this island has the state of round " + std::to_string(run->committed.value) + ", not of round " +
-                                              std::to_string(message.committed.value)}});
+      send(run->outer.report(run->epoch,
+                             Error{Code::conflict, "this island has the state of round " + std::to_string(run->outer.committed().value) +
+                                                       ", not of round " + std::to_string(message.committed.value)}));
     }
     return;
   }
@@ -352,7 +332,7 @@ void Core::State::heed_pause(const NewEpoch& message) {
 
 // It takes part in a later epoch: the pause is over, though nobody told. What it was doing is finished first.
 void Core::State::end_pause() {
-  if (run && run->pausing && run->unpaused_in > run->pause_epoch && run->committed >= *run->pausing && !settling()) {
+  if (run && run->pausing && run->unpaused_in > run->pause_epoch && run->outer.committed() >= *run->pausing && !settling()) {
     go_on_after_pause();
   }
 }
@@ -360,7 +340,7 @@ void Core::State::end_pause() {
 void Core::State::become_active() {
   if (!run->active) {
     run->active = true;
-    run->caught_up.reset();
+    run->outer.unsay();
     prepare_pair();
     finish_if_done();
   }
@@ -368,9 +348,9 @@ void Core::State::become_active() {
 }
 
 void Core::State::on_exchange(const Exchange& message) {
-  if (message.round <= run->committed) {
-    if (message.round == run->committed) {
-      send(Exchanged{run->terms.id, run->epoch, message.round, message.attempt, run->digest, 0, 0, 0, {}, 0});
+  if (message.round <= run->outer.committed()) {
+    if (message.round == run->outer.committed()) {
+      send(Exchanged{run->terms.id, run->epoch, message.round, message.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
     }
     return;
   }
@@ -413,12 +393,12 @@ void Core::State::on_exchange(const Exchange& message) {
 void Core::State::on_commit(const Commit& message) {
   use_epoch(message.epoch, run->members);
   if (message.round == Round(0)) {
-    if (run->initial && !run->has_state && *run->initial == message.digest) {
+    if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {
       agree_on_initial(message.digest);
     }
     return;
   }
-  if (!run->has_state || message.round != run->committed.next()) {
+  if (!run->outer.held() || message.round != run->outer.committed().next()) {
     return;
   }
   const auto found = run->rounds.find(message.round);
@@ -446,8 +426,8 @@ void Core::State::on_commit(const Commit& message) {
       lose_state("this island does not hold the result of round " + std::to_string(message.round.value));
       return;
     }
-    send(CaughtUp{run->terms.id, run->epoch, run->committed, run->digest,
-                  Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}});
+    send(run->outer.report(run->epoch,
+                           Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}));
     run->active = false;  // until it has caught up
   }
 }
@@ -468,84 +448,59 @@ void Core::State::on_abort(const Abort& message) {
 
 void Core::State::on_offer(const Offer& message) {
   if (!message.offering) {
-    if (run->lease) {
-      run->lease.reset();
+    if (run->checkpoints.end_offer()) {
       run->readers.clear();
-      effect(KeepResults{run->terms.id, false});
       allow_peers();
     }
     return;
   }
-  if (!run->active || !run->has_state) {
+  if (!run->active || !run->outer.held()) {
     return;
   }
   const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(),
                                     [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
-  if (!run->lease) {
-    run->lease_served = false;
-    run->lease_from = applying ? run->committed.next() : run->committed;
-    effect(KeepResults{run->terms.id, true});
-  }
-  run->lease = now + kLease;
+  run->checkpoints.offer(applying ? run->outer.committed().next() : run->outer.committed(), now);
   // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
   const std::optional<Round> paused_at = run->pausing                                   ? run->pausing
-                                         : run->pause_after && !run->terms.own_states() ? std::optional(run->committed)
+                                         : run->pause_after && !run->terms.own_states() ? std::optional(run->outer.committed())
                                                                                         : std::nullopt;
-  const bool wanted = paused_at && (!run->checkpointed || run->checkpointed->round < *paused_at);
-  if (run->lease_served && !wanted) {
-    tell_checkpoint();
-  } else if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->digest == run->digest &&
-             run->committed >= run->lease_from) {
-    run->lease_served = true;
-    tell_checkpoint();
-  } else if (const auto merging = run->merging.find(run->committed);
-             !applying && run->writing.empty() &&
+  const bool wanted = paused_at && (!run->checkpoints.newest() || run->checkpoints.newest()->round < *paused_at);
+  if (run->checkpoints.serves(run->outer.committed(), run->outer.digest(), wanted)) {
+    run->checkpoints.tell(now);
+  } else if (const auto merging = run->merging.find(run->outer.committed());
+             !applying && !run->checkpoints.writing() &&
              (merging == run->merging.end() || (!merging->second.checkpoint && !run->terms.lockstep()))) {
     write_checkpoint();
   }
 }
 
-void Core::State::keep_for_reader(Round round, Duration time) {
-  TimePoint& until = run->read_until[round];
-  until = std::max(until, now + time);
-}
-
-void Core::State::tell_checkpoint() {
-  if (run->checkpointed) {
-    if (run->lease) {
-      keep_for_reader(run->checkpointed->round, kOrderOnItsWay);
-    }
-    send(*run->checkpointed);
-  }
-}
-
 void Core::State::on_catch_up(const CatchUp& message) {
-  if (run->active || run->restoring) {
+  if (run->active || run->outer.restoring()) {
     return;
   }
   if (!run->terms.own_states() && message.part != run->part) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
   use_epoch(message.epoch, run->members);
-  if (run->has_state && !run->catching_up && run->committed == message.committed && run->digest == message.digest) {
-    run->counted = run->terms.own_states() ? run->counted : message.position;
-    run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};
-    send(*run->caught_up);
+  if (!run->outer.catching_up() && run->outer.is(message.committed, message.digest)) {
+    if (!run->terms.own_states()) {
+      run->outer.set_counted(message.position);
+    }
+    run->outer.say(run->epoch);
+    send(*run->outer.said());
     return;
   }
-  if (run->catching_up && run->catching_up->committed >= message.committed && run->catching_up->epoch >= message.epoch &&
-      run->catching_up->digest == message.digest) {
+  if (!run->outer.needs(message)) {
     return;
   }
   drop_rounds();
-  run->catching_up = message;
-  run->caught_up.reset();
-  effect(CatchUpFromPeers{message, run->has_state && !run->terms.own_states(), run->committed, run->digest});
+  run->outer.catch_up(message);
+  effect(CatchUpFromPeers{message, run->outer.held() && !run->terms.own_states(), run->outer.committed(), run->outer.digest()});
 }
 
 void Core::State::on_cut(const Cut& message) {
-  if (run->active && message.round > run->committed && run->rounds.count(message.round) == 0) {
-    run->trainer.hurry(message.round, run->committed);
+  if (run->active && message.round > run->outer.committed() && run->rounds.count(message.round) == 0) {
+    run->trainer.hurry(message.round, run->outer.committed());
   }
 }
 
@@ -561,7 +516,7 @@ void Core::State::drop_rounds() {
   run->resuming = false;
   run->trainer.drop_orders();
   if (run->terms.lockstep() && !run->merging.empty()) {
-    run->has_state = false;  // the parameters after the newest round would have come from the trainer
+    run->outer.drop();  // the parameters after the newest round would have come from the trainer
   }
   run->merging.clear();
   run->trainer.forget_hurry();
@@ -572,7 +527,7 @@ void Core::State::drop_rounds() {
 void Core::State::on_serve(const Serve& message) {
   if (run && run->terms.id == message.run) {
     if (message.allowed) {
-      keep_for_reader(message.round, kReading);
+      run->checkpoints.keep_for_reader(message.round, now);
     }
     run->readers.heed(message);
     allow_peers();

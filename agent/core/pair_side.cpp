@@ -20,11 +20,11 @@ std::vector<IslandId> Core::State::group_in(Round round) const {
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
 void Core::State::prepare_pair() {
-  if (!run || !run->terms.in_groups() || !run->has_state || !run->active || !run->trainer.schedule() ||
-      run->committed >= run->terms.last_trained()) {
+  if (!run || !run->terms.in_groups() || !run->outer.held() || !run->active || !run->trainer.schedule() ||
+      run->outer.committed() >= run->terms.last_trained()) {
     return;
   }
-  const Round next = run->committed.next();
+  const Round next = run->outer.committed().next();
   const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
   std::vector<IslandId> group = group_in(next);
   if (plan && group.size() > 1) {
@@ -93,9 +93,9 @@ void Core::State::leave_pairs() {
 
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
 void Core::State::on_engine(const PartnerAhead& event) {
-  if (run->terms.composition.adaptive_pace && run->active && !run->pausing && event.round > run->committed &&
+  if (run->terms.composition.adaptive_pace && run->active && !run->pausing && event.round > run->outer.committed() &&
       run->rounds.count(event.round) == 0) {
-    run->trainer.hurry(event.round, run->committed);
+    run->trainer.hurry(event.round, run->outer.committed());
   }
 }
 
@@ -115,7 +115,7 @@ void Core::State::on_engine(const PairRenounced& event) {
 
 // Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
 std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
-  if (epoch < run->state_of) {
+  if (epoch < run->outer.since()) {
     return PairWord::voided;
   }
   if (run->met.contains({epoch, round})) {
@@ -123,11 +123,11 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
   }
   const auto hand = run->rounds.find(round);
   const bool elsewhere = run->epoch > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
-  return run->committed >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
+  return run->outer.committed() >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
 }
 
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.asked != island() || !run->terms.in_groups() || !run->active || !run->has_state || message.asked_in != run->epoch) {
+  if (message.asked != island() || !run->terms.in_groups() || !run->active || !run->outer.held() || message.asked_in != run->epoch) {
     return;
   }
   if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
@@ -153,7 +153,7 @@ void Core::State::stand_after(Round round) {
 
 // Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
 void Core::State::forget_stand() {
-  if (run->terms.own_states() && run->pausing && *run->pausing > run->committed) {
+  if (run->terms.own_states() && run->pausing && *run->pausing > run->outer.committed()) {
     run->pausing.reset();
   }
 }
@@ -162,21 +162,21 @@ void Core::State::forget_stand() {
 // meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
 // all.
 void Core::State::pause_own_rounds() {
-  if (!run->terms.own_states() || !run->active || !run->has_state || run->at_end() || !run->pause_after) {
+  if (!run->terms.own_states() || !run->active || !run->outer.held() || run->outer.at_end() || !run->pause_after) {
     return;
   }
-  if (run->pausing && *run->pause_after > *run->pausing && run->committed >= *run->pausing && !settling()) {
+  if (run->pausing && *run->pause_after > *run->pausing && run->outer.committed() >= *run->pausing && !settling()) {
     go_on_after_pause();
   }
-  if (!run->pausing && run->committed >= *run->pause_after) {
-    run->pausing = run->committed;
+  if (!run->pausing && run->outer.committed() >= *run->pause_after) {
+    run->pausing = run->outer.committed();
     run->pause_epoch = run->epoch;
   }
-  if (!run->pausing || run->committed < *run->pausing || settling()) {
+  if (!run->pausing || run->outer.committed() < *run->pausing || settling()) {
     return;
   }
-  if (run->checkpointed && run->checkpointed->round == run->committed && run->checkpointed->digest == run->digest) {
-    tell_checkpoint();
+  if (run->checkpoints.has(run->outer.committed(), run->outer.digest())) {
+    run->checkpoints.tell(now);
   } else {
     write_checkpoint();
   }
@@ -190,7 +190,7 @@ void Core::State::go_on_after_pause() {
     return;
   }
   run->trainer.drop_orders();
-  const auto held = run->rounds.find(run->committed.next());
+  const auto held = run->rounds.find(run->outer.committed().next());
   if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->terms.commits_itself(held->first)) {
     if (run->pause_after && held->first >= *run->pause_after) {
       stand_after(held->first);
@@ -201,12 +201,12 @@ void Core::State::go_on_after_pause() {
 
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
-  if (!run || over || run->ended || !run->terms.in_groups() || !run->active || !run->has_state || !run->trainer.schedule() ||
-      !run->rounds.empty() || !run->merging.empty() || run->pausing || run->pause_after || run->committed < run->terms.last_trained() ||
-      run->at_end()) {
+  if (!run || over || run->ended || !run->terms.in_groups() || !run->active || !run->outer.held() || !run->trainer.schedule() ||
+      !run->rounds.empty() || !run->merging.empty() || run->pausing || run->pause_after ||
+      run->outer.committed() < run->terms.last_trained() || run->outer.at_end()) {
     return;
   }
-  const Round number = run->committed.next();
+  const Round number = run->outer.committed().next();
   RoundInHand& round = run->rounds[number];
   round.fragment = run->terms.rounds.terms(number).fragment;
   round.ready.fragment = round.fragment;

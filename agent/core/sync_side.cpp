@@ -6,10 +6,9 @@
 namespace atl::agent {
 
 void Core::State::on_engine(const InitialState& event) {
-  if (run->has_state || run->from != StartFrom::scratch) {
+  if (!run->outer.form_initial(event.digest)) {
     return;
   }
-  run->initial = event.digest;
   run->trainer.note_initial();
   if (run->terms.own_states()) {
     agree_on_initial(event.digest);
@@ -19,10 +18,7 @@ void Core::State::on_engine(const InitialState& event) {
 }
 
 void Core::State::agree_on_initial(const Digest& digest) {
-  run->has_state = true;
-  run->committed = Round(0);
-  run->digest = digest;
-  run->initial.reset();
+  run->outer.agree(digest);
   run->trainer.note_progress();
   write_checkpoint();
   prepare_pair();
@@ -44,7 +40,7 @@ void Core::State::on_engine(const ContributionFormed& event) {
       return;
     }
     round.ready.epoch = run->epoch;
-    round.ready.digest = run->digest;
+    round.ready.digest = run->outer.digest();
     send(round.ready);
     go_own_way(event.round);
   } else {
@@ -160,18 +156,16 @@ void Core::State::on_engine(const ResultApplied& event) {
   }
   const RoundInHand round = found->second;
   run->rounds.erase(found);
-  run->committed = event.round;
-  run->digest = round.exchanged.digest;
-  run->counted = std::max(run->counted, round.ready.data.to);
+  run->outer.advance(event.round, round.exchanged.digest, round.ready.data.to);
   run->trainer.note_progress();
   const bool checkpoint = round.checkpoint || checkpoint_due(event.round, run->terms.last(), run->terms.spec.checkpoint.every_rounds);
-  run->merging[event.round] = Merging{run->digest, checkpoint};
+  run->merging[event.round] = Merging{run->outer.digest(), checkpoint};
   if (run->terms.in_groups()) {
     run->own_rounds[event.round].projection = event.projection;
     prepare_pair();
   }
   if (checkpoint && !run->terms.lockstep()) {
-    effect(BeginCheckpoint{run->terms.id, event.round, run->digest});  // in lockstep the outer state comes with the merge
+    effect(BeginCheckpoint{run->terms.id, event.round, run->outer.digest()});  // in lockstep the outer state comes with the merge
   }
   if (run->trainer.give(event.round, round.fragment)) {
     return;
@@ -200,61 +194,42 @@ void Core::State::on_engine(const ParametersAdopted& event) {
 // What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
 void Core::State::lose_state(const std::string& why) {
   drop_rounds();
-  run->has_state = false;
-  run->from = StartFrom::peers;  // whatever it began from: it does not begin again by itself
-  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, Digest{}, Error{Code::unavailable, why}};
+  run->outer.lose(run->epoch, Error{Code::unavailable, why});
   say_all();
 }
 
-void Core::State::write_checkpoint() { finish_checkpoint(run->committed, run->digest, false); }
+void Core::State::write_checkpoint() { finish_checkpoint(run->outer.committed(), run->outer.digest(), false); }
 
 void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trainer_state) {
-  if (!run->writing.insert(round).second) {
-    return;
-  }
-  WriteCheckpoint order{run->terms.id,
-                        run->epoch,
-                        round,
-                        digest,
-                        trainer_state,
-                        run->trainer.step_of(round),
-                        run->trainer.position(),
-                        std::max<std::uint32_t>(run->terms.spec.checkpoint.keep, 1),
-                        {},
-                        run->part};
-  std::erase_if(run->read_until, [this](const auto& reading) { return reading.second <= now; });
-  for (const auto& [kept, until] : run->read_until) {
-    order.needed.insert(kept);
-  }
-  effect(std::move(order));
+  WriteCheckpoint order;
+  order.run = run->terms.id;
+  order.epoch = run->epoch;
+  order.round = round;
+  order.digest = digest;
+  order.trainer_state = trainer_state;
+  order.step = run->trainer.step_of(round);
+  order.position = run->trainer.position();
+  order.part = run->part;
+  run->checkpoints.write(std::move(order), now);
 }
 
 void Core::State::on_engine(const CheckpointWritten& event) {
-  run->writing.erase(event.round);
   stored.add(run->terms.id,
              StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position, event.file,
                               event.file_bytes, event.part},
-             std::max<std::uint32_t>(run->terms.spec.checkpoint.keep, 1));
-  if (run->lease && event.round < run->lease_from && run->pausing != event.round) {
-    finish_if_done();
-    finish_leaving();
-    return;  // begun before the results after it were kept: of no use to a joiner, and newer ones follow
-  }
-  run->checkpointed = Checkpointed{run->terms.id, event.round, event.digest, event.file, event.file_bytes, std::nullopt};
-  run->lease_served = run->lease_served || run->lease.has_value();
-  tell_checkpoint();
+             run->checkpoints.keep());
+  run->checkpoints.on(event, run->pausing, now);
   finish_if_done();
   finish_leaving();
 }
 
 void Core::State::on_engine(const CheckpointFailed& event) {
-  run->writing.erase(event.round);
-  send(Checkpointed{run->terms.id, event.round, Digest{}, Digest{}, 0, event.error});
+  run->checkpoints.on(event);
   tell("warning", "checkpoint_failed",
        "the checkpoint of round " + std::to_string(event.round.value) + " was not written: " + event.error.why +
            "; the older ones are still good");
-  if (run->at_end() && event.round == run->committed && !run->ended && run->active) {
-    run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::nullopt};
+  if (run->outer.at_end() && event.round == run->outer.committed() && !run->ended && run->active) {
+    run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt};
     beat();  // the run's last figures, before its end
     say_all();
   }
@@ -262,19 +237,12 @@ void Core::State::on_engine(const CheckpointFailed& event) {
 }
 
 void Core::State::on_engine(const CheckpointLoaded& event) {
-  if (run->restoring != event.round) {
+  if (run->outer.restoring() != event.round) {
     return;
   }
-  run->restoring.reset();
-  run->state_of = run->epoch;
-  run->has_state = true;
-  run->committed = event.round;
-  run->digest = event.digest;
+  run->outer.loaded(event.round, event.digest, run->epoch);
   run->trainer.set_planned(event.round);
   forget_stand();
-  if (!run->terms.own_states()) {
-    run->counted = run->assigned_position;
-  }
   for (const PendingRound& pending : event.pending) {
     if (run->terms.lockstep()) {
       break;  // the gradient of a step that only a trainer inside it could take: it makes that step again
@@ -299,10 +267,12 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->resuming = !run->rounds.empty();
   const StoredCheckpoint* own = stored.find(run->terms.id, event.round, event.digest);
   if (own != nullptr) {
-    run->counted = run->terms.own_states() ? own->position : run->counted;  // nobody else counts
-    run->checkpointed = Checkpointed{run->terms.id, own->round, own->digest, own->file, own->file_bytes, std::nullopt};
+    if (run->terms.own_states()) {
+      run->outer.set_counted(own->position);  // nobody else counts
+    }
+    run->checkpoints.note(*own);
   }
-  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, run->digest, std::nullopt};
+  run->outer.say(run->epoch);
   run->trainer.stop("its state is older than the run's");
   start_trainer();
   if (run->terms.own_states()) {
@@ -316,67 +286,59 @@ void Core::State::on_engine(const CheckpointBroken& event) {
   stored.remove(run->terms.id, event.round);
   tell("error", "checkpoint_broken",
        "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
-  if (run->restoring != event.round) {
+  if (run->outer.restoring() != event.round) {
     return;
   }
-  run->restoring.reset();
+  run->outer.stop_restoring();
   if (run->terms.own_states()) {
     if (!stored.checkpoints(run->terms.id).empty()) {
       const StoredCheckpoint& older = stored.checkpoints(run->terms.id).back();
-      run->restoring = older.round;
+      run->outer.restore_older(older.round);
       effect(LoadCheckpoint{run->terms.id, older.round, older.digest});
     } else {
-      run->from = StartFrom::scratch;
+      run->outer.begin_anew();
       run->active = true;
       start_trainer();
     }
     return;
   }
-  run->caught_up = CaughtUp{run->terms.id, run->epoch, event.round, Digest{}, event.error};
+  run->outer.say_failure(run->epoch, event.round, event.error);
   say_all();
-  run->caught_up.reset();
+  run->outer.unsay();
 }
 
 void Core::State::on_engine(const CatchUpDone& event) {
-  if (!run->catching_up || run->catching_up->committed != event.round) {
+  if (!run->outer.catching_up() || run->outer.catching_up()->committed != event.round) {
     return;
   }
-  if (!run->terms.own_states()) {
-    run->counted = run->catching_up->position;
-  }
-  run->catching_up.reset();
-  run->state_of = run->epoch;
-  run->has_state = true;
-  run->committed = event.round;
-  run->digest = event.digest;
+  run->outer.caught_up(event.round, event.digest, run->epoch);
   forget_stand();
-  run->initial.reset();
   run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
-  run->caught_up = CaughtUp{run->terms.id, run->epoch, event.round, event.digest, std::nullopt};
+  run->outer.say(run->epoch);
   say_all();
 }
 
 void Core::State::on_engine(const CatchUpBroke& event) {
-  if (!run->catching_up) {
+  if (!run->outer.catching_up()) {
     return;
   }
-  run->catching_up.reset();
-  run->caught_up = CaughtUp{run->terms.id, run->epoch, run->committed, Digest{}, event.error};
+  run->outer.stop_catching_up();
+  run->outer.say_failure(run->epoch, run->outer.committed(), event.error);
   say_all();
-  run->caught_up.reset();
+  run->outer.unsay();
 }
 
 // After the last round: its checkpoint, then the end.
 void Core::State::finish_if_done() {
-  if (!run->at_end() || run->ended || !run->active || !run->merging.empty() || !run->writing.empty()) {
+  if (!run->outer.at_end() || run->ended || !run->active || !run->merging.empty() || run->checkpoints.writing()) {
     return;
   }
-  const StoredCheckpoint* last = stored.find(run->terms.id, run->committed, run->digest);
+  const StoredCheckpoint* last = stored.find(run->terms.id, run->outer.committed(), run->outer.digest());
   if (last == nullptr) {
     write_checkpoint();
     return;
   }
-  run->ended = RunEnded{run->terms.id, run->committed, run->digest, std::nullopt};
+  run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt};
   beat();  // the run's last figures, before its end
   say_all();
 }

@@ -10,12 +10,11 @@ namespace atl::agent {
 
 void Core::State::start_trainer() {
   const StoredCheckpoint* saved =
-      run->from == StartFrom::scratch && !run->has_state
+      run->outer.from() == StartFrom::scratch && !run->outer.held()
           ? nullptr
-          : stored.newest_trainer_state(run->terms.id, run->has_state ? std::optional(run->committed) : std::nullopt);
-  const bool current =
-      saved != nullptr && run->has_state && saved->round == run->committed && saved->digest == run->digest && saved->part == run->part;
-  run->initial_asked = false;
+          : stored.newest_trainer_state(run->terms.id, run->outer.held() ? std::optional(run->outer.committed()) : std::nullopt);
+  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->part;
+  run->outer.forget_asking();
   run->trainer.start(run->part, run->parts, saved, current);
 }
 
@@ -42,14 +41,13 @@ void Core::State::drive_trainer() {
   if (trainer.phase() != Trainer::Phase::ready) {
     return;
   }
-  if (!run->has_state) {
-    if (run->from == StartFrom::scratch && !run->initial && !run->initial_asked) {
-      run->initial_asked = true;
+  if (!run->outer.held()) {
+    if (run->outer.ask_initial()) {
       effect(FormInitialState{run->terms.id, trainer.incarnation()});
     }
     return;
   }
-  if (run->active && !run->at_end()) {
+  if (run->active && !run->outer.at_end()) {
     give_orders();
   }
 }
@@ -58,8 +56,8 @@ void Core::State::drive_trainer() {
 void Core::State::give_orders() {
   Trainer& trainer = run->trainer;
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
-  if (trainer.holds() == run->committed && (run->terms.own_states() || trainer.position() >= published())) {
-    trainer.go_on(run->committed);
+  if (trainer.holds() == run->outer.committed() && (run->terms.own_states() || trainer.position() >= published())) {
+    trainer.go_on(run->outer.committed());
     extend_plan();
     go_on_with_pending();
     return;
@@ -68,7 +66,7 @@ void Core::State::give_orders() {
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
   if (run->rounds.empty()) {
     // What was trained on and not committed comes again.
-    trainer.load(trainer.step_of(run->committed), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->counted);
+    trainer.load(trainer.step_of(run->outer.committed()), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->outer.counted());
   }
 }
 
@@ -87,7 +85,7 @@ void Core::State::go_on_with_pending() {
 }
 
 void Core::State::extend_plan() {
-  if (run->pausing || leaving || !run->trainer.wants_plan(run->committed)) {
+  if (run->pausing || leaving || !run->trainer.wants_plan(run->outer.committed())) {
     return;
   }
   // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is
@@ -99,16 +97,16 @@ void Core::State::extend_plan() {
   for (const auto& [number, round] : run->rounds) {
     formed.insert(number);
   }
-  run->trainer.extend_plan(run->committed, formed);
+  run->trainer.extend_plan(run->outer.committed(), formed);
 }
 
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
 // in hand already, that round is the last.
 void Core::State::cut_short() {
   const bool can = run && run->active && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
-  if (can && run->rounds.empty() && run->merging.empty() && run->trainer.planned() > run->committed && !run->at_end()) {
+  if (can && run->rounds.empty() && run->merging.empty() && run->trainer.planned() > run->outer.committed() && !run->outer.at_end()) {
     run->cut_short = true;
-    run->trainer.finish(run->committed.next(), true);
+    run->trainer.finish(run->outer.committed().next(), true);
   } else if (can && run->rounds.size() == 1 && run->rounds.begin()->second.phase == RoundInHand::Phase::applying) {
     run->trainer.finish(run->rounds.begin()->first, false);  // its commit came before; no step after it would count
   }
@@ -126,7 +124,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
 }
 
 void Core::State::on_trainer(const TrainerPublished& event) {
-  if (!run->trainer.training() || event.round <= run->committed || event.round > run->trainer.planned() ||
+  if (!run->trainer.training() || event.round <= run->outer.committed() || event.round > run->trainer.planned() ||
       run->rounds.count(event.round) > 0) {
     return;
   }
@@ -157,7 +155,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
 }
 
 void Core::State::on_trainer(const TrainerMerged& event) {
-  if (!run->trainer.training() || event.round > run->committed) {
+  if (!run->trainer.training() || event.round > run->outer.committed()) {
     return;
   }
   run->trainer.on(event);
@@ -206,7 +204,7 @@ void Core::State::on_trainer(const TrainerEvaluated& event) {
   }
 }
 
-void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->committed); }
+void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->outer.committed()); }
 
 void Core::State::on_trainer(const TrainerExited& event) {
   run->trainer.on(event);
@@ -223,7 +221,7 @@ void Core::State::on_trainer(const TrainerExited& event) {
       return;  // it was only waited for before leaving
     }
   }
-  if (run->at_end()) {
+  if (run->outer.at_end()) {
     return;  // nothing is left to train
   }
   const RestartDecision decision = run->trainer.restart(event.permanent, now);

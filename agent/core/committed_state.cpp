@@ -1,0 +1,90 @@
+#include "agent/core/committed_state.hpp"
+
+#include <algorithm>
+
+namespace atl::agent {
+
+bool CommittedState::ask_initial() {
+  if (from_ != StartFrom::scratch || initial_ || asked_) {
+    return false;
+  }
+  asked_ = true;
+  return true;
+}
+
+bool CommittedState::form_initial(const Digest& digest) {
+  if (held_ || from_ != StartFrom::scratch) {
+    return false;
+  }
+  initial_ = digest;
+  return true;
+}
+
+void CommittedState::agree(const Digest& digest) {
+  held_ = true;
+  committed_ = Round(0);
+  digest_ = digest;
+  initial_.reset();
+}
+
+void CommittedState::join(bool active) {
+  if (active || from_ != StartFrom::peers) {
+    said_.reset();
+  }
+  from_ = StartFrom::peers;
+  initial_.reset();
+}
+
+void CommittedState::restore(Round round) {
+  from_ = StartFrom::checkpoint;
+  said_.reset();
+  initial_.reset();
+  restoring_ = round;
+}
+
+void CommittedState::loaded(Round round, const Digest& digest, Epoch epoch) {
+  restoring_.reset();
+  since_ = epoch;
+  held_ = true;
+  committed_ = round;
+  digest_ = digest;
+  if (!terms_->own_states()) {
+    counted_ = assigned_;
+  }
+}
+
+bool CommittedState::needs(const CatchUp& order) const {
+  return !(catching_up_ && catching_up_->committed >= order.committed && catching_up_->epoch >= order.epoch &&
+           catching_up_->digest == order.digest);
+}
+
+void CommittedState::catch_up(const CatchUp& order) {
+  catching_up_ = order;
+  said_.reset();
+}
+
+void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch) {
+  if (!terms_->own_states()) {
+    counted_ = catching_up_->position;
+  }
+  catching_up_.reset();
+  initial_.reset();
+  since_ = epoch;
+  held_ = true;
+  committed_ = round;
+  digest_ = digest;
+}
+
+void CommittedState::advance(Round round, const Digest& digest, std::uint64_t data_to) {
+  committed_ = round;
+  digest_ = digest;
+  counted_ = std::max(counted_, data_to);
+}
+
+void CommittedState::lose(Epoch epoch, Error error) {
+  held_ = false;
+  from_ = StartFrom::peers;
+  say_failure(epoch, committed_, std::move(error));
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,138 @@
+// The outer state of a run on an island, and its checkpoints, as the agent's core knows them.
+#include "agent/core/committed_state.hpp"
+
+#include "agent/core/checkpoints.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::agent;
+using namespace std::chrono_literals;
+
+RunTerms terms(const std::string& strategy = "diloco") {
+  RunSpec spec;
+  spec.name = "run";
+  spec.strategy = named_strategy(strategy).value();
+  spec.training.steps = 40;
+  spec.rounds = 10;
+  return RunTerms(RunId("r-1"), spec, compose(spec.strategy).value());
+}
+
+Digest digest(int number) {
+  Digest value;
+  value.bytes[0] = std::byte{static_cast<unsigned char>(number)};
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("from the seed: the trainer is asked once, and the state is held when it is agreed on") {
+  const RunTerms run = terms();
+  CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+  CHECK(outer.ask_initial());
+  CHECK_FALSE(outer.ask_initial());
+  outer.forget_asking();
+  CHECK(outer.ask_initial());
+  CHECK(outer.form_initial(digest(1)));
+  CHECK_FALSE(outer.held());
+  outer.agree(digest(1));
+  CHECK(outer.is(Round(0), digest(1)));
+  CHECK_FALSE(outer.initial());
+  CHECK_FALSE(outer.form_initial(digest(2)));
+  outer.advance(Round(1), digest(2), 12);
+  CHECK(outer.counted() == 12);
+  outer.advance(Round(2), digest(3), 7);
+  CHECK(outer.counted() == 12);
+}
+
+TEST_CASE("from peers: the data are counted from where the copied state is, or where an island with rounds of its own was") {
+  for (const std::string strategy : {"diloco", "noloco"}) {
+    const RunTerms run = terms(strategy);
+    CommittedState outer(run, StartFrom::peers, Epoch(1), 5);
+    CatchUp order;
+    order.epoch = Epoch(2);
+    order.committed = Round(3);
+    order.digest = digest(3);
+    order.position = 30;
+    CHECK(outer.needs(order));
+    outer.catch_up(order);
+    CHECK(outer.coming());
+    CHECK_FALSE(outer.needs(order));
+    order.committed = Round(4);
+    CHECK(outer.needs(order));
+    outer.caught_up(Round(3), digest(3), Epoch(2));
+    CHECK(outer.is(Round(3), digest(3)));
+    CHECK(outer.since() == Epoch(2));
+    CHECK(outer.counted() == (strategy == "diloco" ? 30 : 5));
+    CHECK_FALSE(outer.coming());
+  }
+}
+
+TEST_CASE("a state that was lost is said to be lost until another is assigned") {
+  const RunTerms run = terms();
+  CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+  outer.agree(digest(1));
+  outer.lose(Epoch(2), Error{Code::unavailable, "gone"});
+  CHECK_FALSE(outer.held());
+  CHECK(outer.from() == StartFrom::peers);
+  REQUIRE(outer.said());
+  CHECK(outer.said()->error->why == "gone");
+  outer.join(false);
+  CHECK(outer.said());  // joining again, nobody has heard
+  outer.join(true);
+  CHECK_FALSE(outer.said());
+}
+
+TEST_CASE("while an island is offered one checkpoint lies ready, and older ones are no use to a joiner") {
+  const RunTerms run = terms();
+  Outbox out;
+  Checkpoints checkpoints(run, out);
+  const TimePoint now = from_unix_ms(1'700'000'000'000);
+  checkpoints.offer(Round(4), now);
+  CHECK(std::get<KeepResults>(out.take().effects.front()).keep);
+  checkpoints.offer(Round(5), now);  // renewed: what it needs is that of the beginning
+  CHECK(out.take().effects.empty());
+
+  CheckpointWritten written;
+  written.run = run.id;
+  written.round = Round(3);
+  checkpoints.on(written, std::nullopt, now);
+  CHECK(out.take().messages.empty());
+  CHECK_FALSE(checkpoints.serves(Round(4), digest(4), false));
+  checkpoints.on(written, Round(3), now);  // a pause after that round needs it
+  CHECK(out.take().messages.size() == 1);
+  CHECK(checkpoints.serves(Round(4), digest(4), false));
+  CHECK_FALSE(checkpoints.serves(Round(4), digest(4), true));
+  written.round = Round(4);
+  written.digest = digest(4);
+  checkpoints.on(written, std::nullopt, now);
+  CHECK(checkpoints.serves(Round(4), digest(4), true));
+
+  out.take();
+  checkpoints.expire(now + 1h);
+  CHECK_FALSE(std::get<KeepResults>(out.take().effects.front()).keep);
+  CHECK_FALSE(checkpoints.end_offer());
+}
+
+TEST_CASE("a checkpoint is not written twice at once, and one that somebody reads is kept for a while") {
+  const RunTerms run = terms();
+  Outbox out;
+  Checkpoints checkpoints(run, out);
+  const TimePoint now = from_unix_ms(1'700'000'000'000);
+  checkpoints.keep_for_reader(Round(1), now);
+  WriteCheckpoint order;
+  order.run = run.id;
+  order.round = Round(6);
+  checkpoints.write(order, now);
+  checkpoints.write(order, now);
+  const std::vector<Effect> effects = out.take().effects;
+  REQUIRE(effects.size() == 1);
+  CHECK(std::get<WriteCheckpoint>(effects.front()).needed == std::set<Round>{Round(1)});
+  CHECK(checkpoints.writing());
+  checkpoints.on(CheckpointFailed{run.id, Round(6), Error{Code::io, "full"}});
+  CHECK_FALSE(checkpoints.writing());
+  out.take();
+  checkpoints.write(order, now + 1h);
+  CHECK(std::get<WriteCheckpoint>(out.take().effects.front()).needed.empty());
+}
