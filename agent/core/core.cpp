@@ -20,7 +20,7 @@ Core& Core::operator=(Core&&) noexcept = default;
 
 void Core::step(TimePoint now, const Event& event) {
   state_->now = std::max(now, state_->now);
-  if (!state_->over) {
+  if (!state_->departure.gone()) {
     state_->dispatch(event);
     state_->drive();
   }
@@ -28,7 +28,7 @@ void Core::step(TimePoint now, const Event& event) {
 
 void Core::tick(TimePoint now) {
   state_->now = std::max(now, state_->now);
-  if (!state_->over) {
+  if (!state_->departure.gone()) {
     state_->on_time();
     state_->drive();
   }
@@ -48,15 +48,15 @@ Ready Core::take_ready() { return state_->out.take(); }
 
 std::optional<TimePoint> Core::next_deadline() const {
   const State& state = *state_;
-  if (state.over) {
+  if (state.departure.gone()) {
     return std::nullopt;
   }
-  if (state.run && state.run->released) {
-    return state.leave_until;
+  if (state.departure.released()) {
+    return state.departure.until();
   }
   TimePoint next = state.session.next_deadline();
-  if (state.leaving) {
-    next = std::min(next, state.leave_until);
+  if (state.departure.asked()) {
+    next = std::min(next, state.departure.until());
   }
   if (state.run) {
     next = std::min(next, state.run->trainer.restart_at().value_or(next));
@@ -73,8 +73,8 @@ Standing Core::standing() const {
   const std::optional<RunInHand>& run = state_->run;
   if (run) {
     const Activity activity = state_->activity();
-    standing =
-        Standing{run->terms.id, activity.state, activity.reason, run->outer.committed(), run->outer.digest(), run->epoch, run->active};
+    standing = Standing{run->terms.id,       activity.state,       activity.reason,   run->outer.committed(),
+                        run->outer.digest(), run->members.epoch(), run->life.active()};
   }
   if (state_->tasks) {
     const AssignmentReport& report = state_->tasks->report();
@@ -117,20 +117,20 @@ void Core::State::on_task(const TaskEnded& event) {
 }
 
 void Core::State::on_time() {
-  if (leaving && now >= leave_until) {
-    if (run && run->cut_short) {
-      run->cut_short = false;
+  if (departure.overdue(now)) {
+    if (departure.cut_short()) {
+      departure.contributed();
       say_leave();
     }
-    close_run(*leaving);
-    close_tasks(*leaving);
+    close_run(departure.why());
+    close_tasks(departure.why());
     exit(std::nullopt);
     return;
   }
   if (run) {
     run->checkpoints.expire(now);
   }
-  if (run && run->released) {
+  if (departure.released()) {
     return;  // it has said all
   }
   if (session.hello_due(now)) {
@@ -151,8 +151,8 @@ void Core::State::tell(std::string level, std::string kind, std::string text) {
 void Core::State::say_hello() {
   std::vector<HeldRun> held;
   if (run) {
-    held.push_back(HeldRun{run->terms.id, run->epoch, run->outer.held(), run->outer.committed(), run->outer.digest(),
-                           stored.held(run->terms.id), run->part, run->outer.counted()});
+    held.push_back(HeldRun{run->terms.id, run->members.epoch(), run->outer.held(), run->outer.committed(), run->outer.digest(),
+                           stored.held(run->terms.id), run->members.part(), run->outer.counted()});
   }
   const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->terms.id) : std::nullopt, kHelloRuns - held.size());
   held.insert(held.end(), others.begin(), others.end());
@@ -162,39 +162,39 @@ void Core::State::say_hello() {
 // Everything that has not been answered, so that any of it may be lost.
 void Core::State::say_all() {
   session.note_resend(now);
-  if (!session.welcomed() || (run && run->released)) {
+  if (!session.welcomed() || departure.released()) {
     return;
   }
-  if (leaving) {
+  if (departure.asked()) {
     say_leave();
   }
   if (!run) {
     return;
   }
-  if (run->ended) {
+  if (run->life.ended()) {
     run->checkpoints.repeat();
-    send(*run->ended);
+    send(*run->life.ended());
     return;
   }
-  if (run->outer.said() && (!run->active || run->outer.said()->error)) {
+  if (run->outer.said() && (!run->life.active() || run->outer.said()->error)) {
     CaughtUp said = *run->outer.said();
-    said.epoch = run->epoch;
+    said.epoch = run->members.epoch();
     send(std::move(said));
   }
-  if (!run->active) {
+  if (!run->life.active()) {
     if (!run->outer.said() && run->outer.held() && !run->terms.own_states() && !run->outer.coming()) {
       // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
-      send(run->outer.report(run->epoch));
+      send(run->outer.report(run->members.epoch()));
     }
     return;
   }
-  if (run->pausing && run->checkpoints.newest() && run->checkpoints.newest()->round == *run->pausing) {
+  if (run->life.standing() && run->checkpoints.newest() && run->checkpoints.newest()->round == run->life.stands_after()) {
     run->checkpoints.repeat();
   }
   if (!run->terms.own_states() && run->outer.initial() && !run->outer.held()) {
     atl::Ready ready;
     ready.run = run->terms.id;
-    ready.epoch = run->epoch;
+    ready.epoch = run->members.epoch();
     ready.digest = *run->outer.initial();
     send(ready);
   }
@@ -205,10 +205,10 @@ void Core::State::say_all() {
 
 void Core::State::say(const RoundInHand& round) {
   const auto present = [&](auto message) {
-    message.epoch = run->epoch;
+    message.epoch = run->members.epoch();
     send(std::move(message));
   };
-  if (!run->active || run->terms.commits_itself(round.ready.round) || !session.welcomed() || run->resuming) {
+  if (!run->life.active() || run->terms.commits_itself(round.ready.round) || !session.welcomed() || run->resuming) {
     return;
   }
   switch (round.phase) {
@@ -254,11 +254,11 @@ void Core::State::beat() {
 
 Activity Core::State::activity() const {
   ActivityInput input;
-  input.failed = run->ended && run->ended->error;
-  input.ended = run->ended.has_value();
+  input.failed = run->life.ended() && run->life.ended()->error;
+  input.ended = run->life.ended().has_value();
   input.catching_up = run->outer.catching_up().has_value();
   input.restoring = run->outer.restoring().has_value();
-  input.active = run->active;
+  input.active = run->life.active();
   input.has_state = run->outer.held();
   input.trainer_up = run->trainer.up();
   input.trainer_crashed = run->trainer.restart_at().has_value();
@@ -290,9 +290,7 @@ IslandReport Core::State::report() const {
 }
 
 void Core::State::begin_leaving(const std::string& why) {
-  if (!leaving) {
-    leaving = why;
-    leave_until = now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5);
+  if (departure.ask(why, now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5))) {
     cut_short();
   }
   say_leave();
@@ -301,7 +299,7 @@ void Core::State::begin_leaving(const std::string& why) {
   }
 }
 
-void Core::State::say_leave() { send(Leave{*leaving, run && run->active && run->cut_short}); }
+void Core::State::say_leave() { send(Leave{departure.why(), run && run->life.active() && departure.cut_short()}); }
 
 // Something of the last round is not on the disk yet.
 bool Core::State::settling() const {
@@ -311,15 +309,15 @@ bool Core::State::settling() const {
 }
 
 void Core::State::finish_leaving() {
-  if (run && run->released && !settling()) {
-    close_run(*leaving);
+  if (run && departure.released() && !settling()) {
+    close_run(departure.why());
     exit(std::nullopt);
   }
 }
 
 void Core::State::exit(std::optional<Error> error) {
-  if (!over) {
-    over = true;
+  if (!departure.gone()) {
+    departure.go();
     effect(Exit{std::move(error)});
   }
 }
@@ -333,17 +331,18 @@ void Core::State::close_run(const std::string& why) {
   }
   effect(StopTrainer{run->terms.id, why});
   effect(CloseRun{run->terms.id});
-  past.add(run->terms.id, run->epoch);
+  past.add(run->terms.id, run->members.epoch());
+  departure.close_run();
   run.reset();
 }
 
 // This island cannot take part; it says so until it is released.
 void Core::State::give_up(Error error) {
-  if (run->ended) {
+  if (run->life.ended()) {
     return;
   }
   tell("error", "island_gives_up", error.why);
-  run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)};
+  run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)});
   run->trainer.stop("the island gives up the run");
   drop_rounds();
   say_all();
@@ -352,7 +351,7 @@ void Core::State::give_up(Error error) {
 // ---- runs of phases
 
 void Core::State::on_assignment(const Assignment& message) {
-  if (leaving) {
+  if (departure.asked()) {
     say_leave();
     return;
   }

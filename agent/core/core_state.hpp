@@ -11,9 +11,11 @@
 #include "agent/core/committed_state.hpp"
 #include "agent/core/core.hpp"
 #include "agent/core/decide.hpp"
+#include "agent/core/departure.hpp"
+#include "agent/core/lifecycle.hpp"
+#include "agent/core/membership.hpp"
 #include "agent/core/outbox.hpp"
 #include "agent/core/past_runs.hpp"
-#include "agent/core/readers.hpp"
 #include "agent/core/run_terms.hpp"
 #include "agent/core/session.hpp"
 #include "agent/core/stored_runs.hpp"
@@ -68,7 +70,8 @@ struct RunInHand {
       : terms(std::move(of)),
         trainer(terms, settings, starts, out),
         outer(terms, invite.from, invite.epoch, invite.position),
-        checkpoints(terms, out) {}
+        checkpoints(terms, out),
+        members(invite, out) {}
   RunInHand(const RunInHand&) = delete;
   RunInHand& operator=(const RunInHand&) = delete;
 
@@ -76,12 +79,8 @@ struct RunInHand {
   Trainer trainer;
   CommittedState outer;
   Checkpoints checkpoints;
-  Epoch epoch;
-  std::vector<Member> members;
-  Readers readers;
-  std::uint32_t part = 0;
-  std::uint32_t parts = 1;
-  bool active = false;  // in the epoch
+  Membership members;
+  Lifecycle life;
 
   std::map<Round, RoundInHand> rounds;
   bool resuming = false;  // `rounds` came with a checkpoint: they are said once the trainer that goes on with them is up
@@ -100,13 +99,6 @@ struct RunInHand {
   std::map<Round, double> local_losses;  // validation, of rounds that are not merged yet
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::optional<RunEnded> ended;  // said until released
-  std::optional<Round> pausing;   // the run is paused after this round, which is committed or about to be: the trainer takes no step beyond
-  Epoch pause_epoch;              // in which that was said
-  Epoch unpaused_in;              // the newest one of which it was said that the run is not being paused
-  std::optional<Round> pause_after;  // the newest membership says that the run is being paused, after this round
-  bool cut_short = false;            // leaving: the trainer was told to publish what it has
-  bool released = false;             // leaving: the coordinator lets go; what is in hand is brought to the disk, then the end
 };
 
 struct Core::State {
@@ -125,9 +117,7 @@ struct Core::State {
   std::optional<Tasks> tasks;  // of a run of phases; both only where `run` is that of a group that works for it
   TimePoint now;
   Gauges gauges;
-  std::optional<std::string> leaving;
-  TimePoint leave_until;
-  bool over = false;
+  Departure departure;
 
   // ---- core.cpp
   void dispatch(const Event& event);
@@ -181,7 +171,6 @@ struct Core::State {
   void on_cut(const Cut& message);
   void on_release(const Release& message);
   void use_epoch(Epoch epoch, const std::vector<Member>& members);
-  void allow_peers();
   void join();
   void restore(const Invite& message);
   void own_up();

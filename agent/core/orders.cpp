@@ -29,11 +29,11 @@ void Core::State::on_message(const Message& message) {
                                  std::is_same_v<M, Abort> || std::is_same_v<M, Offer> || std::is_same_v<M, CatchUp> ||
                                  std::is_same_v<M, Cut> || std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer>;
           if constexpr (order) {
-            if (!run || run->terms.id != m.run || run->ended) {
+            if (!run || run->terms.id != m.run || run->life.ended()) {
               return;
             }
             if constexpr (requires { m.epoch; } && !std::is_same_v<M, PairQuery> && !std::is_same_v<M, PairAnswer>) {
-              if (m.epoch < run->epoch) {
+              if (m.epoch < run->members.epoch()) {
                 return;  // of an older membership
               }
             }
@@ -71,7 +71,7 @@ void Core::State::on_welcome(const Welcome& message) {
 
 void Core::State::on_refused(const Refused& message) {
   session.reset();
-  if (run && run->released) {
+  if (departure.released()) {
     return;
   }
   if (worth_retrying(message.error.code)) {
@@ -91,8 +91,8 @@ void Core::State::on_invite(const Invite& message) {
   if (past.was_over(message.run, message.epoch)) {
     return;
   }
-  if (leaving) {
-    send(Leave{*leaving});
+  if (departure.asked()) {
+    send(Leave{departure.why()});
     return;
   }
   close_run("the coordinator assigned another run");
@@ -110,15 +110,11 @@ void Core::State::on_invite(const Invite& message) {
 
 void Core::State::open_run(const Invite& message, RunTerms terms) {
   run.emplace(std::move(terms), message, settings, starts, out);
-  run->part = message.part;
-  run->parts = message.parts;
-  run->epoch = message.epoch;
-  run->members = message.members;
   effect(OpenRun{run->terms.id, run->terms.spec});
-  allow_peers();
+  run->members.announce();
   switch (message.from) {
     case StartFrom::scratch:
-      run->active = true;
+      run->life.enter();
       start_trainer();
       break;
     case StartFrom::checkpoint:
@@ -126,7 +122,7 @@ void Core::State::open_run(const Invite& message, RunTerms terms) {
       break;
     case StartFrom::memory:
       join();
-      run->outer.miss(run->epoch, message.committed, Error{Code::unavailable, "this island has the run's state no more"});
+      run->outer.miss(run->members.epoch(), message.committed, Error{Code::unavailable, "this island has the run's state no more"});
       say_all();
       break;
     case StartFrom::peers:
@@ -138,11 +134,11 @@ void Core::State::open_run(const Invite& message, RunTerms terms) {
 
 // The same run again: a repeated order, or a new place in it.
 void Core::State::on_invite_again(const Invite& message) {
-  if (message.epoch < run->epoch || run->ended) {
+  if (message.epoch < run->members.epoch() || run->life.ended()) {
     return;
   }
-  const bool newer = message.epoch > run->epoch;
-  if (run->pausing && !run->terms.own_states()) {
+  const bool newer = message.epoch > run->members.epoch();
+  if (run->life.standing() && !run->terms.own_states()) {
     go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
   }
   switch (message.from) {
@@ -157,9 +153,9 @@ void Core::State::on_invite_again(const Invite& message) {
         return;
       }
       use_epoch(message.epoch, message.members);
-      if (!run->outer.held() && (newer || !run->active)) {
+      if (!run->outer.held() && (newer || !run->life.active())) {
         run->outer.begin_anew();
-        run->active = true;
+        run->life.enter();
         take_part(message);
         say_all();
       }
@@ -177,25 +173,25 @@ void Core::State::on_invite_again(const Invite& message) {
       } else if (run->terms.own_states() ? run->outer.held() : run->outer.is(message.committed, message.digest)) {
         become_active();
       } else if (!run->terms.own_states()) {
-        send(run->outer.report(
-            run->epoch, Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}));
+        send(run->outer.report(run->members.epoch(), Error{Code::conflict, "this island's state is not that of round " +
+                                                                               std::to_string(message.committed.value)}));
       }
       break;
     case StartFrom::checkpoint:
-      if (!run->active || newer) {
+      if (!run->life.active() || newer) {
         use_epoch(message.epoch, message.members);
       }
-      if (run->terms.own_states() && run->active) {
+      if (run->terms.own_states() && run->life.active()) {
         break;  // repeated: it has gone on from there
       }
-      if ((!run->active || newer) && !run->outer.restoring() &&
+      if ((!run->life.active() || newer) && !run->outer.restoring() &&
           !(run->outer.said() && run->outer.said()->round == message.committed && !run->outer.said()->error)) {
         take_part(message);
         restore(message);
       }
       break;
     case StartFrom::peers:
-      if (!run->active || newer) {
+      if (!run->life.active() || newer) {
         use_epoch(message.epoch, message.members);
         take_part(message);
         join();
@@ -207,13 +203,13 @@ void Core::State::on_invite_again(const Invite& message) {
 
 // In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
 void Core::State::own_up() {
-  const bool member = std::any_of(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island(); });
+  const bool member = run->members.includes(island());
   if (!run->terms.in_groups() || !member || run->outer.coming()) {
     return;
   }
-  if (run->outer.held() && !run->active) {
+  if (run->outer.held() && !run->life.active()) {
     become_active();
-  } else if (!run->outer.held() && !run->outer.said() && !(run->active && run->outer.from() == StartFrom::scratch)) {
+  } else if (!run->outer.held() && !run->outer.said() && !(run->life.active() && run->outer.from() == StartFrom::scratch)) {
     lose_state("this island has the run's state no more");
   }
 }
@@ -221,7 +217,7 @@ void Core::State::own_up() {
 // Its part of the data, and how far that is committed. On another part than before the trainer starts anew; what it has formed is of the
 // old one.
 void Core::State::take_part(const Invite& message) {
-  const bool same = run->part == message.part && run->parts == message.parts;
+  const bool same = !run->members.take_part(message.part, message.parts);
   run->outer.set_assigned(message.position);
   // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best
   // what it trained on.
@@ -233,7 +229,7 @@ void Core::State::take_part(const Invite& message) {
     // A contribution that was counted without this island's hearing of it would be refused again and again.
     const bool counted = std::any_of(run->rounds.begin(), run->rounds.end(), [&](const auto& item) {
       const DataRange& data = item.second.ready.data;
-      return data.sequences() > 0 && data.part == run->part && data.from < run->outer.counted() &&
+      return data.sequences() > 0 && data.part == run->members.part() && data.from < run->outer.counted() &&
              item.second.phase != RoundInHand::Phase::applying;
     });
     if (!run->terms.own_states() && counted) {
@@ -241,8 +237,6 @@ void Core::State::take_part(const Invite& message) {
     }
     return;
   }
-  run->part = message.part;
-  run->parts = message.parts;
   drop_rounds();
   if (run->trainer.runs()) {
     start_trainer();
@@ -256,36 +250,30 @@ std::uint64_t Core::State::published() const {
 
 // Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
 void Core::State::join() {
-  run->outer.join(run->active);
-  run->active = false;
+  run->outer.join(run->life.active());
+  run->life.put_out();
   if (!run->trainer.runs() && !run->trainer.restart_at()) {
     start_trainer();
   }
 }
 
 void Core::State::restore(const Invite& message) {
-  run->active = false;
+  run->life.put_out();
   drop_rounds();
   run->outer.restore(message.committed);
   effect(LoadCheckpoint{run->terms.id, message.committed, message.digest});
 }
 
 void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
-  if (epoch == run->epoch && members == run->members) {
-    return;
+  if (run->members.use(epoch, members)) {
+    leave_pairs();
+    prepare_pair();
   }
-  run->epoch = epoch;
-  run->members = members;
-  allow_peers();
-  leave_pairs();
-  prepare_pair();
 }
 
-void Core::State::allow_peers() { effect(AllowPeers{run->terms.id, run->epoch, run->members, run->readers.keys()}); }
-
 void Core::State::on_new_epoch(const NewEpoch& message) {
-  const bool newer = message.epoch > run->epoch;
-  run->pause_after = message.pause_after;
+  const bool newer = message.epoch > run->members.epoch();
+  run->life.heed(message.pause_after);
   use_epoch(message.epoch, message.members);
   const bool member = std::any_of(message.members.begin(), message.members.end(), [&](const Member& m) { return m.island == island(); });
   if (run->terms.alone()) {
@@ -293,25 +281,25 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
     return;  // nobody waits for anybody
   }
   if (!member) {
-    run->active = false;
+    run->life.put_out();
     if (run->terms.in_groups() && !message.members.empty()) {
       drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
       run->outer.drop();
       run->outer.unsay();
     } else if (run->terms.in_groups() && run->outer.held()) {
-      run->outer.say(run->epoch);  // nobody is left: it goes on from where it is
+      run->outer.say(run->members.epoch());  // nobody is left: it goes on from where it is
     }
     return;
   }
   own_up();
   heed_pause(message);
-  if (!run->active && run->outer.held() && !run->outer.coming()) {
+  if (!run->life.active() && run->outer.held() && !run->outer.coming()) {
     const auto held = run->rounds.find(message.committed);
     const bool result_held = held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged;
     if (run->terms.own_states() || run->outer.committed() >= message.committed || result_held) {
       become_active();
     } else {
-      send(run->outer.report(run->epoch,
+      send(run->outer.report(run->members.epoch(),
                              Error{Code::conflict, "this island has the state of round " + std::to_string(run->outer.committed().value) +
                                                        ", not of round " + std::to_string(message.committed.value)}));
     }
@@ -324,7 +312,7 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
 
 void Core::State::heed_pause(const NewEpoch& message) {
   if (!message.pause_after) {
-    run->unpaused_in = std::max(run->unpaused_in, message.epoch);
+    run->life.note_unpaused(message.epoch);
   }
   end_pause();
   pause_own_rounds();
@@ -332,14 +320,14 @@ void Core::State::heed_pause(const NewEpoch& message) {
 
 // It takes part in a later epoch: the pause is over, though nobody told. What it was doing is finished first.
 void Core::State::end_pause() {
-  if (run && run->pausing && run->unpaused_in > run->pause_epoch && run->outer.committed() >= *run->pausing && !settling()) {
+  if (run && run->life.pause_is_over() && run->outer.committed() >= *run->life.stands_after() && !settling()) {
     go_on_after_pause();
   }
 }
 
 void Core::State::become_active() {
-  if (!run->active) {
-    run->active = true;
+  if (!run->life.active()) {
+    run->life.enter();
     run->outer.unsay();
     prepare_pair();
     finish_if_done();
@@ -350,16 +338,16 @@ void Core::State::become_active() {
 void Core::State::on_exchange(const Exchange& message) {
   if (message.round <= run->outer.committed()) {
     if (message.round == run->outer.committed()) {
-      send(Exchanged{run->terms.id, run->epoch, message.round, message.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
+      send(Exchanged{run->terms.id, run->members.epoch(), message.round, message.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
     }
     return;
   }
-  if (!run->active || message.epoch > run->epoch || message.tokens.size() != message.members.size()) {
+  if (!run->life.active() || message.epoch > run->members.epoch() || message.tokens.size() != message.members.size()) {
     say_all();  // the answer to that brings the membership it belongs to
     return;
   }
   const auto refuse = [&](const std::string& why) {
-    send(ExchangeFailed{run->terms.id, run->epoch, message.round, message.attempt, island(), Error{Code::unavailable, why}});
+    send(ExchangeFailed{run->terms.id, run->members.epoch(), message.round, message.attempt, island(), Error{Code::unavailable, why}});
   };
   const auto found = run->rounds.find(message.round);
   if (found == run->rounds.end() || found->second.phase == RoundInHand::Phase::forming) {
@@ -372,8 +360,8 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   std::vector<Member> members;
   for (const IslandId& island : message.members) {
-    const auto member = std::find_if(run->members.begin(), run->members.end(), [&](const Member& m) { return m.island == island; });
-    if (member == run->members.end()) {
+    const Member* member = run->members.find(island);
+    if (member == nullptr) {
       refuse("this island does not know a member of the exchange");
       return;
     }
@@ -386,12 +374,12 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round.attempt = message.attempt;
   round.phase = RoundInHand::Phase::exchanging;
-  effect(BeginExchange{run->terms.id, run->epoch, message.round, message.attempt, round.fragment, std::move(members), message.tokens,
-                       session.stall_after()});
+  effect(BeginExchange{run->terms.id, run->members.epoch(), message.round, message.attempt, round.fragment, std::move(members),
+                       message.tokens, session.stall_after()});
 }
 
 void Core::State::on_commit(const Commit& message) {
-  use_epoch(message.epoch, run->members);
+  use_epoch(message.epoch, run->members.members());
   if (message.round == Round(0)) {
     if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {
       agree_on_initial(message.digest);
@@ -409,10 +397,9 @@ void Core::State::on_commit(const Commit& message) {
   if (round.phase == RoundInHand::Phase::exchanged && round.attempt == message.attempt &&
       (round.exchanged.digest == message.digest || ATOLL_PLANTED(digest_unchecked))) {
     round.checkpoint = message.checkpoint;
-    const bool last = message.pause || leaving;
+    const bool last = message.pause || departure.asked();
     if (message.pause) {
-      run->pausing = message.round;
-      run->pause_epoch = message.epoch;
+      run->life.stand(message.round, message.epoch);
     }
     if (last) {
       run->trainer.finish(message.round, false);
@@ -420,15 +407,16 @@ void Core::State::on_commit(const Commit& message) {
     apply(message.round);
     return;
   }
-  if (round.phase != RoundInHand::Phase::applying && run->active && message.epoch == run->epoch && message.attempt >= round.attempt) {
+  if (round.phase != RoundInHand::Phase::applying && run->life.active() && message.epoch == run->members.epoch() &&
+      message.attempt >= round.attempt) {
     // The others went on with a result that it does not hold.
     if (run->terms.in_groups()) {
       lose_state("this island does not hold the result of round " + std::to_string(message.round.value));
       return;
     }
-    send(run->outer.report(run->epoch,
+    send(run->outer.report(run->members.epoch(),
                            Error{Code::conflict, "this island does not hold the result of round " + std::to_string(message.round.value)}));
-    run->active = false;  // until it has caught up
+    run->life.put_out();  // until it has caught up
   }
 }
 
@@ -449,21 +437,20 @@ void Core::State::on_abort(const Abort& message) {
 void Core::State::on_offer(const Offer& message) {
   if (!message.offering) {
     if (run->checkpoints.end_offer()) {
-      run->readers.clear();
-      allow_peers();
+      run->members.forget_readers();
     }
     return;
   }
-  if (!run->active || !run->outer.held()) {
+  if (!run->life.active() || !run->outer.held()) {
     return;
   }
   const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(),
                                     [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
   run->checkpoints.offer(applying ? run->outer.committed().next() : run->outer.committed(), now);
   // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
-  const std::optional<Round> paused_at = run->pausing                                   ? run->pausing
-                                         : run->pause_after && !run->terms.own_states() ? std::optional(run->outer.committed())
-                                                                                        : std::nullopt;
+  const std::optional<Round> paused_at = run->life.stands_after()                              ? run->life.stands_after()
+                                         : run->life.pause_after() && !run->terms.own_states() ? std::optional(run->outer.committed())
+                                                                                               : std::nullopt;
   const bool wanted = paused_at && (!run->checkpoints.newest() || run->checkpoints.newest()->round < *paused_at);
   if (run->checkpoints.serves(run->outer.committed(), run->outer.digest(), wanted)) {
     run->checkpoints.tell(now);
@@ -475,18 +462,18 @@ void Core::State::on_offer(const Offer& message) {
 }
 
 void Core::State::on_catch_up(const CatchUp& message) {
-  if (run->active || run->outer.restoring()) {
+  if (run->life.active() || run->outer.restoring()) {
     return;
   }
-  if (!run->terms.own_states() && message.part != run->part) {
+  if (!run->terms.own_states() && message.part != run->members.part()) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
-  use_epoch(message.epoch, run->members);
+  use_epoch(message.epoch, run->members.members());
   if (!run->outer.catching_up() && run->outer.is(message.committed, message.digest)) {
     if (!run->terms.own_states()) {
       run->outer.set_counted(message.position);
     }
-    run->outer.say(run->epoch);
+    run->outer.say(run->members.epoch());
     send(*run->outer.said());
     return;
   }
@@ -499,7 +486,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
 }
 
 void Core::State::on_cut(const Cut& message) {
-  if (run->active && message.round > run->outer.committed() && run->rounds.count(message.round) == 0) {
+  if (run->life.active() && message.round > run->outer.committed() && run->rounds.count(message.round) == 0) {
     run->trainer.hurry(message.round, run->outer.committed());
   }
 }
@@ -520,7 +507,7 @@ void Core::State::drop_rounds() {
   }
   run->merging.clear();
   run->trainer.forget_hurry();
-  run->cut_short = false;
+  departure.contributed();
   forget_stand();
 }
 
@@ -529,8 +516,7 @@ void Core::State::on_serve(const Serve& message) {
     if (message.allowed) {
       run->checkpoints.keep_for_reader(message.round, now);
     }
-    run->readers.heed(message);
-    allow_peers();
+    run->members.heed(message);
   } else if (tasks && tasks->run() == message.run) {
     tasks->heed(message);
   } else if (std::optional<AllowPeers> allowed = stored.heed(message)) {
@@ -545,20 +531,20 @@ void Core::State::on_release(const Release& message) {
       return;
     }
     close_tasks(message.why);
-    if (leaving) {
+    if (departure.asked()) {
       exit(std::nullopt);
     }
     return;
   }
-  if (!run || run->terms.id != message.run || is_late(run->epoch)) {
+  if (!run || run->terms.id != message.run || is_late(run->members.epoch())) {
     return;
   }
-  if (leaving && settling()) {
-    run->released = true;
+  if (departure.asked() && settling()) {
+    departure.release();
     return;
   }
   close_run(message.why);
-  if (leaving) {
+  if (departure.asked()) {
     exit(std::nullopt);
   }
 }

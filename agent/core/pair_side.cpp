@@ -8,19 +8,15 @@ namespace atl::agent {
 
 // This island among them; alone: nobody to meet in this round.
 std::vector<IslandId> Core::State::group_in(Round round) const {
-  std::vector<IslandId> members;
-  for (const Member& member : run->members) {
-    members.push_back(member.island);
-  }
-  if (std::find(members.begin(), members.end(), island()) == members.end()) {
+  if (!run->members.includes(island())) {
     return {};
   }
-  return group_of(island(), run->terms.spec.seed, round, members, run->terms.composition.group_size);
+  return group_of(island(), run->terms.spec.seed, round, run->members.islands(), run->terms.composition.group_size);
 }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
 void Core::State::prepare_pair() {
-  if (!run || !run->terms.in_groups() || !run->outer.held() || !run->active || !run->trainer.schedule() ||
+  if (!run || !run->terms.in_groups() || !run->outer.held() || !run->life.active() || !run->trainer.schedule() ||
       run->outer.committed() >= run->terms.last_trained()) {
     return;
   }
@@ -28,7 +24,7 @@ void Core::State::prepare_pair() {
   const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
   std::vector<IslandId> group = group_in(next);
   if (plan && group.size() > 1) {
-    effect(PreparePair{run->terms.id, run->epoch, next, plan->fragment, std::move(group)});
+    effect(PreparePair{run->terms.id, run->members.epoch(), next, plan->fragment, std::move(group)});
   }
 }
 
@@ -36,11 +32,11 @@ void Core::State::meet_partner(Round number) {
   RoundInHand& round = run->rounds.at(number);
   round.attempt = Attempt(1);
   round.phase = RoundInHand::Phase::exchanging;
-  round.pair_epoch = run->epoch;
+  round.pair_epoch = run->members.epoch();
   const double usual = run->norms.median(round.fragment);
   const NormGuard guard{run->terms.spec.guards.norm_factor,
                         usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
-  effect(MeetPartner{run->terms.id, run->epoch, number, round.attempt, round.fragment, group_in(number),
+  effect(MeetPartner{run->terms.id, run->members.epoch(), number, round.attempt, round.fragment, group_in(number),
                      now + run->terms.spec.islands.deadline, guard, round.withdrawn});
 }
 
@@ -48,10 +44,10 @@ void Core::State::meet_partner(Round number) {
 void Core::State::reject_own(Round number, const Error& error) {
   RoundInHand& round = run->rounds.at(number);
   round.withdrawn = true;
-  run->cut_short = false;
+  departure.contributed();
   run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
   if (session.welcomed()) {
-    send(Withdrawn{run->terms.id, run->epoch, number, error});
+    send(Withdrawn{run->terms.id, run->members.epoch(), number, error});
   } else {
     tell("warning", "contribution_rejected",
          "the contribution of island " + session.identity().name + " to round " + std::to_string(number.value) +
@@ -84,16 +80,12 @@ void Core::State::leave_pairs() {
   if (!run->terms.in_groups()) {
     return;
   }
-  std::vector<IslandId> members;
-  for (const Member& member : run->members) {
-    members.push_back(member.island);
-  }
-  effect(LeavePairs{run->terms.id, run->epoch, std::move(members)});
+  effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
 }
 
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
 void Core::State::on_engine(const PartnerAhead& event) {
-  if (run->terms.composition.adaptive_pace && run->active && !run->pausing && event.round > run->outer.committed() &&
+  if (run->terms.composition.adaptive_pace && run->life.active() && !run->life.standing() && event.round > run->outer.committed() &&
       run->rounds.count(event.round) == 0) {
     run->trainer.hurry(event.round, run->outer.committed());
   }
@@ -101,7 +93,7 @@ void Core::State::on_engine(const PartnerAhead& event) {
 
 // This island promised, and does not hear what was decided: by way of the coordinator, if that is there.
 void Core::State::on_engine(const PairInDoubt& event) {
-  if (!session.welcomed() || !run->active) {
+  if (!session.welcomed() || !run->life.active()) {
     return;
   }
   for (const IslandId& asked : event.asked) {
@@ -122,12 +114,13 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
     return PairWord::met;
   }
   const auto hand = run->rounds.find(round);
-  const bool elsewhere = run->epoch > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
+  const bool elsewhere = run->members.epoch() > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
   return run->outer.committed() >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
 }
 
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.asked != island() || !run->terms.in_groups() || !run->active || !run->outer.held() || message.asked_in != run->epoch) {
+  if (message.asked != island() || !run->terms.in_groups() || !run->life.active() || !run->outer.held() ||
+      message.asked_in != run->members.epoch()) {
     return;
   }
   if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
@@ -145,16 +138,15 @@ void Core::State::on_pair_answer(const PairAnswer& message) {
 
 // This round, whose result is about to be applied, is the last before the pause.
 void Core::State::stand_after(Round round) {
-  run->pausing = round;
-  run->pause_epoch = run->epoch;
+  run->life.stand(round, run->members.epoch());
   run->rounds.at(round).checkpoint = true;
   run->trainer.finish(round, false);
 }
 
 // Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
 void Core::State::forget_stand() {
-  if (run->terms.own_states() && run->pausing && *run->pausing > run->outer.committed()) {
-    run->pausing.reset();
+  if (run->terms.own_states() && run->life.standing() && *run->life.stands_after() > run->outer.committed()) {
+    run->life.go_on();
   }
 }
 
@@ -162,17 +154,17 @@ void Core::State::forget_stand() {
 // meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
 // all.
 void Core::State::pause_own_rounds() {
-  if (!run->terms.own_states() || !run->active || !run->outer.held() || run->outer.at_end() || !run->pause_after) {
+  if (!run->terms.own_states() || !run->life.active() || !run->outer.held() || run->outer.at_end() || !run->life.pause_after()) {
     return;
   }
-  if (run->pausing && *run->pause_after > *run->pausing && run->outer.committed() >= *run->pausing && !settling()) {
+  if (run->life.stands_after() && *run->life.pause_after() > *run->life.stands_after() &&
+      run->outer.committed() >= *run->life.stands_after() && !settling()) {
     go_on_after_pause();
   }
-  if (!run->pausing && run->outer.committed() >= *run->pause_after) {
-    run->pausing = run->outer.committed();
-    run->pause_epoch = run->epoch;
+  if (!run->life.standing() && run->outer.committed() >= *run->life.pause_after()) {
+    run->life.stand(run->outer.committed(), run->members.epoch());
   }
-  if (!run->pausing || run->outer.committed() < *run->pausing || settling()) {
+  if (!run->life.standing() || run->outer.committed() < *run->life.stands_after() || settling()) {
     return;
   }
   if (run->checkpoints.has(run->outer.committed(), run->outer.digest())) {
@@ -184,7 +176,7 @@ void Core::State::pause_own_rounds() {
 
 // The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
 void Core::State::go_on_after_pause() {
-  run->pausing.reset();
+  run->life.go_on();
   if (!run->terms.own_states()) {
     drop_rounds();
     return;
@@ -192,7 +184,7 @@ void Core::State::go_on_after_pause() {
   run->trainer.drop_orders();
   const auto held = run->rounds.find(run->outer.committed().next());
   if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->terms.commits_itself(held->first)) {
-    if (run->pause_after && held->first >= *run->pause_after) {
+    if (run->life.pause_after() && held->first >= *run->life.pause_after()) {
       stand_after(held->first);
     }
     apply(held->first);
@@ -201,8 +193,8 @@ void Core::State::go_on_after_pause() {
 
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
-  if (!run || over || run->ended || !run->terms.in_groups() || !run->active || !run->outer.held() || !run->trainer.schedule() ||
-      !run->rounds.empty() || !run->merging.empty() || run->pausing || run->pause_after ||
+  if (!run || departure.gone() || run->life.ended() || !run->terms.in_groups() || !run->life.active() || !run->outer.held() ||
+      !run->trainer.schedule() || !run->rounds.empty() || !run->merging.empty() || run->life.stands_after() || run->life.pause_after() ||
       run->outer.committed() < run->terms.last_trained() || run->outer.at_end()) {
     return;
   }

@@ -32,14 +32,14 @@ void Core::State::on_engine(const ContributionFormed& event) {
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::formed;
   round.ready.norm = event.norm;
-  run->cut_short = false;
+  departure.contributed();
   if (run->terms.commits_itself(event.round)) {
     const NormGuard guard{run->terms.in_groups() ? run->terms.spec.guards.norm_factor : 0, run->norms.median(round.fragment)};
     if (const std::optional<std::string> exploded = guard.verdict(event.norm)) {
       reject_own(event.round, Error{Code::corrupt, *exploded});
       return;
     }
-    round.ready.epoch = run->epoch;
+    round.ready.epoch = run->members.epoch();
     round.ready.digest = run->outer.digest();
     send(round.ready);
     go_own_way(event.round);
@@ -75,8 +75,8 @@ void Core::State::withdraw(Round number, Error error) {
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::withdrawn;
   round.withdrawn = true;
-  round.withdrawal = Withdrawn{run->terms.id, run->epoch, number, std::move(error), round.ready.data};
-  run->cut_short = false;
+  round.withdrawal = Withdrawn{run->terms.id, run->members.epoch(), number, std::move(error), round.ready.data};
+  departure.contributed();
   say(round);
 }
 
@@ -88,7 +88,7 @@ void Core::State::begin_alone(Round number) {
   const Identity& identity = session.identity();
   const Member self{identity.island, identity.name, "", identity.bulk_address};
   effect(BeginExchange{run->terms.id,
-                       run->epoch,
+                       run->members.epoch(),
                        number,
                        round.attempt,
                        round.fragment,
@@ -104,7 +104,7 @@ void Core::State::on_engine(const ExchangeDone& event) {
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::exchanged;
-  round.exchanged = Exchanged{run->terms.id,    run->epoch,           event.round,   event.attempt, event.digest,
+  round.exchanged = Exchanged{run->terms.id,    run->members.epoch(), event.round,   event.attempt, event.digest,
                               event.bytes_sent, event.bytes_received, event.seconds, event.slowest, event.arrived_seconds};
   run->bytes_sent += event.bytes_sent;
   run->bytes_received += event.bytes_received;
@@ -113,10 +113,10 @@ void Core::State::on_engine(const ExchangeDone& event) {
     if (run->terms.in_groups()) {
       note_met(round, event);
     }
-    if (run->pause_after && !run->pausing && event.round >= *run->pause_after) {
+    if (run->life.pause_after() && !run->life.standing() && event.round >= *run->life.pause_after()) {
       stand_after(event.round);
     }
-    if (!run->pausing || event.round <= *run->pausing) {
+    if (!run->life.standing() || event.round <= *run->life.stands_after()) {
       apply(event.round);  // else it is held: it is of after the pause
     }
   } else {
@@ -135,7 +135,7 @@ void Core::State::on_engine(const ExchangeBroke& event) {
   }
   RoundInHand& round = found->second;
   round.phase = RoundInHand::Phase::failed;
-  round.failure = ExchangeFailed{run->terms.id, run->epoch, event.round, event.attempt, event.accused, event.error};
+  round.failure = ExchangeFailed{run->terms.id, run->members.epoch(), event.round, event.attempt, event.accused, event.error};
   say(round);
 }
 
@@ -194,7 +194,7 @@ void Core::State::on_engine(const ParametersAdopted& event) {
 // What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
 void Core::State::lose_state(const std::string& why) {
   drop_rounds();
-  run->outer.lose(run->epoch, Error{Code::unavailable, why});
+  run->outer.lose(run->members.epoch(), Error{Code::unavailable, why});
   say_all();
 }
 
@@ -203,22 +203,22 @@ void Core::State::write_checkpoint() { finish_checkpoint(run->outer.committed(),
 void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trainer_state) {
   WriteCheckpoint order;
   order.run = run->terms.id;
-  order.epoch = run->epoch;
+  order.epoch = run->members.epoch();
   order.round = round;
   order.digest = digest;
   order.trainer_state = trainer_state;
   order.step = run->trainer.step_of(round);
   order.position = run->trainer.position();
-  order.part = run->part;
+  order.part = run->members.part();
   run->checkpoints.write(std::move(order), now);
 }
 
 void Core::State::on_engine(const CheckpointWritten& event) {
   stored.add(run->terms.id,
-             StoredCheckpoint{event.round, event.digest, run->epoch, event.trainer_state, event.step, event.position, event.file,
+             StoredCheckpoint{event.round, event.digest, run->members.epoch(), event.trainer_state, event.step, event.position, event.file,
                               event.file_bytes, event.part},
              run->checkpoints.keep());
-  run->checkpoints.on(event, run->pausing, now);
+  run->checkpoints.on(event, run->life.stands_after(), now);
   finish_if_done();
   finish_leaving();
 }
@@ -228,8 +228,8 @@ void Core::State::on_engine(const CheckpointFailed& event) {
   tell("warning", "checkpoint_failed",
        "the checkpoint of round " + std::to_string(event.round.value) + " was not written: " + event.error.why +
            "; the older ones are still good");
-  if (run->outer.at_end() && event.round == run->outer.committed() && !run->ended && run->active) {
-    run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt};
+  if (run->outer.at_end() && event.round == run->outer.committed() && !run->life.ended() && run->life.active()) {
+    run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt});
     beat();  // the run's last figures, before its end
     say_all();
   }
@@ -240,7 +240,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   if (run->outer.restoring() != event.round) {
     return;
   }
-  run->outer.loaded(event.round, event.digest, run->epoch);
+  run->outer.loaded(event.round, event.digest, run->members.epoch());
   run->trainer.set_planned(event.round);
   forget_stand();
   for (const PendingRound& pending : event.pending) {
@@ -252,7 +252,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
       break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
     }
     const DataRange& data = pending.facts.data;
-    if (!run->terms.own_states() && (data.part != run->part || data.from != published())) {
+    if (!run->terms.own_states() && (data.part != run->members.part() || data.from != published())) {
       break;  // of samples that are not this island's any more
     }
     RoundInHand& round = run->rounds[pending.round];
@@ -272,7 +272,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     }
     run->checkpoints.note(*own);
   }
-  run->outer.say(run->epoch);
+  run->outer.say(run->members.epoch());
   run->trainer.stop("its state is older than the run's");
   start_trainer();
   if (run->terms.own_states()) {
@@ -297,12 +297,12 @@ void Core::State::on_engine(const CheckpointBroken& event) {
       effect(LoadCheckpoint{run->terms.id, older.round, older.digest});
     } else {
       run->outer.begin_anew();
-      run->active = true;
+      run->life.enter();
       start_trainer();
     }
     return;
   }
-  run->outer.say_failure(run->epoch, event.round, event.error);
+  run->outer.say_failure(run->members.epoch(), event.round, event.error);
   say_all();
   run->outer.unsay();
 }
@@ -311,10 +311,10 @@ void Core::State::on_engine(const CatchUpDone& event) {
   if (!run->outer.catching_up() || run->outer.catching_up()->committed != event.round) {
     return;
   }
-  run->outer.caught_up(event.round, event.digest, run->epoch);
+  run->outer.caught_up(event.round, event.digest, run->members.epoch());
   forget_stand();
   run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
-  run->outer.say(run->epoch);
+  run->outer.say(run->members.epoch());
   say_all();
 }
 
@@ -323,14 +323,14 @@ void Core::State::on_engine(const CatchUpBroke& event) {
     return;
   }
   run->outer.stop_catching_up();
-  run->outer.say_failure(run->epoch, run->outer.committed(), event.error);
+  run->outer.say_failure(run->members.epoch(), run->outer.committed(), event.error);
   say_all();
   run->outer.unsay();
 }
 
 // After the last round: its checkpoint, then the end.
 void Core::State::finish_if_done() {
-  if (!run->outer.at_end() || run->ended || !run->active || !run->merging.empty() || run->checkpoints.writing()) {
+  if (!run->outer.at_end() || run->life.ended() || !run->life.active() || !run->merging.empty() || run->checkpoints.writing()) {
     return;
   }
   const StoredCheckpoint* last = stored.find(run->terms.id, run->outer.committed(), run->outer.digest());
@@ -338,7 +338,7 @@ void Core::State::finish_if_done() {
     write_checkpoint();
     return;
   }
-  run->ended = RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt};
+  run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::nullopt});
   beat();  // the run's last figures, before its end
   say_all();
 }

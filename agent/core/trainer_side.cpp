@@ -13,18 +13,18 @@ void Core::State::start_trainer() {
       run->outer.from() == StartFrom::scratch && !run->outer.held()
           ? nullptr
           : stored.newest_trainer_state(run->terms.id, run->outer.held() ? std::optional(run->outer.committed()) : std::nullopt);
-  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->part;
+  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->members.part();
   run->outer.forget_asking();
-  run->trainer.start(run->part, run->parts, saved, current);
+  run->trainer.start(run->members.part(), run->members.parts(), saved, current);
 }
 
 // Brings it forward by one order if nothing is in the way. Called after everything that happens.
 void Core::State::drive_trainer() {
-  if (!run || over) {
+  if (!run || departure.gone()) {
     return;
   }
   Trainer& trainer = run->trainer;
-  if (run->ended) {
+  if (run->life.ended()) {
     trainer.cancel_restart();  // one that crashed after its last step is not needed again
     return;
   }
@@ -47,7 +47,7 @@ void Core::State::drive_trainer() {
     }
     return;
   }
-  if (run->active && !run->outer.at_end()) {
+  if (run->life.active() && !run->outer.at_end()) {
     give_orders();
   }
 }
@@ -85,7 +85,7 @@ void Core::State::go_on_with_pending() {
 }
 
 void Core::State::extend_plan() {
-  if (run->pausing || leaving || !run->trainer.wants_plan(run->outer.committed())) {
+  if (run->life.standing() || departure.asked() || !run->trainer.wants_plan(run->outer.committed())) {
     return;
   }
   // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is
@@ -103,9 +103,9 @@ void Core::State::extend_plan() {
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
 // in hand already, that round is the last.
 void Core::State::cut_short() {
-  const bool can = run && run->active && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
+  const bool can = run && run->life.active() && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
   if (can && run->rounds.empty() && run->merging.empty() && run->trainer.planned() > run->outer.committed() && !run->outer.at_end()) {
-    run->cut_short = true;
+    departure.cut();
     run->trainer.finish(run->outer.committed().next(), true);
   } else if (can && run->rounds.size() == 1 && run->rounds.begin()->second.phase == RoundInHand::Phase::applying) {
     run->trainer.finish(run->rounds.begin()->first, false);  // its commit came before; no step after it would count
@@ -129,13 +129,13 @@ void Core::State::on_trainer(const TrainerPublished& event) {
     return;
   }
   run->trainer.on(event);
-  if (run->cut_short && event.steps == 0) {
-    run->cut_short = false;  // it had only just begun: there is nothing to contribute
+  if (departure.cut_short() && event.steps == 0) {
+    departure.contributed();  // it had only just begun: there is nothing to contribute
     say_leave();
     return;
   }
   run->tokens_published += event.tokens;
-  const DataRange data{run->part, published(), event.position};
+  const DataRange data{run->members.part(), published(), event.position};
   RoundInHand& round = run->rounds[event.round];
   round.fragment = event.fragment;
   round.ready.fragment = event.fragment;
@@ -208,7 +208,7 @@ void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(eve
 
 void Core::State::on_trainer(const TrainerExited& event) {
   run->trainer.on(event);
-  if (run->ended) {
+  if (run->life.ended()) {
     return;
   }
   const bool stepped = !run->merging.empty() && run->merging.begin()->second.adopting;

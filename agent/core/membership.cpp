@@ -1,0 +1,54 @@
+#include "agent/core/membership.hpp"
+
+#include <algorithm>
+
+namespace atl::agent {
+
+Membership::Membership(const Invite& invite, Outbox& out)
+    : out_(&out), run_(invite.run), epoch_(invite.epoch), members_(invite.members), part_(invite.part), parts_(invite.parts) {}
+
+const Member* Membership::find(const IslandId& island) const {
+  const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.island == island; });
+  return found == members_.end() ? nullptr : &*found;
+}
+
+std::vector<IslandId> Membership::islands() const {
+  std::vector<IslandId> islands;
+  for (const Member& member : members_) {
+    islands.push_back(member.island);
+  }
+  return islands;
+}
+
+void Membership::announce() const { out_->effect(AllowPeers{run_, epoch_, members_, readers_.keys()}); }
+
+bool Membership::use(Epoch epoch, const std::vector<Member>& members) {
+  if (epoch == epoch_ && members == members_) {
+    return false;
+  }
+  epoch_ = epoch;
+  members_ = members;
+  announce();
+  return true;
+}
+
+bool Membership::take_part(std::uint32_t part, std::uint32_t parts) {
+  if (part == part_ && parts == parts_) {
+    return false;
+  }
+  part_ = part;
+  parts_ = parts;
+  return true;
+}
+
+void Membership::heed(const Serve& message) {
+  readers_.heed(message);
+  announce();
+}
+
+void Membership::forget_readers() {
+  readers_.clear();
+  announce();
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,50 @@
+// Who is in a run, as this island was last told: the epoch and its members, its own part of the data, and who may read from it.
+// Threads: owned by one Core.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/core/outbox.hpp"
+#include "agent/core/readers.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::agent {
+
+class Membership {
+ public:
+  // out outlives it. Nobody may read before announce().
+  Membership(const Invite& invite, Outbox& out);
+
+  [[nodiscard]] Epoch epoch() const { return epoch_; }
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  // Of the data, and of how many.
+  [[nodiscard]] std::uint32_t part() const { return part_; }
+  [[nodiscard]] std::uint32_t parts() const { return parts_; }
+  // Nothing: not a member.
+  [[nodiscard]] const Member* find(const IslandId& island) const;
+  [[nodiscard]] bool includes(const IslandId& island) const { return find(island) != nullptr; }
+  [[nodiscard]] std::vector<IslandId> islands() const;
+
+  // Says who may open bulk connections (AllowPeers).
+  void announce() const;
+  // False where nothing is new; else announced.
+  bool use(Epoch epoch, const std::vector<Member>& members);
+  // False if that is its part already.
+  bool take_part(std::uint32_t part, std::uint32_t parts);
+  // The coordinator names a reader of this run; announced.
+  void heed(const Serve& message);
+  void forget_readers();
+
+ private:
+  Outbox* out_;
+  RunId run_;
+  Epoch epoch_;
+  std::vector<Member> members_;
+  Readers readers_;
+  std::uint32_t part_;
+  std::uint32_t parts_;
+};
+
+}  // namespace atl::agent
