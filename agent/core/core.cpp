@@ -104,6 +104,66 @@ void Core::State::dispatch(const Event& event) {
       event);
 }
 
+// Messages for the run in hand, and for no older membership of it, reach the functions of the run; what only islands say reaches nobody.
+struct Core::State::Router {
+  State& state;
+
+  void operator()(const Welcome& message) { state.on_welcome(message); }
+  void operator()(const Refused& message) { state.on_refused(message); }
+  void operator()(const Invite& message) { state.on_invite(message); }
+  void operator()(const Serve& message) { state.on_serve(message); }
+  void operator()(const Assignment& message) { state.on_assignment(message); }
+  void operator()(const Release& message) { state.on_release(message); }
+  void operator()(const Drain& message) { state.begin_leaving(message.why); }
+  void operator()(const NewEpoch& message) { of_epoch(message, &State::on_new_epoch); }
+  void operator()(const Exchange& message) { of_epoch(message, &State::on_exchange); }
+  void operator()(const Commit& message) { of_epoch(message, &State::on_commit); }
+  void operator()(const Abort& message) { of_epoch(message, &State::on_abort); }
+  void operator()(const Cut& message) { of_epoch(message, &State::on_cut); }
+  void operator()(const CatchUp& message) { of_epoch(message, &State::on_catch_up); }
+  void operator()(const Offer& message) { of_run(message, &State::on_offer); }
+  void operator()(const PairQuery& message) { of_run(message, &State::on_pair_query); }
+  void operator()(const PairAnswer& message) { of_run(message, &State::on_pair_answer); }
+  template <typename M>
+  void operator()(const M&) {}
+
+  template <typename M>
+  void of_run(const M& message, void (State::*heard)(const M&)) {
+    if (state.run && state.run->terms.id == message.run && !state.run->life.ended()) {
+      (state.*heard)(message);
+    }
+  }
+  template <typename M>
+  void of_epoch(const M& message, void (State::*heard)(const M&)) {
+    if (state.run && message.epoch >= state.run->members.epoch()) {
+      of_run(message, heard);
+    }
+  }
+};
+
+void Core::State::on_message(const Message& message) { std::visit(Router{*this}, message); }
+
+void Core::State::on_welcome(const Welcome& message) {
+  if (session.welcome(message)) {
+    beat();
+    say_all();
+  }
+}
+
+void Core::State::on_refused(const Refused& message) {
+  session.reset();
+  if (departure.released()) {
+    return;
+  }
+  if (worth_retrying(message.error.code)) {
+    say_hello();
+    return;
+  }
+  close_run("the coordinator refused this island: " + message.error.why);
+  close_tasks("the coordinator refused this island: " + message.error.why);
+  exit(message.error);
+}
+
 void Core::State::on_core(const LinkUp&) {
   session.reset();
   say_hello();
@@ -168,9 +228,12 @@ void Core::State::say_all() {
   if (departure.asked()) {
     say_leave();
   }
-  if (!run) {
-    return;
+  if (run) {
+    say_of_run();
   }
+}
+
+void Core::State::say_of_run() {
   if (run->life.ended()) {
     run->checkpoints.repeat();
     send(*run->life.ended());
@@ -198,39 +261,17 @@ void Core::State::say_all() {
     ready.digest = *run->outer.initial();
     send(ready);
   }
-  for (const auto& [number, round] : run->rounds) {
+  for (const auto& [number, round] : run->rounds.all()) {
     say(round);
   }
 }
 
 void Core::State::say(const RoundInHand& round) {
-  const auto present = [&](auto message) {
-    message.epoch = run->members.epoch();
-    send(std::move(message));
-  };
-  if (!run->life.active() || run->terms.commits_itself(round.ready.round) || !session.welcomed() || run->resuming) {
+  if (!run->life.active() || run->terms.commits_itself(round.number()) || !session.welcomed() || run->rounds.resuming()) {
     return;
   }
-  switch (round.phase) {
-    case RoundInHand::Phase::formed: {
-      atl::Ready ready = round.ready;
-      ready.digest = run->outer.digest();
-      present(std::move(ready));
-      break;
-    }
-    case RoundInHand::Phase::withdrawn:
-      present(round.withdrawal);
-      break;
-    case RoundInHand::Phase::exchanged:
-      present(round.exchanged);
-      break;
-    case RoundInHand::Phase::failed:
-      present(round.failure);
-      break;
-    case RoundInHand::Phase::forming:
-    case RoundInHand::Phase::exchanging:
-    case RoundInHand::Phase::applying:
-      break;
+  if (std::optional<Message> said = round.said(run->members.epoch(), run->outer.digest())) {
+    send(std::move(*said));
   }
 }
 
@@ -265,8 +306,8 @@ Activity Core::State::activity() const {
   input.checkpointing = run->checkpoints.writing();
   input.link = session.welcomed();
   bool blocked = false;  // the trainer waits for a result
-  for (const auto& [number, round] : run->rounds) {
-    if (round.phase == RoundInHand::Phase::exchanging) {
+  for (const auto& [number, round] : run->rounds.all()) {
+    if (round.is(RoundInHand::Phase::exchanging)) {
       input.exchanging = number.value;
     } else {
       input.waiting = number.value;
@@ -284,68 +325,9 @@ IslandReport Core::State::report() const {
   value.state = doing.state;
   value.reason = doing.reason;
   run->trainer.describe(value);
-  value.bytes_sent = run->bytes_sent;
-  value.bytes_received = run->bytes_received;
+  value.bytes_sent = run->rounds.bytes_sent();
+  value.bytes_received = run->rounds.bytes_received();
   return value;
-}
-
-void Core::State::begin_leaving(const std::string& why) {
-  if (departure.ask(why, now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5))) {
-    cut_short();
-  }
-  say_leave();
-  if (!run && !tasks) {
-    exit(std::nullopt);
-  }
-}
-
-void Core::State::say_leave() { send(Leave{departure.why(), run && run->life.active() && departure.cut_short()}); }
-
-// Something of the last round is not on the disk yet.
-bool Core::State::settling() const {
-  const bool applying = std::any_of(run->rounds.begin(), run->rounds.end(),
-                                    [](const auto& round) { return round.second.phase == RoundInHand::Phase::applying; });
-  return applying || !run->merging.empty() || run->checkpoints.writing();
-}
-
-void Core::State::finish_leaving() {
-  if (run && departure.released() && !settling()) {
-    close_run(departure.why());
-    exit(std::nullopt);
-  }
-}
-
-void Core::State::exit(std::optional<Error> error) {
-  if (!departure.gone()) {
-    departure.go();
-    effect(Exit{std::move(error)});
-  }
-}
-
-void Core::State::close_run(const std::string& why) {
-  if (!run) {
-    return;
-  }
-  if (in_group()) {
-    tasks->add_group_work(report());  // it counts in the run that it was done for
-  }
-  effect(StopTrainer{run->terms.id, why});
-  effect(CloseRun{run->terms.id});
-  past.add(run->terms.id, run->members.epoch());
-  departure.close_run();
-  run.reset();
-}
-
-// This island cannot take part; it says so until it is released.
-void Core::State::give_up(Error error) {
-  if (run->life.ended()) {
-    return;
-  }
-  tell("error", "island_gives_up", error.why);
-  run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)});
-  run->trainer.stop("the island gives up the run");
-  drop_rounds();
-  say_all();
 }
 
 // ---- runs of phases

@@ -1,4 +1,4 @@
-// Rounds that two islands take together, and the rounds that merge all islands' outer parameters at the end.
+// Rounds that members commit among themselves, and the rounds that merge all islands' outer parameters at the end.
 #include <algorithm>
 
 #include "agent/core/core_state.hpp"
@@ -29,23 +29,22 @@ void Core::State::prepare_pair() {
 }
 
 void Core::State::meet_partner(Round number) {
-  RoundInHand& round = run->rounds.at(number);
-  round.attempt = Attempt(1);
-  round.phase = RoundInHand::Phase::exchanging;
-  round.pair_epoch = run->members.epoch();
-  const double usual = run->norms.median(round.fragment);
-  const NormGuard guard{run->terms.spec.guards.norm_factor,
-                        usual > 0 ? std::max(usual, round.ready.norm) : 0};  // what both islands do is no offence
-  effect(MeetPartner{run->terms.id, run->members.epoch(), number, round.attempt, round.fragment, group_in(number),
-                     now + run->terms.spec.islands.deadline, guard, round.withdrawn});
+  RoundInHand& round = *run->rounds.find(number);
+  round.begin_exchange(Attempt(1), run->members.epoch());
+  NormGuard guard = run->partners.guard(round.fragment());
+  if (guard.usual > 0) {
+    guard.usual = std::max(guard.usual, round.ready().norm);  // what both islands do is no offence
+  }
+  effect(MeetPartner{run->terms.id, run->members.epoch(), number, round.attempt(), round.fragment(), group_in(number),
+                     now + run->terms.spec.islands.deadline, guard, round.withdrawn()});
 }
 
 // Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
 void Core::State::reject_own(Round number, const Error& error) {
-  RoundInHand& round = run->rounds.at(number);
-  round.withdrawn = true;
+  RoundInHand& round = *run->rounds.find(number);
+  round.reject();
   departure.contributed();
-  run->tokens_published -= std::min(run->tokens_published, round.ready.tokens);
+  run->partners.reject(round.ready().tokens);
   if (session.welcomed()) {
     send(Withdrawn{run->terms.id, run->members.epoch(), number, error});
   } else {
@@ -58,17 +57,13 @@ void Core::State::reject_own(Round number, const Error& error) {
 
 // What came of a round with its partner, or without.
 void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) {
-  send(round.exchanged);  // nobody decides anything by it: what the round moved
-  run->own_rounds[event.round].partner = event.partner;
-  if (!round.withdrawn) {
-    run->norms.add(round.fragment, round.ready.norm);
-  }
+  send(round.exchanged());  // nobody decides anything by it: what the round moved
+  run->rounds.note_partner(event.round, event.partner);
+  run->partners.note(round, event);
   if (!event.partner.empty()) {
-    run->met.emplace(round.pair_epoch, event.round);
-    for (const double norm : event.norms) {
-      run->norms.add(round.fragment, norm);
-    }
-  } else if (event.rejected) {
+    return;
+  }
+  if (event.rejected) {
     tell("warning", "contribution_rejected",
          "the contribution of this island's partner to round " + std::to_string(event.round.value) + " does not count: " + event.why);
   } else if (!event.why.empty()) {
@@ -86,7 +81,7 @@ void Core::State::leave_pairs() {
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
 void Core::State::on_engine(const PartnerAhead& event) {
   if (run->terms.composition.adaptive_pace && run->life.active() && !run->life.standing() && event.round > run->outer.committed() &&
-      run->rounds.count(event.round) == 0) {
+      !run->rounds.contains(event.round)) {
     run->trainer.hurry(event.round, run->outer.committed());
   }
 }
@@ -106,15 +101,15 @@ void Core::State::on_engine(const PairRenounced& event) {
 }
 
 // Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
-std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) const {
+std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) {
   if (epoch < run->outer.since()) {
     return PairWord::voided;
   }
-  if (run->met.contains({epoch, round})) {
+  if (run->partners.met(epoch, round)) {
     return PairWord::met;
   }
-  const auto hand = run->rounds.find(round);
-  const bool elsewhere = run->members.epoch() > epoch && (hand == run->rounds.end() || hand->second.pair_epoch != epoch);
+  const RoundInHand* hand = run->rounds.find(round);
+  const bool elsewhere = run->members.epoch() > epoch && (hand == nullptr || hand->group_epoch() != epoch);
   return run->outer.committed() >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
 }
 
@@ -136,77 +131,17 @@ void Core::State::on_pair_answer(const PairAnswer& message) {
   }
 }
 
-// This round, whose result is about to be applied, is the last before the pause.
-void Core::State::stand_after(Round round) {
-  run->life.stand(round, run->members.epoch());
-  run->rounds.at(round).checkpoint = true;
-  run->trainer.finish(round, false);
-}
-
-// Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
-void Core::State::forget_stand() {
-  if (run->terms.own_states() && run->life.standing() && *run->life.stands_after() > run->outer.committed()) {
-    run->life.go_on();
-  }
-}
-
-// The coordinator pauses a run whose islands commit their rounds themselves: all stand after one and the same round, so that they
-// meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
-// all.
-void Core::State::pause_own_rounds() {
-  if (!run->terms.own_states() || !run->life.active() || !run->outer.held() || run->outer.at_end() || !run->life.pause_after()) {
-    return;
-  }
-  if (run->life.stands_after() && *run->life.pause_after() > *run->life.stands_after() &&
-      run->outer.committed() >= *run->life.stands_after() && !settling()) {
-    go_on_after_pause();
-  }
-  if (!run->life.standing() && run->outer.committed() >= *run->life.pause_after()) {
-    run->life.stand(run->outer.committed(), run->members.epoch());
-  }
-  if (!run->life.standing() || run->outer.committed() < *run->life.stands_after() || settling()) {
-    return;
-  }
-  if (run->checkpoints.has(run->outer.committed(), run->outer.digest())) {
-    run->checkpoints.tell(now);
-  } else {
-    write_checkpoint();
-  }
-}
-
-// The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
-void Core::State::go_on_after_pause() {
-  run->life.go_on();
-  if (!run->terms.own_states()) {
-    drop_rounds();
-    return;
-  }
-  run->trainer.drop_orders();
-  const auto held = run->rounds.find(run->outer.committed().next());
-  if (held != run->rounds.end() && held->second.phase == RoundInHand::Phase::exchanged && run->terms.commits_itself(held->first)) {
-    if (run->life.pause_after() && held->first >= *run->life.pause_after()) {
-      stand_after(held->first);
-    }
-    apply(held->first);
-  }
-}
-
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
   if (!run || departure.gone() || run->life.ended() || !run->terms.in_groups() || !run->life.active() || !run->outer.held() ||
-      !run->trainer.schedule() || !run->rounds.empty() || !run->merging.empty() || run->life.stands_after() || run->life.pause_after() ||
+      !run->trainer.schedule() || !run->rounds.empty() || run->rounds.merging() || run->life.stands_after() || run->life.pause_after() ||
       run->outer.committed() < run->terms.last_trained() || run->outer.at_end()) {
     return;
   }
   const Round number = run->outer.committed().next();
-  RoundInHand& round = run->rounds[number];
-  round.fragment = run->terms.rounds.terms(number).fragment;
-  round.ready.fragment = round.fragment;
-  round.ready.run = run->terms.id;
-  round.ready.round = number;
-  round.ready.tokens = std::max<std::uint64_t>(run->tokens_published, 1);
-  round.ready.training_loss = run->trainer.training_loss();
-  effect(FormMergeContribution{run->terms.id, number, round.fragment});
+  RoundInHand& round = run->rounds.add(number, run->terms.rounds.terms(number).fragment);
+  round.weigh(run->partners.weight(), run->trainer.training_loss());
+  effect(FormMergeContribution{run->terms.id, number, round.fragment()});
 }
 
 }  // namespace atl::agent

@@ -1,0 +1,127 @@
+// How this island comes to an outer state: from the seed, its own checkpoint or its peers; and what it says when it has lost it.
+#include "agent/core/core_state.hpp"
+
+namespace atl::agent {
+
+void Core::State::on_engine(const InitialState& event) {
+  if (!run->outer.form_initial(event.digest)) {
+    return;
+  }
+  run->trainer.note_initial();
+  if (run->terms.own_states()) {
+    agree_on_initial(event.digest);
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::agree_on_initial(const Digest& digest) {
+  run->outer.agree(digest);
+  run->trainer.note_progress();
+  write_checkpoint();
+  prepare_pair();
+}
+
+void Core::State::on_engine(const CheckpointLoaded& event) {
+  if (run->outer.restoring() != event.round) {
+    return;
+  }
+  run->outer.loaded(event.round, event.digest, run->members.epoch());
+  run->trainer.set_planned(event.round);
+  forget_stand();
+  run->rounds.resume(event.pending, event.round, run->members.part(), run->outer.counted());
+  const StoredCheckpoint* own = stored.find(run->terms.id, event.round, event.digest);
+  if (own != nullptr) {
+    if (run->terms.own_states()) {
+      run->outer.set_counted(own->position);  // nobody else counts
+    }
+    run->checkpoints.note(*own);
+  }
+  run->outer.say(run->members.epoch());
+  run->trainer.stop("its state is older than the run's");
+  start_trainer();
+  if (run->terms.own_states()) {
+    become_active();
+  } else {
+    say_all();
+  }
+}
+
+void Core::State::on_engine(const CheckpointBroken& event) {
+  stored.remove(run->terms.id, event.round);
+  tell("error", "checkpoint_broken",
+       "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
+  if (run->outer.restoring() != event.round) {
+    return;
+  }
+  run->outer.stop_restoring();
+  if (run->terms.own_states()) {
+    if (!stored.checkpoints(run->terms.id).empty()) {
+      const StoredCheckpoint& older = stored.checkpoints(run->terms.id).back();
+      run->outer.restore_older(older.round);
+      effect(LoadCheckpoint{run->terms.id, older.round, older.digest});
+    } else {
+      run->outer.begin_anew();
+      run->life.enter();
+      start_trainer();
+    }
+    return;
+  }
+  run->outer.say_failure(run->members.epoch(), event.round, event.error);
+  say_all();
+  run->outer.unsay();
+}
+
+void Core::State::on_catch_up(const CatchUp& message) {
+  if (run->life.active() || run->outer.restoring()) {
+    return;
+  }
+  if (!run->terms.own_states() && message.part != run->members.part()) {
+    return;  // the order that gives it this part is on its way; this one comes again
+  }
+  use_epoch(message.epoch, run->members.members());
+  if (!run->outer.catching_up() && run->outer.is(message.committed, message.digest)) {
+    if (!run->terms.own_states()) {
+      run->outer.set_counted(message.position);
+    }
+    run->outer.say(run->members.epoch());
+    send(*run->outer.said());
+    return;
+  }
+  if (!run->outer.needs(message)) {
+    return;
+  }
+  drop_rounds();
+  run->outer.catch_up(message);
+  effect(CatchUpFromPeers{message, run->outer.held() && !run->terms.own_states(), run->outer.committed(), run->outer.digest()});
+}
+
+void Core::State::on_engine(const CatchUpDone& event) {
+  if (!run->outer.catching_up() || run->outer.catching_up()->committed != event.round) {
+    return;
+  }
+  run->outer.caught_up(event.round, event.digest, run->members.epoch());
+  forget_stand();
+  run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
+  run->outer.say(run->members.epoch());
+  say_all();
+}
+
+void Core::State::on_engine(const CatchUpBroke& event) {
+  if (!run->outer.catching_up()) {
+    return;
+  }
+  run->outer.stop_catching_up();
+  run->outer.say_failure(run->members.epoch(), run->outer.committed(), event.error);
+  say_all();
+  run->outer.unsay();
+}
+
+// What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
+void Core::State::lose_state(const std::string& why) {
+  drop_rounds();
+  run->outer.lose(run->members.epoch(), Error{Code::unavailable, why});
+  say_all();
+}
+
+}  // namespace atl::agent

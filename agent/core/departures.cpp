@@ -1,0 +1,102 @@
+// Leaving: the agent goes, or the run is over here.
+#include "agent/core/core_state.hpp"
+
+namespace atl::agent {
+
+void Core::State::begin_leaving(const std::string& why) {
+  if (departure.ask(why, now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5))) {
+    cut_short();
+  }
+  say_leave();
+  if (!run && !tasks) {
+    exit(std::nullopt);
+  }
+}
+
+void Core::State::say_leave() { send(Leave{departure.why(), run && run->life.active() && departure.cut_short()}); }
+
+// The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
+// in hand already, that round is the last.
+void Core::State::cut_short() {
+  const bool can = run && run->life.active() && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
+  if (!can) {
+    return;
+  }
+  const Round next = run->outer.committed().next();
+  if (run->rounds.empty() && !run->rounds.merging() && run->trainer.planned() >= next && !run->outer.at_end()) {
+    departure.cut();
+    run->trainer.finish(next, true);
+  } else if (run->rounds.all().size() == 1 && run->rounds.applying()) {
+    run->trainer.finish(run->rounds.all().begin()->first, false);  // its commit came before; no step after it would count
+  }
+}
+
+// Something of the last round is not on the disk yet.
+bool Core::State::settling() const { return run->rounds.applying() || run->rounds.merging() || run->checkpoints.writing(); }
+
+void Core::State::finish_leaving() {
+  if (run && departure.released() && !settling()) {
+    close_run(departure.why());
+    exit(std::nullopt);
+  }
+}
+
+void Core::State::exit(std::optional<Error> error) {
+  if (!departure.gone()) {
+    departure.go();
+    effect(Exit{std::move(error)});
+  }
+}
+
+void Core::State::on_release(const Release& message) {
+  const auto is_late = [&](Epoch told) { return message.epoch != Epoch(0) && message.epoch < told; };
+  if (tasks && tasks->run() == message.run) {
+    if (is_late(tasks->epoch())) {
+      return;
+    }
+    close_tasks(message.why);
+    if (departure.asked()) {
+      exit(std::nullopt);
+    }
+    return;
+  }
+  if (!run || run->terms.id != message.run || is_late(run->members.epoch())) {
+    return;
+  }
+  if (departure.asked() && settling()) {
+    departure.release();
+    return;
+  }
+  close_run(message.why);
+  if (departure.asked()) {
+    exit(std::nullopt);
+  }
+}
+
+void Core::State::close_run(const std::string& why) {
+  if (!run) {
+    return;
+  }
+  if (in_group()) {
+    tasks->add_group_work(report());  // it counts in the run that it was done for
+  }
+  effect(StopTrainer{run->terms.id, why});
+  effect(CloseRun{run->terms.id});
+  past.add(run->terms.id, run->members.epoch());
+  departure.close_run();
+  run.reset();
+}
+
+// This island cannot take part; it says so until it is released.
+void Core::State::give_up(Error error) {
+  if (run->life.ended()) {
+    return;
+  }
+  tell("error", "island_gives_up", error.why);
+  run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)});
+  run->trainer.stop("the island gives up the run");
+  drop_rounds();
+  say_all();
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,54 @@
+// What an island remembers of those whom it met in rounds that members commit among themselves: with whom it did, which norms their
+// contributions usually have, and how much its own outer parameters weigh.
+// Threads: plain values; owned by one Core.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "agent/core/event.hpp"
+#include "agent/core/round_in_hand.hpp"
+#include "agent/core/run_terms.hpp"
+#include "transport/base/usual_norms.hpp"
+
+namespace atl::agent {
+
+class Partners {
+ public:
+  // terms outlives it.
+  explicit Partners(const RunTerms& terms) : terms_(&terms) {}
+
+  // Whether this island took the round with others of that epoch: what it answers to one in doubt.
+  [[nodiscard]] bool met(Epoch epoch, Round round) const { return met_.contains({epoch, round}); }
+  // Against contributions to this fragment; none where the coordinator looks at them.
+  [[nodiscard]] NormGuard guard(std::uint32_t fragment) const {
+    return NormGuard{terms_->in_groups() ? terms_->spec.guards.norm_factor : 0, norms_.median(fragment)};
+  }
+  // The weight of its outer parameters in the last merge: tokens of contributions that counted.
+  [[nodiscard]] std::uint64_t weight() const { return std::max<std::uint64_t>(tokens_, 1); }
+
+  void publish(std::uint64_t tokens) { tokens_ += tokens; }
+  void reject(std::uint64_t tokens) { tokens_ -= std::min(tokens_, tokens); }
+  // What came of a round.
+  void note(const RoundInHand& round, const ExchangeDone& event) {
+    if (!round.withdrawn()) {
+      norms_.add(round.fragment(), round.ready().norm);
+    }
+    if (!event.partner.empty()) {
+      met_.emplace(round.group_epoch(), event.round);
+      for (const double norm : event.norms) {
+        norms_.add(round.fragment(), norm);
+      }
+    }
+  }
+
+ private:
+  const RunTerms* terms_;
+  std::set<std::pair<Epoch, Round>> met_;
+  std::uint64_t tokens_ = 0;
+  UsualNorms norms_;  // of contributions that counted, its own and those that it met
+};
+
+}  // namespace atl::agent

@@ -1,0 +1,83 @@
+// One round on this island, between the trainer's publish and the applied result.
+//
+//   forming ──formed──► formed ──exchange──► exchanging ──exchanged──► exchanged ──apply──► applying
+//      └──withdraw──► withdrawn ──exchange──────┘ │  ▲└────fail────► failed
+//                        formed or withdrawn ◄──abort (from exchanging, exchanged, failed)
+// What it says is what the coordinator has to hear until it answers.
+// Threads: plain value; owned by one Core.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "agent/core/pending_round.hpp"
+#include "transport/base/ids.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::agent {
+
+class RoundInHand {
+ public:
+  enum class Phase : std::uint8_t {
+    forming,    // the engine forms the contribution
+    formed,     // Ready is said
+    withdrawn,  // Withdrawn is said
+    exchanging,
+    exchanged,  // Exchanged is said; the result is held
+    failed,     // ExchangeFailed is said
+    applying,   // committed; the engine takes the outer step
+  };
+
+  RoundInHand(const RunId& run, Round number, std::uint32_t fragment);
+
+  [[nodiscard]] Phase phase() const { return phase_; }
+  [[nodiscard]] bool is(Phase phase) const { return phase_ == phase; }
+  [[nodiscard]] Round number() const { return ready_.round; }
+  [[nodiscard]] std::uint32_t fragment() const { return ready_.fragment; }
+  // The newest heard of.
+  [[nodiscard]] Attempt attempt() const { return attempt_; }
+  // The contribution does not count.
+  [[nodiscard]] bool withdrawn() const { return withdrawn_; }
+  // One of the outer state after this round is to be written.
+  [[nodiscard]] bool checkpoint() const { return checkpoint_; }
+  // In which the group was drawn, where members commit among themselves.
+  [[nodiscard]] Epoch group_epoch() const { return group_epoch_; }
+  [[nodiscard]] const atl::Ready& ready() const { return ready_; }
+  // Of an exchange that is done.
+  [[nodiscard]] const Exchanged& exchanged() const { return exchanged_; }
+  // An exchange has begun, or is done.
+  [[nodiscard]] bool in_exchange() const { return phase_ == Phase::exchanging || phase_ == Phase::exchanged || phase_ == Phase::failed; }
+  // What the coordinator has to hear of it, if anything. digest: of the outer state now.
+  [[nodiscard]] std::optional<Message> said(Epoch epoch, const Digest& digest) const;
+
+  // What the trainer said with its publish. sequences: of an epoch of the part.
+  void describe(const PublishFacts& facts, std::uint64_t sequences);
+  // It merges all islands' outer parameters: what they weigh.
+  void weigh(std::uint64_t tokens, double training_loss);
+  void form(double norm);
+  // It came formed, with a checkpoint.
+  void resume(const PendingRound& pending);
+  void withdraw(Epoch epoch, Error error);
+  // Its members commit it, and the contribution does not count.
+  void reject() { withdrawn_ = true; }
+  void begin_exchange(Attempt attempt, Epoch group_epoch = {});
+  void finish_exchange(Exchanged exchanged);
+  void fail(ExchangeFailed failure);
+  // The attempt is void; the contribution stays.
+  void abort();
+  void set_checkpoint(bool wanted) { checkpoint_ = wanted; }
+  void apply() { phase_ = Phase::applying; }
+
+ private:
+  Phase phase_ = Phase::forming;
+  Attempt attempt_;
+  bool withdrawn_ = false;
+  bool checkpoint_ = false;
+  Epoch group_epoch_;
+  atl::Ready ready_;
+  Withdrawn withdrawal_;
+  Exchanged exchanged_;
+  ExchangeFailed failure_;
+};
+
+}  // namespace atl::agent

@@ -1,0 +1,325 @@
+// The path of a round: published by the trainer, formed, exchanged, committed by whoever its commit rule names, applied, merged.
+//
+//   publish ─► form ─┬─ coordinator: Ready ─► Exchange ─► Exchanged ─► Commit ─┐
+//                    ├─ members:     meet the group (group_rounds.cpp) ────────┼─► apply ─► merge
+//                    └─ self:        an exchange with one member ──────────────┘
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agent/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::agent {
+
+using Phase = RoundInHand::Phase;
+
+void Core::State::on_trainer(const TrainerPublished& event) {
+  if (!run->trainer.training() || event.round <= run->outer.committed() || event.round > run->trainer.planned() ||
+      run->rounds.contains(event.round)) {
+    return;
+  }
+  run->trainer.on(event);
+  if (departure.cut_short() && event.steps == 0) {
+    departure.contributed();  // it had only just begun: there is nothing to contribute
+    say_leave();
+    return;
+  }
+  run->partners.publish(event.tokens);
+  const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
+  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
+  run->rounds.add(event.round, event.fragment).describe(facts, run->trainer.sequences());
+  run->rounds.note_local_loss(event.round, event.local_loss);
+  if (event.nonfinite) {
+    withdraw(event.round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
+  } else {
+    effect(FormContribution{run->terms.id, event.round, event.fragment, facts});
+  }
+}
+
+void Core::State::on_engine(const ContributionFormed& event) {
+  RoundInHand* round = run->rounds.find(event.round, Phase::forming);
+  if (round == nullptr) {
+    return;
+  }
+  round->form(event.norm);
+  departure.contributed();
+  if (!run->terms.commits_itself(event.round)) {
+    say(*round);
+    return;
+  }
+  if (const std::optional<std::string> exploded = run->partners.guard(round->fragment()).verdict(event.norm)) {
+    reject_own(event.round, Error{Code::corrupt, *exploded});
+    return;
+  }
+  send(*round->said(run->members.epoch(), run->outer.digest()));
+  begin_commit(event.round);
+}
+
+// What comes after a contribution is formed, where the coordinator has no part in it.
+void Core::State::begin_commit(Round round) {
+  if (run->terms.rounds.terms(round).commit == CommitRule::members) {
+    meet_partner(round);
+  } else {
+    begin_alone(round);
+  }
+}
+
+void Core::State::on_engine(const ContributionFailed& event) { withdraw(event.round, event.error); }
+
+void Core::State::withdraw(Round number, Error error) {
+  RoundInHand* round = run->rounds.find(number, Phase::forming);
+  if (round == nullptr) {
+    return;
+  }
+  if (run->terms.rounds.terms(number).commit == CommitRule::members && error.code == Code::corrupt) {
+    reject_own(number, error);
+    return;
+  }
+  if (run->terms.own_states()) {
+    give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
+    return;
+  }
+  round->withdraw(run->members.epoch(), std::move(error));
+  departure.contributed();
+  say(*round);
+}
+
+// A group of one: the exchange has one member, and nobody else commits it.
+void Core::State::begin_alone(Round number) {
+  RoundInHand& round = *run->rounds.find(number);
+  round.begin_exchange(Attempt(1));
+  const Identity& identity = session.identity();
+  BeginExchange order;
+  order.run = run->terms.id;
+  order.epoch = run->members.epoch();
+  order.round = number;
+  order.attempt = round.attempt();
+  order.fragment = round.fragment();
+  order.members = {Member{identity.island, identity.name, "", identity.bulk_address}};
+  order.tokens = {std::max<std::uint64_t>(round.ready().tokens, 1)};
+  order.stall_after = session.stall_after();
+  effect(std::move(order));
+}
+
+void Core::State::on_exchange(const Exchange& message) {
+  if (message.round <= run->outer.committed()) {
+    if (message.round == run->outer.committed()) {
+      send(Exchanged{run->terms.id, run->members.epoch(), message.round, message.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
+    }
+    return;
+  }
+  if (!run->life.active() || message.epoch > run->members.epoch() || message.tokens.size() != message.members.size()) {
+    say_all();  // the answer to that brings the membership it belongs to
+    return;
+  }
+  const auto refuse = [&](const std::string& why) {
+    send(ExchangeFailed{run->terms.id, run->members.epoch(), message.round, message.attempt, island(), Error{Code::unavailable, why}});
+  };
+  RoundInHand* round = run->rounds.find(message.round);
+  if (round == nullptr || round->is(Phase::forming)) {
+    refuse("this island has no contribution to round " + std::to_string(message.round.value));
+    return;
+  }
+  if (message.attempt <= round->attempt() || round->is(Phase::applying)) {
+    return;  // begun already, or given up
+  }
+  std::vector<Member> members;
+  for (const IslandId& each : message.members) {
+    const Member* member = run->members.find(each);
+    if (member == nullptr) {
+      refuse("this island does not know a member of the exchange");
+      return;
+    }
+    const bool counts = message.tokens[members.size()] > 0;
+    if (each == island() && counts && round->withdrawn()) {
+      refuse("this island withdrew its contribution to round " + std::to_string(message.round.value));
+      return;
+    }
+    members.push_back(*member);
+  }
+  round->begin_exchange(message.attempt);
+  effect(BeginExchange{run->terms.id, run->members.epoch(), message.round, message.attempt, round->fragment(), std::move(members),
+                       message.tokens, session.stall_after()});
+}
+
+void Core::State::on_engine(const ExchangeDone& event) {
+  RoundInHand* round = run->rounds.exchanging(event.round, event.attempt);
+  if (round == nullptr) {
+    return;
+  }
+  round->finish_exchange(Exchanged{run->terms.id, run->members.epoch(), event.round, event.attempt, event.digest, event.bytes_sent,
+                                   event.bytes_received, event.seconds, event.slowest, event.arrived_seconds});
+  run->rounds.count(event);
+  if (!run->terms.commits_itself(event.round)) {
+    say(*round);
+    return;
+  }
+  round->set_checkpoint(checkpoint_due(event.round, run->terms.last_trained(), run->terms.spec.checkpoint.every_rounds));
+  if (run->terms.in_groups()) {
+    note_met(*round, event);
+  }
+  if (run->life.pause_after() && !run->life.standing() && event.round >= *run->life.pause_after()) {
+    stand_after(event.round);
+  }
+  if (!run->life.standing() || event.round <= *run->life.stands_after()) {
+    run->rounds.apply(event.round);  // else it is held: it is of after the pause
+  }
+}
+
+void Core::State::on_engine(const ExchangeBroke& event) {
+  RoundInHand* round = run->rounds.exchanging(event.round, event.attempt);
+  if (round == nullptr) {
+    return;
+  }
+  if (run->terms.commits_itself(event.round)) {
+    give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
+    return;
+  }
+  round->fail(ExchangeFailed{run->terms.id, run->members.epoch(), event.round, event.attempt, event.accused, event.error});
+  say(*round);
+}
+
+void Core::State::on_abort(const Abort& message) {
+  RoundInHand* round = run->rounds.find(message.round);
+  if (round != nullptr && round->attempt() == message.attempt && round->in_exchange()) {
+    effect(CancelExchange{run->terms.id, message.round, message.attempt});
+    round->abort();
+    say(*round);
+  }
+}
+
+void Core::State::on_commit(const Commit& message) {
+  use_epoch(message.epoch, run->members.members());
+  if (message.round == Round(0)) {
+    if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {
+      agree_on_initial(message.digest);
+    }
+    return;
+  }
+  if (!run->outer.held() || message.round != run->outer.committed().next()) {
+    return;
+  }
+  RoundInHand* round = run->rounds.find(message.round);
+  if (round == nullptr) {
+    return;
+  }
+  if (round->is(Phase::exchanged) && round->attempt() == message.attempt &&
+      (round->exchanged().digest == message.digest || ATOLL_PLANTED(digest_unchecked))) {
+    round->set_checkpoint(message.checkpoint);
+    if (message.pause) {
+      run->life.stand(message.round, message.epoch);
+    }
+    if (message.pause || departure.asked()) {
+      run->trainer.finish(message.round, false);
+    }
+    run->rounds.apply(message.round);
+    return;
+  }
+  if (!round->is(Phase::applying) && run->life.active() && message.epoch == run->members.epoch() && message.attempt >= round->attempt()) {
+    miss_commit(message.round);
+  }
+}
+
+// The others went on with a result that this island does not hold.
+void Core::State::miss_commit(Round round) {
+  const std::string why = "this island does not hold the result of round " + std::to_string(round.value);
+  if (run->terms.in_groups()) {
+    lose_state(why);
+    return;
+  }
+  send(run->outer.report(run->members.epoch(), Error{Code::conflict, why}));
+  run->life.put_out();  // until it has caught up
+}
+
+void Core::State::on_engine(const ResultApplied& event) {
+  if (!run->rounds.is(event.round, Phase::applying)) {
+    return;
+  }
+  if (event.error) {
+    give_up(with_context(*event.error, "the outer step of round " + std::to_string(event.round.value)));
+    return;
+  }
+  const bool due = checkpoint_due(event.round, run->terms.last(), run->terms.spec.checkpoint.every_rounds);
+  const bool checkpoint = due || run->rounds.find(event.round)->checkpoint();
+  const RoundInHand round = run->rounds.take_applied(event.round, checkpoint);
+  run->outer.advance(event.round, round.exchanged().digest, round.ready().data.to);
+  run->trainer.note_progress();
+  if (run->terms.in_groups()) {
+    run->rounds.note_projection(event.round, event.projection);
+    prepare_pair();
+  }
+  if (checkpoint && !run->terms.lockstep()) {
+    effect(BeginCheckpoint{run->terms.id, event.round, run->outer.digest()});  // in lockstep the outer state comes with the merge
+  }
+  if (run->trainer.give(event.round, round.fragment())) {
+    return;
+  }
+  if (!run->terms.lockstep()) {
+    // Its trainer ended meanwhile. The next one is loaded with the outer parameters.
+    merged(event.round, false);
+  } else {
+    // The parameters of this round would have come from an optimiser's step that only the trainer could take.
+    lose_state("the trainer ended before it took the step of round " + std::to_string(event.round.value));
+  }
+}
+
+void Core::State::on_trainer(const TrainerMerged& event) {
+  if (!run->trainer.training() || event.round > run->outer.committed()) {
+    return;
+  }
+  run->trainer.on(event);
+  send(run->rounds.describe(event));
+  if (!event.save_error.empty()) {
+    tell("warning", "trainer_state_not_saved",
+         "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
+  }
+  Merging* merging = run->rounds.find_merging(event.round);
+  if (merging == nullptr) {
+    return;
+  }
+  if (run->terms.lockstep()) {
+    merging->adopting = true;
+    merging->saved = event.saved;
+    effect(AdoptParameters{run->terms.id, event.round});
+  } else {
+    merged(event.round, event.saved);
+  }
+}
+
+void Core::State::on_engine(const ParametersAdopted& event) {
+  const Merging* merging = run->rounds.find_merging(event.round);
+  if (merging == nullptr || !merging->adopting) {
+    return;
+  }
+  if (event.error) {
+    lose_state(with_context(*event.error, "the parameters after round " + std::to_string(event.round.value)).why);
+    return;
+  }
+  merged(event.round, merging->saved);
+}
+
+// The trainer has taken a round's result, or will not any more.
+void Core::State::merged(Round round, bool saved) {
+  const Merging merging = run->rounds.take_merging(round);
+  if (merging.checkpoint) {
+    finish_checkpoint(round, merging.digest, saved);
+  }
+  finish_if_done();
+  finish_leaving();
+}
+
+// Rounds in hand lead nowhere any more.
+void Core::State::drop_rounds() {
+  const bool step_lost = run->terms.lockstep() && run->rounds.merging();
+  run->rounds.drop();
+  run->trainer.drop_orders();
+  run->trainer.forget_hurry();
+  if (step_lost) {
+    run->outer.drop();  // the parameters after the newest round would have come from the trainer
+  }
+  departure.contributed();
+  forget_stand();
+}
+
+}  // namespace atl::agent

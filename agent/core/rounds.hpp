@@ -1,0 +1,97 @@
+// The rounds of a run that this island has in hand: published and not applied, and applied and not merged by the trainer.
+// Threads: owned by one Core.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "agent/core/event.hpp"
+#include "agent/core/outbox.hpp"
+#include "agent/core/round_in_hand.hpp"
+#include "agent/core/run_terms.hpp"
+
+namespace atl::agent {
+
+// A round that is applied, and that the trainer has not said that it merged it.
+struct Merging {
+  Round round;
+  Digest digest;
+  bool checkpoint = false;  // one is begun, and finished when it has
+  bool adopting = false;    // in lockstep: it has taken its step, and the engine takes the parameters over
+  bool saved = false;       // and its own state lies where the checkpoint is to be
+};
+
+class Rounds {
+ public:
+  // Both outlive it.
+  Rounds(const RunTerms& terms, Outbox& out) : terms_(&terms), out_(&out) {}
+
+  [[nodiscard]] bool empty() const { return rounds_.empty(); }
+  [[nodiscard]] const std::map<Round, RoundInHand>& all() const { return rounds_; }
+  [[nodiscard]] bool contains(Round round) const { return rounds_.contains(round); }
+  // Nothing: not in hand. Of this attempt only, where one is given.
+  [[nodiscard]] RoundInHand* find(Round round);
+  [[nodiscard]] RoundInHand* find(Round round, RoundInHand::Phase phase);
+  [[nodiscard]] RoundInHand* exchanging(Round round, Attempt attempt);
+  [[nodiscard]] bool is(Round round, RoundInHand::Phase phase) const;
+  [[nodiscard]] std::set<Round> numbers() const;
+  // The outer step of one is being taken.
+  [[nodiscard]] bool applying() const;
+  // One is applied that the trainer has not merged; the oldest.
+  [[nodiscard]] bool merging() const { return !merging_.empty(); }
+  [[nodiscard]] const Merging& oldest_merging() const { return merging_.begin()->second; }
+  // Nothing: not applied, or merged.
+  [[nodiscard]] Merging* find_merging(Round round);
+  // The first sequence of the part of the data that no contribution in hand holds. counted: that no committed round holds.
+  [[nodiscard]] std::uint64_t published_to(std::uint64_t counted) const;
+  // A contribution begins before what is counted of this part, so it can never be counted.
+  [[nodiscard]] bool overlaps(std::uint32_t part, std::uint64_t counted) const;
+  // They came with a checkpoint, and are said once the trainer that goes on with them is up.
+  [[nodiscard]] bool resuming() const { return resuming_; }
+  // True if they were resuming until now.
+  bool stop_resuming() { return std::exchange(resuming_, false); }
+
+  RoundInHand& add(Round round, std::uint32_t fragment);
+  // The contributions that a checkpoint of `committed` holds, as far as they are of use: in their order from the next round on, and of
+  // this part of the data from `counted` on.
+  void resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted);
+  void count(const ExchangeDone& event);
+  // The result is to be applied (ApplyResult).
+  void apply(Round round);
+  // It is applied, and the trainer merges it.
+  RoundInHand take_applied(Round round, bool checkpoint);
+  Merging take_merging(Round round) { return merging_.extract(round).mapped(); }
+  // They lead nowhere any more; their exchanges are cancelled.
+  void drop();
+
+  // What belongs to a round until the trainer has merged it, for people: validation loss, partner, projection.
+  void note_local_loss(Round round, double loss);
+  void note_partner(Round round, const IslandId& partner) { met_[round].partner = partner; }
+  void note_projection(Round round, std::vector<float> projection) { met_[round].projection = std::move(projection); }
+  // What the trainer said of a merge, with that.
+  Merged describe(const TrainerMerged& event);
+
+  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  struct Met {
+    IslandId partner;  // empty: alone
+    std::vector<float> projection;
+  };
+
+  const RunTerms* terms_;
+  Outbox* out_;
+  std::map<Round, RoundInHand> rounds_;
+  std::map<Round, Merging> merging_;
+  bool resuming_ = false;
+  std::map<Round, double> local_losses_;
+  std::map<Round, Met> met_;  // of rounds that members commit among themselves
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
+};
+
+}  // namespace atl::agent

@@ -1,0 +1,151 @@
+// The trainer: started, given the outer parameters and orders ahead, started again when it ends.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agent/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::agent {
+
+void Core::State::start_trainer() {
+  const StoredCheckpoint* saved =
+      run->outer.from() == StartFrom::scratch && !run->outer.held()
+          ? nullptr
+          : stored.newest_trainer_state(run->terms.id, run->outer.held() ? std::optional(run->outer.committed()) : std::nullopt);
+  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->members.part();
+  run->outer.forget_asking();
+  run->trainer.start(run->members.part(), run->members.parts(), saved, current);
+}
+
+// Brings it forward by one order if nothing is in the way. Called after everything that happens.
+void Core::State::drive_trainer() {
+  if (!run || departure.gone()) {
+    return;
+  }
+  Trainer& trainer = run->trainer;
+  if (run->life.ended()) {
+    trainer.cancel_restart();  // one that crashed after its last step is not needed again
+    return;
+  }
+  if (trainer.restart_at()) {
+    if (now < *trainer.restart_at()) {
+      return;
+    }
+    start_trainer();
+  }
+  if (trainer.training()) {
+    extend_plan();
+    return;
+  }
+  if (trainer.phase() != Trainer::Phase::ready) {
+    return;
+  }
+  if (!run->outer.held()) {
+    if (run->outer.ask_initial()) {
+      effect(FormInitialState{run->terms.id, trainer.incarnation()});
+    }
+    return;
+  }
+  if (run->life.active() && !run->outer.at_end()) {
+    give_orders();
+  }
+}
+
+// It stands, and the outer state is there.
+void Core::State::give_orders() {
+  Trainer& trainer = run->trainer;
+  // One that went on from a checkpoint, unless samples that it would train on next are committed already.
+  if (trainer.holds() == run->outer.committed() &&
+      (run->terms.own_states() || trainer.position() >= run->rounds.published_to(run->outer.counted()))) {
+    trainer.go_on(run->outer.committed());
+    extend_plan();
+    go_on_with_pending();
+    return;
+  }
+  go_on_with_pending();
+  // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
+  if (run->rounds.empty()) {
+    // What was trained on and not committed comes again.
+    trainer.load(trainer.step_of(run->outer.committed()), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->outer.counted());
+  }
+}
+
+// The contributions of the checkpoint are said from now on.
+void Core::State::go_on_with_pending() {
+  if (!run->rounds.stop_resuming()) {
+    return;
+  }
+  if (!run->terms.own_states()) {
+    say_all();
+    return;
+  }
+  for (const Round number : run->rounds.numbers()) {
+    begin_commit(number);
+  }
+}
+
+void Core::State::extend_plan() {
+  if (run->life.standing() || departure.asked() || !run->trainer.wants_plan(run->outer.committed())) {
+    return;
+  }
+  // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is
+  // not ordered before.
+  if (run->terms.lockstep() && run->rounds.merging() && !ATOLL_PLANTED(arena_in_use)) {
+    return;
+  }
+  run->trainer.extend_plan(run->outer.committed(), run->rounds.numbers());
+}
+
+void Core::State::on_trainer(const TrainerReady& event) {
+  if (run->trainer.phase() != Trainer::Phase::starting) {
+    return;
+  }
+  if (Status ready = run->trainer.on(event, session.identity().name); !ready) {
+    give_up(ready.error());
+    return;
+  }
+  prepare_pair();
+}
+
+void Core::State::on_trainer(const TrainerEvaluated& event) {
+  if (event.step == Step(0) && !std::isnan(event.loss)) {
+    send(Merged{run->terms.id, Round(0), Step(0), event.loss, std::numeric_limits<double>::quiet_NaN(), 0.0});
+  }
+}
+
+void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->outer.committed()); }
+
+void Core::State::on_trainer(const TrainerExited& event) {
+  run->trainer.on(event);
+  if (run->life.ended()) {
+    return;
+  }
+  const bool stepped = run->rounds.merging() && run->rounds.oldest_merging().adopting;
+  if (run->rounds.merging() && run->terms.lockstep() && !stepped) {
+    lose_state("the trainer ended before it took the step of round " + std::to_string(run->rounds.oldest_merging().round.value));
+  }
+  while (run->rounds.merging() && !stepped) {
+    merged(run->rounds.oldest_merging().round, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
+    if (!run) {
+      return;  // it was only waited for before leaving
+    }
+  }
+  if (run->outer.at_end()) {
+    return;  // nothing is left to train
+  }
+  const RestartDecision decision = run->trainer.restart(event.permanent, now);
+  if (!decision.restart) {
+    give_up(event.permanent ? event.error : with_context(event.error, "the trainer keeps failing (" + decision.why + ")"));
+    return;
+  }
+  tell("error", "trainer_crashed", "the trainer ended: " + event.error.why + "; it is started again in " + human_duration(decision.delay));
+}
+
+void Core::State::on_cut(const Cut& message) {
+  if (run->life.active() && message.round > run->outer.committed() && !run->rounds.contains(message.round)) {
+    run->trainer.hurry(message.round, run->outer.committed());
+  }
+}
+
+}  // namespace atl::agent

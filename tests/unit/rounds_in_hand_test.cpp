@@ -1,0 +1,175 @@
+// The rounds that an island has in hand: what it says of each, and what becomes of them.
+#include "agent/core/partners.hpp"
+#include "agent/core/rounds.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::agent;
+using Phase = RoundInHand::Phase;
+
+RunTerms terms(const std::string& strategy = "diloco") {
+  RunSpec spec;
+  spec.name = "run";
+  spec.strategy = named_strategy(strategy).value();
+  spec.training.steps = 40;
+  spec.rounds = 10;
+  return RunTerms(RunId("r-1"), spec, compose(spec.strategy).value());
+}
+
+PublishFacts facts(std::uint64_t from, std::uint64_t to, std::uint32_t part = 0) {
+  PublishFacts value;
+  value.tokens = 100;
+  value.steps = 4;
+  value.data = DataRange{part, from, to};
+  return value;
+}
+
+PendingRound pending(std::uint64_t round, std::uint64_t from, std::uint64_t to, std::uint32_t part = 0) {
+  PendingRound value;
+  value.round = Round(round);
+  value.norm = 2;
+  value.facts = facts(from, to, part);
+  return value;
+}
+
+Digest digest(int number) {
+  Digest value;
+  value.bytes[0] = std::byte{static_cast<unsigned char>(number)};
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("a round says in each phase what the coordinator has to hear of it, in the present epoch") {
+  RoundInHand round(RunId("r-1"), Round(3), 1);
+  round.describe(facts(0, 8), 80);
+  CHECK_FALSE(round.said(Epoch(2), digest(2)));
+  round.form(0.5);
+  const std::optional<Message> formed = round.said(Epoch(2), digest(2));
+  REQUIRE(formed);
+  const auto& ready = std::get<atl::Ready>(*formed);
+  CHECK(ready.epoch == Epoch(2));
+  CHECK(ready.round == Round(3));
+  CHECK(ready.fragment == 1);
+  CHECK(ready.tokens == 100);
+  CHECK(ready.norm == 0.5);
+  CHECK(ready.digest == digest(2));
+  CHECK(std::get<atl::Ready>(*round.said(Epoch(5), digest(2))).epoch == Epoch(5));
+  round.begin_exchange(Attempt(1));
+  CHECK_FALSE(round.said(Epoch(2), digest(2)));
+  CHECK(round.in_exchange());
+  round.fail(ExchangeFailed{});
+  CHECK(std::holds_alternative<ExchangeFailed>(*round.said(Epoch(2), digest(2))));
+  round.abort();
+  CHECK(std::holds_alternative<atl::Ready>(*round.said(Epoch(2), digest(2))));
+  round.begin_exchange(Attempt(2));
+  round.finish_exchange(Exchanged{});
+  CHECK(std::holds_alternative<Exchanged>(*round.said(Epoch(2), digest(2))));
+  round.apply();
+  CHECK_FALSE(round.said(Epoch(2), digest(2)));
+  CHECK_FALSE(round.in_exchange());
+}
+
+TEST_CASE("a contribution that was withdrawn stays withdrawn when an attempt is given up") {
+  RoundInHand round(RunId("r-1"), Round(3), 0);
+  round.withdraw(Epoch(1), Error{Code::corrupt, "not finite"});
+  round.begin_exchange(Attempt(1));
+  round.abort();
+  CHECK(round.is(Phase::withdrawn));
+  CHECK(std::holds_alternative<Withdrawn>(*round.said(Epoch(1), Digest{})));
+}
+
+TEST_CASE("rounds in hand are applied in their order, and each is merged once") {
+  const RunTerms run = terms();
+  Outbox out;
+  Rounds rounds(run, out);
+  rounds.add(Round(1), 0).describe(facts(0, 8), 80);
+  rounds.add(Round(2), 0).describe(facts(8, 16), 80);
+  CHECK(rounds.published_to(0) == 16);
+  CHECK(rounds.exchanging(Round(1), Attempt(1)) == nullptr);
+  rounds.find(Round(1))->begin_exchange(Attempt(1));
+  CHECK(rounds.exchanging(Round(1), Attempt(2)) == nullptr);
+  REQUIRE(rounds.exchanging(Round(1), Attempt(1)) != nullptr);
+  Exchanged exchanged;
+  exchanged.digest = digest(1);
+  rounds.find(Round(1))->finish_exchange(exchanged);
+  rounds.apply(Round(1));
+  CHECK(rounds.applying());
+  CHECK(std::get<ApplyResult>(out.take().effects.front()).digest == digest(1));
+  CHECK(rounds.take_applied(Round(1), true).number() == Round(1));
+  CHECK_FALSE(rounds.contains(Round(1)));
+  CHECK(rounds.merging());
+  CHECK(rounds.oldest_merging().checkpoint);
+  CHECK(rounds.take_merging(Round(1)).digest == digest(1));
+  CHECK_FALSE(rounds.merging());
+}
+
+TEST_CASE("rounds that lead nowhere are dropped, and their exchanges are cancelled") {
+  const RunTerms run = terms();
+  Outbox out;
+  Rounds rounds(run, out);
+  rounds.add(Round(1), 0).form(1);
+  rounds.add(Round(2), 0).begin_exchange(Attempt(3));
+  rounds.drop();
+  CHECK(rounds.empty());
+  const std::vector<Effect> effects = out.take().effects;
+  REQUIRE(effects.size() == 1);
+  CHECK(std::get<CancelExchange>(effects.front()).attempt == Attempt(3));
+}
+
+TEST_CASE("contributions of a checkpoint are of use in their order, and while their samples are this island's") {
+  const RunTerms run = terms();
+  const auto resumed = [&](const std::vector<PendingRound>& pending) {
+    Outbox out;
+    Rounds rounds(run, out);
+    rounds.resume(pending, Round(4), 1, 40);
+    CHECK(rounds.resuming() == !rounds.empty());
+    return rounds.numbers();
+  };
+  CHECK(resumed({pending(5, 40, 48, 1), pending(6, 48, 56, 1)}) == std::set<Round>{Round(5), Round(6)});
+  CHECK(resumed({pending(6, 48, 56, 1)}).empty());  // the one before was withdrawn
+  CHECK(resumed({pending(5, 40, 48, 0)}).empty());  // of another part
+  CHECK(resumed({pending(5, 32, 48, 1)}).empty());  // counted already
+  CHECK(resumed({pending(5, 40, 48, 1), pending(6, 50, 56, 1)}).size() == 1);
+}
+
+TEST_CASE("a contribution that begins before what is counted can never be counted") {
+  const RunTerms run = terms();
+  Outbox out;
+  Rounds rounds(run, out);
+  rounds.add(Round(5), 0).describe(facts(40, 48), 80);
+  CHECK_FALSE(rounds.overlaps(0, 40));
+  CHECK(rounds.overlaps(0, 44));
+  CHECK_FALSE(rounds.overlaps(1, 44));
+  rounds.find(Round(5))->apply();  // counted: it is why
+  CHECK_FALSE(rounds.overlaps(0, 48));
+}
+
+TEST_CASE("an island remembers whom it met, and what norms contributions usually have, its rejected ones left out") {
+  const RunTerms run = terms("noloco");
+  Partners partners(run);
+  ExchangeDone done;
+  done.round = Round(1);
+  done.partner = IslandId("b");
+  done.norms = {1.0};
+  RoundInHand round(run.id, Round(1), 0);
+  round.form(1.0);
+  round.begin_exchange(Attempt(1), Epoch(2));
+  partners.note(round, done);
+  CHECK(partners.met(Epoch(2), Round(1)));
+  CHECK_FALSE(partners.met(Epoch(1), Round(1)));
+  done.round = Round(2);
+  done.partner = IslandId();
+  RoundInHand alone(run.id, Round(2), 0);
+  alone.begin_exchange(Attempt(1), Epoch(2));
+  partners.note(alone, done);
+  CHECK_FALSE(partners.met(Epoch(2), Round(2)));
+  partners.publish(100);
+  partners.publish(50);
+  partners.reject(50);
+  CHECK(partners.weight() == 100);
+  partners.reject(1000);
+  CHECK(partners.weight() == 1);
+}
