@@ -32,9 +32,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->rounds.resume(event.pending, event.round, run->members.part(), run->outer.counted());
   const StoredCheckpoint* own = stored.find(run->terms.id, event.round, event.digest);
   if (own != nullptr) {
-    if (run->terms.own_states()) {
-      run->outer.set_counted(own->position);  // nobody else counts
-    }
+    run->outer.count_own(own->position);
     run->checkpoints.note(*own);
   }
   run->outer.say(run->members.epoch());
@@ -81,9 +79,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
   }
   use_epoch(message.epoch, run->members.members());
   if (!run->outer.catching_up() && run->outer.is(message.committed, message.digest)) {
-    if (!run->terms.own_states()) {
-      run->outer.set_counted(message.position);
-    }
+    run->outer.count(message.position);
     run->outer.say(run->members.epoch());
     send(*run->outer.said());
     return;
@@ -92,8 +88,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
     return;
   }
   drop_rounds();
-  run->outer.catch_up(message);
-  effect(CatchUpFromPeers{message, run->outer.held() && !run->terms.own_states(), run->outer.committed(), run->outer.digest()});
+  effect(run->outer.catch_up(message));
 }
 
 void Core::State::on_engine(const CatchUpDone& event) {

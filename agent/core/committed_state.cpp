@@ -48,9 +48,7 @@ void CommittedState::loaded(Round round, const Digest& digest, Epoch epoch) {
   held_ = true;
   committed_ = round;
   digest_ = digest;
-  if (!terms_->own_states()) {
-    counted_ = assigned_;
-  }
+  count(assigned_);
 }
 
 bool CommittedState::needs(const CatchUp& order) const {
@@ -58,15 +56,14 @@ bool CommittedState::needs(const CatchUp& order) const {
            catching_up_->digest == order.digest);
 }
 
-void CommittedState::catch_up(const CatchUp& order) {
+CatchUpFromPeers CommittedState::catch_up(const CatchUp& order) {
   catching_up_ = order;
   said_.reset();
+  return CatchUpFromPeers{order, held_ && !terms_->own_states(), committed_, digest_};
 }
 
 void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch) {
-  if (!terms_->own_states()) {
-    counted_ = catching_up_->position;
-  }
+  count(catching_up_->position);
   catching_up_.reset();
   initial_.reset();
   since_ = epoch;
@@ -74,6 +71,20 @@ void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch) {
   committed_ = round;
   digest_ = digest;
 }
+
+// The position is that after the assigned round: it holds once that round's state is here. An island with a state of its own knows best
+// what it trained on.
+void CommittedState::assign(const Invite& message, bool same_part) {
+  assigned_ = message.position;
+  const bool there = is(message.committed, message.digest);
+  if (terms_->own_states() ? message.from == StartFrom::peers : there || !same_part || !held_) {
+    counted_ = message.position;
+  }
+}
+
+void CommittedState::count(std::uint64_t told) { counted_ = terms_->own_states() ? counted_ : told; }
+
+void CommittedState::count_own(std::uint64_t position) { counted_ = terms_->own_states() ? position : counted_; }
 
 void CommittedState::advance(Round round, const Digest& digest, std::uint64_t data_to) {
   committed_ = round;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "agent/core/effect.hpp"
 #include "agent/core/run_terms.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
@@ -30,6 +31,10 @@ class CommittedState {
   [[nodiscard]] Round committed() const { return committed_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
   [[nodiscard]] bool is(Round round, const Digest& digest) const { return held_ && committed_ == round && digest_ == digest; }
+  // It is what an island goes on from where the others are at this round: that very state, or the island's own.
+  [[nodiscard]] bool suits(Round round, const Digest& digest) const { return terms_->own_states() ? held_ : is(round, digest); }
+  // Held of the state that all share, and nothing said of it: the island waits to be let in.
+  [[nodiscard]] bool waits() const { return held_ && !terms_->own_states() && !coming() && !said_; }
   // Nothing is left to train.
   [[nodiscard]] bool at_end() const { return held_ && committed_ >= terms_->last(); }
   [[nodiscard]] StartFrom from() const { return from_; }
@@ -68,7 +73,8 @@ class CommittedState {
   void stop_restoring() { restoring_.reset(); }
   // Returns false if one as new is under way.
   [[nodiscard]] bool needs(const CatchUp& order) const;
-  void catch_up(const CatchUp& order);
+  // What the engine is to do for it.
+  CatchUpFromPeers catch_up(const CatchUp& order);
   void caught_up(Round round, const Digest& digest, Epoch epoch);
   void stop_catching_up() { catching_up_.reset(); }
 
@@ -83,8 +89,11 @@ class CommittedState {
   // It begins from its peers, whatever it began from; the coordinator hears why.
   void lose(Epoch epoch, Error error);
 
-  void set_assigned(std::uint64_t position) { assigned_ = position; }
-  void set_counted(std::uint64_t position) { counted_ = position; }
+  // A place in the run, of the part of the data that it had already or of another one.
+  void assign(const Invite& message, bool same_part);
+  // How far the data are committed: the coordinator says so of the state that all share; of a state of its own nobody but the island does.
+  void count(std::uint64_t told);
+  void count_own(std::uint64_t position);
 
   void say(Epoch epoch) { said_ = report(epoch); }
   void say_failure(Epoch epoch, Round round, Error error) { said_ = CaughtUp{terms_->id, epoch, round, Digest{}, std::move(error)}; }

@@ -245,7 +245,7 @@ void Core::State::say_of_run() {
     send(std::move(said));
   }
   if (!run->life.active()) {
-    if (!run->outer.said() && run->outer.held() && !run->terms.own_states() && !run->outer.coming()) {
+    if (run->outer.waits()) {
       // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
       send(run->outer.report(run->members.epoch()));
     }
@@ -254,7 +254,7 @@ void Core::State::say_of_run() {
   if (run->life.standing() && run->checkpoints.newest() && run->checkpoints.newest()->round == run->life.stands_after()) {
     run->checkpoints.repeat();
   }
-  if (!run->terms.own_states() && run->outer.initial() && !run->outer.held()) {
+  if (run->outer.initial() && !run->outer.held()) {
     atl::Ready ready;
     ready.run = run->terms.id;
     ready.epoch = run->members.epoch();

@@ -114,7 +114,7 @@ void Core::State::invite_with_memory(const Invite& message) {
   }
   if (run->terms.in_groups() && outer.held() && outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
     lose_state("what this island has is of a merge that was given up");
-  } else if (run->terms.own_states() ? outer.held() : outer.is(message.committed, message.digest)) {
+  } else if (outer.suits(message.committed, message.digest)) {
     become_active();
   } else if (!run->terms.own_states()) {
     send(outer.report(run->members.epoch(),
@@ -155,16 +155,10 @@ void Core::State::own_up() {
 // old one.
 void Core::State::take_part(const Invite& message) {
   const bool same = !run->members.take_part(message.part, message.parts);
-  run->outer.set_assigned(message.position);
-  // The position is that after the assigned round: it holds once that round's state is here. An island with rounds of its own knows best
-  // what it trained on.
-  const bool there = run->outer.is(message.committed, message.digest);
-  if (run->terms.own_states() ? message.from == StartFrom::peers : there || !same || !run->outer.held()) {
-    run->outer.set_counted(message.position);
-  }
+  run->outer.assign(message, same);
   if (same) {
     // A contribution that was counted without this island's hearing of it would be refused again and again.
-    if (!run->terms.own_states() && run->rounds.overlaps(run->members.part(), run->outer.counted())) {
+    if (run->rounds.overlap(run->members.part(), run->outer.counted())) {
       drop_rounds();
     }
     return;

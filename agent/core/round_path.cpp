@@ -311,7 +311,7 @@ void Core::State::merged(Round round, bool saved) {
 
 // Rounds in hand lead nowhere any more.
 void Core::State::drop_rounds() {
-  const bool step_lost = run->terms.lockstep() && run->rounds.merging();
+  const bool step_lost = run->rounds.awaits_step();
   run->rounds.drop();
   run->trainer.drop_orders();
   run->trainer.forget_hurry();

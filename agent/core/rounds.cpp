@@ -47,8 +47,8 @@ std::uint64_t Rounds::published_to(std::uint64_t counted) const {
   return rounds_.empty() ? counted : rounds_.rbegin()->second.ready().data.to;
 }
 
-bool Rounds::overlaps(std::uint32_t part, std::uint64_t counted) const {
-  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
+bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
+  return !terms_->own_states() && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
     const DataRange& data = item.second.ready().data;
     return data.sequences() > 0 && data.part == part && data.from < counted && !item.second.is(RoundInHand::Phase::applying);
   });

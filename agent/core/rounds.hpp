@@ -42,13 +42,19 @@ class Rounds {
   [[nodiscard]] bool applying() const;
   // One is applied that the trainer has not merged; the oldest.
   [[nodiscard]] bool merging() const { return !merging_.empty(); }
+  // In lockstep: the trainer is to take the step of such a round, and the parameters come from it.
+  [[nodiscard]] bool awaits_step() const { return terms_->lockstep() && merging(); }
   [[nodiscard]] const Merging& oldest_merging() const { return merging_.begin()->second; }
   // Nothing: not applied, or merged.
   [[nodiscard]] Merging* find_merging(Round round);
   // The first sequence of the part of the data that no contribution in hand holds. counted: that no committed round holds.
   [[nodiscard]] std::uint64_t published_to(std::uint64_t counted) const;
-  // A contribution begins before what is counted of this part, so it can never be counted.
-  [[nodiscard]] bool overlaps(std::uint32_t part, std::uint64_t counted) const;
+  // A contribution begins before what the coordinator counted of this part, so it can never be counted.
+  [[nodiscard]] bool overlap(std::uint32_t part, std::uint64_t counted) const;
+  // A trainer that is there in its part goes on where the rounds in hand end; where nobody else counts, always.
+  [[nodiscard]] bool continue_at(std::uint64_t position, std::uint64_t counted) const {
+    return terms_->own_states() || position >= published_to(counted);
+  }
   // They came with a checkpoint, and are said once the trainer that goes on with them is up.
   [[nodiscard]] bool resuming() const { return resuming_; }
   // True if they were resuming until now.

@@ -56,8 +56,7 @@ void Core::State::drive_trainer() {
 void Core::State::give_orders() {
   Trainer& trainer = run->trainer;
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
-  if (trainer.holds() == run->outer.committed() &&
-      (run->terms.own_states() || trainer.position() >= run->rounds.published_to(run->outer.counted()))) {
+  if (trainer.holds() == run->outer.committed() && run->rounds.continue_at(trainer.position(), run->outer.counted())) {
     trainer.go_on(run->outer.committed());
     extend_plan();
     go_on_with_pending();
@@ -91,7 +90,7 @@ void Core::State::extend_plan() {
   }
   // In lockstep the arena holds the parameters until the engine has taken them over: the next gradient, which goes to the same place, is
   // not ordered before.
-  if (run->terms.lockstep() && run->rounds.merging() && !ATOLL_PLANTED(arena_in_use)) {
+  if (run->rounds.awaits_step() && !ATOLL_PLANTED(arena_in_use)) {
     return;
   }
   run->trainer.extend_plan(run->outer.committed(), run->rounds.numbers());
@@ -122,7 +121,7 @@ void Core::State::on_trainer(const TrainerExited& event) {
     return;
   }
   const bool stepped = run->rounds.merging() && run->rounds.oldest_merging().adopting;
-  if (run->rounds.merging() && run->terms.lockstep() && !stepped) {
+  if (run->rounds.awaits_step() && !stepped) {
     lose_state("the trainer ended before it took the step of round " + std::to_string(run->rounds.oldest_merging().round.value));
   }
   while (run->rounds.merging() && !stepped) {

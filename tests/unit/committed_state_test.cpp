@@ -136,3 +136,28 @@ TEST_CASE("a checkpoint is not written twice at once, and one that somebody read
   checkpoints.write(order, now + 1h);
   CHECK(std::get<WriteCheckpoint>(out.take().effects.front()).needed.empty());
 }
+
+TEST_CASE("the coordinator counts the data of a state that all share, and the island those of its own") {
+  Invite invite;
+  invite.from = StartFrom::memory;
+  invite.committed = Round(2);
+  invite.digest = digest(2);
+  invite.position = 20;
+  for (const std::string strategy : {"diloco", "noloco"}) {
+    const bool shared = strategy == "diloco";
+    const RunTerms run = terms(strategy);
+    CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+    outer.agree(digest(0));
+    outer.assign(invite, true);
+    CHECK(outer.counted() == 0);  // it has not that round's state yet
+    outer.advance(Round(2), digest(2), 16);
+    outer.assign(invite, true);
+    CHECK(outer.counted() == (shared ? 20 : 16));
+    outer.count(24);
+    outer.count_own(18);
+    CHECK(outer.counted() == (shared ? 24 : 18));
+    CHECK(outer.suits(Round(2), digest(2)));
+    CHECK(outer.suits(Round(3), digest(3)) == !shared);
+    CHECK(outer.waits() == shared);
+  }
+}

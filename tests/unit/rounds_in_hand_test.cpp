@@ -140,11 +140,11 @@ TEST_CASE("a contribution that begins before what is counted can never be counte
   Outbox out;
   Rounds rounds(run, out);
   rounds.add(Round(5), 0).describe(facts(40, 48), 80);
-  CHECK_FALSE(rounds.overlaps(0, 40));
-  CHECK(rounds.overlaps(0, 44));
-  CHECK_FALSE(rounds.overlaps(1, 44));
+  CHECK_FALSE(rounds.overlap(0, 40));
+  CHECK(rounds.overlap(0, 44));
+  CHECK_FALSE(rounds.overlap(1, 44));
   rounds.find(Round(5))->apply();  // counted: it is why
-  CHECK_FALSE(rounds.overlaps(0, 48));
+  CHECK_FALSE(rounds.overlap(0, 48));
 }
 
 TEST_CASE("an island remembers whom it met, and what norms contributions usually have, its rejected ones left out") {
