@@ -15,8 +15,6 @@ constexpr std::size_t kRecent = 16;
 
 }  // namespace
 
-std::string bounded(const std::string& text, std::size_t limit) { return text.size() <= limit ? text : text.substr(0, limit) + "…"; }
-
 bool Run::merging() const { return record.committed >= last_own() && !at_end(); }
 
 Round Run::furthest() const {
@@ -30,9 +28,7 @@ Round Run::furthest() const {
 
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
 
-Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>()) {
-  state_->settings = std::move(settings);
-  state_->now = now;
+Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>(std::move(settings), now)) {
   state_->recover(std::move(recovered));
   state_->advance_all();
 }
@@ -41,36 +37,31 @@ Core::Core(Core&&) noexcept = default;
 Core& Core::operator=(Core&&) noexcept = default;
 
 void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
-  state_->now = std::max(now, state_->now);
+  state_->out.advance_to(now);
   const bool routine = state_->is_routine(island, message);
-  const std::size_t said = state_->out.messages.size() + state_->out.records.size();
+  const std::size_t said = state_->out.said();
   state_->hear(island, boot, message);
-  if (!routine || state_->out.messages.size() + state_->out.records.size() != said) {
+  if (!routine || state_->out.said() != said) {
     state_->advance_all();
   }
 }
 
 void Core::tick(TimePoint now) {
-  state_->now = std::max(now, state_->now);
+  state_->out.advance_to(now);
   state_->advance_all();
 }
 
-std::optional<TimePoint> Core::next_deadline() const { return state_->wake; }
+std::optional<TimePoint> Core::next_deadline() const { return state_->out.wake(); }
 
-Ready Core::take_ready() { return std::exchange(state_->out, Ready{}); }
+Ready Core::take_ready() { return state_->out.take(); }
 
 void Core::State::recover(Recovered recovered) {
-  former_names = std::move(recovered.former_names);
-  for (IslandRecord& value : recovered.islands) {
-    Island& island = islands[value.id];
-    island.boot = value.boot;
-    island.record = std::move(value);
-  }
+  islands.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
   for (RunRecord& value : recovered.runs) {
     Run& run = runs[value.id];
     run.record = std::move(value);
-    run.last_commit = now;
-    run.nobody_since = now;
+    run.last_commit = now();
+    run.nobody_since = now();
     if (Result<RunSpec> spec = run_spec_from_json(run.record.spec)) {
       run.spec = std::move(*spec);
     } else if (!has_ended(run.record.state)) {
@@ -114,9 +105,9 @@ void Core::State::recover(Recovered recovered) {
       round.attempt = value.attempt;
       round.exchanging = value.epoch == run.record.epoch && !value.members.empty();
       round.recovered = true;
-      round.planned = now;
+      round.planned = now();
       if (round.exchanging) {
-        round.first_answer = now;
+        round.first_answer = now();
       }
       restart(round.resend);
       // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
@@ -151,14 +142,10 @@ void Core::State::recover(Recovered recovered) {
       restart(membership.resend);
       const MembershipState state = membership.record.state;
       const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
-      if (const auto known = islands.find(island); known != islands.end() && run.of_group() && !is_idle(run.record.state) && there) {
-        known->second.lent_to = id;
+      if (run.of_group() && !is_idle(run.record.state) && there) {
+        islands.lend(island, id);
       }
     }
-  }
-  // Members have the usual time to be heard again.
-  for (auto& [id, island] : islands) {
-    island.heard = now;
   }
 }
 
@@ -190,16 +177,16 @@ void Core::State::remember(Run& run, Committed committed) {
   }
 }
 
-void Core::State::dispatch(Island& island, const Message& message) {
+void Core::State::dispatch(const IslandId& island, const Message& message) {
   const auto about = [&](const RunId& id, auto&& handle) {
     const auto found = runs.find(id);
     if (found == runs.end()) {
       return;
     }
     Run& run = found->second;
-    const auto membership = run.memberships.find(island.record.id);
+    const auto membership = run.memberships.find(island);
     if (membership == run.memberships.end() || is_idle(run.record.state) || membership->second.record.state == MembershipState::refused) {
-      release(island.record.id, run);
+      release(island, run);
     } else {
       handle(run, membership->second);
     }
@@ -215,7 +202,7 @@ void Core::State::dispatch(Island& island, const Message& message) {
         if constexpr (std::is_same_v<M, Heartbeat>) {
           on_heartbeat(island, m);
         } else if constexpr (std::is_same_v<M, Leave>) {
-          on_leave(island, m);
+          islands.leave(island, m, out);
         } else if constexpr (std::is_same_v<M, atl::Ready>) {
           about(m.run, with(&State::on_ready)(m));
         } else if constexpr (std::is_same_v<M, Withdrawn>) {
@@ -241,7 +228,7 @@ void Core::State::dispatch(Island& island, const Message& message) {
         } else if constexpr (std::is_same_v<M, IslandEvent>) {
           if (m.run.empty() || runs.count(m.run) > 0) {
             const std::string level = m.level == "error" || m.level == "warning" ? m.level : "info";
-            event(m.run, island.record.id, level, bounded(m.kind, 64), bounded(m.text));
+            event(m.run, island, level, bounded(m.kind, 64), bounded(m.text));
           }
         }
         // Anything else is not for an island to say.
@@ -250,7 +237,7 @@ void Core::State::dispatch(Island& island, const Message& message) {
 }
 
 void Core::State::advance_all() {
-  wake.reset();
+  out.sleep();
   watch_islands();
   std::set<RunId> advanced;
   for (std::vector<Run*> going = runs_in_order(advanced); !going.empty(); going = runs_in_order(advanced)) {
@@ -284,73 +271,8 @@ TimePoint Core::State::time_of_submission(TimePoint wanted) const {
   return wanted;
 }
 
-void Core::State::wake_at(TimePoint time) {
-  const TimePoint soonest = std::max(time, now + std::chrono::milliseconds(1));
-  wake = wake ? std::min(*wake, soonest) : soonest;
-}
-
-void Core::State::send(const IslandId& id, Message message) {
-  const auto island = islands.find(id);
-  if (island != islands.end() && island->second.greeted) {
-    out.messages.push_back(Outgoing{id, island->second.boot, std::move(message)});
-  }
-}
-
-void Core::State::event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text,
-                        std::vector<Field> fields) {
-  record(EventRecord{now, run, island, std::move(level), std::move(kind), std::move(text), std::move(fields)});
-}
-
-bool Core::State::due(Resend& resend) const {
-  if (now < resend.next) {
-    return false;
-  }
-  resend.interval = std::min(resend.interval * 2, settings.resend * 4);
-  resend.next = now + std::max(resend.interval, settings.resend);
-  return !ATOLL_PLANTED(no_resend);
-}
-
-const std::string& Core::State::name_of(const IslandId& id) const {
-  const auto island = islands.find(id);
-  if (island != islands.end() && !island->second.record.name.empty()) {
-    return island->second.record.name;
-  }
-  const auto former = former_names.find(id);
-  return former == former_names.end() ? id.text : former->second;
-}
-
-Member Core::State::member_of(const IslandId& id) const {
-  const auto island = islands.find(id);
-  if (island == islands.end()) {
-    return Member{id, name_of(id), "", ""};
-  }
-  const IslandRecord& value = island->second.record;
-  return Member{id, value.name, value.public_key, value.bulk_address};
-}
-
-std::vector<Member> Core::State::members_of(const Run& run) const {
-  std::vector<Member> members;
-  for (const IslandId& id : run.members) {
-    members.push_back(member_of(id));
-  }
-  return members;
-}
-
 NewEpoch Core::State::new_epoch_of(const Run& run) const {
-  return NewEpoch{run.record.id, run.record.epoch, run.record.committed, members_of(run), run.record.pause_after};
-}
-
-std::vector<std::string> Core::State::names_of(const std::vector<IslandId>& ids) const {
-  std::vector<std::string> names;
-  for (const IslandId& id : ids) {
-    names.push_back(name_of(id));
-  }
-  return names;
-}
-
-bool Core::State::alive(const IslandId& id) const {
-  const auto island = islands.find(id);
-  return island != islands.end() && island->second.greeted;
+  return NewEpoch{run.record.id, run.record.epoch, run.record.committed, islands.members_of(run.members), run.record.pause_after};
 }
 
 }  // namespace atl::coordinator

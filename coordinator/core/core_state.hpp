@@ -1,6 +1,6 @@
 // The inside of the coordinator's core: what it knows of islands, runs, memberships and rounds, and the functions that change it.
 //
-// Only core.cpp, data_parts.cpp, islands.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
+// Only core.cpp, data_parts.cpp, presence.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
 // include this. Everything here is owned by one Core.
 #pragma once
 
@@ -12,41 +12,12 @@
 
 #include "coordinator/core/core.hpp"
 #include "coordinator/core/decide.hpp"
+#include "coordinator/core/islands.hpp"
+#include "coordinator/core/outbox.hpp"
 #include "coordinator/core/phases.hpp"
 #include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {
-
-// When an unanswered message is said again: after `resend`, then less often, down to a quarter as often.
-struct Resend {
-  TimePoint next;
-  Duration interval{};
-};
-
-struct Probe {
-  std::uint64_t boot = 0;
-  Hello hello;
-  TimePoint since;
-};
-
-struct Island {
-  IslandRecord record;
-  bool greeted = false;  // its Hello was accepted, and it is not silent
-  std::uint64_t boot = 0;
-  TimePoint heard;
-  TimePoint told_to_greet;
-  bool leaving = false;
-  std::string leaving_why;
-  bool contributes = false;             // leaving: its contribution to the round in hand is coming
-  std::optional<std::string> draining;  // asked to leave; it has not said yet that it does
-  std::optional<Probe> probe;
-  std::map<RunId, HeldRun> held;              // of its hello; checkpoints are kept up to date
-  double uplink_budget = 0;                   // of its hello, in bits a second; 0: none
-  std::string kernels;                        // of its hello
-  std::map<RunId, IslandReport> reports;      // of its newest heartbeat
-  std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
-  RunId lent_to;                              // in which it trains an expert with others; empty: none
-};
 
 // What an island last contributed, for the metrics.
 struct LastContribution {
@@ -219,43 +190,40 @@ struct Run {
 
 struct Core::State {
   Settings settings;
-  std::map<IslandId, Island> islands;
-  std::map<IslandId, std::string> former_names;  // of revoked ones
+  Islands islands;
   std::map<RunId, Run> runs;
-  Ready out;
-  TimePoint now;
-  std::optional<TimePoint> wake;
+  Outbox out;
   bool changed = false;  // something that another decision may depend on
+
+  State(Settings times, TimePoint now) : settings(std::move(times)), islands(settings), out(now, settings.resend) {}
 
   // ---- core.cpp
   void recover(Recovered recovered);
-  void dispatch(Island& island, const Message& message);
+  void dispatch(const IslandId& island, const Message& message);
   void advance_all();
   std::vector<Run*> runs_in_order(const std::set<RunId>& without);  // that are not idle
   [[nodiscard]] TimePoint time_of_submission(TimePoint wanted) const;
-  void wake_at(TimePoint time);
-  void send(const IslandId& island, Message message);
-  void record(Record value) { out.records.push_back(std::move(value)); }
+  [[nodiscard]] TimePoint now() const { return out.now(); }
+  void wake_at(TimePoint time) { out.wake_at(time); }
+  void send(const IslandId& island, Message message) { islands.send(island, std::move(message), out); }
+  void record(Record value) { out.record(std::move(value)); }
   void event(const RunId& run, const IslandId& island, std::string level, std::string kind, std::string text,
-             std::vector<Field> fields = {});
-  [[nodiscard]] bool due(Resend& resend) const;  // and schedules the next
-  void restart(Resend& resend) const { resend = Resend{now + settings.resend, settings.resend}; }
-  [[nodiscard]] const std::string& name_of(const IslandId& island) const;
-  [[nodiscard]] Member member_of(const IslandId& island) const;
-  [[nodiscard]] std::vector<Member> members_of(const Run& run) const;
+             std::vector<Field> fields = {}) {
+    out.event(run, island, std::move(level), std::move(kind), std::move(text), std::move(fields));
+  }
+  [[nodiscard]] bool due(Resend& resend) const { return out.due(resend); }  // and schedules the next
+  void restart(Resend& resend) const { out.restart(resend); }
   [[nodiscard]] NewEpoch new_epoch_of(const Run& run) const;
-  [[nodiscard]] std::vector<std::string> names_of(const std::vector<IslandId>& ids) const;
-  [[nodiscard]] bool alive(const IslandId& island) const;
 
-  // ---- islands.cpp: who is there
+  // ---- presence.cpp: what arrivals, silence and departures of islands mean for the runs
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
   [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
-  void on_hello(Island& island, std::uint64_t boot, const Hello& hello);
-  void accept(Island& island, std::uint64_t boot, const Hello& hello);
-  void on_heartbeat(Island& island, const Heartbeat& heartbeat);
-  void on_leave(Island& island, const Leave& leave);
+  void greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival);
+  void on_heartbeat(const IslandId& island, const Heartbeat& heartbeat);
   void watch_islands();
-  void lose(Island& island, const std::string& cause);
+  void watch_idle_members(Run& run);
+  void watch_unheard_members(Run& run);
+  void lose(const IslandId& island, const std::string& cause);
   void withdraw_reader(const std::string& reader_key);
 
   // ---- memberships.cpp: who takes part in a run
@@ -410,8 +378,5 @@ struct Core::State {
   [[nodiscard]] RunView view_of(const Run& run) const;
   [[nodiscard]] TaskView task_view(const Run& run, const Task& task) const;
 };
-
-// Text from an island, cut to a size that a ledger can bear.
-std::string bounded(const std::string& text, std::size_t limit = 4096);
 
 }  // namespace atl::coordinator

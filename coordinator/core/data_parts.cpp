@@ -65,8 +65,8 @@ void Core::State::claim_part(Run& run, const Membership& owner) {
   for (auto& [id, membership] : run.memberships) {
     if (id != owner.record.island && membership.record.state == MembershipState::joining && membership.record.part == owner.record.part) {
       vacate(run, membership, MembershipState::absent,
-             "its part of the data went to " + name_of(owner.record.island) + ", which came back");
-      membership.retry_at = now;
+             "its part of the data went to " + islands.name_of(owner.record.island) + ", which came back");
+      membership.retry_at = now();
     }
   }
 }
@@ -86,8 +86,8 @@ void Core::State::give_part(Run& run, MembershipRecord& membership) {
   record(part);
   if (!before.empty()) {
     event(run.record.id, membership.island, "info", "data_handed_over",
-          "part " + std::to_string(membership.part) + " of the data of run " + run.record.name + " goes from " + name_of(before) + " to " +
-              name_of(membership.island) + ", from sequence " + std::to_string(part.position) + " on",
+          "part " + std::to_string(membership.part) + " of the data of run " + run.record.name + " goes from " + islands.name_of(before) +
+              " to " + islands.name_of(membership.island) + ", from sequence " + std::to_string(part.position) + " on",
           {Field{"part", static_cast<std::int64_t>(membership.part)}, Field{"position", static_cast<std::int64_t>(part.position)}});
   }
 }

@@ -20,7 +20,7 @@ bool Core::State::takes_images(Run& run, Task& task, const AssignmentReport& mes
   if (message.state == "failed" && message.error && (message.error->code == Code::unauthorized || message.error->code == Code::not_found)) {
     run.assignments[value.island].no_images = bounded(message.error->why, 512);
     event(run.record.id, value.island, "warning", "no_images",
-          "island " + name_of(value.island) + " has no images of its own: " + message.error->why, {Field{"task", value.task}});
+          "island " + islands.name_of(value.island) + " has no images of its own: " + message.error->why, {Field{"task", value.task}});
     value.state = TaskState::waiting;
     value.island = value.result.empty() ? IslandId() : value.island;
     record(value);
@@ -36,12 +36,12 @@ bool Core::State::takes_images(Run& run, Task& task, const AssignmentReport& mes
     return false;
   };
   if (!value.result.empty() && value.result != message.result.digest) {
-    return fail("the images of island " + name_of(value.island) + " have changed since they were packed (task " + value.task +
+    return fail("the images of island " + islands.name_of(value.island) + " have changed since they were packed (task " + value.task +
                 "), and what was made of them is no good any more; submit the run again");
   }
   for (const auto& [name, other] : run.tasks) {
     if (is_images(other) && name != value.task && other.record.result == message.result.digest) {
-      return fail("islands " + name_of(other.record.island) + " and " + name_of(value.island) +
+      return fail("islands " + islands.name_of(other.record.island) + " and " + islands.name_of(value.island) +
                   " have the same images; with data.spread = " + std::to_string(run.spec.data.spread) +
                   " each of so many islands has images of its own (0: every island has the whole data set)");
     }
@@ -87,16 +87,16 @@ bool Core::State::found_images_again(Run& run, Task& task) {
 // Nobody connected has the packed images any more: their own island packs them again.
 void Core::State::wait_for_images(Run& run, Task& task) {
   const IslandId& owner = task.record.island;
-  if (run.is_member(owner) && alive(owner)) {
-    event(
-        run.record.id, owner, "warning", "task_again",
-        "the result of task " + task.record.task + " is lost with every island that had it; " + name_of(owner) + " packs its images again");
+  if (run.is_member(owner) && islands.alive(owner)) {
+    event(run.record.id, owner, "warning", "task_again",
+          "the result of task " + task.record.task + " is lost with every island that had it; " + islands.name_of(owner) +
+              " packs its images again");
     task.record.state = TaskState::waiting;
     record(task.record);
     changed = true;
     return;
   }
-  run.wait = Wait{"waits for island " + name_of(owner) + " or another that has the images of task " + task.record.task +
+  run.wait = Wait{"waits for island " + islands.name_of(owner) + " or another that has the images of task " + task.record.task +
                       ": nobody else can pack them again",
                   {}};
 }
@@ -108,7 +108,7 @@ void Core::State::say_what_lacks_images(Run& run) {
     const Task& task = run.tasks.at(name);
     if (is_images(task) && task.record.state == TaskState::waiting) {
       ++lacking;
-      again += task.record.result.empty() ? "" : "; " + name + " can only be packed again by island " + name_of(task.record.island);
+      again += task.record.result.empty() ? "" : "; " + name + " can only be packed again by island " + islands.name_of(task.record.island);
     }
   }
   if (lacking == 0) {
@@ -118,7 +118,7 @@ void Core::State::say_what_lacks_images(Run& run) {
                      " islands with images of their own" + again;
   for (const IslandId& id : run.members) {
     const std::string lack = lack_of_images(run, id);
-    text += lack.empty() ? "" : "; island " + name_of(id) + " has none: " + lack;
+    text += lack.empty() ? "" : "; island " + islands.name_of(id) + " has none: " + lack;
   }
   run.wait = Wait{text, {}};
 }

@@ -1,177 +1,137 @@
-// Who is there: hellos, heartbeats, silence, and two agents with one identity.
+#include "coordinator/core/islands.hpp"
+
 #include <algorithm>
 
-#include "coordinator/core/core_state.hpp"
-
 namespace atl::coordinator {
+namespace {
 
-void Core::admit(TimePoint now, const IslandId& id, const std::string& name, const std::string& public_key) {
-  state_->now = std::max(now, state_->now);
-  Island& island = state_->islands[id];
+constexpr std::size_t kHeldCheckpoints = 16;  // remembered of an island
+constexpr std::size_t kHeldRuns = 64;
+
+std::uint64_t milliseconds_of(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+}  // namespace
+
+void Islands::recover(std::vector<IslandRecord> known, std::map<IslandId, std::string> former_names, TimePoint now) {
+  former_names_ = std::move(former_names);
+  for (IslandRecord& value : known) {
+    Island& island = islands_[value.id];
+    island.boot = value.boot;
+    island.heard = now;
+    island.record = std::move(value);
+  }
+}
+
+void Islands::admit(const IslandId& id, const std::string& name, const std::string& public_key, Outbox& out) {
+  Island& island = islands_[id];
   island.record.id = id;
   island.record.name = name;
   island.record.public_key = public_key;
-  state_->record(island.record);
-  state_->event({}, id, "info", "island_admitted", "island " + name + " was admitted");
-  state_->advance_all();
+  out.record(island.record);
+  out.event({}, id, "info", "island_admitted", "island " + name + " was admitted");
 }
 
-void Core::revoke(TimePoint now, const IslandId& id, const std::string& why) {
-  state_->now = std::max(now, state_->now);
-  const auto found = state_->islands.find(id);
-  if (found != state_->islands.end()) {
-    state_->send(id, Refused{Error{Code::unauthorized, "this island has no access any more: " + why}});
-    state_->lose(found->second, why);
-    state_->event({}, id, "warning", "island_revoked", "island " + state_->name_of(id) + " has no access any more: " + why);
-    const std::string key = found->second.record.public_key;
-    state_->former_names[id] = found->second.record.name;
-    state_->islands.erase(found);
-    state_->withdraw_reader(key);
-  }
-  state_->advance_all();
+void Islands::revoke(const IslandId& id) {
+  former_names_[id] = islands_.at(id).record.name;
+  islands_.erase(id);
 }
 
-void Core::withdraw_reader(TimePoint now, const std::string& reader_key) {
-  state_->now = std::max(now, state_->now);
-  state_->withdraw_reader(reader_key);
-  state_->advance_all();
-}
-
-// Whoever may hold the run's state: an order to serve outlives the run.
-void Core::State::withdraw_reader(const std::string& reader_key) {
-  for (const auto& [run_id, run] : runs) {
-    for (const auto& [id, membership] : run.memberships) {
-      send(id, Serve{run_id, reader_key, Round(0), false});
-    }
-  }
-}
-
-Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
-  state_->now = std::max(now, state_->now);
-  const auto found = state_->islands.find(id);
-  if (found == state_->islands.end()) {
-    return Error{Code::not_found, "there is no island " + id.text};
-  }
-  Island& island = found->second;
-  if (!island.greeted) {
-    return Error{Code::conflict, "island " + island.record.name + " is not connected: there is nothing to drain"};
-  }
-  if (!island.draining && !island.leaving) {
-    island.draining = why;
-    state_->send(id, Drain{why});
-    state_->event({}, id, "info", "island_draining", "island " + island.record.name + " is asked to leave: " + why);
-  }
-  state_->advance_all();
-  return {};
-}
-
-// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further
-// than it was.
-bool Core::State::is_routine(const IslandId& id, const Message& message) const {
-  if (const auto* report = std::get_if<AssignmentReport>(&message)) {
-    return says_nothing_new(id, *report);
-  }
-  if (const auto* ready = std::get_if<atl::Ready>(&message)) {
-    return says_nothing_new(id, *ready);
-  }
-  const auto* heartbeat = std::get_if<Heartbeat>(&message);
-  const auto found = heartbeat == nullptr ? islands.end() : islands.find(id);
-  if (found == islands.end()) {
+bool Islands::hears(const IslandId& id, std::uint64_t boot, const Message& message, Outbox& out) {
+  const auto found = islands_.find(id);
+  if (found == islands_.end()) {
+    out.post(id, boot, Refused{Error{Code::unauthorized, "this island's key is not admitted; ask for a join token"}});
     return false;
   }
-  const Island& island = found->second;
-  const bool as_before = heartbeat->reports.size() == island.reports.size() && (!heartbeat->reports.empty() || island.unreported_since);
-  return island.greeted && !island.probe && heartbeat->boot == island.boot && as_before;
-}
-
-void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& message) {
-  const auto found = islands.find(id);
-  if (found == islands.end()) {
-    out.messages.push_back(
-        Outgoing{id, boot, Refused{Error{Code::unauthorized, "this island's key is not admitted; ask for a join token"}}});
-    return;
-  }
   Island& island = found->second;
-  if (const auto* hello = std::get_if<Hello>(&message)) {
-    on_hello(island, hello->boot, *hello);
-    return;
+  if (std::holds_alternative<Hello>(message)) {
+    return false;
   }
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
     boot = heartbeat->boot;
   }
   if (!island.greeted) {
     // A restarted coordinator, or an island that was silent for too long: what it has must be heard first.
-    if (now - island.told_to_greet >= std::chrono::milliseconds(200)) {
-      island.told_to_greet = now;
-      out.messages.push_back(Outgoing{id, boot, Refused{Error{Code::unavailable, "say hello first"}}});
+    if (out.now() - island.told_to_greet >= std::chrono::milliseconds(200)) {
+      island.told_to_greet = out.now();
+      out.post(id, boot, Refused{Error{Code::unavailable, "say hello first"}});
     }
-    return;
+    return false;
   }
   if (boot != island.boot) {
-    return;  // another instance, which was not let in
+    return false;  // another instance, which was not let in
   }
-  island.heard = now;
-  if (island.probe && std::holds_alternative<Heartbeat>(message) && now - island.probe->since >= settings.probe / 2) {
+  island.heard = out.now();
+  if (island.probe && std::holds_alternative<Heartbeat>(message) && out.now() - island.probe->since >= settings_.probe / 2) {
     const Error error{Code::conflict, "another agent with the identity of island " + island.record.name +
                                           " is already connected; stop that one first, or give this one an identity of its own"};
-    out.messages.push_back(Outgoing{id, island.probe->boot, Refused{error}});
-    event({}, id, "warning", "identity_conflict", "a second agent with the identity of island " + island.record.name + " was refused");
+    out.post(id, island.probe->boot, Refused{error});
+    out.event({}, id, "warning", "identity_conflict", "a second agent with the identity of island " + island.record.name + " was refused");
     island.probe.reset();
   }
-  dispatch(island, message);
+  return true;
 }
 
-void Core::State::on_hello(Island& island, std::uint64_t boot, const Hello& hello) {
-  const IslandId id = island.record.id;
+std::optional<Error> Islands::incompatible(const Hello& hello) const {
+  const std::string agent = "this agent (version " + bounded(hello.version, 64) + ") ";
   if (hello.protocol != kProtocolVersion) {
-    const Error error{Code::invalid_argument, "this agent (version " + bounded(hello.version, 64) + ") speaks protocol " +
-                                                  std::to_string(hello.protocol) + ", the coordinator (version " + settings.version +
-                                                  ") speaks protocol " + std::to_string(kProtocolVersion) +
-                                                  "; install the same version on both"};
-    out.messages.push_back(Outgoing{id, boot, Refused{error}});
-    return;
+    return Error{Code::invalid_argument, agent + "speaks protocol " + std::to_string(hello.protocol) + ", the coordinator (version " +
+                                             settings_.version + ") speaks protocol " + std::to_string(kProtocolVersion) +
+                                             "; install the same version on both"};
   }
-  if (hello.codec_version != settings.codec_version) {
-    const Error error{Code::invalid_argument, "this agent (version " + bounded(hello.version, 64) + ") has version " +
-                                                  std::to_string(hello.codec_version) +
-                                                  " of the codecs, the coordinator's islands (version " + settings.version +
-                                                  ") have version " + std::to_string(settings.codec_version) +
-                                                  ": they could not read each other's contributions; install the same version on all"};
-    out.messages.push_back(Outgoing{id, boot, Refused{error}});
-    return;
+  if (hello.codec_version != settings_.codec_version) {
+    return Error{Code::invalid_argument, agent + "has version " + std::to_string(hello.codec_version) +
+                                             " of the codecs, the coordinator's islands (version " + settings_.version + ") have version " +
+                                             std::to_string(settings_.codec_version) +
+                                             ": they could not read each other's contributions; install the same version on all"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Arrival> Islands::greet(const IslandId& id, std::uint64_t boot, const Hello& hello, Outbox& out) {
+  const auto found = islands_.find(id);
+  if (found == islands_.end()) {
+    return std::nullopt;
+  }
+  Island& island = found->second;
+  if (const std::optional<Error> error = incompatible(hello)) {
+    out.post(id, boot, Refused{*error});
+    return std::nullopt;
   }
   if (island.greeted && boot != island.boot) {
     if (!island.probe || island.probe->boot != boot) {
-      island.probe = Probe{boot, hello, now};
+      island.probe = Probe{boot, hello, out.now()};
     }
-    return;
+    return std::nullopt;
   }
-  accept(island, boot, hello);
+  return accept(island, boot, hello, out);
 }
 
-void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello) {
-  const IslandId id = island.record.id;
-  const bool new_boot = boot != island.boot;
-  const bool fresh = !island.greeted || new_boot;
+std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out) {
+  const Arrival arrival{boot != island.boot};
+  const bool fresh = !island.greeted || arrival.new_boot;
   island.boot = boot;
-  island.heard = now;
+  island.heard = out.now();
   island.greeted = true;
   island.probe.reset();
-  send(id, Welcome{settings.version, id,
-                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.heartbeat).count()),
-                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.dead_after).count()),
-                   static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.stall_after).count())});
+  out.post(island.record.id, boot,
+           Welcome{settings_.version, island.record.id, milliseconds_of(settings_.heartbeat), milliseconds_of(settings_.dead_after),
+                   milliseconds_of(settings_.stall_after)});
   if (!fresh) {
-    return;
+    return std::nullopt;
   }
-  island.leaving = false;
-  island.contributes = false;
-  island.draining.reset();
+  note_hello(island, boot, hello, out);
+  return arrival;
+}
+
+void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out) {
+  island.departure = Departure{};
   island.unreported_since.reset();
   island.reports.clear();
   island.held.clear();
   for (const HeldRun& run : hello.runs) {
-    if (runs.count(run.run) > 0 && island.held.size() < 64) {
+    if (island.held.size() < kHeldRuns) {
       island.held[run.run] = run;
     }
   }
@@ -184,40 +144,55 @@ void Core::State::accept(Island& island, std::uint64_t boot, const Hello& hello)
   value.data_sets.assign(hello.data_sets.begin(),
                          hello.data_sets.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.data_sets.size(), 256)));
   value.boot = boot;
-  value.last_hello = now;
-  record(value);
-  event({}, id, "info", "island_connected", "island " + value.name + " is connected");
-  for (auto& [run_id, run] : runs) {
-    const auto membership = run.memberships.find(id);
-    if (has_ended(run.record.state) || membership == run.memberships.end()) {
-      continue;
-    }
-    const auto held = island.held.find(run_id);
-    greet_member(run, membership->second, new_boot, held == island.held.end() ? nullptr : &held->second);
-  }
+  value.last_hello = out.now();
+  out.record(value);
+  out.event({}, value.id, "info", "island_connected", "island " + value.name + " is connected");
 }
 
-void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
-  if (island.draining && !island.leaving) {
-    send(island.record.id, Drain{*island.draining});  // it may not have heard
+std::optional<Probe> Islands::successor(const IslandId& id, Outbox& out) const {
+  const Island& island = islands_.at(id);
+  if (island.probe && out.now() - island.probe->since >= settings_.probe) {
+    return island.probe;
   }
+  if (island.probe) {
+    out.wake_at(island.probe->since + settings_.probe);
+  }
+  return std::nullopt;
+}
+
+std::optional<Arrival> Islands::succeed(const IslandId& id, const Probe& successor, Outbox& out) {
+  return accept(islands_.at(id), successor.boot, successor.hello, out);
+}
+
+std::optional<std::string> Islands::silence(const IslandId& id, Outbox& out) const {
+  const Island& island = islands_.at(id);
+  if (!island.greeted) {
+    return std::nullopt;
+  }
+  if (out.now() - island.heard > settings_.dead_after) {
+    const std::string time = human_duration(settings_.dead_after);
+    out.event({}, id, "warning", "island_lost", "island " + island.record.name + " gave no sign of life for " + time);
+    return "no sign of life for " + time;
+  }
+  out.wake_at(island.heard + settings_.dead_after + std::chrono::milliseconds(1));
+  return std::nullopt;
+}
+
+void Islands::lost(const IslandId& id) {
+  Island& island = islands_.at(id);
+  island.greeted = false;
+  island.probe.reset();
   island.reports.clear();
-  for (const IslandReport& report : heartbeat.reports) {
-    const auto found = runs.find(report.run);
-    if (found == runs.end()) {
-      send(island.record.id, Release{report.run, Code::not_found, false, "the coordinator does not know this run"});
-      continue;
-    }
-    const auto membership = found->second.memberships.find(island.record.id);
-    if (membership == found->second.memberships.end() || is_idle(found->second.record.state) ||
-        membership->second.record.state == MembershipState::refused) {
-      release(island.record.id, found->second);
-      continue;
-    }
-    IslandReport kept = report;
-    kept.state = bounded(report.state, 64);
-    kept.reason = bounded(report.reason, 512);
-    island.reports[report.run] = std::move(kept);
+}
+
+void Islands::report(const IslandId& id, std::vector<IslandReport> reports, TimePoint now) {
+  Island& island = islands_.at(id);
+  island.reports.clear();
+  for (IslandReport& report : reports) {
+    report.state = bounded(report.state, 64);
+    report.reason = bounded(report.reason, 512);
+    const RunId run = report.run;
+    island.reports[run] = std::move(report);
   }
   if (!island.reports.empty() && (island.lent_to.empty() || island.reports.contains(island.lent_to))) {
     island.unreported_since.reset();
@@ -226,93 +201,152 @@ void Core::State::on_heartbeat(Island& island, const Heartbeat& heartbeat) {
   }
 }
 
-void Core::State::on_leave(Island& island, const Leave& leave) {
-  island.contributes = leave.contributes;
-  if (!island.leaving) {
-    island.leaving = true;
-    island.leaving_why = bounded(leave.why, 512);
-    event({}, island.record.id, "info", "island_leaving", "island " + island.record.name + " is leaving: " + island.leaving_why);
+void Islands::leave(const IslandId& id, const Leave& leave, Outbox& out) {
+  Island& island = islands_.at(id);
+  island.departure.contributes = leave.contributes;
+  if (!island.leaving()) {
+    island.departure.leaving = bounded(leave.why, 512);
+    out.event({}, id, "info", "island_leaving", "island " + island.record.name + " is leaving: " + *island.departure.leaving);
   }
 }
 
-void Core::State::watch_islands() {
-  for (auto& [id, island] : islands) {
-    if (island.probe) {
-      if (now - island.probe->since >= settings.probe) {
-        // The old instance did not speak any more: the new one takes over, with nothing in memory.
-        const Probe probe = *island.probe;
-        lose(island, "its agent was restarted");
-        accept(island, probe.boot, probe.hello);
-      } else {
-        wake_at(island.probe->since + settings.probe);
-      }
-    }
-    if (island.greeted && now - island.heard > settings.dead_after) {
-      event({}, id, "warning", "island_lost",
-            "island " + island.record.name + " gave no sign of life for " + human_duration(settings.dead_after));
-      lose(island, "no sign of life for " + human_duration(settings.dead_after));
-    }
-    if (island.greeted) {
-      wake_at(island.heard + settings.dead_after + std::chrono::milliseconds(1));
-    }
+Status Islands::drain(const IslandId& id, const std::string& why, Outbox& out) {
+  const auto found = islands_.find(id);
+  if (found == islands_.end()) {
+    return Error{Code::not_found, "there is no island " + id.text};
   }
-  // Who lives, and says nothing of a run in which it has a place: it was released by an order that came late. It is assigned anew, in a new
-  // epoch.
-  for (auto& [run_id, run] : runs) {
-    if (is_idle(run.record.state)) {
-      continue;
-    }
-    for (auto& [id, membership] : run.memberships) {
-      const bool active = membership.record.state == MembershipState::active;
-      const auto island = islands.find(id);
-      const bool coming = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::starting;
-      if ((!active && !coming) || island == islands.end() || !island->second.greeted || !island->second.unreported_since ||
-          island->second.reports.contains(run_id)) {
-        continue;
-      }
-      const TimePoint limit = *island->second.unreported_since + settings.dead_after * (active ? 1 : 2);
-      if (now < limit) {
-        wake_at(limit);
-        continue;
-      }
-      island->second.unreported_since = now;
-      const bool joining = membership.record.state == MembershipState::joining;
-      membership_lost(run, membership, "its agent does not work for the run any more");
-      if (joining) {
-        new_epoch(run, name_of(id) + " is assigned anew");
-      }
-    }
+  Island& island = found->second;
+  if (!island.greeted) {
+    return Error{Code::conflict, "island " + island.record.name + " is not connected: there is nothing to drain"};
   }
-  // Members that a restarted coordinator has not heard of yet.
-  for (auto& [run_id, run] : runs) {
-    if (is_idle(run.record.state)) {
-      continue;
-    }
-    for (auto& [id, membership] : run.memberships) {
-      const MembershipState state = membership.record.state;
-      if (alive(id) || (state != MembershipState::active && state != MembershipState::starting && state != MembershipState::joining)) {
-        continue;
-      }
-      const auto island = islands.find(id);
-      const TimePoint limit = island == islands.end() ? now : island->second.heard + settings.dead_after * 2;
-      if (now >= limit) {
-        membership_lost(run, membership, "not heard of since the coordinator's restart");
-      } else {
-        wake_at(limit);
-      }
-    }
+  if (!island.departure.asked && !island.leaving()) {
+    island.departure.asked = why;
+    send(id, Drain{why}, out);
+    out.event({}, id, "info", "island_draining", "island " + island.record.name + " is asked to leave: " + why);
+  }
+  return {};
+}
+
+void Islands::contributed(const IslandId& id) {
+  if (const auto found = islands_.find(id); found != islands_.end()) {
+    found->second.departure.contributes = false;
   }
 }
 
-void Core::State::lose(Island& island, const std::string& cause) {
-  island.greeted = false;
-  island.probe.reset();
-  island.reports.clear();
-  for (auto& [run_id, run] : runs) {
-    const auto membership = run.memberships.find(island.record.id);
-    if (!has_ended(run.record.state) && membership != run.memberships.end()) {
-      membership_lost(run, membership->second, cause);
-    }
+void Islands::expect_reports(const IslandId& id) {
+  if (const auto found = islands_.find(id); found != islands_.end()) {
+    found->second.unreported_since.reset();
+  }
+}
+
+void Islands::lend(const IslandId& id, const RunId& group) {
+  if (const auto found = islands_.find(id); found != islands_.end()) {
+    found->second.lent_to = group;
+  }
+}
+
+void Islands::take_back(const IslandId& id, const RunId& group) {
+  if (const auto found = islands_.find(id); found != islands_.end() && found->second.lent_to == group) {
+    found->second.lent_to = RunId();
+  }
+}
+
+const HeldRun& Islands::held(const IslandId& id, const RunId& run) const {
+  static const HeldRun kNothing;
+  const auto found = islands_.find(id);
+  if (found == islands_.end() || !found->second.held.contains(run)) {
+    return kNothing;
+  }
+  return found->second.held.at(run);
+}
+
+void Islands::not_live(const IslandId& id, const RunId& run) {
+  if (const auto found = islands_.find(id); found != islands_.end()) {
+    found->second.held[run].live = false;
+  }
+}
+
+void Islands::live(const IslandId& id, const RunId& run, const HeldCheckpoint& state) {
+  HeldRun& held = islands_.at(id).held[run];
+  held.live = true;
+  held.committed = state.round;
+  held.digest = state.digest;
+}
+
+void Islands::keeps(const IslandId& id, const RunId& run, const HeldCheckpoint& checkpoint) {
+  HeldRun& held = islands_.at(id).held[run];
+  held.run = run;
+  std::erase_if(held.checkpoints, [&](const HeldCheckpoint& old) { return old.round == checkpoint.round; });
+  held.checkpoints.push_back(checkpoint);
+  if (held.checkpoints.size() > kHeldCheckpoints) {
+    held.checkpoints.erase(held.checkpoints.begin());
+  }
+}
+
+void Islands::keeps_not(const IslandId& id, const RunId& run, Round round) {
+  std::erase_if(islands_.at(id).held[run].checkpoints, [&](const HeldCheckpoint& held) { return held.round == round; });
+}
+
+const Island* Islands::find(const IslandId& id) const {
+  const auto found = islands_.find(id);
+  return found == islands_.end() ? nullptr : &found->second;
+}
+
+bool Islands::alive(const IslandId& id) const {
+  const Island* island = find(id);
+  return island != nullptr && island->greeted;
+}
+
+bool Islands::leaving(const IslandId& id) const {
+  const Island* island = find(id);
+  return island != nullptr && island->leaving();
+}
+
+bool Islands::is_routine(const IslandId& id, const Heartbeat& heartbeat) const {
+  const Island* island = find(id);
+  if (island == nullptr) {
+    return false;
+  }
+  const bool as_before = heartbeat.reports.size() == island->reports.size() && (!heartbeat.reports.empty() || island->unreported_since);
+  return island->greeted && !island->probe && heartbeat.boot == island->boot && as_before;
+}
+
+const std::string& Islands::name_of(const IslandId& id) const {
+  if (const Island* island = find(id); island != nullptr && !island->record.name.empty()) {
+    return island->record.name;
+  }
+  const auto former = former_names_.find(id);
+  return former == former_names_.end() ? id.text : former->second;
+}
+
+std::vector<std::string> Islands::names_of(const std::vector<IslandId>& ids) const {
+  std::vector<std::string> names;
+  for (const IslandId& id : ids) {
+    names.push_back(name_of(id));
+  }
+  return names;
+}
+
+Member Islands::member_of(const IslandId& id) const {
+  const Island* island = find(id);
+  if (island == nullptr) {
+    return Member{id, name_of(id), "", ""};
+  }
+  return Member{id, island->record.name, island->record.public_key, island->record.bulk_address};
+}
+
+std::vector<Member> Islands::members_of(const std::vector<IslandId>& ids) const {
+  std::vector<Member> members;
+  for (const IslandId& id : ids) {
+    members.push_back(member_of(id));
+  }
+  return members;
+}
+
+void Islands::send(const IslandId& id, Message message, Outbox& out) const {
+  const Island* island = find(id);
+  if (island != nullptr && island->greeted) {
+    out.post(id, island->boot, std::move(message));
   }
 }
 

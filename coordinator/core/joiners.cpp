@@ -8,7 +8,7 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::size_t kSources = 3;                           // that a joiner copies from
-constexpr std::size_t kHeldCheckpoints = 16;                  // remembered of an island
+constexpr std::size_t kKnownFiles = 16;                       // digests of checkpoints that are remembered
 constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
 
 }  // namespace
@@ -37,14 +37,14 @@ void Core::State::readmit(Run& run) {
   }
   const bool exchanging = std::any_of(run.rounds.begin(), run.rounds.end(), [](const auto& flight) { return flight.second.exchanging; });
   for (auto& [id, membership] : run.memberships) {
-    if (!membership.memory_offered || membership.record.state != MembershipState::absent || !alive(id) || islands.at(id).leaving ||
-        now < membership.retry_at) {
+    if (!membership.memory_offered || membership.record.state != MembershipState::absent || !islands.stays(id) ||
+        now() < membership.retry_at) {
       continue;
     }
     if (run.of_group() && !is_lent(run, id)) {
       continue;  // it may have another task by now
     }
-    const HeldRun& held = islands.at(id).held[run.record.id];
+    const HeldRun& held = islands.held(id, run.record.id);
     if (held.committed != run.record.committed || held.digest != run.record.digest || run.members.size() >= run.spec.islands.max) {
       membership.memory_offered = false;
     } else if (!exchanging) {
@@ -64,7 +64,7 @@ void Core::State::invite(Run& run) {
   for (const auto& [id, membership] : run.memberships) {
     taking_part += membership.record.state == MembershipState::joining ? 1U : 0U;
   }
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, island] : islands.all()) {
     if (taking_part >= run.spec.islands.max) {
       break;
     }
@@ -77,7 +77,7 @@ void Core::State::invite(Run& run) {
       if (old.record.state != MembershipState::absent || old.memory_offered) {
         continue;
       }
-      if (now < old.retry_at) {
+      if (now() < old.retry_at) {
         wake_at(old.retry_at);
         continue;
       }
@@ -97,13 +97,13 @@ void Core::State::offer(Run& run) {
   std::size_t sources = 0;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
-    if (needed && alive(id) && sources < kSources && membership.record.state == MembershipState::active) {
+    if (needed && islands.alive(id) && sources < kSources && membership.record.state == MembershipState::active) {
       ++sources;
       if (!membership.offering) {
         membership.offering = true;
         membership.offered.reset();
         restart(membership.offer_resend);
-        run.offers_since = now;
+        run.offers_since = now();
         send(id, Offer{run.record.id, true});
       } else if (due(membership.offer_resend)) {
         send(id, Offer{run.record.id, true});
@@ -140,7 +140,7 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
         best = source.offered;
       }
     }
-    if (!best || (!all_told && run.offers_since && now < *run.offers_since + kOfferPatience)) {
+    if (!best || (!all_told && run.offers_since && now() < *run.offers_since + kOfferPatience)) {
       if (best) {
         wake_at(*run.offers_since + kOfferPatience);
       }
@@ -151,7 +151,7 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
     for (const IslandId& id : run.members) {
       const Membership& source = run.memberships.at(id);
       if (source.offering && source.offered && source.offered->round == best->round && source.offered->file == best->file) {
-        order.sources.push_back(member_of(id));
+        order.sources.push_back(islands.member_of(id));
       }
     }
     membership.catch_up = std::move(order);
@@ -163,7 +163,7 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
     membership.catch_up->part = membership.record.part;
     membership.catch_up->position = position_at(run, membership.record.part, membership.catch_up->committed);
     for (const Member& source : membership.catch_up->sources) {
-      send(source.island, Serve{run.record.id, member_of(island).public_key, membership.catch_up->checkpoint_round, true});
+      send(source.island, Serve{run.record.id, islands.member_of(island).public_key, membership.catch_up->checkpoint_round, true});
     }
     send(island, *membership.catch_up);
   }
@@ -173,12 +173,12 @@ Duration Core::State::hold_limit(const Run& run) const { return run.lockstep() ?
 
 AdmitInput Core::State::admission_input(const Run& run) const {
   AdmitInput input;
-  input.now = now;
+  input.now = now();
   input.committed = run.record.committed;
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining && alive(id)) {
-      input.joiners.push_back(
-          Joiner{id, name_of(id), membership.catch_up.has_value(), membership.caught_up, membership.boundaries_missed, membership.holds});
+    if (membership.record.state == MembershipState::joining && islands.alive(id)) {
+      input.joiners.push_back(Joiner{id, islands.name_of(id), membership.catch_up.has_value(), membership.caught_up,
+                                     membership.boundaries_missed, membership.holds});
     }
   }
   input.lockstep = run.lockstep();
@@ -205,7 +205,7 @@ std::optional<Wait> Core::State::hold_for_joiners(Run& run) {
   input.hold_since = run.hold_since;
   const AdmitDecision decision = decide_admission(input);
   if (decision.hold && !run.hold_since) {
-    run.hold_since = now;
+    run.hold_since = now();
     for (const IslandId& id : decision.held_for) {
       ++run.memberships.at(id).holds;
     }
@@ -219,7 +219,7 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
   changed = changed || run.record.pause_after.has_value();
   if (message.error) {
     event(run.record.id, island, "warning", "checkpoint_failed",
-          "island " + name_of(island) + " could not write its checkpoint of round " + std::to_string(message.round.value) + ": " +
+          "island " + islands.name_of(island) + " could not write its checkpoint of round " + std::to_string(message.round.value) + ": " +
               bounded(message.error->why) + "; its older checkpoints are still good");
     return;
   }
@@ -227,7 +227,7 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
       !membership.checkpointed || membership.checkpointed->round < message.round || membership.checkpointed->digest != message.digest;
   const auto tell = [&] {
     event(run.record.id, island, "info", "checkpoint_written",
-          "island " + name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value),
+          "island " + islands.name_of(island) + " has a checkpoint of round " + std::to_string(message.round.value),
           {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.digest)},
            Field{"file", to_hex(message.file)}, Field{"bytes", static_cast<std::int64_t>(message.file_bytes)}});
   };
@@ -255,14 +255,14 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
     const auto [first, inserted] = run.files.emplace(message.round, message.file);
     if (!inserted && first->second != message.file && !run.lockstep() && run.is_member(island)) {
       event(run.record.id, island, "error", "state_differs",
-            "island " + name_of(island) + "'s outer state of round " + std::to_string(message.round.value) +
+            "island " + islands.name_of(island) + "'s outer state of round " + std::to_string(message.round.value) +
                 " differs from its peers' although all its rounds agree: its memory or disk is faulty");
       leave_epoch(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'", true);
       release(island, run);
       offend(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'");
       return;
     }
-    while (run.files.size() > kHeldCheckpoints) {
+    while (run.files.size() > kKnownFiles) {
       run.files.erase(run.files.begin());
     }
     if (fresh) {
@@ -276,20 +276,14 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
       changed = true;
     }
   }
-  HeldRun& held = islands.at(island).held[run.record.id];
-  held.run = run.record.id;
-  std::erase_if(held.checkpoints, [&](const HeldCheckpoint& old) { return old.round == message.round; });
-  held.checkpoints.push_back(HeldCheckpoint{message.round, message.digest});
-  if (held.checkpoints.size() > kHeldCheckpoints) {
-    held.checkpoints.erase(held.checkpoints.begin());
-  }
+  islands.keeps(island, run.record.id, HeldCheckpoint{message.round, message.digest});
 }
 
 void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp& message) {
   const IslandId island = membership.record.island;
   if (run.is_member(island) && membership.record.state == MembershipState::active) {
     if (message.error && message.epoch == run.record.epoch) {
-      islands.at(island).held[run.record.id].live = false;
+      islands.not_live(island, run.record.id);
       leave_epoch(run, island, bounded(message.error->why), true);
     } else {
       membership.settled = membership.settled || !message.error;
@@ -301,10 +295,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
       !message.error && !run.private_states() && message.round == run.record.committed && message.digest == run.record.digest;
   if (membership.record.state == MembershipState::absent && run.members.empty() && newest) {
     // It held the result of the round whose commit it had not heard, and nobody else is left: no round is lost.
-    HeldRun& held = islands.at(island).held[run.record.id];
-    held.live = true;
-    held.committed = message.round;
-    held.digest = message.digest;
+    islands.live(island, run.record.id, HeldCheckpoint{message.round, message.digest});
     membership.memory_offered = true;
     changed = true;
     return;
@@ -314,14 +305,14 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
   }
   if (message.error) {
     event(run.record.id, island, "warning", "catch_up_failed",
-          "island " + name_of(island) + " could not take over the state of run " + run.record.name + ": " + bounded(message.error->why));
+          "island " + islands.name_of(island) + " could not take over the state of run " + run.record.name + ": " +
+              bounded(message.error->why));
     if (membership.from == StartFrom::checkpoint) {
-      std::erase_if(islands.at(island).held[run.record.id].checkpoints,
-                    [&](const HeldCheckpoint& held) { return held.round == membership.assigned; });
+      islands.keeps_not(island, run.record.id, membership.assigned);
     }
     vacate(run, membership, MembershipState::absent, "could not take over the state: " + bounded(message.error->why));
     const unsigned doublings = std::min(membership.failures++, 8U);
-    membership.retry_at = now + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
+    membership.retry_at = now() + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
     return;
   }
   if (run.pairs()) {
@@ -340,10 +331,10 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     return;
   }
   membership.caught_up = message.round;
-  membership.resend.next = now;
+  membership.resend.next = now();
   changed = true;
   if (run.members.empty() && membership.from == StartFrom::checkpoint) {
-    run.loaded_since = run.loaded_since.value_or(now);  // all that load begin together
+    run.loaded_since = run.loaded_since.value_or(now());  // all that load begin together
     return;
   }
   membership.from = StartFrom::peers;
@@ -368,8 +359,8 @@ bool Core::State::finish_restore(Run& run) {
     run.loaded_since.reset();
     return false;
   }
-  const TimePoint until = run.loaded_since.value_or(now) + settings.restore_grace;
-  if (loading && now < until) {
+  const TimePoint until = run.loaded_since.value_or(now()) + settings.restore_grace;
+  if (loading && now() < until) {
     wake_at(until);
     return false;
   }
@@ -398,8 +389,8 @@ void Core::State::record_lineage(const Run& run) {
   base.checkpoint = true;
   base.digest = run.record.digest;
   base.parts = snapshot(run);
-  base.planned = now;
-  base.committed_at = now;
+  base.planned = now();
+  base.committed_at = now();
   record(std::move(base));
 }
 
@@ -458,15 +449,15 @@ void Core::State::start_over(Run& run, const std::string& why) {
 // The ledger came from a backup: rounds that were committed after it are taken over from the islands. True: wait, or look again.
 bool Core::State::adopt_newer(Run& run) {
   AdoptionInput input;
-  input.now = now;
+  input.now = now();
   input.committed = run.record.committed;
   input.min = run.spec.islands.min;
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
-    AdoptionCandidate candidate{id, name_of(id), alive(id), Epoch(0), {}};
+    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}};
     if (candidate.connected) {
-      const HeldRun& held = islands.at(id).held[run.record.id];
+      const HeldRun& held = islands.held(id, run.record.id);
       candidate.epoch = held.epoch;
       if (held.live) {
         candidate.known.push_back(KnownRound{held.committed, held.digest});
@@ -488,8 +479,8 @@ bool Core::State::adopt_newer(Run& run) {
   const Round before = run.record.committed;
   // Islands know epochs that were made after the backup, and drop what is of older ones.
   for (const auto& [id, membership] : run.memberships) {
-    if (alive(id)) {
-      run.record.epoch = std::max(run.record.epoch, islands.at(id).held[run.record.id].epoch);
+    if (islands.alive(id)) {
+      run.record.epoch = std::max(run.record.epoch, islands.held(id, run.record.id).epoch);
     }
   }
   run.record.restored = false;
@@ -498,10 +489,10 @@ bool Core::State::adopt_newer(Run& run) {
     run.record.committed = decision.round.round;
     run.record.digest = decision.round.digest;
     for (const auto& [id, membership] : run.memberships) {
-      if (!alive(id)) {
+      if (!islands.alive(id)) {
         continue;
       }
-      const HeldRun& held = islands.at(id).held[run.record.id];
+      const HeldRun& held = islands.held(id, run.record.id);
       const bool live = held.live && held.committed == decision.round.round && held.digest == decision.round.digest;
       const bool stored =
           !held.live && !held.checkpoints.empty() && held.checkpoints.back() == HeldCheckpoint{decision.round.round, decision.round.digest};
@@ -521,8 +512,8 @@ bool Core::State::adopt_newer(Run& run) {
         {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.record.committed.value)},
          Field{"digest", to_hex(run.record.digest)}});
   for (auto& [id, membership] : run.memberships) {
-    membership.memory_offered = alive(id) && islands.at(id).held[run.record.id].live;
-    membership.retry_at = now;
+    membership.memory_offered = islands.alive(id) && islands.held(id, run.record.id).live;
+    membership.retry_at = now();
   }
   record(run.record);
   changed = true;
@@ -540,7 +531,7 @@ void Core::State::advance_restore(Run& run) {
   std::vector<std::string> loading;
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining && membership.from == StartFrom::checkpoint) {
-      loading.push_back(name_of(id));
+      loading.push_back(islands.name_of(id));
       if (membership.caught_up && !ATOLL_PLANTED(wakes_for_ever)) {
         continue;  // it waits for the others: nothing is due
       }
@@ -550,7 +541,7 @@ void Core::State::advance_restore(Run& run) {
       wake_at(membership.resend.next);
     } else if (membership.record.state == MembershipState::joining) {
       vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
-      membership.retry_at = now;
+      membership.retry_at = now();
     }
   }
   if (!loading.empty()) {
@@ -558,22 +549,22 @@ void Core::State::advance_restore(Run& run) {
                     run.loaded_since ? std::optional<TimePoint>(*run.loaded_since + settings.restore_grace) : std::nullopt};
     return;
   }
-  input.now = now;
+  input.now = now();
   input.committed = run.record.committed;
   input.min = run.spec.islands.min;
   input.max = run.spec.islands.max;
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state != MembershipState::absent || (run.of_group() && alive(id) && !is_lent(run, id))) {
+    if (membership.record.state != MembershipState::absent || (run.of_group() && islands.alive(id) && !is_lent(run, id))) {
       continue;  // here, and busy with something else
     }
-    RestoreCandidate candidate{id, name_of(id), alive(id) && !islands.at(id).leaving, std::nullopt, {}};
+    RestoreCandidate candidate{id, islands.name_of(id), islands.stays(id), std::nullopt, {}};
     if (!membership.record.absences.empty()) {
       candidate.away_since = membership.record.absences.back().since;
     }
     if (candidate.connected) {
-      for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
+      for (const HeldCheckpoint& held : islands.held(id, run.record.id).checkpoints) {
         const auto digest = run.digests.find(held.round);
         if (digest != run.digests.end() && digest->second == held.digest && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
           candidate.checkpoint = held.round;
@@ -582,7 +573,7 @@ void Core::State::advance_restore(Run& run) {
     }
     input.candidates.push_back(std::move(candidate));
   }
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, island] : islands.all()) {
     input.others +=
         run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) && obstacle_of(run, island).empty() ? 1U : 0U;
   }
@@ -601,7 +592,7 @@ void Core::State::advance_restore(Run& run) {
     membership.assigned = decision.round;
     send_invite(run, membership);
     event(run.record.id, id, "info", "island_restoring",
-          "island " + name_of(id) + " restores run " + run.record.name + " from its checkpoint of round " +
+          "island " + islands.name_of(id) + " restores run " + run.record.name + " from its checkpoint of round " +
               std::to_string(decision.round.value));
   }
 }

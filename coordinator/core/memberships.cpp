@@ -19,7 +19,7 @@ bool Core::State::has_set(const Run& run, const Island& island) {
 }
 
 std::string Core::State::obstacle_of(const Run& run, const Island& island) const {
-  if (island.leaving) {
+  if (island.leaving()) {
     return "is leaving";
   }
   if (run.spec.data.spread == 0 && run.spec.work.images.empty() && !has_set(run, island)) {
@@ -45,14 +45,14 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
 }
 
 void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
-  run.record.started = run.record.started ? run.record.started : now;
-  run.last_commit = now;
+  run.record.started = run.record.started ? run.record.started : now();
+  run.last_commit = now();
   run.members.clear();
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
     add_membership(run, id, run.private_states() || run.phased() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
     run.members.push_back(id);
-    names.push_back(name_of(id));
+    names.push_back(islands.name_of(id));
   }
   run.record.initialised = run.private_states() || run.phased();
   set_state(run, run.record.initialised ? RunState::running : RunState::starting, "starting on " + list_of(names));
@@ -87,9 +87,9 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   fresh.share = membership.share;
   membership = std::move(fresh);
   restart(membership.resend);
-  if (const auto known = islands.find(island); known != islands.end()) {
-    known->second.unreported_since.reset();
-    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
+  islands.expect_reports(island);
+  if (run.of_group()) {
+    islands.lend(island, run.record.id);
   }
   save(membership);
   changed = true;
@@ -110,12 +110,11 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   const auto digest = run.digests.find(invite.committed);
   invite.digest = invite.committed == run.record.committed ? run.record.digest : digest == run.digests.end() ? Digest{} : digest->second;
   if (run.private_states() && membership.from == StartFrom::checkpoint) {
-    const auto island = islands.find(membership.record.island);
-    for (const HeldCheckpoint& held : island->second.held[run.record.id].checkpoints) {
+    for (const HeldCheckpoint& held : islands.held(membership.record.island, run.record.id).checkpoints) {
       invite.digest = held.round == membership.assigned ? held.digest : invite.digest;
     }
   }
-  invite.members = members_of(run);
+  invite.members = islands.members_of(run.members);
   invite.position = run.spec.strategy.group == Group::nobody ? 0 : position_at(run, invite.part, invite.committed);
   membership.assigned_epoch = run.record.epoch;
   send(membership.record.island, std::move(invite));
@@ -137,12 +136,12 @@ bool Core::State::verified(const Run& run, const IslandId& island, const HeldRun
 
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  run.nobody_since = now;
+  run.nobody_since = now();
   changed = true;
   if (held != nullptr && held->epoch > run.record.epoch && run.record.lineage > 0 && !run.record.restored) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     run.record.epoch = held->epoch;
-    new_epoch(run, name_of(island) + " knows a newer epoch than the ledger");
+    new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
   if (held != nullptr && !run.private_states() && verified(run, island, *held)) {
     adopt_data(run, *held);
@@ -174,7 +173,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       if (new_boot) {
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
       } else {
-        membership.resend.next = now;
+        membership.resend.next = now();
       }
       break;
     case MembershipState::absent:
@@ -190,7 +189,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   }
   if (membership.record.state == MembershipState::absent) {
     membership.memory_offered = held != nullptr && held->live;
-    membership.retry_at = membership.failures > 0 ? membership.retry_at : now;
+    membership.retry_at = membership.failures > 0 ? membership.retry_at : now();
   }
 }
 
@@ -200,7 +199,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.record.cause = cause;
   if (was_active) {
     std::vector<Absence>& absences = membership.record.absences;
-    absences.push_back(Absence{run.record.initialised ? run.record.committed.next() : Round(0), std::nullopt, cause, now, std::nullopt});
+    absences.push_back(Absence{run.record.initialised ? run.record.committed.next() : Round(0), std::nullopt, cause, now(), std::nullopt});
     if (absences.size() > kMaxAbsences) {
       absences.erase(absences.begin());
     }
@@ -212,26 +211,24 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.offered.reset();
   membership.memory_offered = false;
   run.assignments.erase(membership.record.island);
-  if (const auto island = islands.find(membership.record.island); island != islands.end() && island->second.lent_to == run.record.id) {
-    island->second.lent_to = RunId();
-  }
+  islands.take_back(membership.record.island, run.record.id);
   save(membership);
   changed = true;
 }
 
 void Core::State::new_epoch(Run& run, const std::string& why) {
   run.record.epoch = run.record.epoch.next();
-  record(EpochRecord{run.record.id, run.record.epoch, now, run.record.committed, run.members, why});
+  record(EpochRecord{run.record.id, run.record.epoch, now(), run.record.committed, run.members, why});
   event(run.record.id, {}, "debug", "membership",
         "epoch " + std::to_string(run.record.epoch.value) + " of run " + run.record.name + ": " + why,
         {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"committed", static_cast<std::int64_t>(run.record.committed.value)}, Field{"members", names_of(run.members)}});
+         Field{"committed", static_cast<std::int64_t>(run.record.committed.value)}, Field{"members", islands.names_of(run.members)}});
   record(run.record);
   const NewEpoch membership = new_epoch_of(run);
   for (const IslandId& id : run.members) {
     send(id, membership);
   }
-  run.nobody_since = now;
+  run.nobody_since = now();
   changed = true;
 }
 
@@ -244,27 +241,27 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   Membership& membership = run.memberships.at(island);
   membership.record.left = run.record.epoch.next();
   vacate(run, membership, MembershipState::absent, cause);
-  membership.retry_at = now;
+  membership.retry_at = now();
   if (expelled) {
     const unsigned doublings = std::min(membership.failures++, 8U);
-    membership.retry_at = now + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
+    membership.retry_at = now() + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
   }
   event(run.record.id, island, "warning", "island_left",
-        "island " + name_of(island) + " left run " + run.record.name + " after round " + std::to_string(run.record.committed.value) + ": " +
-            cause,
+        "island " + islands.name_of(island) + " left run " + run.record.name + " after round " +
+            std::to_string(run.record.committed.value) + ": " + cause,
         {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}});
-  new_epoch(run, name_of(island) + " left: " + cause);
+  new_epoch(run, islands.name_of(island) + " left: " + cause);
   send(island, new_epoch_of(run));
   for (auto& [round, flight] : run.rounds) {
     flight.contributions.erase(island);
     if (flight.exchanging && std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end()) {
-      abort(run, round, name_of(island) + " left: " + cause);
+      abort(run, round, islands.name_of(island) + " left: " + cause);
     }
   }
 }
 
 void Core::State::membership_lost(Run& run, Membership& membership, const std::string& cause) {
-  run.nobody_since = now;
+  run.nobody_since = now();
   switch (membership.record.state) {
     case MembershipState::active:
     case MembershipState::starting:
@@ -289,30 +286,30 @@ void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
   for (const IslandId& id : ids) {
     take_in(run, run.memberships.at(id));
   }
-  new_epoch(run, list_of(names_of(ids)) + " joined");
+  new_epoch(run, list_of(islands.names_of(ids)) + " joined");
   for (const IslandId& id : ids) {
     Membership& membership = run.memberships.at(id);
     if (membership.from == StartFrom::memory) {
       send_invite(run, membership);
     }
-    event(
-        run.record.id, id, "info", "island_joined",
-        "island " + name_of(id) + " takes part in run " + run.record.name + " from round " + std::to_string(run.record.committed.value + 1),
-        {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
+    event(run.record.id, id, "info", "island_joined",
+          "island " + islands.name_of(id) + " takes part in run " + run.record.name + " from round " +
+              std::to_string(run.record.committed.value + 1),
+          {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
   }
 }
 
 void Core::State::take_in(Run& run, Membership& membership) {
   const IslandId island = membership.record.island;
   membership.record.state = MembershipState::active;
-  if (const auto known = islands.find(island); known != islands.end()) {
-    known->second.unreported_since.reset();
-    known->second.lent_to = run.of_group() ? run.record.id : known->second.lent_to;
+  islands.expect_reports(island);
+  if (run.of_group()) {
+    islands.lend(island, run.record.id);
   }
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
     membership.record.absences.back().to = run.record.committed.next();
-    membership.record.absences.back().until = now;
+    membership.record.absences.back().until = now();
   }
   membership.catch_up.reset();
   membership.caught_up.reset();
@@ -327,7 +324,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
                                   [&](const IslandId& other) { return run.memberships.at(other).record.part > membership.record.part; });
   run.members.insert(place, island);
   if (run.members.size() == 1) {
-    run.last_commit = now;
+    run.last_commit = now();
   }
 }
 
@@ -349,12 +346,11 @@ void Core::State::release(const IslandId& island, const Run& run) {
 // Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
 void Core::State::advance_leaving(Run& run) {
   for (auto& [id, membership] : run.memberships) {
-    const auto island = islands.find(id);
-    if (island == islands.end() || !island->second.leaving || !island->second.greeted ||
-        membership.record.state == MembershipState::refused) {
+    const Island* island = islands.find(id);
+    if (island == nullptr || !island->leaving() || !island->greeted || membership.record.state == MembershipState::refused) {
       continue;
     }
-    if (run.phased() && !island->second.lent_to.empty()) {
+    if (run.phased() && !island->lent_to.empty()) {
       continue;  // first it leaves its group
     }
     if (!membership.leaves_after) {
@@ -365,16 +361,16 @@ void Core::State::advance_leaving(Run& run) {
     }
     const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
     const bool in_hand = in_rounds && *membership.leaves_after > run.record.committed;
-    const bool coming = in_rounds && island->second.contributes;
+    const bool coming = in_rounds && island->departure.contributes;
     if (membership.record.state == MembershipState::active && (in_hand || coming)) {
       continue;
     }
-    const std::string cause = "it was asked to leave: " + island->second.leaving_why;
+    const std::string cause = "it was asked to leave: " + *island->departure.leaving;
     if (membership.record.state != MembershipState::ended) {
       membership_lost(run, membership, cause);
     }
     release(id, run);
-    island->second.greeted = false;
+    islands.gone(id);
   }
 }
 
@@ -390,7 +386,7 @@ void Core::State::offend(Run& run, const IslandId& island, const std::string& wh
   }
   const std::string cause = "quarantined after " + std::to_string(membership.record.offences) + " rejections, the last one: " + what;
   event(run.record.id, island, "error", "island_quarantined",
-        "island " + name_of(island) + " is " + cause + "; `atoll resume` of the run lets it in again",
+        "island " + islands.name_of(island) + " is " + cause + "; `atoll resume` of the run lets it in again",
         {Field{"offences", static_cast<std::int64_t>(membership.record.offences)}});
   leave_epoch(run, island, cause, false);
   vacate(run, membership, MembershipState::refused, cause);
@@ -405,10 +401,10 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
   if (message.error) {
     const Error error{message.error->code, bounded(message.error->why)};
     if (!run.first_error) {
-      run.first_error = with_context(error, "island " + name_of(island));
+      run.first_error = with_context(error, "island " + islands.name_of(island));
     }
     event(run.record.id, island, "error", "island_failed",
-          "island " + name_of(island) + " cannot take part in run " + run.record.name + ": " + error.why);
+          "island " + islands.name_of(island) + " cannot take part in run " + run.record.name + ": " + error.why);
     if (run.is_member(island)) {
       leave_epoch(run, island, error.why, false);
     }
@@ -425,7 +421,7 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
       ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.record.digest))) {
     membership.record.state = MembershipState::ended;
     save(membership);
-    event(run.record.id, island, "info", "island_ended", "island " + name_of(island) + " is done with run " + run.record.name);
+    event(run.record.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.record.name);
     changed = true;
   }
 }

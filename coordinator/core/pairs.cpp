@@ -33,7 +33,7 @@ double spread_of(const std::vector<const std::vector<float>*>& projections) {
 
 // What the round brought on an island; once all have reported it, how far they are apart.
 void Core::State::note_pair_round(Run& run, Membership& membership, const Merged& message) {
-  membership.progressed = now;
+  membership.progressed = now();
   if (message.projection.empty()) {
     return;
   }
@@ -75,7 +75,7 @@ void Core::State::on_pair_answer(Run& run, Membership& membership, const PairAns
 
 // A joiner, or one that comes back, copies the state of one island; where nobody has any, everyone goes on from its own checkpoint.
 void Core::State::advance_pair_joins(Run& run) {
-  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return alive(id); });
+  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands.alive(id); });
   if (!others) {
     return;
   }
@@ -117,11 +117,11 @@ void Core::State::advance_pair_joins(Run& run) {
                                     has.file_bytes,
                                     has.round,
                                     has.digest,
-                                    {member_of(source->record.island)},
+                                    {islands.member_of(source->record.island)},
                                     0,
                                     0};
       restart(membership.resend);
-      send(source->record.island, Serve{run.record.id, member_of(id).public_key, has.round});
+      send(source->record.island, Serve{run.record.id, islands.member_of(id).public_key, has.round});
       send(id, *membership.catch_up);
     }
   }
@@ -131,7 +131,7 @@ void Core::State::advance_pair_joins(Run& run) {
 // the others copy it; without one everybody merges anew what it had before. False: not yet.
 bool Core::State::restore_merged(Run& run) {
   const TimePoint until = run.nobody_since + settings.restore_grace;
-  if (now < until) {
+  if (now() < until) {
     run.wait = Wait{"waits for the islands that were being merged", until};
     wake_at(until);
     return false;
@@ -145,9 +145,9 @@ bool Core::State::restore_merged(Run& run) {
   Round newest = own;
   bool anybody = false;
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && alive(id) && !islands.at(id).leaving) {
+    if (membership.record.state == MembershipState::absent && islands.stays(id)) {
       anybody = true;
-      for (const HeldCheckpoint& held : islands.at(id).held[run.record.id].checkpoints) {
+      for (const HeldCheckpoint& held : islands.held(id, run.record.id).checkpoints) {
         newest = genuine(held) ? std::max(newest, held.round) : newest;
       }
     }
@@ -160,10 +160,10 @@ bool Core::State::restore_merged(Run& run) {
     roll_back(run, newest);
   }
   for (auto& [id, membership] : run.memberships) {
-    if (newest == own || membership.record.state != MembershipState::absent || !alive(id) || islands.at(id).leaving) {
+    if (newest == own || membership.record.state != MembershipState::absent || !islands.stays(id)) {
       continue;
     }
-    const std::vector<HeldCheckpoint>& held = islands.at(id).held[run.record.id].checkpoints;
+    const std::vector<HeldCheckpoint>& held = islands.held(id, run.record.id).checkpoints;
     if (std::any_of(held.begin(), held.end(),
                     [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
       add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
@@ -184,7 +184,7 @@ void Core::State::restore_own(Run& run) {
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining) {
       vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
-      membership.retry_at = now;
+      membership.retry_at = now();
     }
     begun = begun || membership.merged > Round(0);
     if (membership.record.state == MembershipState::absent) {
@@ -200,7 +200,7 @@ void Core::State::restore_own(Run& run) {
     if (membership.record.state != MembershipState::absent) {
       continue;
     }
-    const bool here = alive(id) && !islands.at(id).leaving;
+    const bool here = islands.stays(id);
     anybody = anybody || here;
     if (has_state(run, id)) {
       if (membership.record.left == last_here) {
@@ -209,15 +209,15 @@ void Core::State::restore_own(Run& run) {
     } else if (here) {
       fresh.push_back(id);
     }
-    if (!alive(id) && membership.record.left == last) {
-      missing.push_back(name_of(id));
+    if (!islands.alive(id) && membership.record.left == last) {
+      missing.push_back(islands.name_of(id));
     }
   }
   if (!anybody) {
     return;  // the reason is that of advance_alone
   }
   const TimePoint until = run.nobody_since + settings.restore_grace;
-  if (!missing.empty() && now < until) {
+  if (!missing.empty() && now() < until) {
     run.wait = Wait{"waits for " + list_of(missing) + " to connect; then all go on from where they were", until};
     wake_at(until);
     return;
@@ -243,12 +243,8 @@ void Core::State::restore_own(Run& run) {
 
 // A connected island that could go on by itself.
 bool Core::State::has_state(const Run& run, const IslandId& id) const {
-  const auto island = islands.find(id);
-  if (island == islands.end() || !alive(id) || island->second.leaving) {
-    return false;
-  }
-  const auto held = island->second.held.find(run.record.id);
-  return held != island->second.held.end() && (held->second.live || !held->second.checkpoints.empty());
+  const HeldRun& held = islands.held(id, run.record.id);
+  return islands.stays(id) && (held.live || !held.checkpoints.empty());
 }
 
 void Core::State::advance_pairs(Run& run) {
@@ -285,15 +281,15 @@ void Core::State::advance_pairs(Run& run) {
   }
   // Whoever still has rounds to do is waited for as long as it gets on with them.
   std::vector<std::string> pending;
-  TimePoint until = now;
+  TimePoint until = now();
   for (const IslandId& id : run.members) {
     if (flight->second.contributions.count(id) == 0) {
-      pending.push_back(name_of(id));
-      until = std::max(until,
-                       std::max(run.memberships.at(id).progressed, flight->second.first_answer.value_or(now)) + run.spec.islands.deadline);
+      pending.push_back(islands.name_of(id));
+      until = std::max(
+          until, std::max(run.memberships.at(id).progressed, flight->second.first_answer.value_or(now())) + run.spec.islands.deadline);
     }
   }
-  if (!pending.empty() && !flight->second.exchanging && now < until) {
+  if (!pending.empty() && !flight->second.exchanging && now() < until) {
     run.wait = Wait{"the merge of all islands waits for " + list_of(pending), until};
     wake_at(until);
     return;

@@ -55,7 +55,7 @@ std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& dige
       continue;
     }
     const bool goes = std::ranges::find(assignment.sent.drop, digest, &Content::digest) != assignment.sent.drop.end();
-    if (!goes && alive(id) && run.is_member(id)) {
+    if (!goes && islands.alive(id) && run.is_member(id)) {
       holders.push_back(id);
     }
   }
@@ -64,12 +64,12 @@ std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& dige
 
 void Core::State::admit_islands(Run& run) {
   for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && alive(id) && !islands.at(id).leaving) {
+    if (membership.record.state == MembershipState::absent && islands.stays(id)) {
       activate(run, membership);
       changed = true;
     }
   }
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, island] : islands.all()) {
     if (run.members.size() < run.spec.islands.max && run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) &&
         obstacle_of(run, island).empty()) {
       add_membership(run, id, MembershipState::absent, StartFrom::scratch);
@@ -79,9 +79,9 @@ void Core::State::admit_islands(Run& run) {
 }
 
 bool Core::State::says_nothing_new(const IslandId& id, const AssignmentReport& message) const {
-  const auto island = islands.find(id);
+  const Island* island = islands.find(id);
   const auto run = runs.find(message.run);
-  if (island == islands.end() || !island->second.greeted || island->second.probe || run == runs.end()) {
+  if (island == nullptr || !island->greeted || island->probe || run == runs.end()) {
     return false;
   }
   const auto found = run->second.assignments.find(id);
@@ -147,10 +147,11 @@ void Core::State::on_assignment_report(Run& run, Membership& membership, const A
     task.result_bytes = message.result.bytes;
     task.facts = message.facts.size() <= kMaxFacts ? message.facts : "{}";
     task.checkpoint = Digest{};
-    task.ended = now;
+    task.ended = now();
     task.members.clear();
     record(task);
-    event(run.record.id, island, "info", "task_done", "task " + task.task + " is done on " + name_of(island), {Field{"task", task.task}});
+    event(run.record.id, island, "info", "task_done", "task " + task.task + " is done on " + islands.name_of(island),
+          {Field{"task", task.task}});
     run.record.committed = Round(0);
     for (const auto& [name, other] : run.tasks) {
       const bool trains = other.plan.phase == "experts" || other.plan.phase == "router";
@@ -162,14 +163,15 @@ void Core::State::on_assignment_report(Run& run, Membership& membership, const A
                       bounded(message.error ? message.error->why : "no reason was given")};
     task.state = TaskState::failed;
     record(task);
-    run.first_error = Error{error.code, "task " + task.task + " failed on island " + name_of(island) + ": " + error.why};
+    run.first_error = Error{error.code, "task " + task.task + " failed on island " + islands.name_of(island) + ": " + error.why};
   }
 }
 
 // Back to those that wait, to be continued from the newest copy.
 void Core::State::take_back(Run& run, Task& task, const std::string& why) {
   event(run.record.id, task.record.island, "warning", "task_interrupted",
-        "task " + task.record.task + " has lost its island " + name_of(task.record.island) + " (" + why + "); it goes on elsewhere" +
+        "task " + task.record.task + " has lost its island " + islands.name_of(task.record.island) + " (" + why +
+            "); it goes on elsewhere" +
             (task.record.checkpoint_step > 0 ? " from step " + std::to_string(task.record.checkpoint_step) + " or an older copy"
                                              : " from its beginning"));
   task.record.state = TaskState::waiting;
@@ -201,11 +203,11 @@ bool Core::State::input_at_hand(Run& run, Task& task) {
     wait_for_images(run, task);
     return false;
   }
-  task.missing_since = task.missing_since ? task.missing_since : std::optional<TimePoint>(now);
+  task.missing_since = task.missing_since ? task.missing_since : std::optional<TimePoint>(now());
   const TimePoint until = *task.missing_since + run.spec.islands.deadline;
-  if (now < until) {
-    run.wait = Wait{"waits for an island that has the result of task " + task.record.task + " (made by " + name_of(task.record.island) +
-                        "); else it is made again",
+  if (now() < until) {
+    run.wait = Wait{"waits for an island that has the result of task " + task.record.task + " (made by " +
+                        islands.name_of(task.record.island) + "); else it is made again",
                     until};
     wake_at(until);
     return false;
@@ -237,7 +239,7 @@ void Core::State::settle_checkpoint(Run& run, Task& task) {
 std::optional<IslandId> Core::State::unheard_of(const Run& run) const {
   const auto unheard = std::ranges::find_if(run.members, [&](const IslandId& id) {
     const auto assignment = run.assignments.find(id);
-    return !islands.at(id).leaving && (assignment == run.assignments.end() || !assignment->second.report);
+    return !islands.leaving(id) && (assignment == run.assignments.end() || !assignment->second.report);
   });
   return unheard == run.members.end() ? std::nullopt : std::optional<IslandId>(*unheard);
 }
@@ -263,7 +265,7 @@ bool Core::State::can_begin(Run& run, Task& task) {
 void Core::State::place_tasks(Run& run) {
   // What can be continued may lie with an island that has not said yet what it has.
   if (const std::optional<IslandId> unheard = unheard_of(run)) {
-    run.wait.text = "waits to hear what island " + name_of(*unheard) + " holds of the run";
+    run.wait.text = "waits to hear what island " + islands.name_of(*unheard) + " holds of the run";
     return;
   }
   std::vector<WaitingTask> waiting;
@@ -306,7 +308,7 @@ void Core::State::place_tasks(Run& run) {
   }
   std::vector<FreeIsland> free;
   for (const IslandId& id : run.members) {
-    if (alive(id) && !islands.at(id).leaving && !busy.contains(id)) {
+    if (islands.stays(id) && !busy.contains(id)) {
       free.push_back({id, run.assignments[id].speed});
     }
   }
@@ -318,7 +320,7 @@ void Core::State::place_tasks(Run& run) {
     TaskRecord& task = run.tasks.at(placement.task).record;
     task.state = TaskState::running;
     task.island = placement.island;
-    task.started = now;
+    task.started = now();
     ++task.starts;
     if (!task.group.empty()) {
       task.members = {placement.island};
@@ -327,7 +329,7 @@ void Core::State::place_tasks(Run& run) {
     std::erase_if(free, [&](const FreeIsland& island) { return island.island == placement.island; });
     begun.push_back(placement.task);
     event(run.record.id, placement.island, "info", "task_started",
-          "task " + task.task + " starts on " + name_of(placement.island) +
+          "task " + task.task + " starts on " + islands.name_of(placement.island) +
               (task.checkpoint_step > 0 ? " from step " + std::to_string(task.checkpoint_step) : ""),
           {Field{"task", task.task}});
     changed = true;
@@ -402,9 +404,9 @@ void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& 
   group.record.name = run.record.name + "." + short_name + (count > 1 ? "-" + std::to_string(count) : "");
   group.record.file = run.record.file;
   group.record.spec = to_json(group.spec);
-  group.record.submitted = now;
-  group.last_commit = now;
-  group.nobody_since = now;
+  group.record.submitted = now();
+  group.last_commit = now();
+  group.nobody_since = now();
   value.group = id;
   value.members = {value.island};
   set_state(group, RunState::queued, "waits for its islands");
@@ -414,7 +416,7 @@ void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& 
     join_group(run, task, other);
   }
   record(value);
-  wake_at(now);
+  wake_at(now());
 }
 
 void Core::State::join_group(Run& run, Task& task, const IslandId& island) {
@@ -422,7 +424,7 @@ void Core::State::join_group(Run& run, Task& task, const IslandId& island) {
   task.record.members.push_back(island);
   record(task.record);
   event(run.record.id, island, "info", "task_joined",
-        "island " + name_of(island) + " trains " + task.record.task + " with " + std::to_string(task.record.members.size() - 1) +
+        "island " + islands.name_of(island) + " trains " + task.record.task + " with " + std::to_string(task.record.members.size() - 1) +
             " more, in run " + runs.at(task.record.group).record.name,
         {Field{"task", task.record.task}, Field{"group", task.record.group.text}});
   changed = true;
@@ -431,7 +433,7 @@ void Core::State::join_group(Run& run, Task& task, const IslandId& island) {
 std::vector<IslandId> Core::State::present_members(const Run& run, const Task& task) const {
   std::vector<IslandId> present;
   std::ranges::copy_if(task.record.members, std::back_inserter(present),
-                       [&](const IslandId& id) { return run.is_member(id) && alive(id); });
+                       [&](const IslandId& id) { return run.is_member(id) && islands.alive(id); });
   return present;
 }
 
@@ -493,9 +495,9 @@ void Core::State::keep_group(Run& run, Task& task) {
   const bool stranded =
       !over && group.record.initialised && group.members.empty() && !restoring;  // nobody here has the state of its rounds
   if (present.empty() || stranded) {
-    task.missing_since = task.missing_since.value_or(now);
+    task.missing_since = task.missing_since.value_or(now());
     const TimePoint until = *task.missing_since + run.spec.islands.deadline;
-    if (value.members.empty() || now >= until) {
+    if (value.members.empty() || now() >= until) {
       dissolve_group(run, task, "every island that had its state is gone");
       return;
     }
@@ -535,12 +537,12 @@ std::string Core::State::progress_of(const Run& run, const Task& task) const {
   const TaskRecord& value = task.record;
   if (const auto group = runs.find(value.group); group != runs.end() && group->second.record.state != RunState::completed) {
     const Run& rounds = group->second;
-    return value.task + " on " + list_of(names_of(value.members)) + " (round " + std::to_string(rounds.record.committed.value) + " of " +
-           std::to_string(rounds.spec.rounds) + " of run " + rounds.record.name +
+    return value.task + " on " + list_of(islands.names_of(value.members)) + " (round " + std::to_string(rounds.record.committed.value) +
+           " of " + std::to_string(rounds.spec.rounds) + " of run " + rounds.record.name +
            (rounds.record.reason.text.empty() ? ")" : ": " + rounds.record.reason.text + ")");
   }
   const auto assignment = run.assignments.find(value.island);
-  std::string text = value.task + " on " + name_of(value.island);
+  std::string text = value.task + " on " + islands.name_of(value.island);
   if (assignment != run.assignments.end() && assignment->second.report && assignment->second.report->task == value.task) {
     const AssignmentReport& report = *assignment->second.report;
     text += report.state == "fetching" ? " (fetches its inputs)"
@@ -553,12 +555,12 @@ std::string Core::State::progress_of(const Run& run, const Task& task) const {
 // The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
 IslandId Core::State::copy_place(Run& run, Task& task) {
   const IslandId& owner = task.record.island;
-  if (!task.copy_on.empty() && task.copy_on != owner && run.is_member(task.copy_on) && alive(task.copy_on)) {
+  if (!task.copy_on.empty() && task.copy_on != owner && run.is_member(task.copy_on) && islands.alive(task.copy_on)) {
     return task.copy_on;
   }
   std::vector<IslandId> others;
   for (const IslandId& id : run.members) {
-    if (id != owner && alive(id) && !islands.at(id).leaving) {
+    if (id != owner && islands.stays(id)) {
       others.push_back(id);
     }
   }
@@ -647,7 +649,7 @@ Assignment Core::State::assignment_of(Run& run, const IslandId& island) {
 }
 
 void Core::State::say_assignments(Run& run) {
-  const std::vector<Member> members = members_of(run);
+  const std::vector<Member> members = islands.members_of(run.members);
   const auto say = [&](const IslandId& id, const IslandAssignment& known) {
     Assignment whole = known.sent;
     whole.spec = run.record.spec;
@@ -655,7 +657,7 @@ void Core::State::say_assignments(Run& run) {
     send(id, std::move(whole));
   };
   for (const IslandId& id : run.members) {
-    if (!alive(id)) {
+    if (!islands.alive(id)) {
       continue;
     }
     IslandAssignment& known = run.assignments[id];
@@ -666,7 +668,7 @@ void Core::State::say_assignments(Run& run) {
     if (assignment != known.sent || members != known.members || known.sent.number == 0 || heard > known.sent.number) {
       // The first is above all that a coordinator before a restart said: numbers are not in the ledger.
       const std::uint64_t before =
-          known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now), 0)) : known.sent.number;
+          known.sent.number == 0 ? static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now()), 0)) : known.sent.number;
       assignment.number = std::max(heard, before) + 1;
       const bool same =
           assignment.task == known.sent.task && assignment.group == known.sent.group && assignment.group_round == known.sent.group_round;
@@ -753,7 +755,7 @@ void Core::State::end_phases(Run& run) {
 
 Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& id, const std::string& reader_key) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   const auto found = state.runs.find(id);
   if (found == state.runs.end()) {
     return Error{Code::not_found, "there is no run " + id.text};
@@ -778,14 +780,14 @@ Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& 
     for (const IslandId& source : {last->second.record.island, task.record.island}) {
       const bool there =
           std::any_of(result.sources.begin(), result.sources.end(), [&](const Member& member) { return member.island == source; });
-      if (state.alive(source) && !there) {
-        result.sources.push_back(state.member_of(source));
+      if (state.islands.alive(source) && !there) {
+        result.sources.push_back(state.islands.member_of(source));
         asked.insert(source);
       }
     }
     if (result.sources.empty()) {
       return Error{Code::unavailable, "no connected island has the result of task " + name + " of run " + run.record.name + "; connect " +
-                                          state.name_of(last->second.record.island)};
+                                          state.islands.name_of(last->second.record.island)};
     }
     results.push_back(std::move(result));
   }

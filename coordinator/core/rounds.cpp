@@ -52,9 +52,9 @@ void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready&
 
 // An island that waits repeats its answer until it hears of the round.
 bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message) const {
-  const auto island = islands.find(id);
+  const Island* island = islands.find(id);
   const auto run = runs.find(message.run);
-  if (island == islands.end() || !island->second.greeted || island->second.probe || island->second.leaving || run == runs.end()) {
+  if (island == nullptr || !island->greeted || island->probe || island->leaving() || run == runs.end()) {
     return false;
   }
   const auto flight = run->second.rounds.find(message.round);
@@ -140,7 +140,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
 // The verdict of an island on its own contribution.
 void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
   event(run.record.id, membership.record.island, "warning", "contribution_rejected",
-        "the contribution of island " + name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
+        "the contribution of island " + islands.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
             " does not count: " + bounded(message.error.why),
         {Field{"round", static_cast<std::int64_t>(message.round.value)}});
   if (message.error.code == Code::corrupt) {
@@ -150,9 +150,9 @@ void Core::State::reject(Run& run, Membership& membership, const Withdrawn& mess
 
 void Core::State::contribute(Run& run, Membership& membership, Round round, const Contribution& contribution) {
   const IslandId& island = membership.record.island;
-  if (const auto leaver = islands.find(island); leaver != islands.end() && leaver->second.leaving && leaver->second.contributes) {
+  if (const Island* leaver = islands.find(island); leaver != nullptr && leaver->leaving() && leaver->departure.contributes) {
     membership.leaves_after = std::max(membership.leaves_after.value_or(round), round);  // the one that it announced
-    leaver->second.contributes = false;
+    islands.contributed(island);
   }
   if (membership.leaves_after && round > *membership.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
@@ -171,7 +171,7 @@ void Core::State::contribute(Run& run, Membership& membership, Round round, cons
   }
   flight.contributions[island] = contribution;
   if (!flight.first_answer) {
-    flight.first_answer = now;
+    flight.first_answer = now();
   }
   changed = true;
 }
@@ -209,7 +209,7 @@ void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged
       flight.slowest = message.slowest;
       flight.arrived_seconds = message.arrived_seconds;
     }
-    flight.all_exchanged = now;
+    flight.all_exchanged = now();
   }
   flight.exchanged[membership.record.island] = message.digest;
   flight.failed.erase(membership.record.island);
@@ -236,8 +236,8 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
   }
   RoundInFlight& flight = found->second;
   if (!flight.first_failure) {
-    flight.first_failure = now;
-    flight.failure = name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
+    flight.first_failure = now();
+    flight.failure = islands.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
   }
   flight.exchanged.erase(membership.record.island);
   flight.failed[membership.record.island] = message.accused;
@@ -256,7 +256,7 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
   note_own_round(run, message.round);
   note_pair_round(run, membership, message);
   MetricRecord metric;
-  metric.time = now;
+  metric.time = now();
   metric.run = run.record.id;
   metric.island = membership.record.island;
   metric.round = message.round;
@@ -282,9 +282,10 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
 std::string Core::State::text_of(const WaitKey& key) const {
   switch (key.what) {
     case WaitFor::ready:
-      return name_of(key.island) + " to be ready";
+      return islands.name_of(key.island) + " to be ready";
     case WaitFor::link:
-      return key.from.empty() ? "the exchange of " + name_of(key.island) : "the link " + name_of(key.from) + " → " + name_of(key.island);
+      return key.from.empty() ? "the exchange of " + islands.name_of(key.island)
+                              : "the link " + islands.name_of(key.from) + " → " + islands.name_of(key.island);
     case WaitFor::commit:
       return "the coordinator to commit";
   }
@@ -314,7 +315,7 @@ void Core::State::account_wait(Run& run, Membership& membership, Round round, do
   }
   if (wait_seconds >= std::max(kToldWait, seconds(run.last_round) * kToldShare)) {
     event(run.record.id, membership.record.island, "info", "island_waited",
-          "island " + name_of(membership.record.island) + " waited for round " + std::to_string(round.value) + ": " + causes,
+          "island " + islands.name_of(membership.record.island) + " waited for round " + std::to_string(round.value) + ": " + causes,
           {Field{"round", static_cast<std::int64_t>(round.value)}, Field{"seconds", wait_seconds}});
   }
 }
@@ -322,10 +323,10 @@ void Core::State::account_wait(Run& run, Membership& membership, Round round, do
 // Round 0: every member says the digest of its initial state; the first one's stands.
 void Core::State::advance_initial(Run& run) {
   const TimePoint deadline = run.last_commit + run.spec.islands.deadline;
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, island] : islands.all()) {
     const bool present = run.memberships.count(id) > 0 && run.memberships.at(id).record.state != MembershipState::absent;
     if (run.members.size() < run.spec.islands.max && !run.members.empty() &&
-        (now < deadline || run.members.size() < run.spec.islands.min) && !present && island.greeted && admits_name(run, island) &&
+        (now() < deadline || run.members.size() < run.spec.islands.min) && !present && island.greeted && admits_name(run, island) &&
         obstacle_of(run, island).empty()) {
       add_membership(run, id, MembershipState::starting, StartFrom::scratch);
       run.members.push_back(id);
@@ -349,13 +350,13 @@ void Core::State::advance_initial(Run& run) {
       digest = digest == nullptr ? &*membership.initial : digest;
       continue;
     }
-    starting.push_back(name_of(id));
+    starting.push_back(islands.name_of(id));
     if (due(membership.resend)) {
       send_invite(run, membership);
     }
     wake_at(membership.resend.next);
   }
-  if (ready >= std::max<std::size_t>(1, run.spec.islands.min) && (starting.empty() || now >= deadline)) {
+  if (ready >= std::max<std::size_t>(1, run.spec.islands.min) && (starting.empty() || now() >= deadline)) {
     commit_initial(run, *digest);
   } else if (starting.empty()) {
     run.wait = Wait{"waits for " + std::to_string(run.spec.islands.min - ready) + " more islands (needs " +
@@ -363,7 +364,7 @@ void Core::State::advance_initial(Run& run) {
                     std::nullopt};
   } else {
     run.wait = Wait{list_of(starting) + (starting.size() == 1 ? " is" : " are") + " starting", deadline};
-    if (now < deadline) {
+    if (now() < deadline) {
       wake_at(deadline);
     } else {  // fewer than min are there: only their answers help
       run.wait.until.reset();
@@ -385,8 +386,8 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
   value.committed = true;
   value.checkpoint = true;
   value.digest = digest;
-  value.planned = now;
-  value.committed_at = now;
+  value.planned = now();
+  value.committed_at = now();
   std::vector<std::pair<IslandId, std::string>> others;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
@@ -406,10 +407,10 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
   for (const auto& [id, cause] : others) {
     leave_epoch(run, id, cause, false);
   }
-  run.last_commit = now;
+  run.last_commit = now();
   event(run.record.id, {}, "info", "round_committed", "the initial state of run " + run.record.name + " is agreed",
         {Field{"round", std::int64_t{0}}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"members", names_of(run.members)}, Field{"digest", to_hex(digest)}});
+         Field{"members", islands.names_of(run.members)}, Field{"digest", to_hex(digest)}});
   for (const IslandId& id : run.members) {
     send(id, Commit{run.record.id, run.record.epoch, Round(0), Attempt(0), digest, true});
   }
@@ -441,7 +442,7 @@ void Core::State::advance_rounds(Run& run) {
 void Core::State::advance_collecting(Run& run, Round number) {
   RoundInFlight& flight = run.rounds.at(number);
   RoundInput input;
-  input.now = now;
+  input.now = now();
   input.round = number;
   input.min = run.spec.islands.min;
   input.first_answer = flight.first_answer;
@@ -453,7 +454,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
   for (const IslandId& id : run.members) {
     const auto answer = flight.contributions.find(id);
-    input.members.push_back(RoundMember{id, name_of(id),
+    input.members.push_back(RoundMember{id, islands.name_of(id),
                                         answer == flight.contributions.end() ? Answer::none
                                         : answer->second.withdrawn           ? Answer::withdrawn
                                                                              : Answer::ready});
@@ -515,7 +516,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
     const double norm = contribution.norm;
     contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
     event(run.record.id, id, "warning", "contribution_rejected",
-          "the contribution of island " + name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
+          "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
           {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
     offend(run, id, why);
     if (run.rounds.count(number) == 0) {
@@ -556,7 +557,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   flight.arrived_seconds = -1;
   flight.failed.clear();
   flight.first_failure.reset();
-  flight.planned = now;
+  flight.planned = now();
   restart(flight.resend);
   for (const IslandId& id : participants) {
     flight.tokens.push_back(flight.contributions.at(id).tokens);
@@ -572,13 +573,13 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   for (const IslandId& id : participants) {
     value.data.push_back(flight.contributions.at(id).data);
   }
-  value.planned = now;
+  value.planned = now();
   record(std::move(value));
   event(run.record.id, {}, "debug", "round_planned",
         "round " + std::to_string(number.value) + " of run " + run.record.name + ", attempt " + std::to_string(flight.attempt.value) +
-            ": " + list_of(names_of(participants)) + " exchange",
+            ": " + list_of(islands.names_of(participants)) + " exchange",
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
-         Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"members", names_of(participants)},
+         Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)}, Field{"members", islands.names_of(participants)},
          Field{"member_tokens", flight.tokens}});
   for (const IslandId& id : participants) {
     send_exchange(run, number, id);
@@ -595,7 +596,7 @@ void Core::State::send_exchange(Run& run, Round number, const IslandId& island) 
 void Core::State::advance_exchanging(Run& run, Round number) {
   RoundInFlight& flight = run.rounds.at(number);
   AttemptInput input;
-  input.now = now;
+  input.now = now();
   input.round = number;
   input.attempt = flight.attempt;
   input.planned = flight.planned;
@@ -606,7 +607,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
   input.blame = flight.blame;
   const bool again = !flight.recovered && due(flight.resend);
   for (const IslandId& id : flight.members) {
-    AttemptMember member{id, name_of(id), std::nullopt, false, {}};
+    AttemptMember member{id, islands.name_of(id), std::nullopt, false, {}};
     if (const auto done = flight.exchanged.find(id); done != flight.exchanged.end()) {
       member.done = done->second;
     } else if (const auto failed = flight.failed.find(id); failed != flight.failed.end()) {
@@ -680,10 +681,9 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   value.tokens = flight.tokens;
   value.digest = digest;
   value.planned = flight.planned;
-  value.committed_at = now;
+  value.committed_at = now();
   const bool due_round = run.spec.checkpoint.every_rounds > 0 && number.value % run.spec.checkpoint.every_rounds == 0;
-  const bool leaving = std::any_of(run.members.begin(), run.members.end(),
-                                   [&](const IslandId& id) { return islands.count(id) > 0 && islands.at(id).leaving; });
+  const bool leaving = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands.leaving(id); });
   const bool pause = run.record.pause_after == number;
   value.checkpoint = due_round || leaving || pause || number.value >= run.spec.rounds;
   run.record.committed = number;
@@ -708,18 +708,18 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     value.parts = parts;
   }
   run.record.tokens += sequences * tokens_per_sequence(run.spec);
-  if (run.hold_since && now >= *run.hold_since + hold_limit(run)) {
+  if (run.hold_since && now() >= *run.hold_since + hold_limit(run)) {
     run.hold_since.reset();  // it has had its time; the next hold is another one
   }
-  run.last_round = now - run.last_commit;
-  run.last_commit = now;
+  run.last_round = now() - run.last_commit;
+  run.last_commit = now();
   // When the last pieces came; the news of it took longer, where the round before held it up.
   const Duration arrived = flight.arrived_seconds > 0
                                ? from_seconds(std::min(flight.arrived_seconds, seconds(flight.all_exchanged - flight.planned)))
                                : Duration(0);
   remember(run,
            Committed{number, flight.attempt, digest, value.checkpoint, flight.members,
-                     RoundTimes{flight.planned, flight.planned + arrived, now, flight.last_ready, flight.last_exchanged, flight.slowest},
+                     RoundTimes{flight.planned, flight.planned + arrived, now(), flight.last_ready, flight.last_exchanged, flight.slowest},
                      parts});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, digest, value.checkpoint, pause};
   record(std::move(value));
@@ -730,7 +730,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(flight.attempt.value)},
          Field{"islands", static_cast<std::int64_t>(flight.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
          Field{"seconds", seconds(run.last_round)}, Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"members", names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"data", samples},
+         Field{"members", islands.names_of(flight.members)}, Field{"member_tokens", flight.tokens}, Field{"data", samples},
          Field{"digest", to_hex(digest)}, Field{"checkpoint", std::int64_t{message.checkpoint ? 1 : 0}}});
   note_accepted(run, flight);
   for (std::size_t i = 0; i < flight.members.size(); ++i) {
@@ -740,9 +740,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     smoothed = smoothed == 0 ? share : (1 - kNewest) * smoothed + kNewest * share;
   }
   for (const IslandId& id : flight.members) {
-    if (const auto island = islands.find(id); island != islands.end()) {
-      island->second.contributes = false;  // what was coming has come
-    }
+    islands.contributed(id);  // what was coming has come
     if (flight.exchanged.count(id) > 0 && (flight.exchanged.at(id) == digest || ATOLL_PLANTED(digest_unchecked))) {
       send(id, message);
       run.memberships.at(id).failures = 0;

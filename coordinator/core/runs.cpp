@@ -20,7 +20,7 @@ void give_up_rounds(Run& run) {
 
 Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   if (spec.islands.min < 1 || spec.islands.max < spec.islands.min || spec.rounds < 1) {
     return Error{Code::invalid_argument,
                  "the run file is impossible: it needs at least one island and one round, and islands.max not below islands.min"};
@@ -62,7 +62,7 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
 
 Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   const auto run = state.runs.find(id);
   if (run == state.runs.end()) {
     return Error{Code::not_found, "there is no run " + id.text};
@@ -77,7 +77,7 @@ Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
 
 Status Core::pause(TimePoint now, const RunId& id) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   const auto found = state.runs.find(id);
   if (found == state.runs.end()) {
     return Error{Code::not_found, "there is no run " + id.text};
@@ -149,20 +149,20 @@ void Core::State::advance_pause(Run& run) {
       continue;
     }
     if (own) {
-      if (membership.record.state != MembershipState::active || !alive(id)) {
+      if (membership.record.state != MembershipState::active || !islands.alive(id)) {
         continue;  // through with its rounds, or lost: nobody waits for it
       }
-      writing.push_back(name_of(id));
+      writing.push_back(islands.name_of(id));
       if (due(membership.offer_resend)) {
         send(id, new_epoch_of(run));
       }
       wake_at(membership.offer_resend.next);
       continue;
     }
-    writing.push_back(name_of(id));
+    writing.push_back(islands.name_of(id));
     // One that came in meanwhile was not told with the commit; one that failed may try again.
     const TimePoint patience = run.last_commit + settings.resend;
-    if (now >= patience && due(membership.offer_resend)) {
+    if (now() >= patience && due(membership.offer_resend)) {
       send(id, Offer{run.record.id, true});
     }
     wake_at(std::max(patience, membership.offer_resend.next));
@@ -186,9 +186,7 @@ void Core::State::pause_now(Run& run) {
       vacate(run, membership, MembershipState::absent, "the run is paused");
       membership.record.absences = before.absences;
       save(membership);
-      if (const auto island = islands.find(id); island != islands.end()) {
-        island->second.held[run.record.id].live = false;  // it goes on from its disk
-      }
+      islands.not_live(id, run.record.id);  // it goes on from its disk
       freed.push_back(id);
     }
   }
@@ -208,7 +206,7 @@ void Core::State::pause_now(Run& run) {
 
 Status Core::resume(TimePoint now, const RunId& id) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   const auto found = state.runs.find(id);
   if (found == state.runs.end()) {
     return Error{Code::not_found, "there is no run " + id.text};
@@ -269,7 +267,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
 
 Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key, const std::optional<IslandId>& wanted) {
   State& state = *state_;
-  state.now = std::max(now, state.now);
+  state.out.advance_to(now);
   const auto found = state.runs.find(id);
   if (found == state.runs.end()) {
     return Error{Code::not_found, "there is no run " + id.text};
@@ -282,30 +280,28 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
   const Island* best = nullptr;
   HeldCheckpoint newest;
   for (const auto& [island_id, membership] : run.memberships) {
-    const auto island = state.islands.find(island_id);
-    if (island == state.islands.end() || !island->second.greeted || island->second.held.count(id) == 0 ||
-        (wanted && *wanted != island_id)) {
+    if (!state.islands.alive(island_id) || (wanted && *wanted != island_id)) {
       continue;
     }
-    for (const HeldCheckpoint& held : island->second.held.at(id).checkpoints) {
+    for (const HeldCheckpoint& held : state.islands.held(island_id, id).checkpoints) {
       const auto digest = run.digests.find(held.round);
       const bool committed = digest != run.digests.end() && digest->second == held.digest;
       const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
       if (genuine && (best == nullptr || held.round > newest.round)) {
-        best = &island->second;
+        best = &state.islands.at(island_id);
         newest = held;
       }
     }
   }
   if (best == nullptr && wanted) {
     return Error{Code::unavailable,
-                 "island " + state.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.record.name};
+                 "island " + state.islands.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.record.name};
   }
   if (best == nullptr) {
     return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.record.name +
                                         "; wait for one, or connect an island that took part in it"};
   }
-  ExportSource source{state.member_of(best->record.id), newest.round, newest.digest, {}, 0};
+  ExportSource source{state.islands.member_of(best->record.id), newest.round, newest.digest, {}, 0};
   const std::optional<Checkpointed>& told = run.memberships.at(best->record.id).checkpointed;
   if (told && told->round == newest.round && told->digest == newest.digest) {
     source.file = told->file;
@@ -318,7 +314,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
 void Core::State::set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until) {
   if (run.record.reason.text != reason) {
     run.record.reason.text = reason;
-    run.record.reason.since = now;
+    run.record.reason.since = now();
   }
   run.record.reason.until = until;
 }
@@ -330,7 +326,7 @@ void Core::State::tell_wait(Run& run) {
     return;
   }
   const TimePoint due = reason.since + settings.told_wait;
-  if (now < due) {
+  if (now() < due) {
     wake_at(due);
     return;
   }
@@ -351,16 +347,14 @@ void Core::State::set_state(Run& run, RunState value, const std::string& reason,
 
 void Core::State::end_run(Run& run, RunState value, const std::string& reason, std::optional<Error> error) {
   run.record.error = std::move(error);
-  run.record.ended = now;
+  run.record.ended = now();
   run.record.pause_after.reset();
   set_state(run, value, reason);
   event(run.record.id, {}, value == RunState::failed ? "error" : "info", "run_" + std::string(to_string(value)),
         "run " + run.record.name + ": " + reason);
   for (const auto& [id, membership] : run.memberships) {
     release(id, run);
-    if (const auto island = islands.find(id); island != islands.end() && island->second.lent_to == run.record.id) {
-      island->second.lent_to = RunId();
-    }
+    islands.take_back(id, run.record.id);
   }
   give_up_rounds(run);
   run.members.clear();
@@ -370,7 +364,7 @@ void Core::State::end_run(Run& run, RunState value, const std::string& reason, s
     }
   }
   if (run.of_group()) {
-    wake_at(now);  // the run that it works for goes on
+    wake_at(now());  // the run that it works for goes on
   }
 }
 
@@ -420,7 +414,7 @@ void Core::State::advance(Run& run) {
     }
   }
   if (changed) {
-    wake_at(now);
+    wake_at(now());
   }
   if (run.record.state == RunState::queued || !run.record.initialised) {
     if (!run.wait.text.empty()) {
@@ -435,7 +429,7 @@ void Core::State::advance(Run& run) {
     std::vector<std::string> away;
     for (const auto& [id, membership] : run.memberships) {
       if (!run.is_member(id)) {
-        away.push_back(name_of(id) +
+        away.push_back(islands.name_of(id) +
                        (membership.record.state == MembershipState::joining ? " (catching up)" : " (" + membership.record.cause + ")"));
       }
     }
@@ -457,13 +451,13 @@ void Core::State::advance(Run& run) {
 
 void Core::State::advance_queued(Run& run) {
   StartInput input;
-  input.now = now;
+  input.now = now();
   input.submitted = run.record.submitted;
   input.expected = run.spec.islands.names;
   input.min = run.spec.islands.min;
   input.max = run.spec.islands.max;
   input.settle = settings.settle;
-  for (const auto& [id, island] : islands) {
+  for (const auto& [id, island] : islands.all()) {
     if (admits_name(run, island)) {
       input.candidates.push_back(
           StartCandidate{id, island.record.name, island.greeted, obstacle_of(run, island), island.record.last_hello});
@@ -484,7 +478,7 @@ void Core::State::advance_queued(Run& run) {
 
 // It goes on from what it has: in memory, on its disk, or nothing.
 void Core::State::admit_with_own_state(Run& run, const IslandId& id) {
-  const HeldRun held = islands.at(id).held[run.record.id];
+  const HeldRun held = islands.held(id, run.record.id);
   add_membership(run, id, MembershipState::absent,
                  held.live                  ? StartFrom::memory
                  : held.checkpoints.empty() ? StartFrom::scratch
@@ -504,17 +498,17 @@ void Core::State::advance_alone(Run& run) {
   Round slowest(std::numeric_limits<std::uint64_t>::max());
   const bool own_states = !run.pairs() && !run.record.pause_after;
   for (auto& [id, membership] : run.memberships) {
-    if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent && alive(id) &&
-        !islands.at(id).leaving) {
+    if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent &&
+        islands.alive(id) && !islands.leaving(id)) {
       admit_with_own_state(run, id);
       activate(run, membership);
       send_invite(run, membership);
     }
     if (membership.record.state == MembershipState::active) {
-      training.push_back(name_of(id));
+      training.push_back(islands.name_of(id));
       slowest = std::min(slowest, membership.merged);
-      const auto island = islands.find(id);
-      const bool heard = island != islands.end() && island->second.reports.contains(run.record.id) && membership.settled;
+      const Island* island = islands.find(id);
+      const bool heard = island != nullptr && island->reports.contains(run.record.id) && membership.settled;
       if (!heard && due(membership.resend)) {
         send_invite(run, membership);
       }
@@ -522,9 +516,9 @@ void Core::State::advance_alone(Run& run) {
         wake_at(membership.resend.next);
       }
     } else if (membership.record.state == MembershipState::joining) {
-      away.push_back(name_of(id) + " (copies the state of another)");
+      away.push_back(islands.name_of(id) + " (copies the state of another)");
     } else if (membership.record.state == MembershipState::absent) {
-      away.push_back(name_of(id) + " (" + membership.record.cause + ")");
+      away.push_back(islands.name_of(id) + " (" + membership.record.cause + ")");
       slowest = std::min(slowest, membership.merged);
     } else if (membership.record.state == MembershipState::ended) {
       anybody_ended = true;
@@ -539,7 +533,7 @@ void Core::State::advance_alone(Run& run) {
     return;
   }
   const TimePoint until = run.nobody_since + run.spec.islands.deadline;
-  if (anybody_ended && (away.empty() || now >= until)) {
+  if (anybody_ended && (away.empty() || now() >= until)) {
     advance_end(run);
   } else if (!away.empty()) {
     run.wait = Wait{"waits for " + list_of(away), anybody_ended ? std::optional<TimePoint>(until) : std::nullopt};
@@ -557,7 +551,7 @@ void Core::State::advance_end(Run& run) {
   std::size_t ended = 0;
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::active) {
-      pending.push_back(name_of(id));
+      pending.push_back(islands.name_of(id));
     }
     ended += membership.record.state == MembershipState::ended ? 1U : 0U;
   }
@@ -568,7 +562,7 @@ void Core::State::advance_end(Run& run) {
   std::string text = "completed with " + std::to_string(ended) + " of " + std::to_string(run.memberships.size()) + " islands";
   for (const auto& [id, membership] : run.memberships) {
     for (const Absence& absence : membership.record.absences) {
-      text += "; " + name_of(id) + " was away from round " + std::to_string(absence.from.value) +
+      text += "; " + islands.name_of(id) + " was away from round " + std::to_string(absence.from.value) +
               (absence.to ? " to " + std::to_string(absence.to->value) : " on") + " (" + absence.cause + ")";
     }
   }
@@ -584,10 +578,10 @@ void Core::State::check_hopeless(Run& run) {
     const bool refuses = membership.record.state == MembershipState::refused;
     refused += refuses ? 1U : 0U;
     possible += refuses ? 0U : 1U;
-    cause = refuses && cause.empty() ? "island " + name_of(id) + ": " + membership.record.cause : cause;
+    cause = refuses && cause.empty() ? "island " + islands.name_of(id) + ": " + membership.record.cause : cause;
   }
-  for (const auto& [id, island] : islands) {
-    possible += run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) && !island.leaving ? 1U : 0U;
+  for (const auto& [id, island] : islands.all()) {
+    possible += run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) && !island.leaving() ? 1U : 0U;
   }
   if (refused > 0 && possible < run.spec.islands.min) {
     const Error error = run.first_error ? *run.first_error : Error{Code::unavailable, cause};

@@ -70,17 +70,17 @@ RunView Core::State::view_of(const Run& run) const {
   for (const auto& [id, membership] : run.memberships) {
     MembershipView item;
     item.island = id;
-    item.name = name_of(id);
+    item.name = islands.name_of(id);
     item.state = membership.record.state;
     item.part = membership.record.part;
     item.share = membership.record.state == MembershipState::active ? membership.share : 0;
     item.absences = membership.record.absences;
     std::optional<IslandReport> report;
-    if (const auto island = islands.find(id); island != islands.end()) {
-      item.connected = island->second.greeted;
-      item.last_seen = island->second.heard;
-      item.kernels = island->second.kernels;
-      if (const auto said = island->second.reports.find(value.id); said != island->second.reports.end()) {
+    if (const Island* island = islands.find(id); island != nullptr) {
+      item.connected = island->greeted;
+      item.last_seen = island->heard;
+      item.kernels = island->kernels;
+      if (const auto said = island->reports.find(value.id); said != island->reports.end()) {
         report = said->second;
         item.report = *report;
       }
@@ -88,8 +88,8 @@ RunView Core::State::view_of(const Run& run) const {
     item.reason = reason_of(run, membership, item.connected, report);
     for (const auto& [key, waited] : membership.waits) {
       static constexpr const char* kWhat[] = {"ready", "link", "commit"};
-      item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : name_of(key.island),
-                                    key.from.empty() ? "" : name_of(key.from), text_of(key), waited});
+      item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands.name_of(key.island),
+                                    key.from.empty() ? "" : islands.name_of(key.from), text_of(key), waited});
     }
     std::stable_sort(item.waits.begin(), item.waits.end(), [](const WaitView& a, const WaitView& b) { return a.seconds > b.seconds; });
     view.memberships.push_back(std::move(item));
@@ -122,7 +122,7 @@ TaskView Core::State::task_view(const Run& run, const Task& task) const {
     const Run& rounds = group->second;
     view.group = value.group;
     view.group_name = rounds.record.name;
-    view.members = names_of(value.members);
+    view.members = islands.names_of(value.members);
     view.group_round = rounds.record.committed;
     view.group_rounds = rounds.spec.rounds;
     view.group_images = rounds.record.tokens;
@@ -130,7 +130,7 @@ TaskView Core::State::task_view(const Run& run, const Task& task) const {
     view.step = std::min(view.steps, view.steps * rounds.record.committed.value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
   }
   if (!value.island.empty()) {
-    view.island = name_of(value.island);
+    view.island = islands.name_of(value.island);
   }
   view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
   const auto assignment = run.assignments.find(value.island);
@@ -177,7 +177,7 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
 
 std::vector<IslandView> Core::islands(TimePoint) const {
   std::vector<IslandView> views;
-  for (const auto& [id, island] : state_->islands) {
+  for (const auto& [id, island] : state_->islands.all()) {
     const IslandRecord& value = island.record;
     IslandView view;
     view.id = id;
@@ -204,8 +204,8 @@ std::vector<IslandView> Core::islands(TimePoint) const {
       view.reason = Reason{"a second agent with this identity said hello; the first has " + human_duration(state_->settings.probe) +
                                " to show that it is alive",
                            island.probe->since, island.probe->since + state_->settings.probe};
-    } else if (island.leaving) {
-      view.reason = Reason{"leaving: " + island.leaving_why, island.heard, std::nullopt};
+    } else if (island.leaving()) {
+      view.reason = Reason{"leaving: " + *island.departure.leaving, island.heard, std::nullopt};
     } else if (!island.greeted) {
       view.reason = Reason{value.boot == 0 ? "never connected" : "not connected", island.heard, std::nullopt};
     } else if (view.run.empty()) {

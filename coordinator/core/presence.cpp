@@ -1,0 +1,185 @@
+// What arrivals, silence and departures of islands mean for the runs.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+
+void Core::admit(TimePoint now, const IslandId& id, const std::string& name, const std::string& public_key) {
+  state_->out.advance_to(now);
+  state_->islands.admit(id, name, public_key, state_->out);
+  state_->advance_all();
+}
+
+void Core::revoke(TimePoint now, const IslandId& id, const std::string& why) {
+  state_->out.advance_to(now);
+  if (state_->islands.find(id) != nullptr) {
+    state_->send(id, Refused{Error{Code::unauthorized, "this island has no access any more: " + why}});
+    state_->lose(id, why);
+    const Member revoked = state_->islands.member_of(id);
+    state_->event({}, id, "warning", "island_revoked", "island " + revoked.name + " has no access any more: " + why);
+    state_->islands.revoke(id);
+    state_->withdraw_reader(revoked.public_key);
+  }
+  state_->advance_all();
+}
+
+void Core::withdraw_reader(TimePoint now, const std::string& reader_key) {
+  state_->out.advance_to(now);
+  state_->withdraw_reader(reader_key);
+  state_->advance_all();
+}
+
+// Whoever may hold the run's state: an order to serve outlives the run.
+void Core::State::withdraw_reader(const std::string& reader_key) {
+  for (const auto& [run_id, run] : runs) {
+    for (const auto& [id, membership] : run.memberships) {
+      send(id, Serve{run_id, reader_key, Round(0), false});
+    }
+  }
+}
+
+Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
+  state_->out.advance_to(now);
+  ATOLL_TRY(state_->islands.drain(id, why, state_->out));
+  state_->advance_all();
+  return {};
+}
+
+// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further
+// than it was.
+bool Core::State::is_routine(const IslandId& id, const Message& message) const {
+  if (const auto* report = std::get_if<AssignmentReport>(&message)) {
+    return says_nothing_new(id, *report);
+  }
+  if (const auto* ready = std::get_if<atl::Ready>(&message)) {
+    return says_nothing_new(id, *ready);
+  }
+  const auto* heartbeat = std::get_if<Heartbeat>(&message);
+  return heartbeat != nullptr && islands.is_routine(id, *heartbeat);
+}
+
+void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& message) {
+  if (islands.hears(id, boot, message, out)) {
+    dispatch(id, message);
+  } else if (const auto* said = std::get_if<Hello>(&message)) {
+    Hello hello = *said;
+    std::erase_if(hello.runs, [&](const HeldRun& run) { return !runs.contains(run.run); });
+    greet_in_runs(id, islands.greet(id, hello.boot, hello, out));
+  }
+}
+
+void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival) {
+  if (!arrival) {
+    return;
+  }
+  for (auto& [run_id, run] : runs) {
+    const auto membership = run.memberships.find(id);
+    if (!has_ended(run.record.state) && membership != run.memberships.end()) {
+      const std::map<RunId, HeldRun>& all = islands.at(id).held;
+      const auto held = all.find(run_id);
+      greet_member(run, membership->second, arrival->new_boot, held == all.end() ? nullptr : &held->second);
+    }
+  }
+}
+
+void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {
+  const Island& island = islands.at(id);
+  if (island.departure.asked && !island.leaving()) {
+    send(id, Drain{*island.departure.asked});  // it may not have heard
+  }
+  std::vector<IslandReport> reports;
+  for (const IslandReport& report : heartbeat.reports) {
+    const auto found = runs.find(report.run);
+    if (found == runs.end()) {
+      send(id, Release{report.run, Code::not_found, false, "the coordinator does not know this run"});
+      continue;
+    }
+    const auto membership = found->second.memberships.find(id);
+    if (membership == found->second.memberships.end() || is_idle(found->second.record.state) ||
+        membership->second.record.state == MembershipState::refused) {
+      release(id, found->second);
+      continue;
+    }
+    reports.push_back(report);
+  }
+  islands.report(id, std::move(reports), now());
+}
+
+void Core::State::watch_islands() {
+  for (const auto& [id, island] : islands.all()) {
+    if (const std::optional<Probe> successor = islands.successor(id, out)) {
+      // The old instance did not speak any more: the new one takes over, with nothing in memory.
+      lose(id, "its agent was restarted");
+      greet_in_runs(id, islands.succeed(id, *successor, out));
+    }
+    if (const std::optional<std::string> cause = islands.silence(id, out)) {
+      lose(id, *cause);
+    }
+  }
+  for (auto& [id, run] : runs) {
+    if (!is_idle(run.record.state)) {
+      watch_idle_members(run);
+    }
+  }
+  for (auto& [id, run] : runs) {
+    if (!is_idle(run.record.state)) {
+      watch_unheard_members(run);
+    }
+  }
+}
+
+// Who lives, and says nothing of a run in which it has a place: it was released by an order that came late. It is assigned anew, in a new
+// epoch.
+void Core::State::watch_idle_members(Run& run) {
+  for (auto& [id, membership] : run.memberships) {
+    const bool active = membership.record.state == MembershipState::active;
+    const bool joining = membership.record.state == MembershipState::joining;
+    const bool coming = joining || membership.record.state == MembershipState::starting;
+    const Island* island = islands.find(id);
+    if ((!active && !coming) || island == nullptr || !island->greeted || !island->unreported_since ||
+        island->reports.contains(run.record.id)) {
+      continue;
+    }
+    const TimePoint limit = *island->unreported_since + settings.dead_after * (active ? 1 : 2);
+    if (now() < limit) {
+      wake_at(limit);
+      continue;
+    }
+    islands.expect_reports_from(id, now());
+    membership_lost(run, membership, "its agent does not work for the run any more");
+    if (joining) {
+      new_epoch(run, islands.name_of(id) + " is assigned anew");
+    }
+  }
+}
+
+// Members that a restarted coordinator has not heard of yet.
+void Core::State::watch_unheard_members(Run& run) {
+  for (auto& [id, membership] : run.memberships) {
+    const MembershipState state = membership.record.state;
+    if (islands.alive(id) ||
+        (state != MembershipState::active && state != MembershipState::starting && state != MembershipState::joining)) {
+      continue;
+    }
+    const Island* island = islands.find(id);
+    const TimePoint limit = island == nullptr ? now() : island->heard + settings.dead_after * 2;
+    if (now() >= limit) {
+      membership_lost(run, membership, "not heard of since the coordinator's restart");
+    } else {
+      wake_at(limit);
+    }
+  }
+}
+
+void Core::State::lose(const IslandId& id, const std::string& cause) {
+  islands.lost(id);
+  for (auto& [run_id, run] : runs) {
+    const auto membership = run.memberships.find(id);
+    if (!has_ended(run.record.state) && membership != run.memberships.end()) {
+      membership_lost(run, membership->second, cause);
+    }
+  }
+}
+
+}  // namespace atl::coordinator
