@@ -6,16 +6,19 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
-namespace {
+bool Run::merging() const { return lineage.committed() >= last_own() && !at_end(); }
 
-// How many committed rounds a run remembers in which way.
-constexpr std::size_t kPlainDigests = 64;
-constexpr std::size_t kCheckpointDigests = 1024;
-constexpr std::size_t kRecent = 16;
+void Run::adopt_spec(RunSpec value) {
+  spec = std::move(value);
+  data.belong_to(record.id, spec.data.parts > 0 ? spec.data.parts : spec.islands.max);
+  guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
+}
 
-}  // namespace
-
-bool Run::merging() const { return record.committed >= last_own() && !at_end(); }
+RunRecord Run::to_record() const {
+  RunRecord value = record;
+  lineage.write_to(value);
+  return value;
+}
 
 Round Run::furthest() const {
   Round newest;
@@ -60,10 +63,11 @@ void Core::State::recover(Recovered recovered) {
   for (RunRecord& value : recovered.runs) {
     Run& run = runs[value.id];
     run.record = std::move(value);
+    run.lineage.recover(run.record);
     run.last_commit = now();
     run.nobody_since = now();
     if (Result<RunSpec> spec = run_spec_from_json(run.record.spec)) {
-      run.spec = std::move(*spec);
+      run.adopt_spec(std::move(*spec));
     } else if (!has_ended(run.record.state)) {
       run.record.error = with_context(spec.error(), "the ledger's copy of the run file");
       set_state(run, RunState::failed, run.record.error->why);
@@ -75,12 +79,13 @@ void Core::State::recover(Recovered recovered) {
       membership.from = value.state == MembershipState::starting                                 ? StartFrom::scratch
                         : run->second.private_states() && value.state == MembershipState::active ? StartFrom::memory
                                                                                                  : StartFrom::peers;
+      run->second.guards.recover(value.island, value.offences);
       membership.record = std::move(value);
     }
   }
   for (PartRecord& value : recovered.parts) {
     if (const auto run = runs.find(value.run); run != runs.end()) {
-      run->second.parts[value.part] = std::move(value);
+      run->second.data.recover(std::move(value));
     }
   }
   std::map<RunId, Epoch> newest;
@@ -94,13 +99,13 @@ void Core::State::recover(Recovered recovered) {
   std::sort(recovered.rounds.begin(), recovered.rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round < b.round; });
   for (RoundRecord& value : recovered.rounds) {
     const auto found = runs.find(value.run);
-    if (found == runs.end() || value.lineage != found->second.record.lineage) {
+    if (found == runs.end() || value.lineage != found->second.lineage.number()) {
       continue;
     }
     Run& run = found->second;
-    if (value.committed && value.round <= run.record.committed) {
-      remember(run, Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
-    } else if (!value.committed && run.record.initialised && value.round > run.record.committed) {
+    if (value.committed && value.round <= run.lineage.committed()) {
+      run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
+    } else if (!value.committed && run.lineage.initialised() && value.round > run.lineage.committed()) {
       RoundInFlight& round = run.rounds[value.round];
       round.attempt = value.attempt;
       round.exchanging = value.epoch == run.record.epoch && !value.members.empty();
@@ -126,8 +131,8 @@ void Core::State::recover(Recovered recovered) {
     }
   }
   for (auto& [id, run] : runs) {
-    undo_data(run, recovered.rounds);
-    if (run.record.restored && run.record.initialised) {
+    recover_parts(run, recovered.rounds);
+    if (run.record.restored && run.lineage.initialised()) {
       // Of a backup: who takes part, and with what, is asked anew.
       run.members.clear();
       run.rounds.clear();
@@ -149,31 +154,16 @@ void Core::State::recover(Recovered recovered) {
   }
 }
 
-void Core::State::remember(Run& run, Committed committed) {
-  const Round round = committed.round;
-  run.digests[round] = committed.digest;
-  run.parts_at[round] = std::move(committed.parts);
-  if (committed.checkpoint) {
-    run.checkpoint_rounds.insert(round);
-  }
-  run.recent.push_back(std::move(committed));
-  if (run.recent.size() > kRecent) {
-    run.recent.pop_front();
-  }
-  while (run.checkpoint_rounds.size() > kCheckpointDigests) {
-    run.checkpoint_rounds.erase(run.checkpoint_rounds.begin());
-  }
-  if (round.value >= kPlainDigests) {
-    const Round old(round.value - kPlainDigests);
-    if (run.checkpoint_rounds.count(old) == 0) {
-      run.digests.erase(old);
-      run.parts_at.erase(old);
+// How far the parts were after each of the newest rounds.
+void Core::State::recover_parts(Run& run, const std::vector<RoundRecord>& rounds) {
+  std::map<Round, const RoundRecord*> committed;
+  for (const RoundRecord& round : rounds) {
+    if (round.run == run.record.id && round.lineage == run.lineage.number() && round.committed && round.round <= run.lineage.committed()) {
+      committed[round.round] = &round;
     }
   }
-  if (!run.checkpoint_rounds.empty() && run.checkpoint_rounds.size() == kCheckpointDigests) {
-    const Round oldest = *run.checkpoint_rounds.begin();
-    run.digests.erase(run.digests.begin(), run.digests.lower_bound(std::min(oldest, round)));
-    run.parts_at.erase(run.parts_at.begin(), run.parts_at.lower_bound(std::min(oldest, round)));
+  for (auto& [round, parts] : run.data.history(committed, run.lineage.committed())) {
+    run.lineage.recover_parts(round, parts);
   }
 }
 
@@ -272,7 +262,7 @@ TimePoint Core::State::time_of_submission(TimePoint wanted) const {
 }
 
 NewEpoch Core::State::new_epoch_of(const Run& run) const {
-  return NewEpoch{run.record.id, run.record.epoch, run.record.committed, islands.members_of(run.members), run.record.pause_after};
+  return NewEpoch{run.record.id, run.record.epoch, run.lineage.committed(), islands.members_of(run.members), run.record.pause_after};
 }
 
 }  // namespace atl::coordinator

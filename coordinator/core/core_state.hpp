@@ -1,6 +1,6 @@
 // The inside of the coordinator's core: what it knows of islands, runs, memberships and rounds, and the functions that change it.
 //
-// Only core.cpp, data_parts.cpp, presence.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
+// Only core.cpp, presence.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
 // include this. Everything here is owned by one Core.
 #pragma once
 
@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "coordinator/core/core.hpp"
+#include "coordinator/core/data_parts.hpp"
 #include "coordinator/core/decide.hpp"
+#include "coordinator/core/guards.hpp"
 #include "coordinator/core/islands.hpp"
+#include "coordinator/core/lineage.hpp"
 #include "coordinator/core/outbox.hpp"
 #include "coordinator/core/phases.hpp"
-#include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {
 
@@ -59,7 +61,6 @@ struct Membership {
   bool memory_offered = false;               // its hello said that its state is live: worth a look
   std::optional<Checkpointed> checkpointed;  // the newest it told
   std::optional<Round> checkpoint_settled;   // the newest round whose checkpoint is written, or could not be
-  unsigned good_rounds = 0;                  // contributions accepted in a row
   std::optional<Checkpointed> offered;       // as a source, since the offer
   Resend offer_resend;
   bool offering = false;
@@ -110,16 +111,6 @@ struct RoundInFlight {
   Resend cut;  // pace: of Cut to those that have not come to the synchronisation point
 };
 
-struct Committed {
-  Round round;
-  Attempt attempt;
-  Digest digest;
-  bool checkpoint = false;
-  std::vector<IslandId> members;
-  std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
-  std::vector<DataRange> parts = {};     // how far each part of the data was afterwards
-};
-
 // A task of a run of phases (phases.hpp).
 struct Task {
   TaskRecord record;
@@ -143,26 +134,22 @@ struct IslandAssignment {
 };
 
 struct Run {
-  RunRecord record;
+  RunRecord record;  // without what the machines below know: to_record()
   RunSpec spec;
+  Lineage lineage;
+  DataParts data;
+  Guards guards;
   std::map<IslandId, Membership> memberships;
   std::vector<IslandId> members;  // of the epoch, in order
   std::map<Round, RoundInFlight> rounds;
-  std::deque<Committed> recent;       // newest last
-  std::map<Round, Digest> digests;    // of committed rounds that an island may still have; thinned
-  std::set<Round> checkpoint_rounds;  // those of them that are worth keeping
   TimePoint last_commit;
   Duration last_round{};
   TimePoint nobody_since;  // last arrival or loss, for a restore
   std::optional<TimePoint> offers_since;
   std::optional<TimePoint> hold_since;    // no round is planned, for a joiner
   std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
-  UsualNorms norms;
-  std::optional<Error> first_error;                  // of an island that cannot take part
-  std::map<std::uint32_t, PartRecord> parts;         // of the data; those that somebody has had
-  std::map<Round, std::vector<DataRange>> parts_at;  // how far they were after a round of `digests`
-  std::map<Round, Digest> files;                     // of checkpoints: the first digest told of a round; the newest few
-  double spread = 0;  // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
+  std::optional<Error> first_error;       // of an island that cannot take part
+  double spread = 0;                      // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
   Round spread_round;
   Wait wait;                            // of the present pass
   std::string told_reason;              // the newest that an event told
@@ -170,6 +157,8 @@ struct Run {
   std::vector<std::string> task_order;  // in the order of the phases
   std::map<IslandId, IslandAssignment> assignments;
 
+  void adopt_spec(RunSpec value);
+  [[nodiscard]] RunRecord to_record() const;
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == PayloadKind::gradient; }
   [[nodiscard]] bool pairs() const { return spec.strategy.group == Group::pairs; }
   // Islands commit their rounds by themselves, but for those at the end that merge all of them.
@@ -185,7 +174,7 @@ struct Run {
   // Several islands train one expert in it, for a run of phases.
   [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
   [[nodiscard]] bool is_member(const IslandId& island) const;
-  [[nodiscard]] bool at_end() const { return record.initialised && record.committed.value >= spec.rounds; }
+  [[nodiscard]] bool at_end() const { return lineage.initialised() && lineage.committed().value >= spec.rounds; }
 };
 
 struct Core::State {
@@ -199,6 +188,7 @@ struct Core::State {
 
   // ---- core.cpp
   void recover(Recovered recovered);
+  static void recover_parts(Run& run, const std::vector<RoundRecord>& rounds);
   void dispatch(const IslandId& island, const Message& message);
   void advance_all();
   std::vector<Run*> runs_in_order(const std::set<RunId>& without);  // that are not idle
@@ -238,29 +228,16 @@ struct Core::State {
   void activate(Run& run, const std::vector<IslandId>& ids);
   void take_in(Run& run, Membership& membership);
   void vacate(Run& run, Membership& membership, MembershipState state, const std::string& cause);
-  void save(Membership& membership) { record(membership.record); }
+  void save(const Run& run, const Membership& membership);
+  void give_part(Run& run, MembershipRecord& membership);
+  void claim_part(Run& run, const Membership& owner);
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
   static bool has_set(const Run& run, const Island& island);  // that the run names, if it names one
   [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
-  [[nodiscard]] bool verified(const Run& run, const IslandId& island, const HeldRun& held) const;
   void on_run_ended(Run& run, Membership& membership, const RunEnded& message);
   void offend(Run& run, const IslandId& island, const std::string& what);
-
-  // ---- data_parts.cpp: which samples are committed, and who goes on where
-  [[nodiscard]] std::uint32_t parts_of(const Run& run) const;
-  [[nodiscard]] std::uint32_t free_part(const Run& run, const IslandId& island) const;
-  [[nodiscard]] std::uint64_t position_of(const Run& run, std::uint32_t part) const;
-  [[nodiscard]] std::uint64_t position_at(const Run& run, std::uint32_t part, Round round) const;
-  [[nodiscard]] std::string stale_data(const Run& run, const Membership& membership, const DataRange& data) const;
-  [[nodiscard]] std::vector<DataRange> snapshot(const Run& run) const;
-  void give_part(Run& run, MembershipRecord& membership);
-  void claim_part(Run& run, const Membership& owner);
-  void count_data(Run& run, const Contribution& contribution);
-  void return_data(Run& run, const std::vector<DataRange>& parts);
-  void adopt_data(Run& run, const HeldRun& held);
-  void undo_data(Run& run, const std::vector<RoundRecord>& rounds);
 
   // ---- joiners.cpp: who comes, or comes back, and with what state
   void advance_joins(Run& run);
@@ -306,8 +283,7 @@ struct Core::State {
   void reject_exploding(Run& run, Round round);
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const RoundInFlight& flight);
-  void forgive(Membership& membership);
-  void remember(Run& run, Committed committed);
+  void forgive(Run& run, const Membership& membership);
   void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
   [[nodiscard]] std::string text_of(const WaitKey& key) const;
 

@@ -8,7 +8,6 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::size_t kSources = 3;                           // that a joiner copies from
-constexpr std::size_t kKnownFiles = 16;                       // digests of checkpoints that are remembered
 constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
 
 }  // namespace
@@ -45,7 +44,7 @@ void Core::State::readmit(Run& run) {
       continue;  // it may have another task by now
     }
     const HeldRun& held = islands.held(id, run.record.id);
-    if (held.committed != run.record.committed || held.digest != run.record.digest || run.members.size() >= run.spec.islands.max) {
+    if (held.committed != run.lineage.committed() || held.digest != run.lineage.digest() || run.members.size() >= run.spec.islands.max) {
       membership.memory_offered = false;
     } else if (!exchanging) {
       membership.from = StartFrom::memory;
@@ -120,11 +119,11 @@ void Core::State::offer(Run& run) {
 // Sends a joiner what it should come to next, if that has changed, or again if it has not answered.
 void Core::State::order_catch_up(Run& run, Membership& membership) {
   const IslandId island = membership.record.island;
-  const bool stale = membership.catch_up && membership.caught_up && *membership.caught_up < run.record.committed &&
-                     membership.catch_up->committed < run.record.committed;
+  const bool stale = membership.catch_up && membership.caught_up && *membership.caught_up < run.lineage.committed() &&
+                     membership.catch_up->committed < run.lineage.committed();
   bool again = due(membership.resend);
   wake_at(membership.resend.next);
-  if (again && (!membership.caught_up || *membership.caught_up < run.record.committed)) {
+  if (again && (!membership.caught_up || *membership.caught_up < run.lineage.committed())) {
     send_invite(run, membership);
   }
   if (membership.from == StartFrom::checkpoint && !membership.caught_up) {
@@ -146,8 +145,8 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
       }
       return;
     }
-    CatchUp order{run.record.id,        run.record.epoch,  best->round, best->file, best->file_bytes,
-                  run.record.committed, run.record.digest, {},          0,          0};
+    CatchUp order{run.record.id,           run.record.epoch,     best->round, best->file, best->file_bytes,
+                  run.lineage.committed(), run.lineage.digest(), {},          0,          0};
     for (const IslandId& id : run.members) {
       const Membership& source = run.memberships.at(id);
       if (source.offering && source.offered && source.offered->round == best->round && source.offered->file == best->file) {
@@ -161,7 +160,7 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
   if (again && (!membership.caught_up || *membership.caught_up < membership.catch_up->committed)) {
     membership.catch_up->epoch = run.record.epoch;
     membership.catch_up->part = membership.record.part;
-    membership.catch_up->position = position_at(run, membership.record.part, membership.catch_up->committed);
+    membership.catch_up->position = run.data.position(membership.record.part, run.lineage.parts_after(membership.catch_up->committed));
     for (const Member& source : membership.catch_up->sources) {
       send(source.island, Serve{run.record.id, islands.member_of(island).public_key, membership.catch_up->checkpoint_round, true});
     }
@@ -174,7 +173,7 @@ Duration Core::State::hold_limit(const Run& run) const { return run.lockstep() ?
 AdmitInput Core::State::admission_input(const Run& run) const {
   AdmitInput input;
   input.now = now();
-  input.committed = run.record.committed;
+  input.committed = run.lineage.committed();
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining && islands.alive(id)) {
       input.joiners.push_back(Joiner{id, islands.name_of(id), membership.catch_up.has_value(), membership.caught_up,
@@ -248,12 +247,10 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
       changed = true;
     }
   } else {
-    const auto digest = run.digests.find(message.round);
-    if (digest == run.digests.end() || digest->second != message.digest) {
+    if (!run.lineage.confirms(message.round, message.digest)) {
       return;  // of rounds that were given up
     }
-    const auto [first, inserted] = run.files.emplace(message.round, message.file);
-    if (!inserted && first->second != message.file && !run.lockstep() && run.is_member(island)) {
+    if (!run.lineage.agrees_on_file(message.round, message.file) && !run.lockstep() && run.is_member(island)) {
       event(run.record.id, island, "error", "state_differs",
             "island " + islands.name_of(island) + "'s outer state of round " + std::to_string(message.round.value) +
                 " differs from its peers' although all its rounds agree: its memory or disk is faulty");
@@ -262,13 +259,10 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
       offend(run, island, "its outer state of round " + std::to_string(message.round.value) + " differs from its peers'");
       return;
     }
-    while (run.files.size() > kKnownFiles) {
-      run.files.erase(run.files.begin());
-    }
     if (fresh) {
       tell();
     }
-    run.checkpoint_rounds.insert(message.round);
+    run.lineage.has_checkpoint(message.round);
     membership.checkpointed = message;
     if (membership.offering && (!membership.offered || membership.offered->round < message.round)) {
       // The results after its first answer are kept; a later checkpoint only shortens the way.
@@ -292,7 +286,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     return;
   }
   const bool newest =
-      !message.error && !run.private_states() && message.round == run.record.committed && message.digest == run.record.digest;
+      !message.error && !run.private_states() && message.round == run.lineage.committed() && message.digest == run.lineage.digest();
   if (membership.record.state == MembershipState::absent && run.members.empty() && newest) {
     // It held the result of the round whose commit it had not heard, and nobody else is left: no round is lost.
     islands.live(island, run.record.id, HeldCheckpoint{message.round, message.digest});
@@ -323,8 +317,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     }
     return;
   }
-  const auto digest = run.digests.find(message.round);
-  if (digest == run.digests.end() || digest->second != message.digest) {
+  if (!run.lineage.confirms(message.round, message.digest)) {
     return;  // an older lineage, or a round that is long past; it gets another order
   }
   if (membership.caught_up && *membership.caught_up >= message.round) {
@@ -365,7 +358,7 @@ bool Core::State::finish_restore(Run& run) {
     return false;
   }
   run.loaded_since.reset();
-  if (newest < run.record.committed) {
+  if (newest < run.lineage.committed()) {
     roll_back(run, newest);
   }
   for (const IslandId& id : loaded) {
@@ -382,34 +375,23 @@ bool Core::State::finish_restore(Run& run) {
 void Core::State::record_lineage(const Run& run) {
   RoundRecord base;
   base.run = run.record.id;
-  base.lineage = run.record.lineage;
-  base.round = run.record.committed;
+  base.lineage = run.lineage.number();
+  base.round = run.lineage.committed();
   base.epoch = run.record.epoch;
   base.committed = true;
   base.checkpoint = true;
-  base.digest = run.record.digest;
-  base.parts = snapshot(run);
+  base.digest = run.lineage.digest();
+  base.parts = run.data.snapshot();
   base.planned = now();
   base.committed_at = now();
   record(std::move(base));
 }
 
 void Core::State::roll_back(Run& run, Round round) {
-  const Round lost = run.record.committed;
+  const Round lost = run.lineage.committed();
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
-  run.record.lineage += ATOLL_PLANTED(commits_again) ? 0 : 1;
-  run.record.committed = round;
-  run.record.digest = run.digests.at(round);
-  run.digests.erase(run.digests.upper_bound(round), run.digests.end());
-  run.checkpoint_rounds.erase(run.checkpoint_rounds.upper_bound(round), run.checkpoint_rounds.end());
-  run.files.erase(run.files.upper_bound(round), run.files.end());
-  const auto parts = run.parts_at.find(round);
-  return_data(run, parts == run.parts_at.end() ? std::vector<DataRange>{} : std::vector<DataRange>(parts->second));
-  run.parts_at.erase(run.parts_at.upper_bound(round), run.parts_at.end());
-  while (!run.recent.empty() && run.recent.back().round > round) {
-    run.recent.pop_back();
-  }
+  run.data.return_to(run.lineage.roll_back(round), out);
   run.rounds.clear();
   run.hold_since.reset();
   for (auto& [id, membership] : run.memberships) {
@@ -420,25 +402,17 @@ void Core::State::roll_back(Run& run, Round round) {
         range + " of run " + run.record.name + " lost with every copy in memory; the run goes on from the newest checkpoint, of round " +
             std::to_string(round.value),
         {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)},
-         Field{"digest", to_hex(run.record.digest)}});
+         Field{"digest", to_hex(run.lineage.digest())}});
 }
 
 // Nothing is left of the run's state: it begins anew, from the seed.
 void Core::State::start_over(Run& run, const std::string& why) {
   event(run.record.id, {}, "warning", "rolled_back",
-        "all rounds up to round " + std::to_string(run.record.committed.value) + " of run " + run.record.name + " are lost: " + why +
+        "all rounds up to round " + std::to_string(run.lineage.committed().value) + " of run " + run.record.name + " are lost: " + why +
             "; it starts over",
-        {Field{"from", static_cast<std::int64_t>(run.record.committed.value)}, Field{"to", std::int64_t{0}}});
-  run.record.lineage += 1;
-  run.record.committed = Round(0);
-  run.record.digest = Digest{};
-  run.record.initialised = false;
-  run.digests.clear();
-  return_data(run, {});
-  run.parts_at.clear();
-  run.checkpoint_rounds.clear();
-  run.files.clear();
-  run.recent.clear();
+        {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
+  run.lineage.start_over();
+  run.data.return_to({}, out);
   run.rounds.clear();
   for (auto& [id, membership] : run.memberships) {
     membership.merged = Round(0);
@@ -450,7 +424,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
 bool Core::State::adopt_newer(Run& run) {
   AdoptionInput input;
   input.now = now();
-  input.committed = run.record.committed;
+  input.committed = run.lineage.committed();
   input.min = run.spec.islands.min;
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
@@ -476,7 +450,7 @@ bool Core::State::adopt_newer(Run& run) {
     }
     return true;
   }
-  const Round before = run.record.committed;
+  const Round before = run.lineage.committed();
   // Islands know epochs that were made after the backup, and drop what is of older ones.
   for (const auto& [id, membership] : run.memberships) {
     if (islands.alive(id)) {
@@ -484,10 +458,9 @@ bool Core::State::adopt_newer(Run& run) {
     }
   }
   run.record.restored = false;
-  run.record.lineage += 1;
+  KnownRound onward{run.lineage.committed(), run.lineage.digest()};
   if (decision.kind == AdoptionDecision::Kind::adopt) {
-    run.record.committed = decision.round.round;
-    run.record.digest = decision.round.digest;
+    onward = decision.round;
     for (const auto& [id, membership] : run.memberships) {
       if (!islands.alive(id)) {
         continue;
@@ -497,25 +470,25 @@ bool Core::State::adopt_newer(Run& run) {
       const bool stored =
           !held.live && !held.checkpoints.empty() && held.checkpoints.back() == HeldCheckpoint{decision.round.round, decision.round.digest};
       if (live || stored) {
-        adopt_data(run, held);
+        run.data.adopt(held, out);
       }
     }
   }
   run.rounds.clear();
+  run.lineage.adopt(onward, run.data.snapshot());
   record_lineage(run);
-  remember(run, Committed{run.record.committed, Attempt(0), run.record.digest, true, {}, {}, snapshot(run)});
   event(run.record.id, {}, "warning", "ledger_restored",
         "run " + run.record.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +
-            (run.record.committed > before
-                 ? "; the rounds up to round " + std::to_string(run.record.committed.value) + " were taken over from its islands"
+            (run.lineage.committed() > before
+                 ? "; the rounds up to round " + std::to_string(run.lineage.committed().value) + " were taken over from its islands"
                  : ""),
-        {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.record.committed.value)},
-         Field{"digest", to_hex(run.record.digest)}});
+        {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.lineage.committed().value)},
+         Field{"digest", to_hex(run.lineage.digest())}});
   for (auto& [id, membership] : run.memberships) {
     membership.memory_offered = islands.alive(id) && islands.held(id, run.record.id).live;
     membership.retry_at = now();
   }
-  record(run.record);
+  record(run.to_record());
   changed = true;
   return true;
 }
@@ -550,7 +523,7 @@ void Core::State::advance_restore(Run& run) {
     return;
   }
   input.now = now();
-  input.committed = run.record.committed;
+  input.committed = run.lineage.committed();
   input.min = run.spec.islands.min;
   input.max = run.spec.islands.max;
   input.since = run.nobody_since;
@@ -565,8 +538,7 @@ void Core::State::advance_restore(Run& run) {
     }
     if (candidate.connected) {
       for (const HeldCheckpoint& held : islands.held(id, run.record.id).checkpoints) {
-        const auto digest = run.digests.find(held.round);
-        if (digest != run.digests.end() && digest->second == held.digest && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
+        if (run.lineage.confirms(held.round, held.digest) && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
           candidate.checkpoint = held.round;
         }
       }

@@ -54,8 +54,12 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
     run.members.push_back(id);
     names.push_back(islands.name_of(id));
   }
-  run.record.initialised = run.private_states() || run.phased();
-  set_state(run, run.record.initialised ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  if (run.private_states() || run.phased()) {
+    run.lineage.begin();
+  } else {
+    run.lineage.begin_anew();
+  }
+  set_state(run, run.lineage.initialised() ? RunState::running : RunState::starting, "starting on " + list_of(names));
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
     send_invite(run, run.memberships.at(id));
@@ -77,13 +81,12 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   Membership fresh;
   fresh.record = std::move(value);
   fresh.from = from;
-  fresh.assigned = run.record.committed;
+  fresh.assigned = run.lineage.committed();
   fresh.failures = membership.failures;
   fresh.merged = membership.merged;
   fresh.waits = membership.waits;
   fresh.checkpointed = membership.checkpointed;
   fresh.checkpoint_settled = membership.checkpoint_settled;
-  fresh.good_rounds = membership.good_rounds;
   fresh.share = membership.share;
   membership = std::move(fresh);
   restart(membership.resend);
@@ -91,8 +94,52 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (run.of_group()) {
     islands.lend(island, run.record.id);
   }
-  save(membership);
+  save(run, membership);
   changed = true;
+}
+
+void Core::State::save(const Run& run, const Membership& membership) {
+  MembershipRecord value = membership.record;
+  value.offences = run.guards.offences(value.island);
+  record(std::move(value));
+}
+
+// Its own part of the data, or another one that is free.
+void Core::State::give_part(Run& run, MembershipRecord& membership) {
+  if (run.phased()) {
+    return;  // its tasks say which data they are of
+  }
+  DataParts::Wish wish;
+  wish.otherwise = static_cast<std::uint32_t>(run.memberships.size());
+  for (const auto& [id, other] : run.memberships) {
+    const MembershipState state = other.record.state;
+    if (id == membership.island) {
+      wish.had = other.record.part;
+    } else if (state == MembershipState::joining) {
+      wish.promised.insert(other.record.part);
+    } else if (state != MembershipState::absent && state != MembershipState::refused) {
+      wish.in_use.insert(other.record.part);
+    }
+  }
+  membership.part = run.data.choose(wish);
+  if (const IslandId before = run.data.give(membership.part, membership.island, out); !before.empty()) {
+    const std::uint64_t position = run.data.position(membership.part);
+    event(run.record.id, membership.island, "info", "data_handed_over",
+          "part " + std::to_string(membership.part) + " of the data of run " + run.record.name + " goes from " + islands.name_of(before) +
+              " to " + islands.name_of(membership.island) + ", from sequence " + std::to_string(position) + " on",
+          {Field{"part", static_cast<std::int64_t>(membership.part)}, Field{"position", static_cast<std::int64_t>(position)}});
+  }
+}
+
+// A joiner to whom this part was promised has to wait for another one.
+void Core::State::claim_part(Run& run, const Membership& owner) {
+  for (auto& [id, membership] : run.memberships) {
+    if (id != owner.record.island && membership.record.state == MembershipState::joining && membership.record.part == owner.record.part) {
+      vacate(run, membership, MembershipState::absent,
+             "its part of the data went to " + islands.name_of(owner.record.island) + ", which came back");
+      membership.retry_at = now();
+    }
+  }
 }
 
 void Core::State::send_invite(Run& run, Membership& membership) {
@@ -104,47 +151,34 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   invite.spec = run.record.spec;
   invite.epoch = run.record.epoch;
   invite.part = membership.record.part;
-  invite.parts = parts_of(run);
+  invite.parts = run.data.count();
   invite.from = membership.from;
-  invite.committed = membership.from == StartFrom::checkpoint ? membership.assigned : run.record.committed;
-  const auto digest = run.digests.find(invite.committed);
-  invite.digest = invite.committed == run.record.committed ? run.record.digest : digest == run.digests.end() ? Digest{} : digest->second;
+  invite.committed = membership.from == StartFrom::checkpoint ? membership.assigned : run.lineage.committed();
+  invite.digest =
+      invite.committed == run.lineage.committed() ? run.lineage.digest() : run.lineage.digest_of(invite.committed).value_or(Digest{});
   if (run.private_states() && membership.from == StartFrom::checkpoint) {
     for (const HeldCheckpoint& held : islands.held(membership.record.island, run.record.id).checkpoints) {
       invite.digest = held.round == membership.assigned ? held.digest : invite.digest;
     }
   }
   invite.members = islands.members_of(run.members);
-  invite.position = run.spec.strategy.group == Group::nobody ? 0 : position_at(run, invite.part, invite.committed);
+  invite.position =
+      run.spec.strategy.group == Group::nobody ? 0 : run.data.position(invite.part, run.lineage.parts_after(invite.committed));
   membership.assigned_epoch = run.record.epoch;
   send(membership.record.island, std::move(invite));
-}
-
-// Its memory is that of a committed round that it can go on from: the newest, or the one before if it holds the newest's result.
-bool Core::State::verified(const Run& run, const IslandId& island, const HeldRun& held) const {
-  if (!held.live || !run.record.initialised) {
-    return false;
-  }
-  if (held.committed == run.record.committed) {
-    return held.digest == run.record.digest;
-  }
-  const auto before = run.digests.find(held.committed);
-  return held.committed.next() == run.record.committed && before != run.digests.end() && before->second == held.digest &&
-         !run.recent.empty() &&
-         std::find(run.recent.back().members.begin(), run.recent.back().members.end(), island) != run.recent.back().members.end();
 }
 
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
   const IslandId island = membership.record.island;
   run.nobody_since = now();
   changed = true;
-  if (held != nullptr && held->epoch > run.record.epoch && run.record.lineage > 0 && !run.record.restored) {
+  if (held != nullptr && held->epoch > run.record.epoch && run.lineage.number() > 0 && !run.record.restored) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     run.record.epoch = held->epoch;
     new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
-  if (held != nullptr && !run.private_states() && verified(run, island, *held)) {
-    adopt_data(run, *held);
+  if (held != nullptr && !run.private_states() && run.lineage.verified(island, *held)) {
+    run.data.adopt(*held, out);
   }
   switch (membership.record.state) {
     case MembershipState::starting:
@@ -163,10 +197,11 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
         if (new_boot || held == nullptr || !held->live) {
           membership_lost(run, membership, "its agent was restarted");
         }
-      } else if (held == nullptr || !verified(run, island, *held)) {
-        leave_epoch(run, island,
-                    new_boot ? "its agent was restarted" : "its state is not that of round " + std::to_string(run.record.committed.value),
-                    false);
+      } else if (held == nullptr || !run.lineage.verified(island, *held)) {
+        leave_epoch(
+            run, island,
+            new_boot ? "its agent was restarted" : "its state is not that of round " + std::to_string(run.lineage.committed().value),
+            false);
       }
       break;
     case MembershipState::joining:
@@ -179,7 +214,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
     case MembershipState::absent:
       break;
     case MembershipState::refused:
-      if (new_boot && (run.spec.guards.quarantine_after == 0 || membership.record.offences < run.spec.guards.quarantine_after)) {
+      if (new_boot && !run.guards.quarantined(island)) {
         // Its owner may have allowed the data meanwhile, or repaired what failed.
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
       }
@@ -199,7 +234,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.record.cause = cause;
   if (was_active) {
     std::vector<Absence>& absences = membership.record.absences;
-    absences.push_back(Absence{run.record.initialised ? run.record.committed.next() : Round(0), std::nullopt, cause, now(), std::nullopt});
+    absences.push_back(Absence{run.lineage.initialised() ? run.lineage.next() : Round(0), std::nullopt, cause, now(), std::nullopt});
     if (absences.size() > kMaxAbsences) {
       absences.erase(absences.begin());
     }
@@ -212,18 +247,18 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.memory_offered = false;
   run.assignments.erase(membership.record.island);
   islands.take_back(membership.record.island, run.record.id);
-  save(membership);
+  save(run, membership);
   changed = true;
 }
 
 void Core::State::new_epoch(Run& run, const std::string& why) {
   run.record.epoch = run.record.epoch.next();
-  record(EpochRecord{run.record.id, run.record.epoch, now(), run.record.committed, run.members, why});
+  record(EpochRecord{run.record.id, run.record.epoch, now(), run.lineage.committed(), run.members, why});
   event(run.record.id, {}, "debug", "membership",
         "epoch " + std::to_string(run.record.epoch.value) + " of run " + run.record.name + ": " + why,
         {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
-         Field{"committed", static_cast<std::int64_t>(run.record.committed.value)}, Field{"members", islands.names_of(run.members)}});
-  record(run.record);
+         Field{"committed", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"members", islands.names_of(run.members)}});
+  record(run.to_record());
   const NewEpoch membership = new_epoch_of(run);
   for (const IslandId& id : run.members) {
     send(id, membership);
@@ -248,8 +283,8 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   }
   event(run.record.id, island, "warning", "island_left",
         "island " + islands.name_of(island) + " left run " + run.record.name + " after round " +
-            std::to_string(run.record.committed.value) + ": " + cause,
-        {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}});
+            std::to_string(run.lineage.committed().value) + ": " + cause,
+        {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}});
   new_epoch(run, islands.name_of(island) + " left: " + cause);
   send(island, new_epoch_of(run));
   for (auto& [round, flight] : run.rounds) {
@@ -294,8 +329,8 @@ void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
     }
     event(run.record.id, id, "info", "island_joined",
           "island " + islands.name_of(id) + " takes part in run " + run.record.name + " from round " +
-              std::to_string(run.record.committed.value + 1),
-          {Field{"round", static_cast<std::int64_t>(run.record.committed.value + 1)}});
+              std::to_string(run.lineage.committed().value + 1),
+          {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value + 1)}});
   }
 }
 
@@ -308,7 +343,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
-    membership.record.absences.back().to = run.record.committed.next();
+    membership.record.absences.back().to = run.lineage.next();
     membership.record.absences.back().until = now();
   }
   membership.catch_up.reset();
@@ -318,7 +353,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   run.hold_since.reset();
   membership.leaves_after.reset();
   membership.last = LastContribution{};
-  save(membership);
+  save(run, membership);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),
                                   [&](const IslandId& other) { return run.memberships.at(other).record.part > membership.record.part; });
@@ -354,13 +389,13 @@ void Core::State::advance_leaving(Run& run) {
       continue;  // first it leaves its group
     }
     if (!membership.leaves_after) {
-      membership.leaves_after = run.record.committed;
+      membership.leaves_after = run.lineage.committed();
       for (const auto& [number, flight] : run.rounds) {
         membership.leaves_after = flight.contributions.count(id) > 0 ? number : *membership.leaves_after;
       }
     }
     const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
-    const bool in_hand = in_rounds && *membership.leaves_after > run.record.committed;
+    const bool in_hand = in_rounds && *membership.leaves_after > run.lineage.committed();
     const bool coming = in_rounds && island->departure.contributes;
     if (membership.record.state == MembershipState::active && (in_hand || coming)) {
       continue;
@@ -377,19 +412,16 @@ void Core::State::advance_leaving(Run& run) {
 // A contribution or a state was rejected. Whoever does that again and again is kept out until an operator resumes the run.
 void Core::State::offend(Run& run, const IslandId& island, const std::string& what) {
   Membership& membership = run.memberships.at(island);
-  membership.good_rounds = 0;
-  ++membership.record.offences;
-  save(membership);
-  const std::uint32_t limit = run.spec.guards.quarantine_after;
-  if (limit == 0 || membership.record.offences < limit || membership.record.state == MembershipState::refused) {
+  const std::optional<std::string> cause = run.guards.offend(island, what);
+  save(run, membership);
+  if (!cause || membership.record.state == MembershipState::refused) {
     return;
   }
-  const std::string cause = "quarantined after " + std::to_string(membership.record.offences) + " rejections, the last one: " + what;
   event(run.record.id, island, "error", "island_quarantined",
-        "island " + islands.name_of(island) + " is " + cause + "; `atoll resume` of the run lets it in again",
-        {Field{"offences", static_cast<std::int64_t>(membership.record.offences)}});
-  leave_epoch(run, island, cause, false);
-  vacate(run, membership, MembershipState::refused, cause);
+        "island " + islands.name_of(island) + " is " + *cause + "; `atoll resume` of the run lets it in again",
+        {Field{"offences", static_cast<std::int64_t>(run.guards.offences(island))}});
+  leave_epoch(run, island, *cause, false);
+  vacate(run, membership, MembershipState::refused, *cause);
   release(island, run);
 }
 
@@ -414,13 +446,13 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
     return;
   }
   const bool lost = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::absent;
-  if (lost && !run.private_states() && run.at_end() && message.digest == run.record.digest) {
+  if (lost && !run.private_states() && run.at_end() && message.digest == run.lineage.digest()) {
     activate(run, membership);  // it took part to the end, and was lost before it was heard
   }
   if (membership.record.state == MembershipState::active &&
-      ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.record.digest))) {
+      ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
     membership.record.state = MembershipState::ended;
-    save(membership);
+    save(run, membership);
     event(run.record.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.record.name);
     changed = true;
   }

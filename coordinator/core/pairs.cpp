@@ -84,7 +84,7 @@ void Core::State::advance_pair_joins(Run& run) {
   }
   // Once the islands are being merged nobody is needed that copies one of them, but for their number.
   // Nor does anybody come in when the run is about to be paused.
-  const bool late = run.record.committed.value + run.spec.merge_rounds >= run.spec.rounds || run.record.pause_after;
+  const bool late = run.lineage.committed().value + run.spec.merge_rounds >= run.spec.rounds || run.record.pause_after;
   if (!late || run.members.size() < run.spec.islands.min) {
     invite(run);
   }
@@ -137,11 +137,8 @@ bool Core::State::restore_merged(Run& run) {
     return false;
   }
   const Round own = run.last_own();
-  run.digests.try_emplace(own);
-  const auto genuine = [&](const HeldCheckpoint& held) {
-    const auto digest = run.digests.find(held.round);
-    return held.round > own && digest != run.digests.end() && digest->second == held.digest;
-  };
+  run.lineage.allow(own);
+  const auto genuine = [&](const HeldCheckpoint& held) { return held.round > own && run.lineage.confirms(held.round, held.digest); };
   Round newest = own;
   bool anybody = false;
   for (const auto& [id, membership] : run.memberships) {
@@ -156,7 +153,7 @@ bool Core::State::restore_merged(Run& run) {
     run.wait = Wait{"waits for the islands that were being merged", std::nullopt};
     return false;
   }
-  if (newest < run.record.committed) {
+  if (newest < run.lineage.committed()) {
     roll_back(run, newest);
   }
   for (auto& [id, membership] : run.memberships) {
@@ -178,7 +175,7 @@ bool Core::State::restore_merged(Run& run) {
 // Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own
 // checkpoints. The others copy one of them: what they decided with partners may be void, since those were told that they had left.
 void Core::State::restore_own(Run& run) {
-  bool begun = std::any_of(run.parts.begin(), run.parts.end(), [](const auto& part) { return part.second.position > 0; });
+  bool begun = run.data.begun();
   Epoch last;
   Epoch last_here;
   for (auto& [id, membership] : run.memberships) {
@@ -250,7 +247,7 @@ bool Core::State::has_state(const Run& run, const IslandId& id) const {
 void Core::State::advance_pairs(Run& run) {
   const bool ended = std::any_of(run.memberships.begin(), run.memberships.end(),
                                  [](const auto& membership) { return membership.second.record.state == MembershipState::ended; });
-  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.record.committed) && !restore_merged(run)) {
+  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.lineage.committed()) && !restore_merged(run)) {
     return;
   }
   if (run.at_end()) {
@@ -274,7 +271,7 @@ void Core::State::advance_pairs(Run& run) {
     return;
   }
   const Round own = run.last_own();
-  const Round number(std::max(run.record.committed.value, own.value) + 1);
+  const Round number(std::max(run.lineage.committed().value, own.value) + 1);
   const auto flight = run.rounds.find(number);
   if (flight == run.rounds.end()) {
     return;
@@ -294,8 +291,8 @@ void Core::State::advance_pairs(Run& run) {
     wake_at(until);
     return;
   }
-  if (run.record.committed < own) {
-    run.record.committed = own;
+  if (run.lineage.committed() < own) {
+    run.lineage.reach(own);
   }
   run.wait = Wait{};
   advance_rounds(run);

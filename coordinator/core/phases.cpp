@@ -152,12 +152,13 @@ void Core::State::on_assignment_report(Run& run, Membership& membership, const A
     record(task);
     event(run.record.id, island, "info", "task_done", "task " + task.task + " is done on " + islands.name_of(island),
           {Field{"task", task.task}});
-    run.record.committed = Round(0);
+    Round trained;
     for (const auto& [name, other] : run.tasks) {
       const bool trains = other.plan.phase == "experts" || other.plan.phase == "router";
-      run.record.committed = trains && other.record.state == TaskState::done ? run.record.committed.next() : run.record.committed;
+      trained = trains && other.record.state == TaskState::done ? trained.next() : trained;
     }
-    record(run.record);
+    run.lineage.reach(trained);
+    record(run.to_record());
   } else if (message.state == "failed") {
     const Error error{message.error ? message.error->code : Code::internal,
                       bounded(message.error ? message.error->why : "no reason was given")};
@@ -401,6 +402,7 @@ void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& 
     group.spec.work.images.push_back(to_hex(run.tasks.at("images/" + std::to_string(p)).record.result));
   }
   group.record.id = id;
+  group.adopt_spec(RunSpec(group.spec));
   group.record.name = run.record.name + "." + short_name + (count > 1 ? "-" + std::to_string(count) : "");
   group.record.file = run.record.file;
   group.record.spec = to_json(group.spec);
@@ -493,7 +495,7 @@ void Core::State::keep_group(Run& run, Task& task) {
   const bool restoring = std::ranges::any_of(
       group.memberships, [](const auto& membership) { return membership.second.record.state == MembershipState::joining; });
   const bool stranded =
-      !over && group.record.initialised && group.members.empty() && !restoring;  // nobody here has the state of its rounds
+      !over && group.lineage.initialised() && group.members.empty() && !restoring;  // nobody here has the state of its rounds
   if (present.empty() || stranded) {
     task.missing_since = task.missing_since.value_or(now());
     const TimePoint until = *task.missing_since + run.spec.islands.deadline;
@@ -537,7 +539,7 @@ std::string Core::State::progress_of(const Run& run, const Task& task) const {
   const TaskRecord& value = task.record;
   if (const auto group = runs.find(value.group); group != runs.end() && group->second.record.state != RunState::completed) {
     const Run& rounds = group->second;
-    return value.task + " on " + list_of(islands.names_of(value.members)) + " (round " + std::to_string(rounds.record.committed.value) +
+    return value.task + " on " + list_of(islands.names_of(value.members)) + " (round " + std::to_string(rounds.lineage.committed().value) +
            " of " + std::to_string(rounds.spec.rounds) + " of run " + rounds.record.name +
            (rounds.record.reason.text.empty() ? ")" : ": " + rounds.record.reason.text + ")");
   }
@@ -743,7 +745,7 @@ void Core::State::end_phases(Run& run) {
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::active) {
       membership.record.state = MembershipState::ended;
-      save(membership);
+      save(run, membership);
       ++took_part;
     }
   }

@@ -10,7 +10,6 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::uint64_t kRoundsAhead = 64;    // of the newest committed one that a contribution may be for
-constexpr unsigned kForgiven = 10;            // good rounds in a row, after which offences are forgotten
 constexpr double kToldWait = 1.0;             // seconds that a trainer waited for a result, and
 constexpr double kToldShare = 0.1;            // the share of a round: less is not worth an event
 constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
@@ -32,8 +31,8 @@ bool Core::State::current(Run& run, Membership& membership, Epoch epoch) {
 
 // It did not hear that this round is committed.
 void Core::State::answer_committed(Run& run, Membership& membership, Round round, const Digest& digest) {
-  const auto found = std::find_if(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.round == round; });
-  if (found == run.recent.end() || (!digest.empty() && digest != found->digest)) {
+  const Committed* found = run.lineage.recent(round);
+  if (found == nullptr || (!digest.empty() && digest != found->digest)) {
     send(membership.record.island, new_epoch_of(run));
     return;
   }
@@ -42,7 +41,7 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
 }
 
 void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready& message) {
-  if (run.record.initialised) {
+  if (run.lineage.initialised()) {
     answer_committed(run, membership, Round(0), message.digest);
   } else if (current(run, membership, message.epoch) && membership.record.state == MembershipState::starting) {
     membership.initial = message.digest;
@@ -68,10 +67,10 @@ bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message
 void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& message) {
   if (run.own(message.round)) {
     if (message.round > membership.last.round) {
-      forgive(membership);
+      forgive(run, membership);
     }
     membership.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-    count_data(run, Contribution{false, message.tokens, message.fragment, message.norm, message.data, message.sequences});
+    run.data.count_in(message.data, message.sequences, out);
     membership.settled = current(run, membership, message.epoch) || membership.settled;  // one that missed a membership is told
     return;
   }
@@ -79,26 +78,24 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     on_initial(run, membership, message);
     return;
   }
-  if (!run.record.initialised) {
+  if (!run.lineage.initialised()) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.lineage.committed()) {
     answer_committed(run, membership, message.round, Digest{});
     return;
   }
   if (!current(run, membership, message.epoch) ||
-      (!run.private_states() && message.round.value > run.record.committed.value + kRoundsAhead)) {
+      (!run.private_states() && message.round.value > run.lineage.committed().value + kRoundsAhead)) {
     return;
   }
   // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
-  const auto on_history = [&] {
-    return std::any_of(run.recent.begin(), run.recent.end(), [&](const Committed& past) { return past.digest == message.digest; });
-  };
-  if (!run.private_states() && message.round == run.record.committed.next() && message.digest != run.record.digest && !on_history()) {
-    leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.record.committed.value), true);
+  if (!run.private_states() && message.round == run.lineage.next() && message.digest != run.lineage.digest() &&
+      !run.lineage.on_history(message.digest)) {
+    leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.lineage.committed().value), true);
     return;
   }
-  if (const std::string why = stale_data(run, membership, message.data); !why.empty()) {
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
@@ -114,17 +111,17 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
     }
     return;
   }
-  if (!run.record.initialised) {
+  if (!run.lineage.initialised()) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.lineage.committed()) {
     answer_committed(run, membership, message.round, Digest{});
     return;
   }
-  if (!current(run, membership, message.epoch) || message.round.value > run.record.committed.value + kRoundsAhead) {
+  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + kRoundsAhead) {
     return;
   }
-  if (const std::string why = stale_data(run, membership, message.data); !why.empty()) {
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
@@ -181,10 +178,10 @@ void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged
     note_bytes(membership, message);
     return;
   }
-  if (!run.record.initialised) {
+  if (!run.lineage.initialised()) {
     return;
   }
-  if (message.round <= run.record.committed) {
+  if (message.round <= run.lineage.committed()) {
     answer_committed(run, membership, message.round, message.digest);
     return;
   }
@@ -226,7 +223,7 @@ void Core::State::note_bytes(Membership& membership, const Exchanged& message) c
 }
 
 void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
-  if (run.own(message.round) || message.round <= run.record.committed || !current(run, membership, message.epoch)) {
+  if (run.own(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
     return;
   }
   const auto found = run.rounds.find(message.round);
@@ -248,7 +245,7 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
   if (message.round <= membership.merged && membership.merged.value > 0) {
     return;
   }
-  if (!run.own(message.round) && message.round > run.record.committed) {
+  if (!run.own(message.round) && message.round > run.lineage.committed()) {
     return;
   }
   membership.merged = message.round;
@@ -294,12 +291,7 @@ std::string Core::State::text_of(const WaitKey& key) const {
 
 // Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
 void Core::State::account_wait(Run& run, Membership& membership, Round round, double wait_seconds) {
-  std::vector<RoundTimes> times;  // of this round and those before it
-  for (auto past = run.recent.rbegin(); past != run.recent.rend(); ++past) {
-    if (past->times && past->round.value + times.size() == round.value) {
-      times.push_back(*past->times);
-    }
-  }
+  const std::vector<RoundTimes> times = run.lineage.times_until(round);
   if (!(wait_seconds > 0) || run.own(round) || times.empty()) {
     return;
   }
@@ -376,12 +368,9 @@ void Core::State::advance_initial(Run& run) {
 
 void Core::State::commit_initial(Run& run, const Digest& chosen) {
   const Digest digest = chosen;
-  run.record.initialised = true;
-  run.record.committed = Round(0);
-  run.record.digest = digest;
   RoundRecord value;
   value.run = run.record.id;
-  value.lineage = run.record.lineage;
+  value.lineage = run.lineage.number();
   value.epoch = run.record.epoch;
   value.committed = true;
   value.checkpoint = true;
@@ -395,12 +384,12 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
       value.members.push_back(id);
       value.tokens.push_back(0);
       membership.record.state = MembershipState::active;
-      save(membership);
+      save(run, membership);
     } else {
       others.emplace_back(id, membership.initial ? "its initial state differs from the first island's" : "was not ready by the deadline");
     }
   }
-  remember(run, Committed{Round(0), Attempt(0), digest, true, value.members});
+  run.lineage.commit(Committed{Round(0), Attempt(0), digest, true, value.members});
   record(std::move(value));
   // A state that is agreed on exists only in later epochs than every order to begin from scratch: a late one is stale.
   new_epoch(run, "the initial state is agreed");
@@ -421,7 +410,7 @@ void Core::State::advance_rounds(Run& run) {
   if (run.members.empty()) {
     return;
   }
-  static_cast<void>(run.rounds[run.record.committed.next()]);
+  static_cast<void>(run.rounds[run.lineage.next()]);
   std::vector<Round> numbers;
   for (const auto& [number, flight] : run.rounds) {
     numbers.push_back(number);
@@ -447,7 +436,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   input.min = run.spec.islands.min;
   input.first_answer = flight.first_answer;
   input.deadline = run.spec.islands.deadline;
-  if (number == run.record.committed.next()) {
+  if (number == run.lineage.next()) {
     input.begun = run.last_commit;
     input.straggler_factor = run.spec.islands.straggler_factor;
   }
@@ -502,15 +491,15 @@ void Core::State::keep_pace(Run& run, Round number) {
 // Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
 void Core::State::reject_exploding(Run& run, Round number) {
   RoundInFlight& flight = run.rounds.at(number);
-  NormInput input;
-  input.factor = run.spec.guards.norm_factor;
+  std::vector<std::pair<IslandId, double>> norms;
+  std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : flight.contributions) {
     if (!contribution.withdrawn) {
-      input.norms.emplace_back(id, contribution.norm);
-      input.usual = run.norms.of(contribution.fragment);
+      norms.emplace_back(id, contribution.norm);
+      fragment = contribution.fragment;
     }
   }
-  const NormDecision decision = decide_norms(input);
+  const NormDecision decision = run.guards.judge(fragment, std::move(norms));
   for (const auto& [id, why] : decision.rejected) {
     Contribution& contribution = flight.contributions.at(id);
     const double norm = contribution.norm;
@@ -531,16 +520,15 @@ void Core::State::note_accepted(Run& run, const RoundInFlight& flight) {
     if (contribution.withdrawn || membership == run.memberships.end()) {
       continue;
     }
-    run.norms.add(contribution.fragment, contribution.norm);
-    forgive(membership->second);
+    run.guards.usual(contribution.fragment, contribution.norm);
+    forgive(run, membership->second);
   }
 }
 
 // After an accepted contribution; enough of them in a row and offences are forgotten.
-void Core::State::forgive(Membership& membership) {
-  if (++membership.good_rounds >= kForgiven && membership.record.offences > 0 && membership.record.state == MembershipState::active) {
-    membership.record.offences = 0;
-    save(membership);
+void Core::State::forgive(Run& run, const Membership& membership) {
+  if (run.guards.accepted(membership.record.island, membership.record.state == MembershipState::active)) {
+    save(run, membership);
   }
 }
 
@@ -564,7 +552,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   }
   RoundRecord value;
   value.run = run.record.id;
-  value.lineage = run.record.lineage;
+  value.lineage = run.lineage.number();
   value.round = number;
   value.epoch = run.record.epoch;
   value.attempt = flight.attempt;
@@ -637,7 +625,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, why, true);
     }
-  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.record.committed.next()) {
+  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
     commit(run, number, decision.digest);
     for (const IslandId& id : decision.left_out) {
       leave_epoch(run, id, decision.why, true);
@@ -652,7 +640,7 @@ void Core::State::abort(Run& run, Round number, const std::string& why) {
   flight.recovered = false;
   RoundRecord value;
   value.run = run.record.id;
-  value.lineage = run.record.lineage;
+  value.lineage = run.lineage.number();
   value.round = number;
   value.epoch = run.record.epoch;
   value.attempt = flight.attempt;
@@ -672,7 +660,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   run.rounds.erase(number);
   RoundRecord value;
   value.run = run.record.id;
-  value.lineage = run.record.lineage;
+  value.lineage = run.lineage.number();
   value.round = number;
   value.epoch = run.record.epoch;
   value.attempt = flight.attempt;
@@ -686,8 +674,6 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   const bool leaving = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands.leaving(id); });
   const bool pause = run.record.pause_after == number;
   value.checkpoint = due_round || leaving || pause || number.value >= run.spec.rounds;
-  run.record.committed = number;
-  run.record.digest = digest;
   std::uint64_t tokens = 0;
   for (const std::uint64_t count : flight.tokens) {
     tokens += count;
@@ -701,9 +687,9 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     samples.push_back(std::to_string(contribution.data.part) + ":" + std::to_string(contribution.data.from) + "-" +
                       std::to_string(contribution.data.to));
     sequences += flight.tokens[i] > 0 ? contribution.data.sequences() : 0;
-    count_data(run, contribution);
+    run.data.count_in(contribution.data, contribution.sequences, out);
   }
-  const std::vector<DataRange> parts = snapshot(run);
+  const std::vector<DataRange> parts = run.data.snapshot();
   if (value.checkpoint) {
     value.parts = parts;
   }
@@ -717,13 +703,12 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   const Duration arrived = flight.arrived_seconds > 0
                                ? from_seconds(std::min(flight.arrived_seconds, seconds(flight.all_exchanged - flight.planned)))
                                : Duration(0);
-  remember(run,
-           Committed{number, flight.attempt, digest, value.checkpoint, flight.members,
-                     RoundTimes{flight.planned, flight.planned + arrived, now(), flight.last_ready, flight.last_exchanged, flight.slowest},
-                     parts});
+  run.lineage.commit(Committed{
+      number, flight.attempt, digest, value.checkpoint, flight.members,
+      RoundTimes{flight.planned, flight.planned + arrived, now(), flight.last_ready, flight.last_exchanged, flight.slowest}, parts});
   const Commit message{run.record.id, run.record.epoch, number, flight.attempt, digest, value.checkpoint, pause};
   record(std::move(value));
-  record(run.record);
+  record(run.to_record());
   event(run.record.id, {}, "info", "round_committed",
         "round " + std::to_string(number.value) + " of run " + run.record.name + " is committed by " +
             std::to_string(flight.members.size()) + " island" + (flight.members.size() == 1 ? "" : "s"),

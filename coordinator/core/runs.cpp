@@ -46,8 +46,8 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
     return Error{Code::conflict, "a run " + fresh.text + " exists already"};
   }
   Run& run = state.runs[fresh];
-  run.spec = spec;
   run.record.id = fresh;
+  run.adopt_spec(spec);
   run.record.name = chosen;
   run.record.file = file;
   run.record.spec = to_json(spec);
@@ -101,11 +101,11 @@ Status Core::pause(TimePoint now, const RunId& id) {
       }
     }
     run.record.pause_after = Round(0);
-    state.record(run.record);
-  } else if (!run.record.initialised || run.members.empty() || run.phased()) {
+    state.record(run.to_record());
+  } else if (!run.lineage.initialised() || run.members.empty() || run.phased()) {
     state.pause_now(run);
   } else {
-    state.pause_after(run, run.private_states() ? std::min(run.last_own(), run.furthest().next()) : run.record.committed.next());
+    state.pause_after(run, run.private_states() ? std::min(run.last_own(), run.furthest().next()) : run.lineage.next());
   }
   state.advance_all();
   return {};
@@ -113,7 +113,7 @@ Status Core::pause(TimePoint now, const RunId& id) {
 
 void Core::State::pause_after(Run& run, Round round) {
   run.record.pause_after = round;
-  record(run.record);
+  record(run.to_record());
   event(run.record.id, {}, "info", "run_pausing", "run " + run.record.name + " is paused after round " + std::to_string(round.value),
         {Field{"round", static_cast<std::int64_t>(round.value)}});
   if (run.private_states()) {
@@ -136,12 +136,12 @@ void Core::State::note_own_round(Run& run, Round round) {
 // it on its disk: what is in memory would be lost.
 void Core::State::advance_pause(Run& run) {
   const bool own = run.private_states();  // then every island has its own, and the round is taken when the checkpoint is there
-  const Round last = own ? *run.record.pause_after : run.record.committed;
+  const Round last = own ? *run.record.pause_after : run.lineage.committed();
   std::vector<std::string> writing;
   bool safe = false;
   for (const IslandId& id : run.members) {
     const std::optional<Checkpointed>& told = run.memberships.at(id).checkpointed;
-    safe = safe || (told && (own ? told->round >= last : told->round == last && told->digest == run.record.digest));
+    safe = safe || (told && (own ? told->round >= last : told->round == last && told->digest == run.lineage.digest()));
   }
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
@@ -185,7 +185,7 @@ void Core::State::pause_now(Run& run) {
       membership.record.left = run.is_member(id) ? run.record.epoch.next() : before.left;
       vacate(run, membership, MembershipState::absent, "the run is paused");
       membership.record.absences = before.absences;
-      save(membership);
+      save(run, membership);
       islands.not_live(id, run.record.id);  // it goes on from its disk
       freed.push_back(id);
     }
@@ -194,11 +194,11 @@ void Core::State::pause_now(Run& run) {
   give_up_rounds(run);
   give_up_tasks(run);
   const std::string when =
-      run.phased() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.record.committed.value);
+      run.phased() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.lineage.committed().value);
   set_state(run, RunState::paused, when + "; `atoll resume " + run.record.name + "` lets it go on");
   new_epoch(run, "paused");
   event(run.record.id, {}, "info", "run_paused", "run " + run.record.name + " is " + run.record.reason.text,
-        {Field{"round", static_cast<std::int64_t>(run.record.committed.value)}, Field{"digest", to_hex(run.record.digest)}});
+        {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"digest", to_hex(run.lineage.digest())}});
   for (const IslandId& id : freed) {
     release(id, run);
   }
@@ -239,13 +239,12 @@ Status Core::resume(TimePoint now, const RunId& id) {
       membership.record.state = MembershipState::absent;
       membership.record.cause = "resumed";
       membership.memory_offered = false;
-      state.save(membership);
+      state.save(run, membership);
     }
     membership.failures = 0;
     membership.retry_at = now;
-    if (membership.record.offences > 0) {
-      membership.record.offences = 0;
-      state.save(membership);
+    if (run.guards.pardon(island)) {
+      state.save(run, membership);
     }
   }
   if (ended) {
@@ -257,7 +256,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
     give_up_rounds(run);
     run.last_commit = now;
     run.nobody_since = now;
-    state.set_state(run, run.record.initialised ? RunState::interrupted : RunState::queued, "resumed");
+    state.set_state(run, run.lineage.initialised() ? RunState::interrupted : RunState::queued, "resumed");
     state.new_epoch(run, "resumed");
     state.event(id, {}, "info", "run_resumed", "run " + run.record.name + " was resumed");
   }
@@ -284,8 +283,7 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
       continue;
     }
     for (const HeldCheckpoint& held : state.islands.held(island_id, id).checkpoints) {
-      const auto digest = run.digests.find(held.round);
-      const bool committed = digest != run.digests.end() && digest->second == held.digest;
+      const bool committed = run.lineage.confirms(held.round, held.digest);
       const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
       if (genuine && (best == nullptr || held.round > newest.round)) {
         best = &state.islands.at(island_id);
@@ -341,7 +339,7 @@ void Core::State::tell_wait(Run& run) {
 void Core::State::set_state(Run& run, RunState value, const std::string& reason, std::optional<TimePoint> until) {
   run.record.state = value;
   set_reason(run, reason, until);
-  record(run.record);
+  record(run.to_record());
   changed = true;
 }
 
@@ -386,7 +384,7 @@ void Core::State::advance(Run& run) {
         if (run.record.pause_after && !has_ended(run.record.state)) {
           advance_pause(run);
         }
-      } else if (!run.record.initialised) {
+      } else if (!run.lineage.initialised()) {
         advance_initial(run);
       } else {
         advance_joins(run);
@@ -396,7 +394,7 @@ void Core::State::advance(Run& run) {
           advance_restore(run);
         } else if (run.at_end()) {
           advance_end(run);
-        } else if (run.record.pause_after && run.record.committed >= *run.record.pause_after) {
+        } else if (run.record.pause_after && run.lineage.committed() >= *run.record.pause_after) {
           advance_pause(run);
         } else {
           advance_rounds(run);
@@ -416,7 +414,7 @@ void Core::State::advance(Run& run) {
   if (changed) {
     wake_at(now());
   }
-  if (run.record.state == RunState::queued || !run.record.initialised) {
+  if (run.record.state == RunState::queued || !run.lineage.initialised()) {
     if (!run.wait.text.empty()) {
       set_reason(run, run.wait.text, run.wait.until);
       tell_wait(run);
@@ -525,8 +523,8 @@ void Core::State::advance_alone(Run& run) {
       slowest = std::min(slowest, Round(run.spec.rounds));
     }
   }
-  if (slowest.value != std::numeric_limits<std::uint64_t>::max() && slowest > run.record.committed) {
-    run.record.committed = slowest;
+  if (slowest.value != std::numeric_limits<std::uint64_t>::max() && slowest > run.lineage.committed()) {
+    run.lineage.reach(slowest);
   }
   if (!training.empty()) {
     run.wait.text = list_of(training) + (training.size() == 1 ? " is" : " are") + " training";

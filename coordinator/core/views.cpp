@@ -51,9 +51,9 @@ RunView Core::State::view_of(const Run& run) const {
   view.started = value.started;
   view.ended = value.ended;
   view.epoch = value.epoch;
-  view.lineage = value.lineage;
-  view.committed = value.committed;
-  view.digest = value.digest;
+  view.lineage = run.lineage.number();
+  view.committed = run.lineage.committed();
+  view.digest = run.lineage.digest();
   view.rounds = run.spec.rounds;
   view.last_own = run.private_states() ? run.last_own() : Round(0);
   view.tokens = value.tokens;
@@ -61,7 +61,7 @@ RunView Core::State::view_of(const Run& run) const {
   view.max = run.spec.islands.max;
   view.spread = run.spread;
   view.spread_round = run.spread_round;
-  if (const auto flight = run.rounds.find(value.committed.next()); flight != run.rounds.end()) {
+  if (const auto flight = run.rounds.find(run.lineage.next()); flight != run.rounds.end()) {
     view.round = flight->first;
     if (flight->second.exchanging) {
       view.attempt = flight->second.attempt;
@@ -123,11 +123,11 @@ TaskView Core::State::task_view(const Run& run, const Task& task) const {
     view.group = value.group;
     view.group_name = rounds.record.name;
     view.members = islands.names_of(value.members);
-    view.group_round = rounds.record.committed;
+    view.group_round = rounds.lineage.committed();
     view.group_rounds = rounds.spec.rounds;
     view.group_images = rounds.record.tokens;
     view.steps = run.spec.training.steps;
-    view.step = std::min(view.steps, view.steps * rounds.record.committed.value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
+    view.step = std::min(view.steps, view.steps * rounds.lineage.committed().value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
   }
   if (!value.island.empty()) {
     view.island = islands.name_of(value.island);

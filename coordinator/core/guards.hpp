@@ -1,0 +1,49 @@
+// The guards of a run: which norms contributions usually have, what islands have done against the rules, and who is kept out.
+//
+// A contribution or a state that is rejected is an offence of its island. Enough offences, without ten accepted contributions in a row
+// between them, are a quarantine, until an operator resumes the run.
+// Threads: owned by one core.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/decide.hpp"
+#include "transport/base/usual_norms.hpp"
+
+namespace atl::coordinator {
+
+class Guards {
+ public:
+  // norm_factor: a norm above so many times the usual one does not count; 0: none does. quarantine_after: so many offences; 0: never.
+  void set(double norm_factor, std::uint32_t quarantine_after);
+  void recover(const IslandId& island, std::uint32_t offences) { conduct_[island].offences = offences; }
+
+  // Of this round's contributions to a fragment: whose do not count.
+  [[nodiscard]] NormDecision judge(std::uint32_t fragment, std::vector<std::pair<IslandId, double>> norms) const;
+  // The norm of a contribution that was committed.
+  void usual(std::uint32_t fragment, double norm) { norms_.add(fragment, norm); }
+
+  // A contribution was accepted. True: its island's offences are forgotten by it; only where they may be (`forgivable`).
+  bool accepted(const IslandId& island, bool forgivable);
+  // Something was rejected. The cause, if the island is to be kept out from now on.
+  std::optional<std::string> offend(const IslandId& island, const std::string& what);
+  // All is forgotten. True: there was something.
+  bool pardon(const IslandId& island);
+  [[nodiscard]] std::uint32_t offences(const IslandId& island) const;
+  [[nodiscard]] bool quarantined(const IslandId& island) const;
+
+ private:
+  struct Conduct {
+    std::uint32_t offences = 0;
+    unsigned good_rounds = 0;  // contributions accepted in a row
+  };
+  double norm_factor_ = 0;
+  std::uint32_t quarantine_after_ = 0;
+  UsualNorms norms_;
+  std::map<IslandId, Conduct> conduct_;
+};
+
+}  // namespace atl::coordinator

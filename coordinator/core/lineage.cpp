@@ -1,0 +1,148 @@
+#include "coordinator/core/lineage.hpp"
+
+#include <algorithm>
+
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+// How many committed rounds a run remembers in which way.
+constexpr std::size_t kPlainDigests = 64;
+constexpr std::size_t kCheckpointDigests = 1024;
+constexpr std::size_t kRecent = 16;
+constexpr std::size_t kKnownFiles = 16;
+
+}  // namespace
+
+void Lineage::recover(const RunRecord& record) {
+  number_ = record.lineage;
+  initialised_ = record.initialised;
+  committed_ = record.committed;
+  digest_ = record.digest;
+}
+
+void Lineage::write_to(RunRecord& record) const {
+  record.lineage = number_;
+  record.initialised = initialised_;
+  record.committed = committed_;
+  record.digest = digest_;
+}
+
+void Lineage::recover_parts(Round round, std::vector<DataRange> parts) {
+  if (const auto past = past_.find(round); past != past_.end()) {
+    past->second.parts = std::move(parts);
+  }
+}
+
+void Lineage::commit(Committed committed) {
+  initialised_ = true;
+  committed_ = committed.round;
+  digest_ = committed.digest;
+  remember(std::move(committed));
+}
+
+void Lineage::remember(Committed committed) {
+  const Round round = committed.round;
+  past_[round] = Past{committed.digest, committed.parts};
+  if (committed.checkpoint) {
+    checkpoints_.insert(round);
+  }
+  recent_.push_back(std::move(committed));
+  if (recent_.size() > kRecent) {
+    recent_.pop_front();
+  }
+  while (checkpoints_.size() > kCheckpointDigests) {
+    checkpoints_.erase(checkpoints_.begin());
+  }
+  if (round.value >= kPlainDigests) {
+    const Round old(round.value - kPlainDigests);
+    if (!checkpoints_.contains(old)) {
+      past_.erase(old);
+    }
+  }
+  if (checkpoints_.size() == kCheckpointDigests) {
+    past_.erase(past_.begin(), past_.lower_bound(std::min(*checkpoints_.begin(), round)));
+  }
+}
+
+std::vector<DataRange> Lineage::roll_back(Round round) {
+  const std::vector<DataRange> parts = past_.at(round).parts.value_or(std::vector<DataRange>{});
+  number_ += ATOLL_PLANTED(commits_again) ? 0 : 1;
+  committed_ = round;
+  digest_ = past_.at(round).digest;
+  past_.erase(past_.upper_bound(round), past_.end());
+  checkpoints_.erase(checkpoints_.upper_bound(round), checkpoints_.end());
+  files_.erase(files_.upper_bound(round), files_.end());
+  while (!recent_.empty() && recent_.back().round > round) {
+    recent_.pop_back();
+  }
+  return parts;
+}
+
+void Lineage::start_over() {
+  const std::uint32_t next = number_ + 1;
+  *this = Lineage{};
+  number_ = next;
+}
+
+void Lineage::adopt(const KnownRound& round, std::vector<DataRange> parts) {
+  number_ += 1;
+  committed_ = round.round;
+  digest_ = round.digest;
+  remember(Committed{round.round, Attempt(0), round.digest, true, {}, {}, std::move(parts)});
+}
+
+bool Lineage::agrees_on_file(Round round, const Digest& file) {
+  const auto [first, inserted] = files_.emplace(round, file);
+  const bool same = inserted || first->second == file;
+  while (files_.size() > kKnownFiles) {
+    files_.erase(files_.begin());
+  }
+  return same;
+}
+
+std::optional<Digest> Lineage::digest_of(Round round) const {
+  const auto past = past_.find(round);
+  return past == past_.end() ? std::nullopt : std::optional<Digest>(past->second.digest);
+}
+
+bool Lineage::confirms(Round round, const Digest& digest) const {
+  const auto past = past_.find(round);
+  return past != past_.end() && past->second.digest == digest;
+}
+
+const std::vector<DataRange>* Lineage::parts_after(Round round) const {
+  const auto past = past_.find(round);
+  return past == past_.end() || !past->second.parts || round == committed_ ? nullptr : &*past->second.parts;
+}
+
+const Committed* Lineage::recent(Round round) const {
+  const auto found = std::ranges::find(recent_, round, &Committed::round);
+  return found == recent_.end() ? nullptr : &*found;
+}
+
+bool Lineage::on_history(const Digest& digest) const { return std::ranges::find(recent_, digest, &Committed::digest) != recent_.end(); }
+
+std::vector<RoundTimes> Lineage::times_until(Round round) const {
+  std::vector<RoundTimes> times;
+  for (auto past = recent_.rbegin(); past != recent_.rend(); ++past) {
+    if (past->times && past->round.value + times.size() == round.value) {
+      times.push_back(*past->times);
+    }
+  }
+  return times;
+}
+
+bool Lineage::verified(const IslandId& island, const HeldRun& held) const {
+  if (!held.live || !initialised_) {
+    return false;
+  }
+  if (held.committed == committed_) {
+    return held.digest == digest_;
+  }
+  return held.committed.next() == committed_ && confirms(held.committed, held.digest) && !recent_.empty() &&
+         std::ranges::find(recent_.back().members, island) != recent_.back().members.end();
+}
+
+}  // namespace atl::coordinator

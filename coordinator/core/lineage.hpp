@@ -1,0 +1,99 @@
+// A run's lineage: which rounds are committed, with which digests, and from which of them the run can go on.
+//
+// Digests of the newest rounds are remembered, and those of rounds of which islands may have checkpoints; older ones are forgotten. A run
+// gets a new lineage when committed rounds were lost with every copy of them. Islands that keep states of their own commit their rounds
+// themselves: then committed() is the round that all of them have come to.
+// Threads: owned by one core.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "coordinator/core/decide.hpp"
+#include "coordinator/core/record.hpp"
+#include "transport/control/message.hpp"
+
+namespace atl::coordinator {
+
+struct Committed {
+  Round round;
+  Attempt attempt;
+  Digest digest;
+  bool checkpoint = false;
+  std::vector<IslandId> members;
+  std::optional<RoundTimes> times = {};  // of rounds that this coordinator saw
+  std::vector<DataRange> parts = {};     // how far each part of the data was afterwards
+};
+
+class Lineage {
+ public:
+  // ---- from and to the ledger
+  void recover(const RunRecord& record);
+  void write_to(RunRecord& record) const;
+  // A round of the ledger, in the order of their numbers.
+  void recover(Committed committed) { remember(std::move(committed)); }
+  // How far the data were after a round that is remembered.
+  void recover_parts(Round round, std::vector<DataRange> parts);
+
+  // ---- what happens
+  // There is a state that everybody agrees on, or every island has its own.
+  void begin() { initialised_ = true; }
+  void begin_anew() { initialised_ = false; }
+  void commit(Committed committed);
+  // Islands commit by themselves, and all have come to this round; or so many tasks are done.
+  void reach(Round round) { committed_ = round; }
+  // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.
+  std::vector<DataRange> roll_back(Round round);
+  // Nothing is left of the run's state.
+  void start_over();
+  // The ledger is older than what islands know: the run goes on from this round, in a lineage of its own.
+  void adopt(const KnownRound& round, std::vector<DataRange> parts);
+  // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
+  void allow(Round round) { past_.try_emplace(round); }
+  void has_checkpoint(Round round) { checkpoints_.insert(round); }
+  // The first digest told of a round's checkpoint stands. False: this one is another.
+  bool agrees_on_file(Round round, const Digest& file);
+
+  // ---- what is asked
+  [[nodiscard]] bool initialised() const { return initialised_; }
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] Round committed() const { return committed_; }
+  [[nodiscard]] Round next() const { return committed_.next(); }
+  [[nodiscard]] const Digest& digest() const { return digest_; }
+  // Of a round that is remembered.
+  [[nodiscard]] std::optional<Digest> digest_of(Round round) const;
+  // It is remembered with this digest.
+  [[nodiscard]] bool confirms(Round round, const Digest& digest) const;
+  // How far the data were after a round of the past; null: that is not known, or it is the newest.
+  [[nodiscard]] const std::vector<DataRange>* parts_after(Round round) const;
+  // One of the newest committed rounds. Null: it is not.
+  [[nodiscard]] const Committed* recent(Round round) const;
+  // The digest of one of the newest committed rounds.
+  [[nodiscard]] bool on_history(const Digest& digest) const;
+  // The times of this round and those before it that this coordinator saw, newest first, without a gap.
+  [[nodiscard]] std::vector<RoundTimes> times_until(Round round) const;
+  // An island's memory is the state of a committed round that it can go on from: the newest, or the one before if it holds the newest's
+  // result.
+  [[nodiscard]] bool verified(const IslandId& island, const HeldRun& held) const;
+
+ private:
+  struct Past {
+    Digest digest;
+    std::optional<std::vector<DataRange>> parts;  // how far the data were afterwards, as far as that is known
+  };
+  void remember(Committed committed);
+
+  std::uint32_t number_ = 0;
+  bool initialised_ = false;
+  Round committed_;
+  Digest digest_;
+  std::deque<Committed> recent_;   // newest last
+  std::map<Round, Past> past_;     // committed rounds that an island may still have; thinned
+  std::set<Round> checkpoints_;    // those of them that are worth keeping
+  std::map<Round, Digest> files_;  // of checkpoints: the first digest told of a round; the newest few
+};
+
+}  // namespace atl::coordinator
