@@ -1,6 +1,7 @@
 #include "strategies/pairing.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "transport/base/check.hpp"
@@ -9,31 +10,90 @@
 namespace atl {
 namespace {
 
-// The places that sit out, in the order of the circle.
-std::vector<std::size_t> left_over(std::uint64_t seed, Round round, std::size_t members, std::uint32_t group_size) {
-  const std::uint64_t count = members % group_size;
-  if (count == 0) {
-    return {};
+// Who sits out when: lap after lap, all places in an order that is drawn for the lap; round r takes the places r·s, r·s + 1, …, r·s + s
+// − 1.
+class SittingOut {
+ public:
+  SittingOut(std::uint64_t seed, std::size_t members, std::uint64_t count) : seed_(seed), members_(members), count_(count) {}
+
+  [[nodiscard]] std::vector<std::size_t> of(Round round) const {
+    if (count_ == 0) {
+      return {};
+    }
+    // (round − 1) · count as laps and places within the lap, without overflow
+    const std::uint64_t index = round.value - 1;
+    const std::uint64_t within = index % members_ * count_;
+    const std::uint64_t lap = index / members_ * count_ + within / members_;
+    const std::uint64_t first = within % members_;
+    std::vector<std::size_t> order = order_of(lap);
+    std::vector<std::size_t> out;
+    for (std::uint64_t k = first; k < first + count_ && k < members_; ++k) {
+      out.push_back(order[static_cast<std::size_t>(k)]);
+    }
+    if (const std::uint64_t missing = count_ - out.size(); missing > 0) {
+      order = order_of(lap + 1);
+      out.insert(out.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(missing));
+    }
+    return out;
   }
-  std::vector<std::pair<std::uint64_t, std::size_t>> circle;
-  for (std::size_t place = 0; place < members; ++place) {
-    circle.emplace_back(Rng(seed, stream_of("sitting out", place)).next_u64(), place);
+
+ private:
+  // Places of a lap that its first round takes together with the end of the lap before, and that its last round takes before the next.
+  [[nodiscard]] std::size_t begun(std::uint64_t lap) const {
+    const std::uint64_t rest = lap % count_ * (members_ % count_) % count_;  // of lap · members, divided by count
+    return static_cast<std::size_t>(rest == 0 ? 0 : count_ - rest);
   }
-  std::sort(circle.begin(), circle.end());
-  std::vector<std::size_t> out;
-  for (std::uint64_t k = 0; k < count; ++k) {
-    // (round · count + k) mod P without overflow
-    const std::uint64_t at = (round.value % members * count + k) % members;
-    out.push_back(circle[static_cast<std::size_t>(at)].second);
+  [[nodiscard]] std::size_t left(std::uint64_t lap) const {
+    const std::size_t next = begun(lap + 1);
+    return next == 0 ? 0 : static_cast<std::size_t>(count_) - next;
   }
-  return out;
-}
+
+  [[nodiscard]] std::vector<std::size_t> drawn(std::uint64_t lap) const {
+    std::vector<std::size_t> order(members_);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // One place at a time needs no other order: nobody sits out together with anybody.
+    Rng rng(seed_, stream_of("sitting out", count_ == 1 ? 0 : lap));
+    for (std::size_t i = members_; i > 1; --i) {
+      std::swap(order[i - 1], order[static_cast<std::size_t>(rng.below(i))]);
+    }
+    return order;
+  }
+
+  // A round that takes the end of one lap and the beginning of the next would take a place twice if it stood in both. Such a place changes
+  // with one from the middle of its lap, so that neither end of any lap depends on another lap. There is always one: count < members / 2.
+  [[nodiscard]] std::vector<std::size_t> order_of(std::uint64_t lap) const {
+    std::vector<std::size_t> order = drawn(lap);
+    const std::size_t head = begun(lap);
+    if (head == 0) {
+      return order;
+    }
+    const std::vector<std::size_t> before = drawn(lap - 1);
+    const auto taken = [&](std::size_t place) {
+      return std::find(before.end() - static_cast<std::ptrdiff_t>(left(lap - 1)), before.end(), place) != before.end();
+    };
+    std::size_t free = head;
+    for (std::size_t i = 0; i < head; ++i) {
+      if (taken(order[i])) {
+        while (taken(order[free])) {
+          ++free;
+        }
+        std::swap(order[i], order[free++]);
+      }
+    }
+    ATOLL_CHECK(free <= members_ - left(lap), "a lap's middle has a place for everybody who would sit out twice");
+    return order;
+  }
+
+  std::uint64_t seed_;
+  std::size_t members_;
+  std::uint64_t count_;
+};
 
 }  // namespace
 
 std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size) {
   ATOLL_CHECK(group_size >= 2, "a group has at least two members");
-  const std::vector<std::size_t> out = left_over(seed, round, members.size(), group_size);
+  const std::vector<std::size_t> out = SittingOut(seed, members.size(), members.size() % group_size).of(round);
   std::vector<std::size_t> meeting;
   for (std::size_t place = 0; place < members.size(); ++place) {
     if (std::find(out.begin(), out.end(), place) == out.end()) {

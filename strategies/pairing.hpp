@@ -3,10 +3,12 @@
 //
 // Members are known by their places in the list, not by their ids: in an epoch's list they stand in the order of their parts of the data,
 // so that the same run file comes to the same model whoever the islands are. With P members and groups of n:
-//   left over  s = P mod n members sit out. They are chosen by walking a circle: the places in the order of a random number that
-//              is a function of (seed, place); round r takes the places r·s, r·s + 1, … r·s + s − 1 (mod P) of it. So while the membership
-//              stays, nobody sits out a second time before everybody has once, and with n = 2 everyone does so exactly once in any P
-//              consecutive rounds.
+//   left over  s = P mod n members sit out. Lap after lap, all places stand in an order that is drawn from (seed, lap); the rounds take
+//   them
+//              from it, s at a time. So while the membership stays, nobody sits out a second time before everybody has once, except that a
+//              lap that s does not divide begins in the middle of a round; and any two sit out together, and meet, equally often. With
+//              n = 2 one sits out at a time, the order is the same in every lap, and everyone does so exactly once in any P consecutive
+//              rounds.
 //   groups     the others are shuffled (Fisher–Yates, Philox stream of the round) and cut into groups of n: every matching is
 //              equally likely, and rounds are independent.
 // NoLoCo (arXiv:2506.10911) draws a permutation too, but needs P divisible by n and knows no membership that changes.

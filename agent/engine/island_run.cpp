@@ -218,7 +218,7 @@ Digest IslandRun::digest_before(Round round) const {
     return digest_;
   }
   Sha256 hash;
-  hash.update(as_bytes("atoll merge of all islands\n" + id_.text));
+  hash.update(as_bytes("atoll merge of all islands\n" + layout_->manifest_text()));
   return hash.finish();
 }
 

@@ -183,3 +183,68 @@ TEST_CASE("pairing: in larger groups the left-over ones rotate just as fairly", 
     }
   }
 }
+
+TEST_CASE("pairing: where several sit out, any two islands meet and sit out together equally often", "[pairing]") {
+  struct Case {
+    std::size_t islands;
+    std::uint32_t size;
+    double chi_squared;  // of as many degrees of freedom as there are couples, less one: below it with probability 0.999
+  };
+  for (const Case& one : {Case{7, 4, 45.3}, Case{11, 4, 91.9}, Case{7, 5, 45.3}, Case{15, 8, 154.3}}) {
+    CAPTURE(one.islands, one.size);
+    const std::vector<IslandId> members = islands(one.islands);
+    const double couples = static_cast<double>(one.islands * (one.islands - 1)) / 2;
+    std::map<std::pair<IslandId, IslandId>, int> met;
+    std::map<std::pair<IslandId, IslandId>, int> both_out;
+    const auto count = [](const std::vector<IslandId>& together, auto& counts) {
+      for (std::size_t i = 0; i < together.size(); ++i) {
+        for (std::size_t j = i + 1; j < together.size(); ++j) {
+          ++counts[std::minmax(together[i], together[j])];
+        }
+      }
+    };
+    constexpr int kRounds = 1'000;
+    for (int round = 1; round <= kRounds; ++round) {
+      std::vector<IslandId> out;
+      for (const auto& group : pairing(79, Round(static_cast<std::uint64_t>(round)), members, one.size)) {
+        if (group.size() == 1) {
+          out.push_back(group.front());
+        } else {
+          count(group, met);
+        }
+      }
+      REQUIRE(std::set<IslandId>(out.begin(), out.end()).size() == one.islands % one.size);
+      count(out, both_out);
+    }
+    const auto distance = [&](const auto& counts, double expected) {
+      double sum = (couples - static_cast<double>(counts.size())) * expected;
+      for (const auto& [couple, times] : counts) {
+        sum += (times - expected) * (times - expected) / expected;
+      }
+      return sum;
+    };
+    const auto sit = static_cast<double>(one.islands % one.size);
+    const double groups = static_cast<double>(one.islands / one.size);
+    CHECK(distance(met, kRounds * groups * one.size * (one.size - 1) / 2 / couples) < one.chi_squared);
+    CHECK(distance(both_out, kRounds * sit * (sit - 1) / 2 / couples) < one.chi_squared);
+  }
+}
+
+TEST_CASE("pairing: where several sit out, each lap has everybody once", "[pairing]") {
+  for (const auto& [count, size] : {std::pair<std::size_t, std::uint32_t>{7, 4}, {11, 4}, {7, 5}, {15, 8}, {8, 3}}) {
+    CAPTURE(count, size);
+    const std::vector<IslandId> members = islands(count);
+    std::vector<IslandId> out;
+    for (std::uint64_t round = 1; round <= 40 * count; ++round) {
+      for (const auto& group : pairing(80, Round(round), members, size)) {
+        if (group.size() == 1) {
+          out.push_back(group.front());
+        }
+      }
+    }
+    for (std::size_t lap = 0; (lap + 1) * count <= out.size(); ++lap) {
+      const auto first = out.begin() + static_cast<std::ptrdiff_t>(lap * count);
+      REQUIRE(std::set<IslandId>(first, first + static_cast<std::ptrdiff_t>(count)).size() == count);
+    }
+  }
+}
