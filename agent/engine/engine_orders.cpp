@@ -105,6 +105,11 @@ void SyncEngine::State::carry_out(const CancelExchange& order) {
     if (found != open->exchanges.end() && found->second->order().attempt == order.attempt) {
       open->exchanges.erase(found);
     }
+    // Of a pair, too: else the order to meet in this round again would be taken for a repeated one, and never be answered.
+    const auto pair = open->pairs.find(order.round);
+    if (pair != open->pairs.end() && pair->second.order && pair->second.order->attempt == order.attempt) {
+      open->pairs.erase(pair);
+    }
   }
 }
 

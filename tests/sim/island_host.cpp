@@ -262,6 +262,10 @@ void IslandHost::carry_out(const agent::Effect& effect) {
             if (exchange != process_->engine->exchanges.end() && exchange->second.attempt == e.attempt) {
               process_->engine->exchanges.erase(exchange);
             }
+            const auto pair = process_->engine->pairs.find(e.round);
+            if (pair != process_->engine->pairs.end() && pair->second.order && pair->second.order->attempt == e.attempt) {
+              process_->engine->pairs.erase(pair);
+            }
           });
         } else if constexpr (std::is_same_v<E, agent::ApplyResult>) {
           on_engine(quick, [this, e] { apply(e); });
@@ -424,6 +428,16 @@ void IslandHost::advance_trainer() {
   const Step step = gradients() ? trainer.state.step.next() : trainer.state.step;
   while (same() && !trainer.publish.empty() && trainer.publish.front().step <= step) {
     const agent::PublishOrder order = trainer.publish.front();
+    // A fragment's rounds are executed in their order: one that is merged at the step of its next publish is merged before it.
+    if (!trainer.merge.empty() && trainer.merge.front().fragment == order.fragment && trainer.merge.front().round < order.round) {
+      const agent::MergeOrder earlier = trainer.merge.front();
+      if (trainer.results.erase(earlier.round) == 0) {
+        return;  // waits for the result
+      }
+      trainer.merge.erase(trainer.merge.begin());
+      take_result(earlier);
+      continue;
+    }
     trainer.publish.erase(trainer.publish.begin());
     publish(order);
     if (same() && trainer.finishing_now) {
