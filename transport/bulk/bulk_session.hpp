@@ -1,55 +1,27 @@
-// The cryptography of one bulk connection: a handshake between two known Curve25519 keys, then sealed boxes.
+// A session of the bulk link: a handshake between two known Curve25519 keys, then sealed boxes.
 //
-//   hello    u8 2, u8 version, u8 mode (0 sealed, 1 plain), dialler's key[32], acceptor's key[32], ephemeral[32], random[32]
-//   welcome  u8 3, u8 version, u8 mode, acceptor's key[32], ephemeral[32], random[32], tag[16]
-//   secret = X25519 of (static, static) ‖ (ephemeral, ephemeral) ‖ (dialler's ephemeral, acceptor's static) ‖ (dialler's static,
-//   acceptor's ephemeral): forging either side takes its static key, reading later takes an ephemeral one that is gone by then.
-//   keys   = HKDF-SHA256(secret, salt: dialler's random ‖ acceptor's random, info: "atoll bulk link" ‖ hello ‖ welcome without tag):
-//   32 bytes dialler → acceptor, 32 bytes acceptor → dialler.
-//   The tag seals nothing with box 0 of acceptor → dialler: the acceptor has its static key. The dialler's first box says the same
-//   of the dialler; until it opens, the acceptor sends nothing but the welcome.
-// Box number n of a direction: AES-256-GCM, nonce = u32 0 ‖ u64 n little-endian; each number is used once, in order, and is not sent.
-// In plain mode boxes are the bytes themselves and the tag is zero.
-// Threads: plain values; an AeadContext belongs to one thread.
+//   hello    u8 2, u8 version, u8 mode (0 sealed, 1 plain), dialler's key[32], acceptor's key[32], message[48]
+//   welcome  u8 3, u8 version, u8 mode, acceptor's key[32], message[48]
+// The messages are the two of Noise_KK_25519_AESGCM_SHA256 (noise_kk.hpp) with the dialler as its initiator and no payload; its prologue is
+// "atoll bulk link" ‖ the hello before its message. Boxes follow with the two keys of its Split, numbered from 0 in each direction
+// (sealed_box.hpp). They may be larger than the 65,535 bytes that Noise has room for in its length field: they travel in ZeroMQ's frames.
+// A hello that was not made by the holder of its key is refused before anything is kept. It may be a repetition: until the dialler's first
+// box opens, the acceptor sends nothing but the welcome.
+// In plain mode messages are random, and boxes are the bytes themselves.
+// Threads: plain values.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
-#include <string_view>
+#include <optional>
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/result.hpp"
+#include "transport/bulk/noise_kk.hpp"
+#include "transport/bulk/sealed_box.hpp"
 
 namespace atl {
 
-inline constexpr std::uint8_t kBulkVersion = 1;
-inline constexpr std::size_t kBoxTagBytes = 16;
-
-using Key = std::array<std::byte, 32>;
-
-// 32 bytes of a key's 40 characters Z85. Errors: invalid_argument.
-Result<Key> key_from_z85(std::string_view text);
-
-// Seals and opens boxes; holds OpenSSL's context between calls.
-class AeadContext {
- public:
-  AeadContext();
-  ~AeadContext();
-  AeadContext(const AeadContext&) = delete;
-  AeadContext& operator=(const AeadContext&) = delete;
-
-  // out: plain.size() + kBoxTagBytes bytes, not overlapping plain.
-  void seal(const Key& key, std::uint64_t number, ByteView bound, ByteView plain, std::span<std::byte> out);
-  // out: sealed.size() − kBoxTagBytes bytes. Errors: corrupt, `out` then holds garbage.
-  Status open(const Key& key, std::uint64_t number, ByteView bound, ByteView sealed, std::span<std::byte> out);
-
- private:
-  struct Context;
-  std::unique_ptr<Context> context_;
-};
+inline constexpr std::uint8_t kBulkVersion = 2;
 
 struct BulkIdentity {
   Key public_key{};
@@ -77,7 +49,7 @@ class BulkDialler {
  private:
   BulkIdentity self_;
   Key peer_;
-  Key ephemeral_secret_{};
+  std::optional<NoiseKK> noise_;  // none in plain mode, or with an impossible key
   Bytes hello_;
 };
 
@@ -88,7 +60,7 @@ struct BulkAcceptance {
   Bytes welcome;
   BulkKeys keys;
 };
-// The accepting side, for a hello whose dialler was admitted. Errors: corrupt.
+// The accepting side, for a hello whose dialler was admitted. Errors: corrupt; unauthorized if who made it does not hold the key.
 Result<BulkAcceptance> accept_bulk_hello(const BulkIdentity& self, ByteView hello);
 
 }  // namespace atl
