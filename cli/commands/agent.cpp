@@ -6,6 +6,7 @@
 
 #include "agent/service/driver.hpp"
 #include "cli/command.hpp"
+#include "transport/base/descriptor_limit.hpp"
 #include "cli/join_token_source.hpp"
 #include "cli/local/uplink.hpp"
 #include "cli/state_directory.hpp"
@@ -73,6 +74,7 @@ Exit run_island(const Invocation& invocation, const AgentCommandOptions& given) 
     return report(invocation, options.error());
   }
   std::signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
   const Status ran = agent::run_agent(*options);
   if (!ran && ran.error().code == Code::cancelled) {
     return Exit::interrupted;

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "cli/command.hpp"
+#include "transport/base/descriptor_limit.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/state_directory.hpp"
 #include "cli/views/document.hpp"
@@ -81,6 +82,7 @@ Status back_up(const Invocation& invocation, const CoordinatorCommandOptions& op
 }
 
 Status serve(const Invocation& invocation, const CoordinatorCommandOptions& options) {
+  raise_descriptor_limit();
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
   coordinator::ServiceOptions service;
   ATOLL_ASSIGN(service.state, state_directory(options.state, invocation.environment));

@@ -159,13 +159,16 @@ class Cluster {
 
   void start_coordinator(bool init = false) {
     if (init) {
-      const std::string at = free_address();
-      const CommandResult made = run({"coordinator", "init", "--bind", at, "--advertise", at});
+      address_ = free_address();
+      const CommandResult made = run({"coordinator", "init", "--bind", address_, "--advertise", address_});
       INFO(made.err);
       REQUIRE(made.exit == 0);
     }
     coordinator = spawn({"coordinator", "--state", state(coordinator_name_).string()}, coordinator_name_, {});
   }
+
+  // Where the coordinator made at first listens.
+  [[nodiscard]] const std::string& address() const { return address_; }
 
   // From now on the coordinator is the one made of a backup in another state directory, at another address, which is returned.
   std::string move_coordinator(const std::string& name, const fs::path& backup) {
@@ -302,6 +305,7 @@ class Cluster {
 
   TemporaryFolder folder_;
   std::string coordinator_name_ = "coordinator";
+  std::string address_;
   fs::path data_;
   std::map<std::string, std::string> tokens_;
   std::uint64_t hold_at_ = 0;

@@ -10,6 +10,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/plain_text.hpp"
 #include "transport/base/time.hpp"
+#include "transport/zmq/accept_gate.hpp"
 #include "transport/zmq/poll_set.hpp"
 #include "transport/zmq/zmq_socket.hpp"
 
@@ -42,6 +43,28 @@ class ConnectionMemory {
 
  private:
   std::set<ConnectionId> members_;
+  std::deque<ConnectionId> order_;
+};
+
+// By which descriptor the last few connections came; the oldest is forgotten first.
+class Sources {
+ public:
+  void remember(ConnectionId connection, int descriptor) {
+    if (of_.insert_or_assign(connection, descriptor).second) {
+      order_.push_back(connection);
+    }
+    if (order_.size() > kRememberedConnections) {
+      of_.erase(order_.front());
+      order_.pop_front();
+    }
+  }
+  [[nodiscard]] std::optional<int> find(ConnectionId connection) const {
+    const auto found = of_.find(connection);
+    return found == of_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  std::map<ConnectionId, int> of_;
   std::deque<ConnectionId> order_;
 };
 
@@ -79,11 +102,15 @@ Error bind_error(const Address& address, int code) {
 
 class RouterServer final : public ZmqControlServer {
  public:
-  RouterServer(std::unique_ptr<ZmqContext> context, ZmqSocket router, ZmqSocket zap, std::unique_ptr<PollSet> poll)
-      : context_(std::move(context)), router_(std::move(router)), zap_(std::move(zap)), poll_(std::move(poll)) {}
+  RouterServer(std::unique_ptr<ZmqContext> context, ZmqSocket router, AcceptGate gate, ZmqSocket zap, std::unique_ptr<PollSet> poll)
+      : context_(std::move(context)), router_(std::move(router)), gate_(std::move(gate)), zap_(std::move(zap)), poll_(std::move(poll)) {}
 
   std::optional<Received> receive() override {
     poll_->clear();
+    gate_.pump(now());
+    if (const std::optional<TimePoint> deadline = gate_.next_deadline()) {
+      poll_->set_alarm(*deadline - now());
+    }
     for (int i = 0; i < kMessagesPerCall; ++i) {
       answer_key_proofs();
       const std::vector<ZmqFrame> frames = router_.receive();
@@ -101,6 +128,12 @@ class RouterServer final : public ZmqControlServer {
 
   Status send(ConnectionId connection, const Message& message) override {
     ATOLL_ASSIGN(const Bytes frame, encode(message));
+    if (std::holds_alternative<Refused>(message)) {
+      refused_.add(connection);
+      if (const auto source = sources_.find(connection)) {
+        gate_.doubt(*source, now());
+      }
+    }
     const int problem = router_.send({routing_id(connection), frame});
     if ((router_.events() & ZMQ_POLLIN) != 0) {
       poll_->remind();  // sending took the notice of what came in
@@ -161,6 +194,10 @@ class RouterServer final : public ZmqControlServer {
     if (garbled_.has(*connection)) {
       return std::nullopt;
     }
+    if (!refused_.has(*connection)) {
+      sources_.remember(*connection, frames[0].source());
+      gate_.prove(frames[0].source(), now());  // it holds the coordinator's key, and was not refused so far
+    }
     if (const auto found = dropped_.find(key); found != dropped_.end()) {
       (void)send(*connection, Refused{found->second});  // it may be gone: then it need not know
       return std::nullopt;
@@ -214,11 +251,14 @@ class RouterServer final : public ZmqControlServer {
 
   std::unique_ptr<ZmqContext> context_;  // first in, last out
   ZmqSocket router_;
+  AcceptGate gate_;
   ZmqSocket zap_;
   std::unique_ptr<PollSet> poll_;
   std::map<std::string, Error, std::less<>> dropped_;
   ConnectionMemory garbled_;
   ConnectionMemory foreign_;
+  ConnectionMemory refused_;
+  Sources sources_;
   TimePoint window_begin_;
   int reports_ = 0;
 };
@@ -229,7 +269,7 @@ void set_options(ZmqSocket& router, const ControlServerSettings& settings, const
   router.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(kMaxMessageBytes + kCurveOverheadBytes));
   router.set(ZMQ_SNDHWM, 256);
   router.set(ZMQ_RCVHWM, 64);
-  router.set(ZMQ_BACKLOG, 1024);
+  router.set(ZMQ_BACKLOG, 256);  // what is accepted at once, before the gate looks
   router.set(ZMQ_IPV6, address.host.find(':') != std::string::npos ? 1 : 0);
   router.set(ZMQ_HANDSHAKE_IVL, 10'000);
   router.set(ZMQ_HEARTBEAT_IVL, 5'000);
@@ -263,6 +303,7 @@ Result<std::unique_ptr<ZmqControlServer>> ZmqControlServer::open(const ControlSe
   }
   ATOLL_ASSIGN(ZmqSocket router, ZmqSocket::open(*context, ZMQ_ROUTER));
   set_options(router, settings, address);
+  ATOLL_ASSIGN(AcceptGate gate, AcceptGate::open(context->get(), router.get(), "the coordinator's port"));
   // ZeroMQ would resolve "localhost" as an interface's name first; the number is meant.
   Address bound = address;
   bound.host = address.host == "localhost" ? "127.0.0.1" : address.host;
@@ -271,8 +312,9 @@ Result<std::unique_ptr<ZmqControlServer>> ZmqControlServer::open(const ControlSe
   }
   ATOLL_TRY(poll->add(zap.fd()));
   ATOLL_TRY(poll->add(router.fd()));
+  ATOLL_TRY(poll->add(gate.fd()));
   return std::unique_ptr<ZmqControlServer>(
-      std::make_unique<RouterServer>(std::move(context), std::move(router), std::move(zap), std::move(poll)));
+      std::make_unique<RouterServer>(std::move(context), std::move(router), std::move(gate), std::move(zap), std::move(poll)));
 }
 
 }  // namespace atl

@@ -19,7 +19,8 @@ void ZmqBulkIo::greet(const Route& route) {
   send_to_route(route, greeting);
 }
 
-void ZmqBulkIo::on_hello(const Route& route, ByteView hello) {
+void ZmqBulkIo::on_hello(const Route& route, const ZmqMessage& message) {
+  const ByteView hello = message.bytes();
   const Result<Key> claimed = dialler_of(identity_, hello);
   if (!claimed) {
     log_rarely("bulk link: a handshake was refused: " + claimed.error().why);
@@ -53,12 +54,16 @@ void ZmqBulkIo::on_hello(const Route& route, ByteView hello) {
   Session session;
   session.peer = admitted->second;
   session.route = route;
+  session.source = message.source();
   session.keys = acceptance->keys;
   routes_[route] = add_session(std::move(session));
   send_to_route(route, acceptance->welcome);
 }
 
 void ZmqBulkIo::say_hello(Dealer& dealer) {
+  if (dealer.socket == nullptr) {
+    return;
+  }
   const Peer& peer = peers_.at(dealer.peer);
   dealer.handshake.emplace(identity_, peer.who.key);
   dealer.hello_sent = now();
@@ -110,6 +115,9 @@ std::uint64_t ZmqBulkIo::add_session(Session session) {
 
 void ZmqBulkIo::confirm(Session& session) {
   session.confirmed = true;
+  if (gate_ && session.dealer == nullptr) {
+    gate_->prove(session.source, now());
+  }
   Peer& peer = peers_.at(session.peer);
   peer.sessions.push_back(session.id);
   if (peer.sessions.size() == 1) {
@@ -131,6 +139,10 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
     session.dealer->hello_again = now() + kHelloPatience;
   } else {
     routes_.erase(session.route);
+    const bool followed = std::ranges::any_of(sessions_, [&](const auto& item) { return item.second.source == session.source; });
+    if (gate_ && !followed) {
+      gate_->doubt(session.source, now());
+    }
   }
   if (!session.confirmed) {
     return;
@@ -147,7 +159,7 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
 }
 
 void ZmqBulkIo::redial(Dealer& dealer) {
-  zmq_close(dealer.socket);
+  close_dealer(dealer);
   dealer.socket = make_dealer_socket(peers_.at(dealer.peer).who.address);
   dealer.handshake.reset();
   dealer.hellos = 0;

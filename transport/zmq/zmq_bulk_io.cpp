@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/check.hpp"
+#include "transport/base/descriptor_limit.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl {
@@ -20,13 +21,14 @@ void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, op
 }  // namespace
 
 ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store,
-                     std::shared_ptr<BulkMailbox> mailbox, void* context, void* router)
+                     std::shared_ptr<BulkMailbox> mailbox, void* context, void* router, std::optional<AcceptGate> gate)
     : settings_(std::move(settings)),
       identity_(identity),
       store_(std::move(store)),
       mailbox_(std::move(mailbox)),
       context_(context),
       router_(router),
+      gate_(std::move(gate)),
       rng_(static_cast<std::uint64_t>(now().time_since_epoch().count()), stream_of(settings_.island.text)) {
   set_uplink(0);
 }
@@ -34,9 +36,10 @@ ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std
 ZmqBulkIo::~ZmqBulkIo() {
   for (auto& [island, peer] : peers_) {
     for (const auto& dealer : peer.dealers) {
-      zmq_close(dealer->socket);
+      close_dealer(*dealer);
     }
   }
+  gate_.reset();
   if (router_ != nullptr) {
     zmq_close(router_);
   }
@@ -51,13 +54,19 @@ void ZmqBulkIo::run() {
     if (!full) {
       for (auto& [island, peer] : peers_) {
         for (const auto& dealer : peer.dealers) {
-          items.push_back({dealer->socket, 0, ZMQ_POLLIN, 0});
-          dealers.push_back(dealer.get());
+          if (dealer->socket != nullptr) {
+            items.push_back({dealer->socket, 0, ZMQ_POLLIN, 0});
+            dealers.push_back(dealer.get());
+          }
         }
       }
       if (router_ != nullptr) {
         items.push_back({router_, 0, ZMQ_POLLIN, 0});
       }
+    }
+    const std::size_t to_read = items.size();
+    if (gate_) {
+      items.push_back({gate_->monitor(), 0, ZMQ_POLLIN, 0});
     }
     const TimePoint paid = uplink_ ? uplink_->next_deadline().value_or(next_tick) : next_tick;
     const auto wait_ms =
@@ -69,8 +78,11 @@ void ZmqBulkIo::run() {
         read_dealer(*dealers[i]);
       }
     }
-    if (!full && router_ != nullptr && (items.back().revents & ZMQ_POLLIN) != 0) {
+    if (!full && router_ != nullptr && (items[to_read - 1].revents & ZMQ_POLLIN) != 0) {
       read_router();
+    }
+    if (gate_) {
+      gate_->pump(now());
     }
     if ((items.front().revents & ZMQ_POLLIN) != 0) {
       mailbox_->to_io.drain();
@@ -190,7 +202,7 @@ void ZmqBulkIo::remove_peer(const IslandId& island) {
     end_session(id, "it is no longer one of the peers");
   }
   for (const auto& dealer : peer.dealers) {
-    zmq_close(dealer->socket);
+    close_dealer(*dealer);
   }
   admitted_.erase(peer.who.key);
   peers_.erase(island);
@@ -217,9 +229,14 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
 
 // -------------------------------------------------------------------------------------------------------------- sockets
 
+// Null where the process has no descriptors left: said, and tried again (tick).
 void* ZmqBulkIo::make_dealer_socket(const std::string& address) {
   void* socket = zmq_socket(context_, ZMQ_DEALER);
-  ATOLL_CHECK(socket != nullptr, "ZeroMQ has a socket left");
+  if (socket == nullptr) {
+    log_rarely("bulk link: " + address + " is not dialled for now: " + zmq_strerror(zmq_errno()) + "; this process may have " +
+               std::to_string(descriptor_limit()) + " files and connections open (ulimit -n)");
+    return nullptr;
+  }
   configure_bulk_socket(socket, settings_);
   set_option(socket, ZMQ_IMMEDIATE, 1);     // nothing is kept for a connection that is not there
   set_option(socket, ZMQ_PROBE_ROUTER, 1);  // tells the other side of every new connection
@@ -229,6 +246,12 @@ void* ZmqBulkIo::make_dealer_socket(const std::string& address) {
     log_rarely("bulk link: cannot dial " + address + ": " + zmq_strerror(zmq_errno()));
   }
   return socket;
+}
+
+void ZmqBulkIo::close_dealer(Dealer& dealer) {
+  if (dealer.socket != nullptr) {
+    zmq_close(std::exchange(dealer.socket, nullptr));
+  }
 }
 
 bool ZmqBulkIo::read_parts(void* socket, Parts& parts) {
@@ -264,7 +287,7 @@ void ZmqBulkIo::read_router() {
     if (first.empty()) {
       greet(route);
     } else if (first[0] == kHello) {
-      on_hello(route, first);
+      on_hello(route, parts.front());
     } else if (first[0] == kData) {
       const auto known = routes_.find(route);
       if (known == routes_.end()) {
@@ -576,7 +599,9 @@ void ZmqBulkIo::tick(TimePoint present) {
   }
   for (auto& [island, peer] : peers_) {
     for (const auto& dealer : peer.dealers) {
-      if (dealer->session == 0 && present >= dealer->hello_again) {
+      if (dealer->socket == nullptr) {
+        dealer->socket = make_dealer_socket(peer.who.address);
+      } else if (dealer->session == 0 && present >= dealer->hello_again) {
         say_hello(*dealer);
       }
     }

@@ -18,6 +18,7 @@
 #include "transport/bulk/blob_store.hpp"
 #include "transport/bulk/bulk_session.hpp"
 #include "transport/bulk/uplink_queue.hpp"
+#include "transport/zmq/accept_gate.hpp"
 #include "transport/zmq/bulk_flight.hpp"
 #include "transport/zmq/bulk_mailbox.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
@@ -30,9 +31,9 @@ void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings);
 
 class ZmqBulkIo {
  public:
-  // Takes the router (may be null: do not listen); closes it at the end of `run`.
+  // Takes the router (may be null: do not listen) and its gate; closes them at the end of `run`.
   ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, std::shared_ptr<BulkMailbox> mailbox,
-            void* context, void* router);
+            void* context, void* router, std::optional<AcceptGate> gate);
   ~ZmqBulkIo();
   ZmqBulkIo(const ZmqBulkIo&) = delete;
   ZmqBulkIo& operator=(const ZmqBulkIo&) = delete;
@@ -75,6 +76,7 @@ class ZmqBulkIo {
     IslandId peer;
     Dealer* dealer = nullptr;  // null: accepted by the router
     Route route;
+    int source = -1;  // its connection's descriptor, where it was accepted
     BulkKeys keys;
     bool confirmed = false;
     TimePoint heard;
@@ -98,6 +100,7 @@ class ZmqBulkIo {
 
   // Sockets.
   void* make_dealer_socket(const std::string& address);
+  static void close_dealer(Dealer& dealer);
   void read_router();
   void read_dealer(Dealer& dealer);
   static bool read_parts(void* socket, Parts& parts);
@@ -106,7 +109,7 @@ class ZmqBulkIo {
 
   // Handshake.
   void greet(const Route& route);
-  void on_hello(const Route& route, ByteView hello);
+  void on_hello(const Route& route, const ZmqMessage& hello);
   void say_hello(Dealer& dealer);
   void on_welcome(Dealer& dealer, ByteView welcome);
   std::uint64_t add_session(Session session);
@@ -139,6 +142,7 @@ class ZmqBulkIo {
   const std::shared_ptr<SealBuffers> buffers_ = std::make_shared<SealBuffers>();
   void* const context_;
   void* router_;
+  std::optional<AcceptGate> gate_;
   std::map<IslandId, Peer> peers_;
   std::map<Key, IslandId> admitted_;
   std::map<std::uint64_t, Session> sessions_;

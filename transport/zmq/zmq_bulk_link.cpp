@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,7 @@ void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, op
 struct Sockets {
   void* context = nullptr;
   void* router = nullptr;
+  std::optional<AcceptGate> gate;  // of the router
   std::string bound;
 };
 
@@ -45,6 +47,9 @@ Status listen(Sockets& sockets, const ZmqBulkSettings& settings) {
     return Error{Code::io, std::string("bulk link: no socket: ") + zmq_strerror(zmq_errno())};
   }
   configure_bulk_socket(sockets.router, settings);
+  set_option(sockets.router, ZMQ_BACKLOG, 256);  // what is accepted at once, before the gate looks
+  ATOLL_ASSIGN(AcceptGate gate, AcceptGate::open(sockets.context, sockets.router, "the bulk link's port"));
+  sockets.gate.emplace(std::move(gate));
   const bool both_families = address.host == "*" || address.host.find(':') != std::string::npos;
   set_option(sockets.router, ZMQ_IPV6, both_families ? 1 : 0);  // else 127.0.0.1 would be reported as ::ffff:127.0.0.1
   set_option(sockets.router, ZMQ_ROUTER_MANDATORY, 1);
@@ -60,7 +65,7 @@ Status listen(Sockets& sockets, const ZmqBulkSettings& settings) {
 
 class Link final : public ZmqBulkLink {
  public:
-  Link(const ZmqBulkSettings& settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, const Sockets& sockets)
+  Link(const ZmqBulkSettings& settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, Sockets sockets)
       : self_(settings.island),
         insecure_(settings.insecure),
         store_(std::move(store)),
@@ -68,7 +73,7 @@ class Link final : public ZmqBulkLink {
         context_(sockets.context),
         bound_(sockets.bound) {
     store_->set_listener([mailbox = mailbox_] { mailbox->to_io.wake(); });
-    auto io = std::make_unique<ZmqBulkIo>(settings, identity, store_, mailbox_, sockets.context, sockets.router);
+    auto io = std::make_unique<ZmqBulkIo>(settings, identity, store_, mailbox_, sockets.context, sockets.router, std::move(sockets.gate));
     thread_ = std::thread([owned = std::move(io)]() mutable {
       owned->run();
       owned.reset();  // sockets are closed by the thread that used them
@@ -220,13 +225,14 @@ Result<std::unique_ptr<ZmqBulkLink>> ZmqBulkLink::open(const ZmqBulkSettings& se
   Sockets sockets;
   sockets.context = zmq_ctx_new();
   if (const Status status = listen(sockets, settings); !status) {
+    sockets.gate.reset();
     if (sockets.router != nullptr) {
       zmq_close(sockets.router);
     }
     zmq_ctx_term(sockets.context);
     return status.error();
   }
-  return std::unique_ptr<ZmqBulkLink>(std::make_unique<Link>(settings, identity, std::move(store), sockets));
+  return std::unique_ptr<ZmqBulkLink>(std::make_unique<Link>(settings, identity, std::move(store), std::move(sockets)));
 }
 
 }  // namespace atl

@@ -40,6 +40,8 @@ class ZmqMessage {
     auto* message = const_cast<zmq_msg_t*>(&message_);  // zmq_msg_data has no const form; nothing is changed
     return {static_cast<const std::byte*>(zmq_msg_data(message)), zmq_msg_size(message)};
   }
+  // The descriptor of the connection that it came by; −1 if unknown.
+  [[nodiscard]] int source() const { return zmq_msg_get(const_cast<zmq_msg_t*>(&message_), ZMQ_SRCFD); }
   // Next part from the socket; false if there is none now.
   bool receive(void* socket) { return zmq_msg_recv(&message_, socket, ZMQ_DONTWAIT) >= 0; }
   [[nodiscard]] bool more() const { return zmq_msg_more(&message_) != 0; }
