@@ -57,6 +57,7 @@ Composition parts_of(const StrategySpec& spec) {
   Composition parts;
   parts.fragments = {spec.grouping, spec.fragments, spec.layers_per_fragment};
   parts.inner_steps = spec.inner_steps;
+  parts.offset = spec.offset;
   parts.overlap_steps = spec.overlap_steps;
   parts.group = spec.group;
   parts.payload = spec.payload;
@@ -98,9 +99,8 @@ class Composer {
     if (settings_.inner_steps < 1) {
       problem("inner_steps", "must be at least 1");
     }
-    if (settings_.inner_steps >= 1 && settings_.overlap_steps >= settings_.inner_steps) {
-      problem("overlap_steps", "must be smaller than inner_steps (" + std::to_string(settings_.inner_steps) + "), not " +
-                                   std::to_string(settings_.overlap_steps) + ": a round would begin before the one before it is applied");
+    if (settings_.inner_steps >= 1) {
+      check_steps();
     }
     for (const CodecSettings& codec : {composition_.codec, composition_.reduce_codec}) {
       if (const Status status = check_codec(codec); !status) {
@@ -116,6 +116,24 @@ class Composer {
     }
     if (!(settings_.merge_alpha >= 0.0 && settings_.merge_alpha <= 1.0)) {
       problem("merge_alpha", "must be from 0 to 1, not " + std::to_string(settings_.merge_alpha));
+    }
+  }
+
+  void check_steps() {
+    const std::string inner_steps = "inner_steps (" + std::to_string(settings_.inner_steps) + ")";
+    if (settings_.offset > settings_.inner_steps) {
+      problem("offset", "must not be more than " + inner_steps + ", not " + std::to_string(settings_.offset));
+    }
+    if (composition_.payload == PayloadKind::gradient && settings_.overlap_steps > 0) {
+      problem("overlap_steps",
+              "must be 0 with payload 'gradient', which the step that made it waits for, not " + std::to_string(settings_.overlap_steps));
+    } else if (settings_.overlap_steps > settings_.inner_steps) {
+      problem("overlap_steps", "must not be more than " + inner_steps + ", not " + std::to_string(settings_.overlap_steps) +
+                                   ": a round would begin before the one before it is applied");
+    } else if (settings_.overlap_steps == settings_.inner_steps && settings_.merge_alpha == 0.0) {
+      problem("overlap_steps", "must be smaller than " + inner_steps +
+                                   " where merge_alpha is 0: each round would begin with what the merge has just overwritten, and nothing "
+                                   "that was trained would ever be sent");
     }
   }
 
@@ -230,7 +248,7 @@ Result<Composition> compose(const StrategySpec& settings) {
 }
 
 Result<Schedule> schedule_of(const Composition& composition, std::uint64_t total_steps, std::uint32_t fragments) {
-  return Schedule::make(total_steps, composition.inner_steps, fragments, composition.overlap_steps);
+  return Schedule::make(total_steps, composition.inner_steps, fragments, composition.overlap_steps, composition.offset);
 }
 
 }  // namespace atl

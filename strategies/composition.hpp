@@ -58,6 +58,7 @@ struct StrategySpec {
   std::uint32_t fragments = 0;            // of layers or, balanced, of all parameters; 0: by layers_per_fragment
   std::uint32_t layers_per_fragment = 3;  // of sequential and strided
   std::uint64_t inner_steps = 100;        // H, inner steps between two synchronisations of a fragment
+  std::uint64_t offset = 0;               // o, inner steps before the first synchronisation; 0: inner_steps
   Pace pace = Pace::fixed;
   std::uint64_t min_inner_steps = 1;  // that a slow island does at least, with adaptive pace
   Group group = Group::all;
@@ -86,6 +87,7 @@ struct StrategySpec {
 struct Composition {
   FragmentPlan fragments;
   std::uint64_t inner_steps = 100;
+  std::uint64_t offset = 0;
   std::uint64_t overlap_steps = 0;
   Group group = Group::all;
   PayloadKind payload = PayloadKind::outer_gradient;

@@ -12,42 +12,51 @@ Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}
 
 }  // namespace
 
-Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments,
-                                std::uint64_t overlap_steps) {
+Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps,
+                                std::uint64_t offset) {
   if (total_steps < 1 || total_steps > kMaxSteps) {
     return invalid("a run needs between 1 and 2^48 inner steps, not " + std::to_string(total_steps));
   }
   if (inner_steps < 1 || inner_steps > kMaxSteps) {
     return invalid("inner_steps must be between 1 and 2^48, not " + std::to_string(inner_steps));
   }
-  if (fragments < 1 || fragments > inner_steps) {
-    return invalid("a period of " + std::to_string(inner_steps) + " inner steps has room for 1 to as many fragments, not " +
-                   std::to_string(fragments) + "; use fewer fragments or more inner_steps");
+  if (fragments < 1) {
+    return invalid("a model has at least one fragment");
   }
-  if (overlap_steps >= inner_steps) {
-    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" +
+  if (overlap_steps > inner_steps) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must not be more than inner_steps (" +
                    std::to_string(inner_steps) + "), or a round would begin before the one before it is applied");
   }
-  return Schedule(total_steps, inner_steps, fragments, overlap_steps);
+  if (offset > inner_steps) {
+    return invalid("offset (" + std::to_string(offset) + ") must not be more than inner_steps (" + std::to_string(inner_steps) + ")");
+  }
+  return Schedule(total_steps, inner_steps, fragments, overlap_steps, offset);
 }
 
-Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps)
-    : total_steps_(total_steps), inner_steps_(inner_steps), merge_steps_(overlap_steps), regular_(0), fragments_(fragments) {
-  // Regular rounds start at k·H + offset(p), k ≥ 1, strictly before `end`.
+Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps,
+                   std::uint64_t offset)
+    : total_steps_(total_steps),
+      inner_steps_(inner_steps),
+      first_(offset == 0 ? inner_steps : offset),
+      merge_steps_(overlap_steps),
+      regular_(0),
+      fragments_(fragments) {
+  // Regular rounds start at first + k·H + shift(p), k ≥ 0, strictly before `end`.
   const std::uint64_t end = total_steps > overlap_steps ? total_steps - overlap_steps : 0;
-  if (end <= inner_steps) {
+  if (end <= first_) {
     return;
   }
-  const std::uint64_t full = (end - 1) / inner_steps;  // the period, counted from 0, in which step end − 1 lies
-  regular_ = (full - 1) * fragments;
-  for (std::uint32_t fragment = 0; fragment < fragments && full * inner_steps + offset(fragment) < end; ++fragment) {
+  const std::uint64_t steps = end - first_;
+  const std::uint64_t full = (steps - 1) / inner_steps;  // periods that are over before the last step that a round may start at
+  regular_ = full * fragments;
+  for (std::uint32_t fragment = 0; fragment < fragments && full * inner_steps + shift(fragment) < steps; ++fragment) {
     ++regular_;
   }
 }
 
 Result<Schedule> Schedule::merged_after(std::uint64_t overlap_steps) const {
-  if (overlap_steps >= inner_steps_) {
-    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be smaller than inner_steps (" +
+  if (overlap_steps > inner_steps_) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must not be more than inner_steps (" +
                    std::to_string(inner_steps_) + ")");
   }
   Schedule own = *this;
@@ -55,8 +64,8 @@ Result<Schedule> Schedule::merged_after(std::uint64_t overlap_steps) const {
   return own;
 }
 
-// F ≤ H ≤ 2^48 and F < 2^32: p·H could overflow, so the quotient is taken in two parts.
-std::uint64_t Schedule::offset(std::uint32_t fragment) const {
+// H ≤ 2^48 and F < 2^32: p·H could overflow, so the quotient is taken in two parts.
+std::uint64_t Schedule::shift(std::uint32_t fragment) const {
   const std::uint64_t whole = inner_steps_ / fragments_;
   const std::uint64_t rest = inner_steps_ % fragments_;
   return fragment * whole + fragment * rest / fragments_;
@@ -67,10 +76,10 @@ RoundPlan Schedule::plan(std::uint64_t index) const {
   plan.round = Round(index + 1);
   if (index < regular_) {
     plan.fragment = static_cast<std::uint32_t>(index % fragments_);
-    const std::uint64_t period = index / fragments_ + 1;
-    plan.start = Step(period * inner_steps_ + offset(plan.fragment));
+    const std::uint64_t period = index / fragments_;
+    plan.start = Step(first_ + period * inner_steps_ + shift(plan.fragment));
     plan.apply = Step(std::min(plan.start.value + merge_steps_, total_steps_ - 1));
-    plan.previous_start = Step(period == 1 ? 0 : plan.start.value - inner_steps_);
+    plan.previous_start = Step(period == 0 ? 0 : plan.start.value - inner_steps_);
     return plan;
   }
   plan.fragment = static_cast<std::uint32_t>(index - regular_);
@@ -78,7 +87,7 @@ RoundPlan Schedule::plan(std::uint64_t index) const {
   plan.apply = Step(total_steps_);
   // The fragment's regular rounds: one in each complete set, and one in the set begun.
   const std::uint64_t before = regular_ / fragments_ + (plan.fragment < regular_ % fragments_ ? 1 : 0);
-  plan.previous_start = Step(before == 0 ? 0 : before * inner_steps_ + offset(plan.fragment));
+  plan.previous_start = Step(before == 0 ? 0 : first_ + (before - 1) * inner_steps_ + shift(plan.fragment));
   return plan;
 }
 
@@ -97,10 +106,10 @@ std::vector<RoundPlan> Schedule::rounds_starting_at(Step step) const {
     }
     return found;
   }
-  if (step.value < inner_steps_) {
+  if (step.value < first_) {
     return found;
   }
-  const std::uint64_t first = (step.value / inner_steps_ - 1) * fragments_;
+  const std::uint64_t first = (step.value - first_) / inner_steps_ * fragments_;
   for (std::uint64_t index = first; index < first + fragments_ && index < regular_; ++index) {
     if (const RoundPlan candidate = plan(index); candidate.start == step) {
       found.push_back(candidate);

@@ -1,10 +1,13 @@
 // The schedule: which round synchronises which fragment, from which inner step on, and when its result is applied.
 //
-// A fragment is synchronised every H inner steps (the period). With F fragments, fragment p is shifted by floor(p·H/F),
-// so that they take turns; its first round comes only once it has a full period behind it, so fragment p's k-th round
-// starts at step k·H + floor(p·H/F) (Streaming DiLoCo, arXiv:2501.18512, Algorithm 2; its example H = 100, F = 2 gives
-// 100, 200, … and 150, 250, …). The result of a round is applied τ steps after its start (the overlap), τ < H. F = 1 and
-// τ = 0 is DiLoCo; H = 1 besides is data-parallel.
+// A fragment is synchronised every H inner steps (the period). With F fragments, fragment p is shifted by floor(p·H/F), so that they take
+// turns: fragment p's k-th round starts at step (k−1)·H + o + floor(p·H/F), where o is the offset, the step of the first round of all. The
+// usual offset is H: then every fragment's first round comes only once it has a full period behind it (Streaming DiLoCo,
+// arXiv:2501.18512, Algorithm 2; its example H = 100, F = 2 gives 100, 200, … and 150, 250, …). o = H/F − τ publishes τ steps before every
+// H/F steps, so that the results are applied there: torchft's schedule. Fragments may be more than H: then several start at one step.
+// The result of a round is applied τ steps after its start (the overlap), τ ≤ H. With τ = H a fragment's result is applied at the step at
+// which its next round starts, and that round's contribution is made of what the merge left. F = 1 and τ = 0 is DiLoCo; H = 1 besides is
+// data-parallel.
 // The end: at the run's last step every fragment is synchronised one last time, however long its last period is, and the
 // trainer waits for it, so that the outer parameters hold all training. A round whose result would be applied at the
 // last step or later is left out: the last synchronisation takes its place.
@@ -32,14 +35,14 @@ struct RoundPlan {
 
 class Schedule {
  public:
-  // total_steps: inner steps of the run; inner_steps: H; fragments: F; overlap_steps: τ.
-  // Errors: invalid_argument unless 1 ≤ total_steps ≤ 2^48, 1 ≤ H ≤ 2^48, 1 ≤ F ≤ H, τ < H.
+  // total_steps: inner steps of the run; inner_steps: H; fragments: F; overlap_steps: τ; offset: o, 0 for H.
+  // Errors: invalid_argument unless 1 ≤ total_steps ≤ 2^48, 1 ≤ H ≤ 2^48, 1 ≤ F, τ ≤ H, o ≤ H.
   static Result<Schedule> make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments = 1,
-                               std::uint64_t overlap_steps = 0);
+                               std::uint64_t overlap_steps = 0, std::uint64_t offset = 0);
 
   // The same rounds for an island whose links are slower or quicker than the others': it merges them its own τ after their start, at the
   // latest one step before the end, where the last synchronisations begin. Which rounds there are does not change.
-  // Errors: invalid_argument unless overlap_steps < H.
+  // Errors: invalid_argument unless overlap_steps ≤ H.
   [[nodiscard]] Result<Schedule> merged_after(std::uint64_t overlap_steps) const;
 
   // Rounds of the whole run.
@@ -47,17 +50,20 @@ class Schedule {
   [[nodiscard]] std::uint32_t fragments() const { return fragments_; }
   // Errors: invalid_argument unless 1 ≤ round ≤ rounds().
   [[nodiscard]] Result<RoundPlan> round_at(Round round) const;
-  // In order of round; empty at most steps. Where rounds are applied and started at the same step, apply comes first.
+  // In order of round; empty at most steps. Where a fragment's round is applied at the step at which its next one starts, apply comes
+  // first.
   [[nodiscard]] std::vector<RoundPlan> rounds_starting_at(Step step) const;
   [[nodiscard]] std::vector<RoundPlan> rounds_applying_at(Step step) const;
 
  private:
-  Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps);
-  [[nodiscard]] std::uint64_t offset(std::uint32_t fragment) const;
+  Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps,
+           std::uint64_t offset);
+  [[nodiscard]] std::uint64_t shift(std::uint32_t fragment) const;
   [[nodiscard]] RoundPlan plan(std::uint64_t index) const;  // index = round − 1 < rounds()
 
   std::uint64_t total_steps_;
   std::uint64_t inner_steps_;
+  std::uint64_t first_;        // step of the first round, o
   std::uint64_t merge_steps_;  // τ of this island
   std::uint64_t regular_;      // rounds before the last synchronisations; the run's own τ decided how many
   std::uint32_t fragments_;

@@ -314,7 +314,9 @@ Status Conversation::on(const Evaluate&) {
 Status Conversation::execute_orders(std::uint64_t step) {
   const std::uint64_t loads = loads_;
   while (!stopped_ && loads == loads_) {
-    if (const auto order = take_due(publishes_, step)) {
+    if (const auto earlier = take_merge_before_publish(step)) {
+      ATOLL_TRY(merge(*earlier));
+    } else if (const auto order = take_due(publishes_, step)) {
       ATOLL_TRY(publish(*order));
     } else if (const auto due = take_due(merges_, step)) {
       ATOLL_TRY(merge(*due));
@@ -323,6 +325,22 @@ Status Conversation::execute_orders(std::uint64_t step) {
     }
   }
   return {};
+}
+
+// With an overlap of a whole period a fragment is merged at the step of its next publish: its rounds are executed in their order.
+std::optional<MergeOrder> Conversation::take_merge_before_publish(std::uint64_t step) {
+  const auto next = std::ranges::find_if(publishes_, [&](const PublishOrder& order) { return order.step <= step; });
+  if (next == publishes_.end()) {
+    return std::nullopt;
+  }
+  const auto merge =
+      std::ranges::find_if(merges_, [&](const MergeOrder& order) { return order.fragment == next->fragment && order.round < next->round; });
+  if (merge == merges_.end()) {
+    return std::nullopt;
+  }
+  MergeOrder order = std::move(*merge);
+  merges_.erase(merge);
+  return order;
 }
 
 Status Conversation::publish(const PublishOrder& order) {

@@ -56,6 +56,7 @@ class Conversation {
   Status on(const island_link::Evaluate& order);
 
   Status execute_orders(std::uint64_t step);
+  std::optional<island_link::MergeOrder> take_merge_before_publish(std::uint64_t step);
   Status publish(const island_link::PublishOrder& order);
   Status merge(const island_link::MergeOrder& order);
   // Waits for the result of an order; nothing if a load has dropped it meanwhile.

@@ -1,31 +1,10 @@
 #include "cli/run_file/strategy_names.hpp"
 
-#include <algorithm>
-#include <array>
-
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_keys.hpp"
 
 namespace atl {
 namespace {
-
-// With another value of this part the run would not be what its name says.
-struct Essential {
-  std::string_view name;
-  std::string_view key;
-};
-constexpr std::array<Essential, 12> kEssential = {{{"diloco", "group"},
-                                                   {"diloco", "payload"},
-                                                   {"streaming-diloco", "group"},
-                                                   {"streaming-diloco", "payload"},
-                                                   {"noloco", "group"},
-                                                   {"noloco", "outer_optimizer"},
-                                                   {"data-parallel", "payload"},
-                                                   {"data-parallel", "inner_steps"},
-                                                   {"local", "group"},
-                                                   {"local", "outer_optimizer"},
-                                                   {"decentralized-diffusion", "group"},
-                                                   {"decentralized-diffusion", "payload"}}};
 
 void check_effect(const StrategySpec& strategy, const std::function<bool(std::string_view)>& is_set, std::vector<RunProblem>& problems) {
   const auto refuse = [&](std::string_view key, const std::string& with) {
@@ -83,33 +62,14 @@ std::vector<RunProblem> apply_strategy_name(StrategySpec& strategy, const std::f
   defaults.strategy = *named;
   std::vector<RunProblem> problems;
   for (const RunKey& key : run_keys()) {
-    if (key.section != "strategy" || value_of(key, spec) == value_of(key, defaults)) {
+    if (key.section != "strategy" || is_set(key.name)) {
       continue;
     }
-    if (!is_set(key.name)) {
-      if (const Status put = assign(key, value_of(key, defaults), spec); !put) {
-        problems.push_back({"strategy", key.name, put.error().why});
-      }
-      continue;
-    }
-    const bool essential =
-        std::ranges::any_of(kEssential, [&](const Essential& part) { return part.name == strategy.name && part.key == key.name; });
-    if (essential) {
-      problems.push_back({"strategy",
-                          key.name,
-                          std::string(key.name) + " = " + toml_value(key, spec) + " contradicts name = \"" + strategy.name +
-                              "\", which means " + std::string(key.name) + " = " + toml_value(key, defaults),
-                          {"strategy.name"}});
+    if (const Status put = assign(key, value_of(key, defaults), spec); !put) {
+      problems.push_back({"strategy", key.name, put.error().why});
     }
   }
   strategy = spec.strategy;
-  if (strategy.name == "streaming-diloco" && strategy.grouping == FragmentKind::whole) {
-    problems.push_back(
-        {"strategy",
-         "grouping",
-         "grouping = \"whole\" contradicts name = \"streaming-diloco\", which synchronises part by part; use name = \"diloco\"",
-         {"strategy.name"}});
-  }
   check_effect(strategy, is_set, problems);
   for (const SettingProblem& problem : strategy_problems(strategy)) {
     // A part that this run file cannot name has its default, which is always possible.

@@ -1,5 +1,5 @@
-// What a strategy's name settles for [strategy]: the defaults of strategies/composition.hpp, the parts that make the name
-// mean something, and the keys that have no effect.
+// What a strategy's name settles for [strategy]: the defaults of strategies/composition.hpp, and nothing else. A run file may override any
+// part; what goes together is decided by the parts. Beside it the keys that have no effect.
 // Threads: pure.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace atl {
 
-// Fills in the named strategy's defaults for the keys that the run file does not set (`is_set`). Returns what contradicts
-// the name, what has no effect, and every impossible combination of parts.
+// Fills in the named strategy's defaults for the keys that the run file does not set (`is_set`). Returns what
+// has no effect, and every impossible combination of parts.
 std::vector<RunProblem> apply_strategy_name(StrategySpec& strategy, const std::function<bool(std::string_view key)>& is_set);
 
 }  // namespace atl

@@ -378,6 +378,13 @@ const std::array kKeys = {
            .most = 1e9,
            .doc = "H: number of inner steps between two synchronisations of a fragment. With adaptive pace, the most that an island does. "
                   "1 with data-parallel."},
+    RunKey{
+        .section = "strategy",
+        .name = "offset",
+        .type = integer,
+        .field = of<&RunSpec::strategy, &StrategySpec::offset>,
+        .most = 1e9,
+        .doc = "Number of inner steps before the first synchronisation of the first fragment. At most inner_steps. 0 means inner_steps."},
     RunKey{.section = "strategy",
            .name = "pace",
            .type = text,
@@ -398,14 +405,16 @@ const std::array kKeys = {
            .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::group>,
            .choices = kGroups,
-           .doc = "With whom an island synchronises: with all islands, in random pairs (noloco), with nobody (local), or with the islands "
+           .doc = "With whom an island synchronises: with all islands, in random pairs, with nobody, or with the islands "
                   "that train the same expert (decentralized-diffusion with more islands than experts)."},
-    RunKey{.section = "strategy",
-           .name = "payload",
-           .type = text,
-           .field = of<&RunSpec::strategy, &StrategySpec::payload>,
-           .choices = kPayloads,
-           .doc = "What an island sends. gradient belongs to data-parallel, parameters to local."},
+    RunKey{
+        .section = "strategy",
+        .name = "payload",
+        .type = text,
+        .field = of<&RunSpec::strategy, &StrategySpec::payload>,
+        .choices = kPayloads,
+        .doc = "What an island sends: the way that its parameters have come since the last synchronisation (outer-gradient), the gradient "
+               "of a step, or its parameters. The mean of gradients and parameters is taken as it is (outer_optimizer = adopt)."},
     RunKey{.section = "strategy",
            .name = "codec",
            .type = text,
@@ -443,7 +452,7 @@ const std::array kKeys = {
            .field = of<&RunSpec::strategy, &StrategySpec::outer_optimizer>,
            .choices = kOuterOptimizers,
            .doc = "How the synchronised parameters move. heavy-ball is momentum without look-ahead. adopt takes the result as it is, and "
-                  "belongs to local and data-parallel."},
+                  "belongs to payloads gradient and parameters."},
     RunKey{.section = "strategy",
            .name = "outer_learning_rate",
            .type = number,
@@ -472,7 +481,7 @@ const std::array kKeys = {
            .type = integer,
            .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,
            .most = 1e9,
-           .doc = "τ: number of inner steps between a contribution and its merge. Must be less than inner_steps."},
+           .doc = "τ: number of inner steps between a contribution and its merge. At most inner_steps, and less where merge_alpha is 0."},
     RunKey{
         .section = "strategy",
         .name = "weighting",
@@ -485,7 +494,7 @@ const std::array kKeys = {
            .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::aggregator>,
            .choices = kAggregators,
-           .doc = "How the contributions of a round are combined into one."},
+           .doc = kAggregatorsDoc},
     RunKey{
         .section = "strategy",
         .name = "group_size",

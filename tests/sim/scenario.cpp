@@ -145,6 +145,38 @@ Scenario draw_pair_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_free_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  Rng rng(seed, stream_of("free composition"));
+  RunSpec& spec = scenario.spec;
+  StrategySpec strategy;
+  strategy.inner_steps = 1 + rng.below(6);
+  strategy.offset = rng.below(strategy.inner_steps + 1);
+  if (rng.chance(0.7)) {
+    strategy.grouping = FragmentKind::balanced;
+    strategy.fragments = static_cast<std::uint32_t>(1 + rng.below(9));  // often more than inner_steps
+  }
+  strategy.overlap_steps = rng.chance(0.5) ? strategy.inner_steps : rng.below(strategy.inner_steps + 1);
+  strategy.merge_alpha = strategy.overlap_steps > 0 ? 0.5 : 0.0;
+  if (rng.chance(0.4)) {
+    strategy.payload = PayloadKind::parameters;
+    strategy.outer_optimizer = OuterOptimizerKind::adopt;
+  } else if (rng.chance(0.4)) {
+    strategy.group = Group::nobody;
+  }
+  strategy.pace = strategy.group == Group::all && rng.chance(0.2) ? Pace::adaptive : Pace::fixed;
+  spec.strategy = strategy;
+  spec.islands.overlap_steps.clear();
+  for (std::uint32_t i = 0; i < scenario.islands && strategy.overlap_steps > 0; ++i) {
+    if (rng.chance(0.2)) {
+      spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(strategy.inner_steps + 1)));
+    }
+  }
+  spec.training.steps = strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
+  spec.rounds = schedule_of_spec(spec).rounds();
+  return scenario;
+}
+
 Scenario draw_phase_scenario(std::uint64_t seed) {
   Scenario scenario = draw_scenario(seed);
   Rng rng(seed, stream_of("phases"));

@@ -170,15 +170,20 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
 
 TEST_CASE("what cannot be streamed is a mistake at its place") {
   const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
-  require_problem(streaming("overlap_steps = 100\n"), "9:1", "smaller than inner_steps (100)");
-  require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "smaller than inner_steps (30)");
+  CHECK(problems(streaming("overlap_steps = 100\n")).empty());  // a whole period, merged half and half
+  require_problem(streaming("overlap_steps = 100\nmerge_alpha = 0.0\n"), "9:1", "smaller than inner_steps (100) where merge_alpha is 0");
+  require_problem(streaming("overlap_steps = 101\n"), "9:1", "not be more than inner_steps (100)");
+  require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "not be more than inner_steps (30)");
+  require_problem(streaming("inner_steps = 30\noffset = 31\n"), "10:1", "not be more than inner_steps (30)");
   require_problem(streaming("merge_alpha = 1.5\n"), "9:15", "a number from 0 to 1");
   require_problem(streaming("merge_alpha = -0.5\n"), "9:15", "a number from 0 to 1");
   require_problem(streaming("fragments = 5\n"), "9:1", "fragments 5 is more than model.layers 4");
   require_problem(streaming("codec = \"fp8\"\n"), "9:9", "one of f32, bf16, int8, fp4");
   require_problem(streaming("codec_block = 100\n"), "9:1", "multiple of 16");
   require_problem(streaming("codec = \"f32\"\nerror_feedback = true\n"), "10:1", "loses nothing");
-  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=100\"]\n"), "10:1",
+  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=101\"]\n"), "10:1",
+                  "of island lyon, 101, must not be more than strategy.inner_steps 100");
+  require_problem(streaming("merge_alpha = 0.0\n[islands]\noverlap_steps = [\"lyon=100\"]\n"), "11:1",
                   "of island lyon, 100, must be less than strategy.inner_steps 100");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon=3\", \"lyon=4\"]\n"), "10:1", "names island lyon twice");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon\"]\n"), "10:17", "\"NAME=STEPS\"");
@@ -186,13 +191,12 @@ TEST_CASE("what cannot be streamed is a mistake at its place") {
   require_problem(streaming("[islands]\nuplink = \"-5mbit\"\n"), "10:10", "at least 500kbit");
   require_problem(streaming("rounding = \"up\"\n"), "9:12", "one of nearest, stochastic");
   require_problem(streaming("grouping = \"layers\"\n"), "9:12", "one of whole, sequential, strided, balanced");
-  require_problem(streaming("grouping = \"whole\"\n"), "9:1", "contradicts name = \"streaming-diloco\"");
+  CHECK(problems(streaming("grouping = \"whole\"\n")).empty());  // DiLoCo with overlap and fewer bits
   require_problem(streaming("grouping = \"balanced\"\n"), "7:2", "fragments must be at least 1 with grouping 'balanced'");
   require_problem(streaming("grouping = \"balanced\"\nfragments = 100\n"), "10:1", "do not make 100 fragments");
-  require_problem(streaming("group = \"nobody\"\n"), "9:1", "contradicts");
+  require_problem(streaming("group = \"nobody\"\n"), "7:2", "codec must be f32 with group 'nobody'");
   require_problem(streaming("fragments = 2\nlayers_per_fragment = 2\n"), "10:1", "has no effect with fragments = 2");
-  require_problem(streaming("fragments = 4\ninner_steps = 4\n"), "9:1", "room for 1 to as many fragments, not 5");
-  require_problem(streaming("inner_steps = 2\n"), "9:1", "room for 1 to as many fragments, not 3");
+  CHECK(problems(streaming("fragments = 4\ninner_steps = 4\n")).empty());  // several of five begin at one step
   require_problem(with("[strategy]\nfragments = 2\n"), "8:1", "has no effect with grouping = \"whole\"");
   require_problem(with("[strategy]\nlayers_per_fragment = 2\n"), "8:1", "has no effect with grouping = \"whole\"");
   require_problem(with("[strategy]\ncodec_block = 64\n"), "8:1", "no scales");
@@ -205,11 +209,19 @@ TEST_CASE("the last round may be shorter than the others") {
   CHECK(file.spec.rounds == 34);
 }
 
-TEST_CASE("a key set against the strategy's name is a mistake") {
-  require_problem(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 30\n"), "9:1",
-                  "contradicts name = \"data-parallel\", which means inner_steps = 1");
-  require_problem(with("[strategy]\nname = \"local\"\ngroup = \"all\"\n"), "9:1", "which means group = \"nobody\"");
-  require_problem(with("[strategy]\nname = \"diloco\"\npayload = \"gradient\"\n"), "9:1", "which means payload = \"outer-gradient\"");
+TEST_CASE("what excludes what is decided by the parts of a strategy, not by its name") {
+  const auto strategy = [](const std::string& keys) { return with("[strategy]\n" + keys); };
+  // SNOO: an island alone takes outer steps.
+  CHECK(problems(strategy("name = \"diloco\"\ngroup = \"nobody\"\n")).empty());
+  CHECK(problems(strategy("name = \"local\"\npayload = \"outer-gradient\"\nouter_optimizer = \"nesterov\"\n")).empty());
+  // Local SGD, and SPARTA's ground: the parameters themselves among all, part by part.
+  CHECK(problems(strategy("name = \"local\"\ngroup = \"all\"\ngrouping = \"balanced\"\nfragments = 20\n")).empty());
+  CHECK(problems(strategy("payload = \"parameters\"\nouter_optimizer = \"adopt\"\n")).empty());
+  // What is impossible is so whatever the name is.
+  require_problem(strategy("name = \"data-parallel\"\ninner_steps = 30\n"), "9:1", "must be 1 with payload 'gradient'");
+  require_problem(strategy("inner_steps = 1\npayload = \"gradient\"\n"), "7:2", "outer_optimizer must be 'adopt' with payload 'gradient'");
+  require_problem(strategy("group = \"pairs\"\n"), "7:2", "outer_optimizer must be 'heavy-ball' with group 'pairs'");
+  CHECK(problems(strategy("inner_steps = 1\npayload = \"gradient\"\nouter_optimizer = \"adopt\"\n")).empty());
   require_problem(with("[strategy]\nname = \"diloco\"\ngroup_size = 3\n"), "9:1", "group_size has no effect with group = \"all\"");
   require_problem(with("[strategy]\nname = \"noloco\"\ngroup_size = 3\nouter_pull = 1.4\n"), "10:1",
                   "above 0.433 and below 1.299 with outer_momentum 0.5 and groups of 3");
@@ -532,7 +544,7 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   require_problem(grouped("inner_steps = 10\n", "max = 3\n"), "9:1",
                   "inner_steps has no effect where every expert is trained by one island: islands.max is 3");
   require_problem(grouped("inner_steps = 60\n", "max = 4\n"), "9:1", "inner_steps 60 is more than training.steps 50");
-  require_problem(grouped("payload = \"parameters\"\n", "max = 4\n"), "9:1", "contradicts name = \"decentralized-diffusion\"");
+  require_problem(grouped("payload = \"parameters\"\n", "max = 4\n"), "9:1", "payload must be 'outer-gradient' with group 'expert'");
   RunSpec group = groups.spec;
   group.work = GroupWork{"r-1", "experts/1", std::string(64, 'a')};
   CHECK(run_spec_from_json(to_json(group)).value() == group);

@@ -1,6 +1,7 @@
 // Schedule: which round starts when, against the definition evaluated step by step.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "strategies/schedule.hpp"
@@ -11,7 +12,8 @@ using namespace atl;
 namespace {
 
 // The definition, simulated: at every step, which fragments start.
-std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap) {
+std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap,
+                                     std::uint64_t first) {
   std::vector<RoundPlan> plans;
   std::map<std::uint32_t, std::uint64_t> last;
   const auto add = [&](std::uint32_t fragment, std::uint64_t start, std::uint64_t apply) {
@@ -20,8 +22,8 @@ std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, 
   };
   for (std::uint64_t step = 1; step < total; ++step) {
     for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
-      const std::uint64_t offset = fragment * period / fragments;
-      if (step >= period + offset && (step - offset) % period == 0 && step + overlap < total) {
+      const std::uint64_t shift = first + fragment * period / fragments;
+      if (step >= shift && (step - shift) % period == 0 && step + overlap < total) {
         add(fragment, step, step + overlap);
       }
     }
@@ -58,32 +60,70 @@ TEST_CASE("schedule: the example of Streaming DiLoCo, two fragments half a perio
   CHECK(last[1].previous_start == Step(950));
 }
 
+namespace {
+
+void check_against_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap,
+                              std::uint64_t offset) {
+  INFO("T " << total << ", H " << period << ", F " << fragments << ", overlap " << overlap << ", offset " << offset);
+  const auto expected = by_definition(total, period, fragments, overlap, offset == 0 ? period : offset);
+  const auto schedule = Schedule::make(total, period, fragments, overlap, offset).value();
+  REQUIRE(schedule.rounds() == expected.size());
+  for (const RoundPlan& plan : expected) {
+    REQUIRE(schedule.round_at(plan.round).value() == plan);
+  }
+  for (std::uint64_t step = 0; step <= total + period; ++step) {
+    std::vector<RoundPlan> starting;
+    std::vector<RoundPlan> applying;
+    std::copy_if(expected.begin(), expected.end(), std::back_inserter(starting),
+                 [&](const RoundPlan& plan) { return plan.start == Step(step); });
+    std::copy_if(expected.begin(), expected.end(), std::back_inserter(applying),
+                 [&](const RoundPlan& plan) { return plan.apply == Step(step); });
+    REQUIRE(schedule.rounds_starting_at(Step(step)) == starting);
+    REQUIRE(schedule.rounds_applying_at(Step(step)) == applying);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("schedule: every small schedule equals its definition", "[strategies]") {
-  for (std::uint64_t total = 1; total <= 23; ++total) {
-    for (std::uint64_t period = 1; period <= 9; ++period) {
-      for (std::uint32_t fragments = 1; fragments <= period; ++fragments) {
-        for (std::uint64_t overlap = 0; overlap < period; ++overlap) {
-          const auto expected = by_definition(total, period, fragments, overlap);
-          const auto schedule = Schedule::make(total, period, fragments, overlap).value();
-          INFO("T " << total << ", H " << period << ", F " << fragments << ", overlap " << overlap);
-          REQUIRE(schedule.rounds() == expected.size());
-          for (const RoundPlan& plan : expected) {
-            REQUIRE(schedule.round_at(plan.round).value() == plan);
-          }
-          for (std::uint64_t step = 0; step <= total + period; ++step) {
-            std::vector<RoundPlan> starting;
-            std::vector<RoundPlan> applying;
-            std::copy_if(expected.begin(), expected.end(), std::back_inserter(starting),
-                         [&](const RoundPlan& plan) { return plan.start == Step(step); });
-            std::copy_if(expected.begin(), expected.end(), std::back_inserter(applying),
-                         [&](const RoundPlan& plan) { return plan.apply == Step(step); });
-            REQUIRE(schedule.rounds_starting_at(Step(step)) == starting);
-            REQUIRE(schedule.rounds_applying_at(Step(step)) == applying);
+  for (std::uint64_t total = 1; total <= 19; ++total) {
+    for (std::uint64_t period = 1; period <= 7; ++period) {
+      for (std::uint32_t fragments = 1; fragments <= period + 3; ++fragments) {
+        for (std::uint64_t overlap = 0; overlap <= period; ++overlap) {
+          for (std::uint64_t offset = 0; offset <= period; ++offset) {
+            check_against_definition(total, period, fragments, overlap, offset);
           }
         }
       }
     }
   }
+}
+
+TEST_CASE("schedule: published tau steps before every H/F steps, results are applied there, as torchft does", "[strategies]") {
+  // torchft's sync_every = 20, two fragments, fragment_sync_delay = 4: prepared after 6 and 16 inner steps, synchronised after 10 and 20.
+  const auto schedule = Schedule::make(100, 20, 2, 4, 6).value();
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    const RoundPlan plan = schedule.round_at(Round(round)).value();
+    CHECK(plan.fragment == (round - 1) % 2);
+    CHECK(plan.start == Step(10 * round - 4));
+    CHECK(plan.apply == Step(10 * round));
+  }
+}
+
+TEST_CASE("schedule: the layout of a model of 100 billion parameters, 36 fragments and one more at H = 30", "[strategies]") {
+  const auto schedule = Schedule::make(300, 30, 37).value();
+  std::map<std::uint64_t, std::set<std::uint32_t>> at;
+  for (std::uint64_t step = 30; step < 60; ++step) {
+    for (const RoundPlan& plan : schedule.rounds_starting_at(Step(step))) {
+      at[step].insert(plan.fragment);
+    }
+  }
+  std::size_t fragments = 0;
+  for (const auto& [step, started] : at) {
+    CHECK(started.size() <= 2);
+    fragments += started.size();
+  }
+  CHECK(fragments == 37);
 }
 
 TEST_CASE("schedule: a fragment's rounds never overlap and leave no step out", "[strategies]") {
@@ -109,11 +149,12 @@ TEST_CASE("schedule: what cannot be is refused", "[strategies]") {
   using Arguments = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint64_t>;
   for (const auto& [total, period, fragments, overlap] :
        {Arguments{0, 1, 1, 0}, Arguments{kLimit + 1, 1, 1, 0}, Arguments{10, 0, 1, 0}, Arguments{10, kLimit + 1, 1, 0},
-        Arguments{10, 5, 0, 0}, Arguments{10, 5, 6, 0}, Arguments{10, 5, 1, 5}, Arguments{10, 5, 1, ~0ULL}}) {
+        Arguments{10, 5, 0, 0}, Arguments{10, 5, 1, 6}, Arguments{10, 5, 1, ~0ULL}}) {
     const auto schedule = Schedule::make(total, period, fragments, overlap);
     REQUIRE_FALSE(schedule);
     CHECK(schedule.error().code == Code::invalid_argument);
   }
+  CHECK(Schedule::make(10, 5, 1, 0, 6).error().code == Code::invalid_argument);
   const auto largest = Schedule::make(kLimit, kLimit, 0xffffffffU, kLimit - 1).value();
   CHECK(largest.rounds() == 0xffffffffULL);
   CHECK(Schedule::make(kLimit, 3).value().round_at(Round(5)).value().start == Step(15));
@@ -124,8 +165,8 @@ TEST_CASE("schedule: what cannot be is refused", "[strategies]") {
 
 TEST_CASE("schedule: an island with a tau of its own has the same rounds and merges them in its own time") {
   const Schedule run = Schedule::make(40, 8, 4, 1).value();
-  REQUIRE_FALSE(run.merged_after(8));
-  for (const std::uint64_t own : {0U, 1U, 5U, 7U}) {
+  REQUIRE_FALSE(run.merged_after(9));
+  for (const std::uint64_t own : {0U, 1U, 5U, 7U, 8U}) {
     const Schedule island = run.merged_after(own).value();
     REQUIRE(island.rounds() == run.rounds());
     std::vector<std::size_t> applied(run.rounds() + 1);

@@ -195,8 +195,15 @@ class ArithmeticTrainer {
     }
   }
 
-  void execute_orders() {
-    while (!publish_.empty() && publish_.front().step <= step_) {
+  // A fragment's rounds are executed in their order: one that is merged at the step of its next publish is merged before it.
+  [[nodiscard]] bool publish_due() const {
+    return !publish_.empty() && publish_.front().step <= step_ && std::ranges::none_of(merge_, [this](const MergeOrder& merge) {
+      return merge.fragment == publish_.front().fragment && merge.round < publish_.front().round;
+    });
+  }
+
+  void publish() {
+    while (publish_due()) {
       const PublishOrder order = publish_.front();
       publish_.pop_front();
       copy_out(order.fragment);
@@ -212,6 +219,10 @@ class ArithmeticTrainer {
       since_[order.fragment] = 0;
       send(said);
     }
+  }
+
+  void execute_orders() {
+    publish();
     if (waiting() && !stands_since_ && (results_.empty() || results_.front().round > merge_.front().round)) {
       stands_since_ = std::chrono::steady_clock::now();
     }
@@ -244,6 +255,7 @@ class ArithmeticTrainer {
         said.saved = save(last ? *finish_->save : *order.save);
       }
       send(said);
+      publish();
       if (waiting() && results_.empty()) {
         stands_since_ = std::chrono::steady_clock::now();
       }
