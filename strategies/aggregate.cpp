@@ -1,7 +1,9 @@
 #include "strategies/aggregate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
 
 #include "strategies/codec_kernels.hpp"
 
@@ -14,6 +16,45 @@ void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> term
   std::fill(out.begin(), out.end(), 0.0F);
   for (const EncodedTerm& term : terms) {
     kernels::decode_accumulate(codec, term.bytes.data() + at, term.weight, out.size(), out.data());
+  }
+}
+
+// At each end.
+std::size_t trimmed(std::size_t contributions) { return contributions == 0 ? 0 : (contributions - 1) / 3; }
+
+// Before another in the order of values; what is no number is the largest.
+bool less(float a, float b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
+
+// `column`: one value of each term. Its order is given up.
+float mean_of_middle(std::span<std::pair<float, std::uint32_t>> column, std::span<const EncodedTerm> terms) {
+  const std::size_t k = trimmed(column.size());
+  std::sort(column.begin(), column.end(),
+            [](const auto& a, const auto& b) { return less(a.first, b.first) || (!less(b.first, a.first) && a.second < b.second); });
+  const std::span<std::pair<float, std::uint32_t>> kept = column.subspan(k, column.size() - 2 * k);
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  float weighted = 0.0F;
+  float plain = 0.0F;
+  float weights = 0.0F;
+  for (const auto& [value, member] : kept) {
+    weighted += terms[member].weight * value;
+    plain += value;
+    weights += terms[member].weight;
+  }
+  return weights > 0.0F ? weighted / weights : plain / static_cast<float>(kept.size());
+}
+
+void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out,
+                  std::vector<float>& scratch) {
+  scratch.resize(terms.size() * out.size());
+  for (std::size_t member = 0; member < terms.size(); ++member) {
+    kernels::decode(codec, terms[member].bytes.data() + at, out.size(), scratch.data() + member * out.size());
+  }
+  std::vector<std::pair<float, std::uint32_t>> column(terms.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    for (std::uint32_t member = 0; member < terms.size(); ++member) {
+      column[member] = {scratch[member * out.size() + i], member};
+    }
+    out[i] = mean_of_middle(column, terms);
   }
 }
 
@@ -48,12 +89,14 @@ std::uint32_t least_contributions(Aggregator aggregator) {
   switch (aggregator) {
     case Aggregator::weighted_mean:
       break;
+    case Aggregator::trimmed_mean:
+      return 4;
   }
   return 1;
 }
 
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
-               std::span<float> out, std::vector<float>& /*scratch*/) {
+               std::span<float> out, std::vector<float>& scratch) {
   const std::uint64_t at = encoded_bytes(codec, first);
   if (terms.size() == 1 && terms[0].weight == 1.0F) {
     kernels::decode(codec, terms[0].bytes.data() + at, out.size(), out.data());
@@ -62,6 +105,12 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
   switch (aggregator) {
     case Aggregator::weighted_mean:
       break;
+    case Aggregator::trimmed_mean:
+      if (trimmed(terms.size()) == 0) {
+        break;
+      }
+      trimmed_mean(codec, terms, at, out, scratch);
+      return;
   }
   weighted_mean(codec, terms, at, out);
 }

@@ -2,6 +2,12 @@
 //
 // weighted_mean  result[i] = (((0 + w0·c0[i]) + w1·c1[i]) + …), in float32, in the order of the members. With one contribution of
 //                weight 1 the contribution itself. Breakdown point 0: one member can move it anywhere.
+// trimmed_mean   for every i apart: of n contributions the k smallest and the k largest values are left out, k = ⌊(n − 1) / 3⌋, and the
+//                others are weighted: Σ w_m·c_m[i] / Σ w_m in the order of the members, in float32; where all their weights are 0,
+//                Σ c_m[i] / (n − 2k). Of equal values that of the earlier member counts as the smaller. After the coordinate-wise trimmed
+//                mean of Yin, Chen, Ramchandran and Bartlett (2018, Definition 2). Breakdown point k of n: whatever k members send, a
+//                result lies between the smallest and the largest value of the others. What it costs: of every coordinate it throws away
+//                2k honest values, and heavy members do not count as such among those thrown away.
 //
 // A weight is the same float32 on every island because it is computed from integers by one formula: correctly rounded IEEE
 // conversions and one division.
@@ -29,9 +35,14 @@ enum class Weighting : std::uint8_t {
 inline constexpr std::array<std::string_view, 2> kWeightings = {"tokens", "uniform"};
 constexpr std::span<const std::string_view> names_of(Weighting) { return kWeightings; }
 
-enum class Aggregator : std::uint8_t { weighted_mean };
-inline constexpr std::array<std::string_view, 1> kAggregators = {"weighted-mean"};
+enum class Aggregator : std::uint8_t { weighted_mean, trimmed_mean };
+inline constexpr std::array<std::string_view, 2> kAggregators = {"weighted-mean", "trimmed-mean"};
 constexpr std::span<const std::string_view> names_of(Aggregator) { return kAggregators; }
+// For the run file's reference.
+inline constexpr const char* kAggregatorsDoc =
+    "How the contributions of a round are combined into one. weighted-mean takes all. trimmed-mean leaves out the smallest and the largest "
+    "of each value: of n contributions a third of n − 1 at each end, rounded down. So many islands cannot pull the result away from the "
+    "others, whatever they send. It needs four islands.";
 
 // With fewer contributions an aggregator is no better than the weighted mean.
 std::uint32_t least_contributions(Aggregator aggregator);
@@ -52,7 +63,8 @@ struct EncodedTerm {
 // The terms are not checked: each has been taken by check_encoded (codec.hpp) and reaches at least to the end of the range.
 // A finite result needs finite weights and terms that do not overflow together; whoever uses it looks.
 // scratch: memory that is kept between calls, for aggregators that need all values of a coordinate at once.
-// Cost: weighted_mean decodes each term once and writes `out` once a term.
+// Cost: weighted_mean decodes each term once and writes `out` once a term. trimmed_mean decodes each term once into scratch (4 bytes for
+// each value of each term) and sorts n values for each of `out`.
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
                std::span<float> out, std::vector<float>& scratch);
 
