@@ -4,16 +4,17 @@
 #include <ostream>
 
 #include "cli/command.hpp"
-#include "transport/base/descriptor_limit.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/state_directory.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
 #include "coordinator/core/network.hpp"
 #include "coordinator/service/backup.hpp"
+#include "coordinator/service/check.hpp"
 #include "coordinator/service/init.hpp"
 #include "coordinator/service/service.hpp"
 #include "strategies/codec.hpp"
+#include "transport/base/descriptor_limit.hpp"
 
 namespace atl {
 namespace {
@@ -152,6 +153,39 @@ Command backup_command() {
   return command;
 }
 
+Status check(const Invocation& invocation, const CoordinatorCommandOptions& options) {
+  ATOLL_ASSIGN(const std::filesystem::path state, state_directory(options.state, invocation.environment));
+  const std::string what = options.file.empty() ? state.string() : options.file;
+  ATOLL_ASSIGN(const coordinator::CheckFacts facts,
+               options.file.empty() ? coordinator::check_state(state) : coordinator::check_backup(options.file));
+  print_line(invocation,
+             {{"schema", 1},
+              {"checked", what},
+              {"rows", facts.rows},
+              {"runs", facts.runs},
+              {"islands", facts.islands},
+              {"generation", facts.generation}},
+             what + " is sound: " + std::to_string(facts.rows) + " rows, " + std::to_string(facts.runs) + " runs, " +
+                 std::to_string(facts.islands) + " islands, generation " + std::to_string(facts.generation));
+  return {};
+}
+
+Command check_command() {
+  auto options = std::make_shared<CoordinatorCommandOptions>();
+  Command command;
+  command.name = "check";
+  command.summary = "reads everything in a stopped coordinator's state directory, or in a backup, and tells whether it is sound";
+  command.details = "Exits with 0 if all is sound, and with 1 if something is damaged; it names what. Nothing is changed.";
+  command.options = {
+      {"BACKUP", "a backup to check instead of the state directory", &options->file, false, {}, Completes::files},
+      {"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", &options->state, false, {}, Completes::folders}};
+  command.run = [options](Invocation& invocation) {
+    const Status done = check(invocation, *options);
+    return done ? Exit::ok : report(invocation, done.error());
+  };
+  return command;
+}
+
 }  // namespace
 
 Command coordinator_command() {
@@ -162,7 +196,7 @@ Command coordinator_command() {
   command.details = "Make its state directory first: atoll coordinator init. Fit for systemd: examples/atoll-coordinator.service.";
   command.options = settings_options(options);
   command.options.push_back({"--insecure", "no encryption, and keys are believed; on loopback only", &options->insecure});
-  command.subcommands = {init_command(), backup_command()};
+  command.subcommands = {init_command(), backup_command(), check_command()};
   command.run = [options](Invocation& invocation) {
     const Status served = serve(invocation, *options);
     return served ? Exit::ok : report(invocation, served.error());

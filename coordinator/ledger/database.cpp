@@ -1,10 +1,15 @@
 #include "coordinator/ledger/database.hpp"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "transport/identity/sha256.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -21,6 +26,34 @@ Error sqlite_error(sqlite3* database, int result, std::string_view what) {
   }
   const char* text = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(result);
   return Error{code, std::string(what) + ": " + (primary == SQLITE_FULL ? "the disk is full" : text)};
+}
+
+void append_number(Bytes& out, std::uint64_t number) { append_le(out, number); }
+
+// row_sum(values…): the first eight bytes of SHA-256 over each value's type, length and bytes.
+void row_sum(sqlite3_context* context, int count, sqlite3_value** values) {
+  Sha256 hash;
+  for (int i = 0; i < count; ++i) {
+    const int type = sqlite3_value_type(values[i]);
+    Bytes head;
+    append_number(head, static_cast<std::uint64_t>(type));
+    ByteView body;
+    if (type == SQLITE_INTEGER) {
+      append_number(head, static_cast<std::uint64_t>(sqlite3_value_int64(values[i])));
+    } else if (type == SQLITE_FLOAT) {
+      append_number(head, std::bit_cast<std::uint64_t>(sqlite3_value_double(values[i])));
+    } else if (type != SQLITE_NULL) {
+      const void* bytes = type == SQLITE_TEXT ? static_cast<const void*>(sqlite3_value_text(values[i])) : sqlite3_value_blob(values[i]);
+      body = {static_cast<const std::byte*>(bytes), static_cast<std::size_t>(sqlite3_value_bytes(values[i]))};
+      append_number(head, body.size());
+    }
+    hash.update(head);
+    hash.update(body);
+  }
+  const Digest digest = hash.finish();
+  std::int64_t sum = 0;
+  std::memcpy(&sum, digest.bytes.data(), sizeof sum);
+  sqlite3_result_int64(context, sum);
 }
 
 }  // namespace
@@ -119,6 +152,8 @@ bool Statement::null(int column) const { return sqlite3_column_type(statement_, 
 struct Database::Handle {
   sqlite3* sqlite = nullptr;
   std::map<std::string, sqlite3_stmt*, std::less<>> statements;
+  std::string path;
+  struct stat file {};  // as it was opened
 
   Handle() = default;
   Handle(const Handle&) = delete;
@@ -145,6 +180,12 @@ Result<Database> Database::open(const std::filesystem::path& path) {
     return sqlite_error(handle->sqlite, opened, what);
   }
   sqlite3_extended_result_codes(handle->sqlite, 1);
+  if (const int added = sqlite3_create_function_v2(handle->sqlite, "row_sum", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS,
+                                                   nullptr, row_sum, nullptr, nullptr, nullptr);
+      added != SQLITE_OK) {
+    return sqlite_error(handle->sqlite, added, what);
+  }
+  handle->path = path.string();
   Database database(std::move(handle));
   // 2 MiB of pages is plenty for what the coordinator reads; the default grows with nothing to show for it.
   if (auto status = database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-512;"
@@ -159,7 +200,18 @@ Result<Database> Database::open(const std::filesystem::path& path) {
     return Error{there || there.error().code == Code::corrupt ? Code::corrupt : there.error().code,
                  what + ": the database is damaged (" + why + "); restore it from a backup, or move it away to start empty"};
   }
+  if (::stat(database.handle_->path.c_str(), &database.handle_->file) != 0) {
+    return Error{Code::io, what + ": it was removed meanwhile"};
+  }
   return database;
+}
+
+Status Database::still_there() const {
+  struct stat now {};
+  if (::stat(handle_->path.c_str(), &now) == 0 && now.st_ino == handle_->file.st_ino && now.st_dev == handle_->file.st_dev) {
+    return {};
+  }
+  return Error{Code::io, handle_->path + " was removed or replaced while this coordinator runs"};
 }
 
 Status Database::execute(std::string_view sql) {

@@ -1,7 +1,8 @@
 // A SQLite database: statements prepared once, transactions that happen whole or not at all. The only place that knows SQLite.
 //
 // A database opens in WAL mode with synchronous=FULL: what `commit` said is on the disk. Every failure of SQLite becomes an
-// Error here: a full or failing disk is `io`, a file that is not a sound database is `corrupt`.
+// Error here: a full or failing disk is `io`, a file that is not a sound database is `corrupt`. Its SQL knows one function more, row_sum
+// (schema.hpp).
 // Threads: one at a time.
 #pragma once
 
@@ -80,6 +81,8 @@ class Database {
   Statement prepare(std::string_view sql);
   // Runs `body` between BEGIN and COMMIT; on any failure nothing of it stays.
   Status transaction(const std::function<Status()>& body);
+  // Errors: io if the file that is open is not the one at its path any more: what is written to it would be lost.
+  [[nodiscard]] Status still_there() const;
   // Copies the whole database as it is now into a file, while others go on writing. Errors: io; conflict while somebody keeps it locked.
   Status copy_to(const std::filesystem::path& file);
 

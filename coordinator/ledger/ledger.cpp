@@ -1,39 +1,40 @@
 #include "coordinator/ledger/ledger.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <type_traits>
 
 #include "coordinator/ledger/record_rows.hpp"
+#include "coordinator/ledger/schema.hpp"
 
 namespace atl::coordinator {
 namespace {
 
-// Step i leads from schema version i to i + 1. A new version appends its statements here and never changes older ones.
-const std::array kMigrations = {kSchema, kSchema2, kSchema3, kSchema4, kSchema5, kSchema6, kSchema7, kSchema8};
 constexpr const char* kVersionQuery = "PRAGMA user_version";
 
-Status migrate(Database& database, const std::filesystem::path& path) {
+// A new file gets its tables; what another version wrote is refused.
+Status prepare_tables(Database& database, const std::filesystem::path& path) {
   std::uint64_t version = 0;
   {
     auto row = database.prepare(kVersionQuery);
     ATOLL_ASSIGN(const bool there, row.row());
     version = there ? row.number(0) : 0;
   }
-  if (version > kMigrations.size()) {
+  if (version > kSchemaVersion) {
     return Error{Code::conflict, path.string() + " was written by a newer atoll (schema " + std::to_string(version) + ", this one knows " +
-                                     std::to_string(kMigrations.size()) + "); install that version"};
+                                     std::to_string(kSchemaVersion) + "); install that version"};
   }
-  if (version == kMigrations.size()) {
+  if (version > 0 && version < kSchemaVersion) {
+    return Error{Code::conflict, path.string() + " was written by an atoll from before its first release (schema " +
+                                     std::to_string(version) + "); finish its runs with that version"};
+  }
+  if (version == kSchemaVersion) {
     return {};
   }
   return database.transaction([&]() -> Status {
-    for (std::uint64_t step = version; step < kMigrations.size(); ++step) {
-      ATOLL_TRY(database.execute(kMigrations[step]));
-    }
-    return database.execute("PRAGMA user_version=" + std::to_string(kMigrations.size()));
+    ATOLL_TRY(create_tables(database));
+    return database.execute("PRAGMA user_version=" + std::to_string(kSchemaVersion));
   });
 }
 
@@ -56,13 +57,57 @@ constexpr const char* kEventColumns = "sequence, time_ms, run, island, level, ki
 
 }  // namespace
 
+Status Ledger::check_presence(const std::filesystem::path& state) {
+  const std::filesystem::path path = state / "ledger.db";
+  std::error_code failure;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, failure);
+  if (!failure && bytes > 0) {
+    return {};
+  }
+  return Error{Code::not_found,
+               path.string() + (failure ? " is not there" : " is empty") +
+                   ", although this is a coordinator's state directory: its ledger was lost, and with it all runs and who "
+                   "is enrolled. Restore a backup (atoll coordinator init --from FILE), put the file back, or set up another "
+                   "coordinator in a directory of its own"};
+}
+
 Result<Ledger> Ledger::open(const std::filesystem::path& state) {
   ATOLL_ASSIGN(StateLock lock, StateLock::take(state));
   const std::filesystem::path path = state / "ledger.db";
   ATOLL_ASSIGN(Database opened, Database::open(path));
   auto database = std::make_unique<Database>(std::move(opened));
-  ATOLL_TRY(migrate(*database, path));
+  ATOLL_TRY(prepare_tables(*database, path));
+  if (const Status sound = verify_rows(*database); !sound) {
+    return Error{sound.error().code, path.string() + ": " + sound.error().why + "; restore a backup (atoll coordinator init --from FILE)"};
+  }
   return Ledger(std::move(lock), std::move(database));
+}
+
+Status Ledger::found(std::string_view public_key) {
+  return database_->prepare("INSERT OR IGNORE INTO store(id, public_key, generation) VALUES(1, ?, 0)").bind(public_key).run();
+}
+
+Status Ledger::check_owner(std::string_view public_key) {
+  Statement row = database_->prepare("SELECT public_key FROM store WHERE id=1");
+  ATOLL_ASSIGN(const bool there, row.row());
+  if (!there) {
+    return Error{Code::corrupt,
+                 "the ledger is empty, although this coordinator has a key: its ledger was lost. Restore a backup (atoll "
+                 "coordinator init --from FILE), or set up another coordinator in a directory of its own"};
+  }
+  if (row.text(0) != public_key) {
+    return Error{Code::conflict, "the ledger is that of another coordinator (key " + row.text(0) + ", this one's is " +
+                                     std::string(public_key) + "): put the ledger and the key of one backup together"};
+  }
+  return {};
+}
+
+Result<std::uint64_t> Ledger::begin_generation(std::string_view public_key) {
+  ATOLL_TRY(check_owner(public_key));
+  ATOLL_TRY(database_->execute("UPDATE store SET generation=generation+1 WHERE id=1"));
+  Statement row = database_->prepare("SELECT generation FROM store WHERE id=1");
+  ATOLL_ASSIGN(const bool there, row.row());
+  return there ? row.number(0) : 0;
 }
 
 Result<Recovered> Ledger::recover() {
@@ -97,6 +142,13 @@ Result<Recovered> Ledger::recover() {
 Status Ledger::write(std::span<const Record> records) {
   if (records.empty()) {
     return {};
+  }
+  for (const Status& there : {lock_.still_held(), database_->still_there()}) {
+    if (!there) {
+      return Error{there.error().code, there.error().why +
+                                           "; nothing is committed any more: put it back, or stop this coordinator and look "
+                                           "where its state is"};
+    }
   }
   return database_->transaction([&]() -> Status {
     std::map<RunId, Round> grown;

@@ -61,6 +61,17 @@ class Ledger {
   // Opens or makes the ledger of a state directory, which must exist. Errors: conflict naming the process that has it.
   static Result<Ledger> open(const std::filesystem::path& state);
 
+  // A coordinator that was set up has a ledger. Errors: not_found, with what to do, where it is missing or empty.
+  static Status check_presence(const std::filesystem::path& state);
+
+  // The store belongs to the coordinator with this key from now on, unless it has an owner.
+  Status found(std::string_view public_key);
+  // Errors: corrupt if the store was never founded; conflict if it belongs to another key.
+  Status check_owner(std::string_view public_key);
+  // One life of the store begins: every start of its coordinator. Returns its number, larger than any before it, durable.
+  // Errors: as check_owner.
+  Result<std::uint64_t> begin_generation(std::string_view public_key);
+
   // Everything a core needs. Rounds: the newest kRecoveredRounds of each run's present lineage, and the newest
   // kRecoveredCheckpoints that islands wrote a checkpoint of; of a run that has ended, kEndedRounds of both.
   Result<Recovered> recover();

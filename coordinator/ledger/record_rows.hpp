@@ -54,13 +54,5 @@ inline constexpr const char* kTaskColumns =
 Result<TaskRecord> read_task(const Statement& row);
 
 // The tables of schema version 1, and what each later version changed.
-extern const char* const kSchema;
-extern const char* const kSchema2;
-extern const char* const kSchema3;
-extern const char* const kSchema4;
-extern const char* const kSchema5;
-extern const char* const kSchema6;
-extern const char* const kSchema7;
-extern const char* const kSchema8;
 
 }  // namespace atl::coordinator

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +18,7 @@ Result<StateLock> StateLock::take(const std::filesystem::path& state) {
   if (descriptor < 0) {
     return Error{Code::io, "cannot open " + path + ": " + std::strerror(errno)};
   }
-  StateLock lock(descriptor);
+  StateLock lock(descriptor, path);
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       return Error{Code::io, "cannot lock " + path + ": " + std::strerror(errno)};
@@ -37,11 +38,22 @@ Result<StateLock> StateLock::take(const std::filesystem::path& state) {
   return lock;
 }
 
-StateLock::StateLock(StateLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+StateLock::StateLock(StateLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
 StateLock& StateLock::operator=(StateLock&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
   return *this;
 }
+Status StateLock::still_held() const {
+  struct stat there {};
+  struct stat held {};
+  if (::stat(path_.c_str(), &there) == 0 && ::fstat(descriptor_, &held) == 0 && there.st_ino == held.st_ino &&
+      there.st_dev == held.st_dev) {
+    return {};
+  }
+  return Error{Code::io, path_ + " was removed or replaced while this coordinator runs"};
+}
+
 StateLock::~StateLock() {
   if (descriptor_ >= 0) {
     ::close(descriptor_);

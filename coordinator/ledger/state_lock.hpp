@@ -6,6 +6,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include "transport/base/result.hpp"
 
@@ -19,9 +21,14 @@ class StateLock {
   StateLock& operator=(StateLock&& other) noexcept;
   ~StateLock();
 
+  // Errors: io if the file that is locked is not the one in the directory any more: somebody removed or replaced it, and another
+  // coordinator could take the directory.
+  [[nodiscard]] Status still_held() const;
+
  private:
-  explicit StateLock(int descriptor) : descriptor_(descriptor) {}
+  StateLock(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
   int descriptor_;
+  std::string path_;
 };
 
 }  // namespace atl::coordinator

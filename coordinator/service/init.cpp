@@ -129,11 +129,10 @@ Status init_coordinator(const std::filesystem::path& state, const CoordinatorSet
   if (::chmod(state.c_str(), 0700) != 0) {
     return Error{Code::io, "cannot make " + state.string() + " private to its owner; choose another --state"};
   }
-  if (const auto made = read_or_make_key_file(coordinator_key_file(state)); !made) {
-    return made.error();
-  }
+  ATOLL_ASSIGN(const KeyPair own, read_or_make_key_file(coordinator_key_file(state)));
   ATOLL_ASSIGN(const KeyPair first_operator, read_or_make_key_file(operator_key_file(state)));
   ATOLL_ASSIGN(Ledger ledger, Ledger::open(state));
+  ATOLL_TRY(ledger.found(own.public_key));
   ATOLL_ASSIGN(Admission admission, Admission::load(ledger.database()));
   ATOLL_TRY(admission.admit(first_operator.public_key, Role::operator_, "operator", now()));
   // Last: it is what makes the directory a coordinator's.

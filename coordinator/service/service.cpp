@@ -17,7 +17,9 @@ Status run_service(const ServiceOptions& options, int stop_fd, const std::functi
                                                 : Error{Code::not_found, "there is no coordinator in " + options.state.string() +
                                                                              "; make one with `atoll coordinator init`"};
   }
+  ATOLL_TRY(Ledger::check_presence(options.state));
   ATOLL_ASSIGN(Ledger ledger, Ledger::open(options.state));
+  ATOLL_TRY(ledger.begin_generation(keys->public_key));
   ATOLL_ASSIGN(std::unique_ptr<ZmqControlServer> server,
                ZmqControlServer::open(ControlServerSettings{options.settings.bind, *keys, options.insecure}));
   const std::string bound = server->bound_address();

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <limits>
 
-#include "coordinator/ledger/record_rows.hpp"
+#include "coordinator/ledger/schema.hpp"
 #include "tests/catch.hpp"
 #include "tests/full_disk.hpp"
 #include "tests/temporary_folder.hpp"
@@ -492,23 +492,119 @@ TEST_CASE("a damaged, foreign or newer ledger is refused with a reason") {
   }
 }
 
-TEST_CASE("a ledger of schema version 1 is taken up, and what is new has its default") {
+TEST_CASE("a ledger from before the first release is refused, with what to do") {
   const atl_test::TemporaryFolder directory;
-  {
-    Database old = Database::open(directory.path() / "ledger.db").value();
-    REQUIRE(old.execute(kSchema).ok());
-    REQUIRE(old.execute("INSERT INTO memberships VALUES('r-1', 'i-a', 2, 'active', '', '[]')").ok());
-    REQUIRE(old.execute("INSERT INTO rounds VALUES('r-1', 0, 0, 1, 1, 1, 1, '[\"i-a\"]', '[64]', zeroblob(32), 0, 0)").ok());
-    REQUIRE(old.execute("PRAGMA user_version=1").ok());
+  REQUIRE(Ledger::open(directory.path())->database().execute("PRAGMA user_version=8").ok());
+  const auto ledger = Ledger::open(directory.path());
+  REQUIRE_FALSE(ledger);
+  CHECK(ledger.error().code == Code::conflict);
+  CHECK(ledger.error().why.find("before its first release (schema 8)") != std::string::npos);
+}
+
+namespace {
+
+// A row for a table with a mark of its own in every text.
+std::string marked_row(const Table& table) {
+  std::string names;
+  std::string values;
+  for (std::size_t at = 0; at < table.columns.size();) {
+    const std::size_t end = std::min(table.columns.find(", ", at), table.columns.size());
+    const std::string column(table.columns.substr(at, end - at));
+    const std::string name = column.substr(0, column.find(' '));
+    names += (names.empty() ? "" : ", ") + name;
+    const auto is = [&](const char* type) { return column.find(type) != std::string::npos; };
+    values += (values.empty() ? "" : ", ") + (is(" TEXT")   ? "'mark-" + std::string(table.name) + "-" + name + "'"
+                                              : is(" BLOB") ? "x'" + std::string(64, '5') + "'"
+                                              : is(" REAL") ? "0.625"
+                                                            : "7");
+    at = end + 2;
   }
-  Ledger ledger = Ledger::open(directory.path()).value();
-  REQUIRE(write(ledger, {run_record()}).ok());
-  const Recovered recovered = ledger.recover().value();
-  REQUIRE(recovered.memberships.size() == 1);
-  CHECK(recovered.memberships[0].part == 2);
-  CHECK(recovered.memberships[0].offences == 0);
-  REQUIRE(recovered.rounds.size() == 1);
-  CHECK(recovered.rounds[0].data.empty());
-  CHECK(recovered.parts.empty());
-  CHECK(recovered.runs == std::vector{run_record()});
+  return "INSERT INTO " + std::string(table.name) + "(" + names + ") VALUES(" + values + ")";
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("one bit that flips in any row of any table or index is noticed when the ledger is opened, and the table is named") {
+  const atl_test::TemporaryFolder directory;
+  const auto path = directory.path() / "ledger.db";
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    for (const Table& table : ledger_tables()) {
+      INFO(table.name);
+      REQUIRE(ledger.database().execute(marked_row(table)).ok());
+    }
+  }
+  REQUIRE(Ledger::open(directory.path()));
+  const std::string sound = bytes_of(path);
+  std::size_t flipped = 0;
+  for (const Table& table : ledger_tables()) {
+    const std::string mark = "mark-" + std::string(table.name) + "-";
+    std::size_t here = 0;
+    for (std::size_t at = sound.find(mark); at != std::string::npos; at = sound.find(mark, at + 1)) {
+      std::string damaged = sound;
+      damaged[at + mark.size()] = static_cast<char>(damaged[at + mark.size()] ^ 2);
+      std::ofstream(path, std::ios::binary) << damaged;
+      const auto ledger = Ledger::open(directory.path());
+      INFO(table.name << " at " << at);
+      REQUIRE_FALSE(ledger);
+      CHECK(ledger.error().code == Code::corrupt);
+      CHECK(ledger.error().why.find("restore a backup") != std::string::npos);
+      ++here;
+    }
+    INFO(table.name);
+    CHECK(here > 0);
+    flipped += here;
+  }
+  CHECK(flipped > 60);
+}
+
+TEST_CASE("a store knows whose it is and counts its lives; one that is missing or empty is not begun anew") {
+  const atl_test::TemporaryFolder directory;
+  const auto path = directory.path() / "ledger.db";
+  CHECK(Ledger::check_presence(directory.path()).error().code == Code::not_found);
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    CHECK(ledger.begin_generation("key").error().code == Code::corrupt);  // nobody has set it up
+    REQUIRE(ledger.found("key").ok());
+    CHECK(ledger.begin_generation("key").value() == 1);
+  }
+  REQUIRE(Ledger::check_presence(directory.path()).ok());
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    CHECK(ledger.begin_generation("key").value() == 2);
+    CHECK(ledger.begin_generation("another").error().code == Code::conflict);
+    REQUIRE(ledger.found("another").ok());  // it has an owner
+    CHECK(ledger.begin_generation("key").value() == 3);
+  }
+  std::filesystem::resize_file(path, 0);
+  const Error lost = Ledger::check_presence(directory.path()).error();
+  CHECK(lost.why.find("is empty") != std::string::npos);
+  CHECK(lost.why.find("coordinator init --from") != std::string::npos);
+}
+
+TEST_CASE("nothing is committed to a ledger that was removed or replaced under the coordinator, until it is back") {
+  const atl_test::TemporaryFolder folder;
+  const auto state = folder.path() / "state";
+  const auto away = folder.path() / "away";
+  std::filesystem::create_directories(state);
+  Ledger ledger = Ledger::open(state).value();
+  REQUIRE(write(ledger, {run_record("r-1", 1)}).ok());
+  std::filesystem::rename(state, away);
+  const Status lost = write(ledger, {run_record("r-1", 2)});
+  REQUIRE_FALSE(lost);
+  CHECK(lost.error().code == Code::io);
+  CHECK(lost.error().why.find("removed or replaced") != std::string::npos);
+  std::filesystem::create_directories(state);
+  std::ofstream(state / "ledger.db") << "another";
+  std::ofstream(state / "lock") << "another";
+  CHECK_FALSE(write(ledger, {run_record("r-1", 2)}));
+  std::filesystem::remove_all(state);
+  std::filesystem::rename(away, state);
+  REQUIRE(write(ledger, {run_record("r-1", 3)}).ok());
+  CHECK(ledger.recover()->runs.at(0).committed == Round(3));
 }
