@@ -9,6 +9,7 @@ namespace atl::agent {
 namespace {
 
 constexpr std::size_t kHelloRuns = 32;
+constexpr Duration kLastCheckpoint = std::chrono::minutes(2);  // of an island that leaves while the coordinator is away
 
 }  // namespace
 
@@ -181,6 +182,10 @@ void Core::State::on_time() {
     if (departure.cut_short()) {
       departure.contributed();
       say_leave();
+    }
+    if (!departure.released() && keep_state()) {
+      departure.release_itself(now + kLastCheckpoint);
+      return;
     }
     close_run(departure.why());
     close_tasks(departure.why());

@@ -197,6 +197,7 @@ struct Core::State {
   void say_leave();
   void on_release(const Release& message);
   [[nodiscard]] bool settling() const;
+  bool keep_state();
   void finish_leaving();
   void close_run(const std::string& why);
   void give_up(Error error);

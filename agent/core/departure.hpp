@@ -8,8 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 
 namespace atl::agent {
@@ -52,6 +55,15 @@ class Departure {
       stage_ = Stage::released;
     }
   }
+  // Nobody lets go: what it holds is brought to the disk first, until this time at most.
+  void release_itself(TimePoint until) {
+    release();
+    until_ = until;
+    unheard_ = true;
+  }
+  [[nodiscard]] bool unheard() const { return unheard_ && released(); }
+  // True once for each round: its state has to be brought to the disk.
+  bool keep(Round round) { return std::exchange(kept_, round) != round; }
   void close_run() {
     contributed();
     turn(Stage::released, Stage::leaving);
@@ -64,6 +76,8 @@ class Departure {
   Stage stage_ = Stage::staying;
   std::string why_;
   TimePoint until_;
+  bool unheard_ = false;
+  std::optional<Round> kept_;
 };
 
 }  // namespace atl::agent

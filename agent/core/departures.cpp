@@ -34,8 +34,28 @@ void Core::State::cut_short() {
 // Something of the last round is not on the disk yet.
 bool Core::State::settling() const { return run->rounds.applying() || run->rounds.merging() || run->checkpoints.writing(); }
 
+// The coordinator does not let go, being away perhaps: the state in memory may be the only copy of the newest rounds.
+// True if something is on its way to the disk.
+bool Core::State::keep_state() {
+  if (!run || !run->outer.held() || run->outer.committed() == Round(0)) {
+    return false;
+  }
+  const bool whole = !run->rounds.applying() && !(run->terms.lockstep() && run->rounds.merging());
+  if (!run->checkpoints.writing() && whole) {
+    const bool there = stored.find(run->terms.id, run->outer.committed(), run->outer.digest()) != nullptr;
+    if (there || !departure.keep(run->outer.committed())) {
+      return false;
+    }
+    write_checkpoint();
+  }
+  return true;
+}
+
 void Core::State::finish_leaving() {
   if (run && departure.released() && !settling()) {
+    if (departure.unheard() && keep_state()) {
+      return;
+    }
     close_run(departure.why());
     exit(std::nullopt);
   }

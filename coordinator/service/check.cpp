@@ -88,7 +88,7 @@ Result<CheckFacts> check_ledger(Ledger& ledger) {
   return facts;
 }
 
-Status copy_file(const fs::path& from, const fs::path& to) {
+Status copy_to_work(const fs::path& from, const fs::path& to) {
   std::error_code failure;
   fs::copy_file(from, to, failure);
   return failure ? Status(Error{Code::io, from.string() + " cannot be read: " + failure.message()}) : Status();
@@ -109,7 +109,7 @@ Result<CheckFacts> check_state(const fs::path& state) {
   for (const char* suffix : {"", "-wal"}) {
     const fs::path part = state / ("ledger.db" + std::string(suffix));
     if (fs::exists(part, failure)) {
-      ATOLL_TRY(copy_file(part, work.path() / part.filename()));
+      ATOLL_TRY(copy_to_work(part, work.path() / part.filename()));
     }
   }
   ATOLL_ASSIGN(Ledger ledger, Ledger::open(work.path()));
@@ -123,7 +123,7 @@ Result<CheckFacts> check_backup(const fs::path& file) {
     return Error{Code::not_found, "there is no file " + file.string()};
   }
   ATOLL_ASSIGN(const WorkFolder work, WorkFolder::make());
-  ATOLL_TRY(copy_file(file, work.path() / "ledger.db"));
+  ATOLL_TRY(copy_to_work(file, work.path() / "ledger.db"));
   Result<Ledger> ledger = Ledger::open(work.path());
   if (!ledger) {
     return with_context(ledger.error(), file.string());

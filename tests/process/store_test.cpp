@@ -1,6 +1,7 @@
 // The coordinator's store: lost, damaged, exchanged, or taken away while it is in use.
 #include <fstream>
 
+#include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -106,4 +107,36 @@ TEST_CASE("process: a state directory taken away from under the coordinator stop
   CHECK(waited.exit == 0);
   CHECK(contains(cluster.log("coordinator"), "can be written again"));
   CHECK(cluster.round_of(run) == 12);
+}
+
+TEST_CASE("process: an agent that is stopped while the coordinator is away writes its state down first, and the run loses no round") {
+  Cluster cluster;
+  cluster.hold_at(37);
+  cluster.start_island("a");
+  cluster.start_island("b");
+  std::string file = run_file(60);
+  file += "[checkpoint]\nevery_rounds = 1000\n";
+  const std::string run = cluster.submit(file);
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 7; }));
+  cluster.coordinator.signal(SIGKILL);
+  CHECK(cluster.coordinator.wait() == 128 + SIGKILL);
+  for (const char* name : {"a", "b"}) {
+    cluster.islands[name].signal(SIGTERM);
+  }
+  for (const char* name : {"a", "b"}) {
+    CHECK(cluster.islands[name].wait() == 0);
+    const auto newest = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value().newest_good();
+    INFO(cluster.log(name));
+    REQUIRE(newest);
+    CHECK(newest->round == atl::Round(7));
+  }
+  cluster.start_coordinator();
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name);
+  }
+  cluster.release();
+  const CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  CHECK(waited.exit == 0);
+  CHECK_FALSE(contains(cluster.run({"logs", run}).out, "rounds_lost"));
 }
