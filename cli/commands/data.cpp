@@ -28,7 +28,7 @@ Command data_command() {
   auto run = std::make_shared<std::string>();
   Command command;
   command.name = "data";
-  command.summary = "shows the parts of a run's data: owners, epochs, what is committed; and proves the sum";
+  command.summary = "shows the parts of a run's data: owners, passes, what is committed; and proves the sum";
   command.details =
       "Each contribution names the sequences that it was trained on. Added up over all committed rounds they must be every sequence\n"
       "up to each part's position, once. Exit code 70 if they are not.";

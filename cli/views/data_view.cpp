@@ -11,11 +11,11 @@ namespace {
 
 using nlohmann::json;
 
-std::string epochs_text(const std::optional<double>& epochs) {
-  if (!epochs) {
+std::string passes_text(const std::optional<double>& passes) {
+  if (!passes) {
     return "-";
   }
-  const auto hundredths = static_cast<std::uint64_t>(*epochs * 100);
+  const auto hundredths = static_cast<std::uint64_t>(*passes * 100);
   const std::string rest = std::to_string(hundredths % 100);
   return std::to_string(hundredths / 100) + "." + std::string(2 - rest.size(), '0') + rest;
 }
@@ -38,7 +38,7 @@ std::string number_text(const json& object, std::string_view key) {
 std::string render_data(const json& document, const Terminal& terminal) {
   Table table({{"PART", true},
                {"OWNER"},
-               {"EPOCHS", true},
+               {"PASSES", true},
                {"POSITION", true},
                {"COMMITTED", true},
                {"PASSED OVER", true},
@@ -47,7 +47,7 @@ std::string render_data(const json& document, const Terminal& terminal) {
     const std::string owner = text_at(part, "owner") + (flag_at(part, "in_use") ? "" : " (free)");
     table.add({{number_text(part, "part")},
                {owner},
-               {epochs_text(number_at(part, "epochs"))},
+               {passes_text(number_at(part, "passes"))},
                {number_text(part, "position")},
                {number_text(part, "committed")},
                {number_text(part, "passed_over")},

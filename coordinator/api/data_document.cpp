@@ -15,8 +15,8 @@ using nlohmann::json;
 
 json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
-json epochs(std::uint64_t position, std::uint64_t of_an_epoch) {
-  return of_an_epoch == 0 ? json() : json(static_cast<double>(position) / static_cast<double>(of_an_epoch));
+json passes(std::uint64_t position, std::uint64_t of_a_pass) {
+  return of_a_pass == 0 ? json() : json(static_cast<double>(position) / static_cast<double>(of_a_pass));
 }
 
 // Whether the sums of all parts are what the parts say. Empty: they are.
@@ -68,8 +68,8 @@ json cluster_parts(const RunView& run, const RunSpec& spec) {
                      {"owner", text_or_null(task->island)},
                      {"in_use", task->state == TaskState::running},
                      {"position", images},
-                     {"epoch_sequences", sizes[cluster]},
-                     {"epochs", epochs(images, sizes[cluster])},
+                     {"pass_sequences", sizes[cluster]},
+                     {"passes", passes(images, sizes[cluster])},
                      {"committed", done || grouped ? json(images) : json(task->checkpoint_step * spec.training.batch)},
                      {"passed_over", 0},
                      {"taken_over", 0},
@@ -112,8 +112,8 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
                     {"owner", text_or_null(part.owner.empty() ? "" : name_of(part.owner))},
                     {"in_use", here && !has_ended(run.state)},
                     {"position", part.position},
-                    {"epoch_sequences", part.sequences == 0 ? json() : json(part.sequences)},
-                    {"epochs", epochs(part.position, part.sequences)},
+                    {"pass_sequences", part.sequences == 0 ? json() : json(part.sequences)},
+                    {"passes", passes(part.position, part.sequences)},
                     {"committed", in_common ? json(sum.committed) : json()},
                     {"passed_over", sum.passed_over},
                     {"taken_over", sum.taken_over},

@@ -253,7 +253,7 @@ TEST_CASE(
   for (const json& part : data["parts"]) {
     CHECK(part["passed_over"] == 0);
     CHECK(part["position"] == part["committed"]);
-    CHECK(part["epoch_sequences"] == 1'000'000 / 16);
+    CHECK(part["pass_sequences"] == 1'000'000 / 16);
     committed += part["committed"].get<std::uint64_t>();
     if (part["islands"].contains("a")) {
       CHECK(part["islands"] == json({{"a", 400}}));

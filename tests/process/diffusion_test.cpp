@@ -135,7 +135,7 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
     CHECK(part["position"] == 60 * 8);
     CHECK(part["committed"] == 60 * 8);
     CHECK((part["owner"] == "a" || part["owner"] == "b"));
-    images += part["epoch_sequences"].get<std::uint64_t>();
+    images += part["pass_sequences"].get<std::uint64_t>();
   }
   CHECK(images == 240 - 24);  // a tenth is held out
   CHECK(cluster.run({"data", run}).out.find("the cluster of one expert") != std::string::npos);
@@ -264,7 +264,7 @@ TEST_CASE("diffusion: three islands train one model of images in rounds, one of 
     CHECK(data["proof"]["holds"] == true);
     CHECK(data["proof"]["committed_tokens"] == data["proof"]["committed"]);  // an image counts as one
     for (const json& part : data["parts"]) {
-      CHECK(part["epoch_sequences"] == 72);
+      CHECK(part["pass_sequences"] == 72);
     }
 
     const fs::path model = cluster.folder() / "model.safetensors";

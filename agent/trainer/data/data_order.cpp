@@ -87,8 +87,8 @@ Result<DataOrder> DataOrder::make(TokenRange part, std::uint32_t sequence_length
 }
 
 std::uint64_t DataOrder::window(std::uint64_t position) const {
-  const std::uint64_t epoch = position / windows_;
-  const std::uint64_t key = mix(key_ + epoch);
+  const std::uint64_t pass = position / windows_;
+  const std::uint64_t key = mix(key_ + pass);
   const std::uint64_t phase = Rng(key, stream_of("phase")).below(slack_ + 1);
   const Permutation permutation(windows_, key);
   return part_.begin + phase + permutation.at(position % windows_) * sequence_length_;

@@ -2,8 +2,8 @@
 //
 // The stream of N tokens is split once: the last `validation_fraction` of it is held out, the rest is cut into `parts` contiguous
 // ranges of equal length (to one token), one for each island. Inside its range an island draws windows of sequence_length + 1 tokens
-// (neighbours share one token: the target of one is the first input of the next). An epoch is a random phase and a
-// random permutation of the windows that fit behind it: every window comes exactly once in an epoch, and no two epochs cut the text at the
+// (neighbours share one token: the target of one is the first input of the next). A pass is a random phase and a
+// random permutation of the windows that fit behind it: every window comes exactly once in a pass, and no two passes cut the text at the
 // same places. Nothing is stored but the position, so training continues anywhere at once. Threads: plain values.
 #pragma once
 
@@ -53,7 +53,7 @@ class DataOrder {
   // Where in the stream the window of a position begins; it is sequence_length + 1 tokens long.
   [[nodiscard]] std::uint64_t window(std::uint64_t position) const;
   [[nodiscard]] std::uint64_t windows_per_epoch() const { return windows_; }
-  // What one epoch trains on.
+  // What one pass trains on.
   [[nodiscard]] std::uint64_t tokens_per_epoch() const { return windows_ * sequence_length_; }
 
  private:

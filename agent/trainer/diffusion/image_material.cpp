@@ -50,8 +50,8 @@ std::vector<std::size_t> ImageMaterial::evaluated(std::uint64_t most) const {
 std::vector<std::size_t> images_from(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint64_t first, std::uint64_t count) {
   std::vector<std::size_t> chosen;
   for (std::uint64_t i = first; i < first + count; ++i) {
-    const std::uint64_t epoch = i / all.size();
-    chosen.push_back(all[Permutation(all.size(), stream_of("epoch", seed ^ (epoch << 20))).at(i % all.size())]);
+    const std::uint64_t pass = i / all.size();
+    chosen.push_back(all[Permutation(all.size(), stream_of("epoch", seed ^ (pass << 20))).at(i % all.size())]);
   }
   return chosen;
 }

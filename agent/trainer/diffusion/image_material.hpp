@@ -37,7 +37,7 @@ struct ImageMaterial {
   [[nodiscard]] std::vector<std::size_t> evaluated(std::uint64_t most) const;
 };
 
-// `count` of these images from place `first` on, each once in an epoch, another order in every epoch.
+// `count` of these images from place `first` on, each once in a pass, another order in every pass.
 std::vector<std::size_t> images_from(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint64_t first, std::uint64_t count);
 
 // One of `parts` disjoint parts of these images, of equal size (to one image), drawn from the seed: a set that is sorted is no matter.
