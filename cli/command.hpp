@@ -107,6 +107,7 @@ Command drain_command();
 Command export_command();
 Command local_command();
 Command version_command();
+Command doctor_command();
 Command completion_command();
 Command trainer_command();
 Command generate_command();

@@ -245,3 +245,24 @@ TEST_CASE("exit codes") {
   }
   CHECK(distinct == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130});
 }
+
+TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = (folder.path() / "state").string();
+  const Called fresh = call({"doctor", "--state", state, "-o", "json"});
+  INFO(fresh.out << fresh.err);
+  CHECK(fresh.exit == 0);
+  const json document = json::parse(fresh.out);
+  CHECK(document["fit"] == true);
+  std::set<std::string> looked_at;
+  for (const json& finding : document["findings"]) {
+    looked_at.insert(finding["what"]);
+  }
+  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "memory", "descriptors", "state"});
+  CHECK(call({"doctor", "--state", state}).out.find("kernels") != std::string::npos);
+  std::filesystem::create_directories(state);
+  std::filesystem::permissions(state, std::filesystem::perms(0755));
+  const Called open_to_all = call({"doctor", "--state", state});
+  CHECK(open_to_all.exit == 1);
+  CHECK(open_to_all.out.find("chmod 700 " + state) != std::string::npos);
+}
