@@ -123,8 +123,8 @@ struct Core::State::Router {
   void operator()(const Cut& message) { of_epoch(message, &State::on_cut); }
   void operator()(const CatchUp& message) { of_epoch(message, &State::on_catch_up); }
   void operator()(const Offer& message) { of_run(message, &State::on_offer); }
-  void operator()(const PairQuery& message) { of_run(message, &State::on_pair_query); }
-  void operator()(const PairAnswer& message) { of_run(message, &State::on_pair_answer); }
+  void operator()(const PairQuery& message) { of_groups(message, &State::on_pair_query); }
+  void operator()(const PairAnswer& message) { of_groups(message, &State::on_pair_answer); }
   template <typename M>
   void operator()(const M&) {}
 
@@ -132,6 +132,13 @@ struct Core::State::Router {
   void of_run(const M& message, void (State::*heard)(const M&)) {
     if (state.run && state.run->terms.id == message.run && !state.run->life.ended()) {
       (state.*heard)(message);
+    }
+  }
+  // Whatever the epoch: what was decided in an older one is asked for, too.
+  template <typename M>
+  void of_groups(const M& message, void (State::*heard)(const M&)) {
+    if (state.run && state.run->terms.in_groups()) {
+      of_run(message, heard);
     }
   }
   template <typename M>

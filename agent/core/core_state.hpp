@@ -158,7 +158,7 @@ struct Core::State {
   void meet_partner(Round round);
   void reject_own(Round round, const Error& error);
   void note_met(const RoundInHand& round, const ExchangeDone& event);
-  void leave_pairs();
+  void change_groups();
   void drive_merges();
 
   // ---- training.cpp

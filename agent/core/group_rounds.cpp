@@ -71,11 +71,12 @@ void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) 
   }
 }
 
-void Core::State::leave_pairs() {
-  if (!run->terms.in_groups()) {
-    return;
+// The members are others: groups of the old epoch are left, and the next round's is drawn anew.
+void Core::State::change_groups() {
+  if (run->terms.in_groups()) {
+    effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
+    prepare_pair();
   }
-  effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
 }
 
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
@@ -114,8 +115,7 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) {
 }
 
 void Core::State::on_pair_query(const PairQuery& message) {
-  if (message.asked != island() || !run->terms.in_groups() || !run->life.active() || !run->outer.held() ||
-      message.asked_in != run->members.epoch()) {
+  if (message.asked != island() || !run->life.active() || !run->outer.held() || message.asked_in != run->members.epoch()) {
     return;
   }
   if (const std::optional<PairWord> word = word_on(message.epoch, message.round)) {
@@ -126,7 +126,7 @@ void Core::State::on_pair_query(const PairQuery& message) {
 }
 
 void Core::State::on_pair_answer(const PairAnswer& message) {
-  if (message.asker == island() && run->terms.in_groups()) {
+  if (message.asker == island()) {
     effect(HearOfPair{run->terms.id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
   }
 }

@@ -187,8 +187,7 @@ void Core::State::restore(const Invite& message) {
 
 void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   if (run->members.use(epoch, members)) {
-    leave_pairs();
-    prepare_pair();
+    change_groups();
   }
 }
 

@@ -274,14 +274,11 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     tell("warning", "trainer_state_not_saved",
          "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
   }
-  Merging* merging = run->rounds.find_merging(event.round);
-  if (merging == nullptr) {
+  if (run->rounds.find_merging(event.round) == nullptr) {
     return;
   }
   if (run->terms.lockstep()) {
-    merging->adopting = true;
-    merging->saved = event.saved;
-    effect(AdoptParameters{run->terms.id, event.round});
+    run->rounds.adopt(event.round, event.saved);
   } else {
     merged(event.round, event.saved);
   }

@@ -38,7 +38,7 @@ bool Rounds::applying() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return round.second.is(RoundInHand::Phase::applying); });
 }
 
-Merging* Rounds::find_merging(Round round) {
+const Merging* Rounds::find_merging(Round round) const {
   const auto found = merging_.find(round);
   return found == merging_.end() ? nullptr : &found->second;
 }
@@ -90,6 +90,13 @@ RoundInHand Rounds::take_applied(Round number, bool checkpoint) {
   RoundInHand round = std::move(rounds_.extract(number).mapped());
   merging_[number] = Merging{number, round.exchanged().digest, checkpoint};
   return round;
+}
+
+void Rounds::adopt(Round round, bool saved) {
+  Merging& merging = merging_.at(round);
+  merging.adopting = true;
+  merging.saved = saved;
+  out_->effect(AdoptParameters{terms_->id, round});
 }
 
 void Rounds::drop() {

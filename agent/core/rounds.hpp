@@ -46,7 +46,7 @@ class Rounds {
   [[nodiscard]] bool awaits_step() const { return terms_->lockstep() && merging(); }
   [[nodiscard]] const Merging& oldest_merging() const { return merging_.begin()->second; }
   // Nothing: not applied, or merged.
-  [[nodiscard]] Merging* find_merging(Round round);
+  [[nodiscard]] const Merging* find_merging(Round round) const;
   // The first sequence of the part of the data that no contribution in hand holds. counted: that no committed round holds.
   [[nodiscard]] std::uint64_t published_to(std::uint64_t counted) const;
   // A contribution begins before what the coordinator counted of this part, so it can never be counted.
@@ -69,6 +69,8 @@ class Rounds {
   void apply(Round round);
   // It is applied, and the trainer merges it.
   RoundInHand take_applied(Round round, bool checkpoint);
+  // In lockstep: the trainer has taken the step, and the engine takes its parameters over (AdoptParameters).
+  void adopt(Round round, bool saved);
   Merging take_merging(Round round) { return merging_.extract(round).mapped(); }
   // They lead nowhere any more; their exchanges are cancelled.
   void drop();
