@@ -1,0 +1,126 @@
+/* libatoll_trainer: a trainer's side of the island link, in C.
+ *
+ * A trainer pulls: it asks for the next order, carries it out, answers it, and asks again. The library speaks to the agent, keeps the
+ * counters, waits for results, saves atomically and knows what is due when; the model, the optimiser and the data are the trainer's.
+ *
+ *   atoll_trainer* t = atoll_trainer_join(NULL, "mine", "1.0", 1, why, sizeof why);
+ *   ... atoll_trainer_configuration(t): JSON of the run's settings, seed, part of the data ...
+ *   atoll_trainer_declare(t, parameters, count, NULL);
+ *   ... begin, or restore what configuration.resume names ...
+ *   atoll_trainer_ready(t, samples_in_my_part);
+ *   while (atoll_trainer_next(t, -1, &order) == ATOLL_OK && order.kind != ATOLL_STOP) {
+ *     ... carry it out ...
+ *     atoll_trainer_answer(t, &answer);
+ *   }
+ *   atoll_trainer_leave(t);
+ *
+ * agent/island_link/README.md describes the protocol, docs/own-trainer.md how a trainer is started. Threads: one at a time for one trainer.
+ * No function throws or ends the process. Functions return ATOLL_OK or a negative code; atoll_trainer_why() has the reason as one line.
+ * Memory that a function returns is the library's and lives until atoll_trainer_leave(), texts until the next call.
+ */
+#ifndef ATOLL_TRAINER_H
+#define ATOLL_TRAINER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATOLL_TRAINER_VERSION 1 /* of this interface; grows with what breaks a caller */
+
+typedef struct atoll_trainer atoll_trainer;
+
+enum {
+  ATOLL_OK = 0,
+  ATOLL_GONE = -1,    /* the agent is gone, or says stop before the trainer was ready: exit */
+  ATOLL_REFUSED = -2, /* the caller asks for something impossible; nothing has changed */
+  ATOLL_BROKEN = -3   /* the agent says something that cannot be, or a file or the memory cannot be had */
+};
+
+/* What an order asks for. Fields of atoll_order that an order does not name have no meaning. */
+enum {
+  ATOLL_NONE = 0,     /* nothing came within the time: ask again */
+  ATOLL_STOP = 1,     /* leave, and exit with status 0 */
+  ATOLL_STEP = 2,     /* do inner step `step`; answer samples, tokens */
+  ATOLL_GRADIENT = 3, /* payload gradient: forward and backward of inner step `step`; answer samples, tokens */
+  ATOLL_UPDATE = 4,   /* payload gradient: clip, and take the optimiser's step of that gradient */
+  ATOLL_REPORT = 5,   /* answer the losses of the steps since the last report; the last gradient's norm if wants_norm */
+  ATOLL_WRITE = 6,    /* copy the parameters of `fragment` into the arena */
+  ATOLL_WRITE_GRADIENT = 7,
+  ATOLL_MERGE = 8,         /* p = alpha p + (1 - alpha) arena for `fragment`, in float32; alpha 0 is an exact copy */
+  ATOLL_READ_GRADIENT = 9, /* take the gradient of `fragment` from the arena */
+  ATOLL_STAND_AT = 10,     /* steps are left out, or were done elsewhere: stand at `step` and `position` */
+  ATOLL_EVALUATE = 11,     /* answer has_loss and loss over the held-out data, and batches */
+  ATOLL_SAVE = 12          /* write what is needed to continue into the empty folder `directory`; answer error if that failed */
+};
+
+typedef struct {
+  const char* name;      /* unique */
+  const uint64_t* shape; /* `dimensions` numbers of at least 1; the arena holds the tensor row by row */
+  size_t dimensions;
+  int32_t block; /* -1 embeddings, 0 ... L-1 the layers, L what comes after them */
+} atoll_parameter;
+
+/* Where a parameter lies: float32 elements `offset` to `offset + count` of the arena, part of one fragment. */
+typedef struct {
+  uint32_t parameter; /* in the order of atoll_trainer_declare() */
+  uint32_t fragment;
+  uint64_t offset;
+  uint64_t count;
+} atoll_entry;
+
+typedef struct {
+  int32_t kind;
+  uint32_t fragment;
+  uint64_t step;
+  uint64_t position;   /* samples done */
+  uint64_t free_until; /* of ATOLL_STEP: steps up to this one may be done at once and answered as one */
+  double alpha;
+  int32_t wants_norm;
+  const char* directory; /* until the next call */
+} atoll_order;
+
+/* Set all of it to zero, then what the order asks for. */
+typedef struct {
+  uint64_t steps; /* of ATOLL_STEP, done at once; 0 is 1 */
+  uint64_t samples;
+  uint64_t tokens;
+  const double* losses; /* one that is not finite says so */
+  size_t losses_count;
+  double norm;
+  int32_t has_loss;
+  double loss;
+  uint32_t batches;
+  const char* error; /* NULL: it was done */
+} atoll_answer;
+
+/* Connects to the agent (path NULL: $ATOLL_ISLAND_LINK), says hello for `ranks` processes, and waits for the run's settings.
+ * NULL on failure, with the reason in `why`. */
+atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char* version, uint32_t ranks, char* why, size_t why_size);
+/* The run's settings, as `configure` of the protocol's page: one JSON object. */
+const char* atoll_trainer_configuration(atoll_trainer* trainer);
+/* Tells the parameters and waits for the arena. `description` of the model may be NULL; it must be the same on all islands. */
+int atoll_trainer_declare(atoll_trainer* trainer, const atoll_parameter* parameters, size_t count, const char* description);
+/* The arena, and where each parameter lies in it. */
+float* atoll_trainer_arena(atoll_trainer* trainer);
+const atoll_entry* atoll_trainer_entries(atoll_trainer* trainer, size_t* count);
+/* It stands at the beginning, or where configuration.resume says. */
+int atoll_trainer_ready(atoll_trainer* trainer, uint64_t tokens_available);
+/* The next order, waiting up to timeout_ms for one (-1: for ever). The one before must have been answered. */
+int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* order);
+/* The order is done. Each is answered once. */
+int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer);
+/* The trainer is about to exit, and why. */
+int atoll_trainer_fail(atoll_trainer* trainer, const char* why);
+/* Why the last call failed; never NULL. */
+const char* atoll_trainer_why(atoll_trainer* trainer);
+/* Disconnects and frees everything. */
+void atoll_trainer_leave(atoll_trainer* trainer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

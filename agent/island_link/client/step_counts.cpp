@@ -1,0 +1,83 @@
+#include "agent/island_link/client/step_counts.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace atl::island_link {
+
+void StepCounts::add_steps(std::uint64_t steps, std::uint64_t tokens) {
+  for (Tally& tally : tallies_) {
+    tally.steps += steps;
+    tally.tokens += tokens;
+  }
+  tokens_ += tokens;
+  owed_ = true;
+}
+
+void StepCounts::add_losses(std::span<const double> losses) {
+  for (const double loss : losses) {
+    const bool bad = !std::isfinite(loss);
+    for (Tally& tally : tallies_) {
+      tally.losses += bad ? 0 : 1;
+      tally.loss_sum += bad ? 0.0 : loss;
+      tally.nonfinite = tally.nonfinite || bad;
+    }
+    last_loss_ = bad ? std::nullopt : std::optional<double>(loss);
+    nonfinite_ = nonfinite_ || bad;
+  }
+  owed_ = false;
+}
+
+void StepCounts::forget() {
+  tallies_.assign(tallies_.size(), {});
+  tokens_ = 0;
+}
+
+void StepCounts::publish(std::uint32_t fragment, Published& report) {
+  const Tally tally = std::exchange(tallies_.at(fragment), {});
+  report.steps = tally.steps;
+  report.tokens = tally.tokens;
+  report.nonfinite = report.nonfinite || tally.nonfinite;
+  if (tally.losses > 0 && !tally.nonfinite) {
+    const double mean = tally.loss_sum / static_cast<double>(tally.losses);
+    report.loss = std::isfinite(mean) ? std::optional<double>(mean) : std::nullopt;
+  }
+}
+
+void StepCounts::progress(Progress& report, double seconds) {
+  report.loss = last_loss_;
+  report.nonfinite = std::exchange(nonfinite_, false);
+  report.tokens_per_second = seconds > 0 ? static_cast<double>(std::exchange(tokens_, 0)) / seconds : 0.0;
+}
+
+std::string StepCounts::text() const {
+  nlohmann::json tallies = nlohmann::json::array();
+  for (const Tally& tally : tallies_) {
+    tallies.push_back({tally.steps, tally.tokens, tally.losses, tally.loss_sum, tally.nonfinite});
+  }
+  return tallies.dump();
+}
+
+Status StepCounts::read(std::string_view text) {
+  const nlohmann::json tallies = nlohmann::json::parse(text, nullptr, false);
+  if (!tallies.is_array()) {
+    return Error{Code::corrupt, "cannot resume: the saved counters are broken"};
+  }
+  if (tallies.size() != tallies_.size()) {
+    return {};
+  }
+  for (std::size_t i = 0; i < tallies_.size(); ++i) {
+    const nlohmann::json& tally = tallies[i];
+    const bool whole = tally.is_array() && tally.size() == 5 && tally[0].is_number_unsigned() && tally[1].is_number_unsigned() &&
+                       tally[2].is_number_unsigned() && tally[3].is_number() && tally[4].is_boolean();
+    if (!whole) {
+      return Error{Code::corrupt, "cannot resume: the saved counters are broken"};
+    }
+    tallies_[i] = {tally[0].get<std::uint64_t>(), tally[1].get<std::uint64_t>(), tally[2].get<std::uint64_t>(), tally[3].get<double>(),
+                   tally[4].get<bool>()};
+  }
+  return {};
+}
+
+}  // namespace atl::island_link

@@ -1,0 +1,535 @@
+#include "agent/island_link/client/trainer_client.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+
+#include "agent/island_link/client/saved_folder.hpp"
+
+namespace atl::island_link {
+
+namespace {
+
+constexpr Duration kConfigureWithin = std::chrono::seconds(60);
+constexpr Duration kForEver = Duration(-1);
+constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
+constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
+
+std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
+
+// Takes the first order that is due at `step`, in order of arrival.
+template <typename Due>
+std::optional<Due> take_due(std::vector<Due>& orders, std::uint64_t step) {
+  const auto due = std::find_if(orders.begin(), orders.end(), [step](const Due& order) { return order.step <= step; });
+  if (due == orders.end()) {
+    return std::nullopt;
+  }
+  Due order = std::move(*due);
+  orders.erase(due);
+  return order;
+}
+
+Error out_of_turn(const AgentMessage& message, const char* due) {
+  return {Code::corrupt, "the agent has sent '" + std::string(type_of(message)) + "' where " + due + " was due"};
+}
+
+}  // namespace
+
+// ---- the opening
+
+Result<AgentMessage> TrainerClient::expect(Duration timeout, const char* what) {
+  ATOLL_ASSIGN(std::optional<AgentMessage> message, link_.receive(timeout));
+  if (!message) {
+    return Error{Code::timeout, std::string("the agent has not sent ") + what + " in time"};
+  }
+  if (const auto* stop = std::get_if<Stop>(&*message)) {
+    stopped_ = true;
+    return Error{Code::cancelled, "the agent says stop: " + stop->why};
+  }
+  return *std::move(message);
+}
+
+Status TrainerClient::join(Hello hello) {
+  hello.protocol = kProtocol;
+  hello.finishes = true;
+  ATOLL_TRY(link_.send(hello));
+  ATOLL_ASSIGN(AgentMessage first, expect(kConfigureWithin, "configure"));
+  if (auto* task = std::get_if<Task>(&first)) {
+    task_ = std::move(*task);
+    return {};
+  }
+  auto* configure = std::get_if<Configure>(&first);
+  if (configure == nullptr) {
+    return out_of_turn(first, "configure");
+  }
+  configure_ = std::move(*configure);
+  return {};
+}
+
+Result<bool> TrainerClient::stopped() {
+  ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(Duration::zero()));
+  stopped_ = stopped_ || (message && std::holds_alternative<Stop>(*message));
+  return stopped_;
+}
+
+Status TrainerClient::wait_for_stop() {
+  const Result<AgentMessage> message = expect(kForEver, "stop");
+  if (message) {
+    return out_of_turn(*message, "stop");
+  }
+  return stopped_ ? Status() : Status(message.error());
+}
+
+Status TrainerClient::declare(Manifest manifest) {
+  ATOLL_TRY(check_manifest(manifest));
+  ATOLL_TRY(link_.send(manifest));
+  ATOLL_ASSIGN(AgentMessage second, expect(kForEver, "arena"));
+  auto* layout = std::get_if<ArenaLayout>(&second);
+  if (layout == nullptr) {
+    return out_of_turn(second, "arena");
+  }
+  ATOLL_TRY(check_layout(manifest, *layout));
+  ATOLL_ASSIGN(arena_, Arena::open(layout->path, layout->bytes));
+  layout_ = std::move(*layout);
+  counts_.begin(layout_.fragments.size());
+  return {};
+}
+
+Status TrainerClient::ready(std::uint64_t tokens_available) {
+  if (configure_->resume) {
+    step_ = configure_->resume->step;
+    position_ = configure_->resume->position;
+    if (configure_->resume->directory) {
+      ATOLL_ASSIGN(const std::string counts, saved_counts(*configure_->resume->directory));
+      if (!counts.empty()) {
+        ATOLL_TRY(counts_.read(counts));
+      }
+    }
+  }
+  times_.last_progress = now();
+  return link_.send(Ready{step_, position_, tokens_available});
+}
+
+void TrainerClient::fail(const std::string& why) {
+  // That it could not be sent is no news to whoever has failed.
+  static_cast<void>(link_.send(Failed{why}));
+}
+
+// ---- messages
+
+Status TrainerClient::handle(const AgentMessage& message) {
+  return std::visit(
+      [this](const auto& value) -> Status {
+        using Message = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Message, Stop>) {
+          stopped_ = true;
+          return {};
+        } else if constexpr (std::is_same_v<Message, RoundResult>) {
+          pending_.results[{value.round, value.fragment}] = value.applied;
+          return {};
+        } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, Task> || std::is_same_v<Message, ArenaLayout>) {
+          return Error{Code::corrupt, std::string("the agent has sent '") + Message::kType + "' a second time"};
+        } else {
+          return on(value);
+        }
+      },
+      message);
+}
+
+Status TrainerClient::on(const Plan& plan) {
+  const auto known = [this](const auto& order) { return order.fragment < layout_.fragments.size(); };
+  if (!std::all_of(plan.publish.begin(), plan.publish.end(), known) || !std::all_of(plan.merge.begin(), plan.merge.end(), known)) {
+    return Error{Code::corrupt, "the agent has sent an order for a fragment that does not exist"};
+  }
+  until_step_ = std::max(until_step_, plan.until_step);
+  pending_.publishes.insert(pending_.publishes.end(), plan.publish.begin(), plan.publish.end());
+  pending_.merges.insert(pending_.merges.end(), plan.merge.begin(), plan.merge.end());
+  return {};
+}
+
+Status TrainerClient::on(const PublishNow& asked) {
+  std::vector<Todo> todos;
+  for (const std::uint32_t fragment : asked.fragments) {
+    if (fragment >= layout_.fragments.size()) {
+      return Error{Code::corrupt, "the agent asks for a fragment that does not exist"};
+    }
+    todos.emplace_back(order(OrderKind::write_parameters, fragment));
+  }
+  todos.emplace_back(Deed([this, fragments = asked.fragments] { return link_.send(PublishedNow{fragments, step_, position_}); }));
+  do_next(std::move(todos));
+  return {};
+}
+
+// A clean sheet: all orders are void, also the one in hand, and what was trained before is no part of the next contribution.
+Status TrainerClient::on(const Load& load) {
+  drop_orders(load.step);
+  std::vector<Todo> todos = {report(false)};
+  todos.emplace_back(Deed([this, step = load.step, position = load.position] {
+    counts_.forget();
+    step_ = step;
+    position_ = position;
+    return Status();
+  }));
+  Order stand = order(OrderKind::stand_at);
+  stand.step = load.step;
+  stand.position = load.position;
+  todos.emplace_back(stand);
+  for (const std::uint32_t fragment : load.fragments) {
+    if (fragment >= layout_.fragments.size()) {
+      return Error{Code::corrupt, "the agent loads a fragment that does not exist"};
+    }
+    Order take = stand;
+    take.kind = OrderKind::merge;
+    take.fragment = fragment;
+    todos.emplace_back(take);
+  }
+  todos.emplace_back(Deed([this, load] { return link_.send(Loaded{load.fragments, load.step, load.position}); }));
+  do_next(std::move(todos));
+  return {};
+}
+
+void TrainerClient::drop_orders(std::uint64_t step) {
+  pending_.publishes.clear();
+  pending_.merges.clear();
+  pending_.results.clear();
+  pending_.parked.clear();
+  pending_.awaited.reset();
+  pending_.finish.reset();
+  inside_step_ = false;
+  pending_samples_ = 0;
+  until_step_ = step;
+}
+
+Status TrainerClient::on(const Finish& finish) {
+  pending_.finish = finish;
+  if (!finish.now) {
+    std::uint64_t last = step_;
+    for (const MergeOrder& due : pending_.merges) {
+      last = due.round == finish.round ? std::max(last, due.step) : last;
+    }
+    std::erase_if(pending_.publishes, [&](const PublishOrder& other) { return other.step > last; });
+    std::erase_if(pending_.merges, [&](const MergeOrder& other) { return other.round > finish.round; });
+    until_step_ = last;
+    return {};
+  }
+  std::erase_if(pending_.publishes, [&](const PublishOrder& other) { return other.round > finish.round; });
+  std::erase_if(pending_.merges, [&](const MergeOrder& other) { return other.round > finish.round; });
+  for (const PublishOrder& due : pending_.publishes) {
+    skip_to(due.step);
+  }
+  while (const auto due = take_due(pending_.publishes, step_)) {
+    publish(*due);
+  }
+  todos_.emplace_back(Deed([this] {
+    for (const MergeOrder& due : pending_.merges) {
+      skip_to(due.step);
+    }
+    until_step_ = step_;
+    return Status();
+  }));
+  return {};
+}
+
+// Stands at that step; those between are not done.
+void TrainerClient::skip_to(std::uint64_t step) {
+  if (step > step_) {
+    step_ = step;
+    todos_.emplace_back(order(OrderKind::stand_at));
+  }
+}
+
+Status TrainerClient::on(const Skip& skip) {
+  skip_to(std::min(skip.step, until_step_));
+  return {};
+}
+
+Status TrainerClient::on(const Save& save) {
+  std::vector<Todo> todos = saving(save.directory);
+  todos.emplace_back(Deed([this, directory = save.directory] {
+    return link_.send(Saved{directory, step_, position_, answer_.error.empty() ? std::nullopt : std::optional<std::string>(answer_.error)});
+  }));
+  do_next(std::move(todos));
+  return {};
+}
+
+Status TrainerClient::on(const Evaluate&) {
+  do_next({order(OrderKind::evaluate), Deed([this] { return link_.send(Evaluated{finite(answer_.loss), answer_.batches, step_}); })});
+  return {};
+}
+
+// ---- what is to be done
+
+Order TrainerClient::order(OrderKind kind, std::uint32_t fragment) const {
+  Order made;
+  made.kind = kind;
+  made.fragment = fragment;
+  made.step = step_;
+  made.position = position_;
+  return made;
+}
+
+TrainerClient::Todo TrainerClient::report(bool wants_norm) const {
+  Order made = order(OrderKind::report);
+  made.wants_norm = wants_norm;
+  return made;
+}
+
+void TrainerClient::do_next(std::vector<Todo> todos) {
+  todos_.insert(todos_.begin(), std::make_move_iterator(todos.begin()), std::make_move_iterator(todos.end()));
+}
+
+// ---- moving on
+
+Result<Order> TrainerClient::next(Duration timeout) {
+  if (in_hand_) {
+    return Error{Code::conflict, "the order in hand has not been answered"};
+  }
+  const TimePoint until = timeout < Duration::zero() ? TimePoint::max() : now() + timeout;
+  while (true) {
+    ATOLL_ASSIGN(std::optional<Order> order, move(until));
+    if (order) {
+      if (order->kind != OrderKind::none && order->kind != OrderKind::stop) {
+        in_hand_ = order;
+        times_.handed_out = now();
+      }
+      return *std::move(order);
+    }
+    if (idle() && now() >= until) {
+      return Order{};
+    }
+  }
+}
+
+// Nothing can be done before a message comes, or the time for the next step.
+bool TrainerClient::idle() const {
+  if (stopped_ || !todos_.empty()) {
+    return false;
+  }
+  if (pending_.awaited) {
+    return !pending_.results.contains({pending_.awaited->round, pending_.awaited->fragment});
+  }
+  return !inside_step_ && phase_ == Phase::read && !waited_ && (!may_step() || now() < times_.next_step);
+}
+
+Result<std::optional<Order>> TrainerClient::move(TimePoint until) {
+  if (stopped_) {
+    return std::optional(order(OrderKind::stop));
+  }
+  if (!todos_.empty()) {
+    Todo todo = std::move(todos_.front());
+    todos_.pop_front();
+    if (auto* due = std::get_if<Order>(&todo)) {
+      const bool empty = due->kind == OrderKind::report && !due->wants_norm && !counts_.owes_losses();
+      return empty ? std::nullopt : std::optional(std::move(*due));
+    }
+    ATOLL_TRY(std::get<Deed>(todo)());
+    return std::optional<Order>();
+  }
+  if (pending_.awaited) {
+    ATOLL_TRY(await(until));
+    return std::optional<Order>();
+  }
+  if (inside_step_) {
+    if (!take_order(step_ + 1)) {
+      inside_step_ = false;
+      Order update = order(OrderKind::update);
+      update.step = step_ + 1;
+      return std::optional(update);
+    }
+    return std::optional<Order>();
+  }
+  switch (phase_) {
+    case Phase::read:
+      ATOLL_TRY(read_once(until));
+      return std::optional<Order>();
+    case Phase::orders:
+    case Phase::after_step:
+      if (gradients() || !take_order(step_)) {
+        phase_ = phase_ == Phase::orders ? Phase::step : Phase::read;
+      }
+      return std::optional<Order>();
+    case Phase::step:
+      return begin_step();
+  }
+  return std::optional<Order>();
+}
+
+// With an overlap of a whole period a fragment is merged at the step of its next publish: its rounds are executed in their order.
+std::optional<MergeOrder> TrainerClient::take_merge_before_publish(std::uint64_t step) {
+  const auto next = std::ranges::find_if(pending_.publishes, [&](const PublishOrder& order) { return order.step <= step; });
+  if (next == pending_.publishes.end()) {
+    return std::nullopt;
+  }
+  const auto merge = std::ranges::find_if(
+      pending_.merges, [&](const MergeOrder& order) { return order.fragment == next->fragment && order.round < next->round; });
+  if (merge == pending_.merges.end()) {
+    return std::nullopt;
+  }
+  MergeOrder order = std::move(*merge);
+  pending_.merges.erase(merge);
+  return order;
+}
+
+// The first order that is due at this step; false if none is.
+bool TrainerClient::take_order(std::uint64_t step) {
+  if (const auto earlier = take_merge_before_publish(step)) {
+    pending_.awaited = *earlier;
+    pending_.awaited_seconds = 0.0;
+    return true;
+  }
+  if (const auto due = take_due(pending_.publishes, step)) {
+    publish(*due);
+    return true;
+  }
+  if (const auto due = take_due(pending_.merges, step)) {
+    pending_.awaited = *due;
+    pending_.awaited_seconds = 0.0;
+    return true;
+  }
+  return false;
+}
+
+// Waits for the first message if there is nothing else to do, takes what else has come, then lets what is due be done.
+Status TrainerClient::read_once(TimePoint until) {
+  const bool held = !may_step();
+  TimePoint wake = until;
+  if (waited_) {
+    wake = TimePoint{};
+  } else if (!held) {
+    wake = std::min(wake, times_.next_step);
+  }
+  const TimePoint before = now();
+  const Duration timeout = wake == TimePoint::max() ? kForEver : std::max(Duration::zero(), wake - before);
+  ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(timeout));
+  if (held) {
+    times_.wait_seconds += seconds(now() - before);
+    times_.next_step = std::max(times_.next_step, now());
+  }
+  if (message) {
+    waited_ = true;
+    return handle(*message);
+  }
+  waited_ = false;
+  phase_ = Phase::orders;
+  return {};
+}
+
+Status TrainerClient::await(TimePoint until) {
+  const auto result = pending_.results.find({pending_.awaited->round, pending_.awaited->fragment});
+  if (result != pending_.results.end()) {
+    const bool applied = result->second;
+    pending_.results.erase(result);
+    times_.wait_seconds += pending_.awaited_seconds;
+    if (pending_.awaited_seconds > 0.0) {
+      times_.next_step = std::max(times_.next_step, now());  // what a throttled trainer waits for others it does not make up for
+    }
+    const MergeOrder due = *std::exchange(pending_.awaited, std::nullopt);
+    merge(due, applied);
+    return {};
+  }
+  const TimePoint before = now();
+  const Duration timeout = until == TimePoint::max() ? kForEver : std::max(Duration::zero(), until - before);
+  ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(timeout));
+  pending_.awaited_seconds += seconds(now() - before);
+  return message ? handle(*message) : Status();
+}
+
+std::optional<Order> TrainerClient::begin_step() {
+  phase_ = Phase::read;
+  if (!may_step() || now() < times_.next_step) {
+    return std::nullopt;
+  }
+  if (const double most = configure_->training.max_steps_per_second; most > 0.0) {
+    times_.next_step = std::max(times_.next_step, now() - kThrottleSlack) + from_seconds(1.0 / most);
+  }
+  Order due = order(gradients() ? OrderKind::gradient : OrderKind::step);
+  due.step = step_ + 1;
+  due.free_until = due.step;
+  if (!gradients()) {
+    std::uint64_t free = until_step_;
+    for (const PublishOrder& publish : pending_.publishes) {
+      free = std::min(free, publish.step);
+    }
+    for (const MergeOrder& merge : pending_.merges) {
+      free = std::min(free, merge.step);
+    }
+    due.free_until = std::max(due.step, free);
+  }
+  return due;
+}
+
+// ---- answers
+
+Status TrainerClient::answer(const Answer& answer) {
+  if (!in_hand_) {
+    return Error{Code::conflict, "no order is in hand: each is answered once"};
+  }
+  const bool many = in_hand_->kind == OrderKind::step && answer.steps > in_hand_->free_until - step_;
+  if (many) {
+    return Error{Code::conflict, std::to_string(answer.steps) + " steps were done at once, but only those up to step " +
+                                     std::to_string(in_hand_->free_until) + " were free"};
+  }
+  const Order done = *std::exchange(in_hand_, std::nullopt);
+  answer_ = answer;
+  switch (done.kind) {
+    case OrderKind::step:
+    case OrderKind::gradient:
+      times_.compute_seconds += seconds(now() - times_.handed_out);
+      pending_samples_ = answer.samples;
+      if (done.kind == OrderKind::gradient) {
+        counts_.add_steps(1, answer.tokens);
+        inside_step_ = true;
+      } else {
+        counts_.add_steps(std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
+        end_steps(std::max<std::uint64_t>(answer.steps, 1));
+      }
+      break;
+    case OrderKind::update:
+      times_.compute_seconds += seconds(now() - times_.handed_out);
+      end_steps(1);
+      break;
+    case OrderKind::report:
+      times_.compute_seconds += seconds(now() - times_.handed_out);
+      counts_.add_losses(answer.losses);
+      break;
+    default:
+      break;
+  }
+  return {};
+}
+
+// What is due after a step is done before anything else is read.
+void TrainerClient::end_steps(std::uint64_t steps) {
+  step_ += steps;
+  if (const double most = configure_->training.max_steps_per_second; most > 0.0) {
+    times_.next_step += from_seconds(static_cast<double>(steps - 1) / most);
+  }
+  position_ += std::exchange(pending_samples_, 0);
+  phase_ = Phase::after_step;
+  for (const auto& [due, waited] : std::exchange(pending_.parked, {})) {
+    todos_.emplace_back(Deed([this, due = due, waited = waited] {
+      finish_merge(due, waited);
+      return Status();
+    }));
+  }
+  if (now() - times_.last_progress >= kProgressEvery) {
+    todos_.emplace_back(report(false));
+    todos_.emplace_back(Deed([this] { return send_progress(); }));
+  }
+}
+
+Status TrainerClient::send_progress() {
+  const TimePoint present = now();
+  Progress said;
+  said.step = step_;
+  said.position = position_;
+  counts_.progress(said, seconds(present - times_.last_progress));
+  said.compute_seconds = times_.compute_seconds;
+  said.wait_seconds = times_.wait_seconds;
+  times_.last_progress = present;
+  return link_.send(said);
+}
+
+}  // namespace atl::island_link

@@ -1,0 +1,185 @@
+// A trainer's side of the island link: what the agent says becomes one order after another, and what was done is said back.
+//
+// agent/island_link/README.md is the law here; this is its one implementation, for the built-in trainer (C++), for C (atoll_trainer.h) and
+// for Python above that. A trainer pulls: it asks for the next order, carries it out, answers it, and asks again. Which orders there are
+// and in which sequence, the counters of each fragment, waiting for results, finishing, skipping, loading, saving atomically and what is
+// said of all that live here; what a model, an optimiser or a data set is, does not.
+//
+//   join → configuration → declare → (the trainer restores what resume() names) → ready → next, answer, next, answer … → stop
+//
+// Everything happens on the calling thread: messages are read between orders and while waiting. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/island_link/arena.hpp"
+#include "agent/island_link/client/step_counts.hpp"
+#include "agent/island_link/trainer_link.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+
+namespace atl::island_link {
+
+enum class OrderKind : std::uint8_t {
+  none,              // nothing came within the time: ask again
+  stop,              // exit with status 0
+  step,              // do inner step `step`, whole; answer `samples`, `tokens`
+  gradient,          // payload gradient: forward and backward of inner step `step`; answer `samples`, `tokens`
+  update,            // payload gradient: clip and take the optimiser's step that the gradient was for
+  report,            // answer the losses of the steps since the last report, and the norm if `wants_norm`
+  write_parameters,  // copy the fragment's parameters into the arena
+  write_gradient,    // copy the fragment's gradient into the arena
+  merge,             // p ← alpha·p + (1 − alpha)·arena for the fragment; alpha 0 is an exact copy
+  read_gradient,     // take the fragment's gradient from the arena
+  stand_at,          // steps and samples were done elsewhere, or are left out: stand at `step` and `position`
+  evaluate,          // answer `loss` over the held-out data, if there are any, and `batches`
+  save,              // write what is needed to continue into the empty folder `directory`; answer `error` if that failed
+};
+
+struct Order {
+  OrderKind kind = OrderKind::none;
+  std::uint32_t fragment = 0;
+  std::uint64_t step = 0;        // of step, gradient, update: its number, from 1; of all others: the steps done
+  std::uint64_t position = 0;    // samples done
+  std::uint64_t free_until = 0;  // of step: steps up to this one may be done at once, and answered as one
+  double alpha = 0;
+  bool wants_norm = false;
+  std::string directory;
+};
+
+// What an order asks for; the rest is not looked at.
+struct Answer {
+  std::uint64_t steps = 1;  // done at once: at most those up to free_until
+  std::uint64_t samples = 0;
+  std::uint64_t tokens = 0;
+  std::vector<double> losses;  // in the order of the steps; one that is not finite says so
+  double norm = 0;             // of the last gradient, before clipping
+  std::optional<double> loss;
+  std::uint32_t batches = 0;
+  std::string error;
+};
+
+class TrainerClient {
+ public:
+  explicit TrainerClient(TrainerLink link) : link_(std::move(link)) {}
+
+  // Says hello and waits for what the agent wants. Errors: timeout after 60 s; cancelled if the agent says stop; unavailable, corrupt, io.
+  Status join(Hello hello);
+  // Exactly one of the two is there after join().
+  [[nodiscard]] const std::optional<Configure>& configuration() const { return configure_; }
+  [[nodiscard]] const std::optional<Task>& task() const { return task_; }
+  // For a trainer that does a task: what is said of it. stopped() tells whether the agent has said stop meanwhile.
+  TrainerLink& link() { return link_; }
+  Result<bool> stopped();
+  // The task is done. Success when the agent has said stop. Errors: corrupt for any other message; unavailable, io.
+  Status wait_for_stop();
+
+  // Tells the parameters, waits for the arena and maps it. Errors: as join(); invalid_argument for an impossible manifest.
+  Status declare(Manifest manifest);
+  [[nodiscard]] const Arena& arena() const { return arena_; }
+  [[nodiscard]] const ArenaLayout& layout() const { return layout_; }
+  // Where it continues, and from what.
+  [[nodiscard]] const std::optional<Resume>& resume() const { return configure_->resume; }
+  // It stands where resume() says, or at the beginning. Errors: corrupt if the counters that were saved there are broken.
+  Status ready(std::uint64_t tokens_available);
+
+  // The next order, waiting up to `timeout` for one (negative: for ever). After stop there is only stop.
+  // Errors: unavailable when the agent is gone; corrupt, io; conflict while an order is not answered.
+  Result<Order> next(Duration timeout);
+  // The order in hand is done. Errors: conflict if there is none; as next().
+  Status answer(const Answer& answer);
+  // It is about to exit because of this. Best effort.
+  void fail(const std::string& why);
+
+  [[nodiscard]] std::uint64_t step() const { return step_; }
+  [[nodiscard]] std::uint64_t position() const { return position_; }
+
+ private:
+  using RoundKey = std::pair<std::uint64_t, std::uint32_t>;  // round, fragment
+  // What the agent has ordered and is not done.
+  struct Pending {
+    std::vector<PublishOrder> publishes;  // in order of arrival
+    std::vector<MergeOrder> merges;
+    std::map<RoundKey, bool> results;   // come, not taken yet
+    std::optional<MergeOrder> awaited;  // waits for its result
+    double awaited_seconds = 0.0;
+    std::vector<std::pair<MergeOrder, double>> parked;  // payload gradient: to be finished after the step; how long each waited
+    std::optional<Finish> finish;
+  };
+  struct Times {
+    double compute_seconds = 0.0;
+    double wait_seconds = 0.0;
+    TimePoint next_step{};  // not before
+    TimePoint last_progress{};
+    TimePoint handed_out{};  // the order in hand
+  };
+  // Something to be done in its turn: an order for the trainer, or a deed of our own.
+  using Deed = std::function<Status()>;
+  using Todo = std::variant<Order, Deed>;
+  enum class Phase : std::uint8_t { read, orders, step, after_step };
+
+  Result<AgentMessage> expect(Duration timeout, const char* what);
+  Status handle(const AgentMessage& message);
+  Status on(const Plan& plan);
+  Status on(const PublishNow& order);
+  Status on(const Load& order);
+  Status on(const Finish& order);
+  Status on(const Skip& order);
+  Status on(const Save& order);
+  Status on(const Evaluate& order);
+  void drop_orders(std::uint64_t step);
+  void skip_to(std::uint64_t step);
+
+  [[nodiscard]] bool idle() const;
+  // One move; an order if it led to one.
+  Result<std::optional<Order>> move(TimePoint until);
+  Status read_once(TimePoint until);
+  bool take_order(std::uint64_t step);
+  std::optional<MergeOrder> take_merge_before_publish(std::uint64_t step);
+  std::optional<Order> begin_step();
+  Status await(TimePoint until);
+  void publish(const PublishOrder& order);
+  void merge(const MergeOrder& order, bool applied);
+  void finish_merge(const MergeOrder& order, double waited);
+  void end_steps(std::uint64_t steps);
+  Status send_progress();
+
+  [[nodiscard]] Order order(OrderKind kind, std::uint32_t fragment = 0) const;
+  [[nodiscard]] Todo report(bool wants_norm) const;
+  [[nodiscard]] std::vector<Todo> saving(const std::string& directory);
+  // Puts these before everything that is to be done already, in their order.
+  void do_next(std::vector<Todo> todos);
+  [[nodiscard]] bool may_step() const { return step_ < until_step_; }
+  [[nodiscard]] bool gradients() const { return configure_->payload == Payload::gradient; }
+
+  TrainerLink link_;
+  std::optional<Configure> configure_;
+  std::optional<Task> task_;
+  ArenaLayout layout_;
+  Arena arena_;
+  bool stopped_ = false;
+
+  std::uint64_t step_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t until_step_ = 0;
+  Phase phase_ = Phase::read;
+  bool waited_ = false;  // in this phase, for its first message
+  std::deque<Todo> todos_;
+  std::optional<Order> in_hand_;
+  Answer answer_;  // the newest
+  Pending pending_;
+  bool inside_step_ = false;           // payload gradient: between gradient and update
+  std::uint64_t pending_samples_ = 0;  // of the gradient in hand
+  StepCounts counts_;
+  Times times_;
+};
+
+}  // namespace atl::island_link

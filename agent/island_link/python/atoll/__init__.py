@@ -1,0 +1,15 @@
+"""Bring your own training program to an Atoll island.
+
+    import atoll.torch as atoll      # a PyTorch loop, also under torchrun
+    import atoll.jax as atoll        # a JAX loop
+    import atoll                     # NumPy arrays
+
+docs/own-trainer.md of Atoll begins with the loop and a table of the ways that people write loops.
+"""
+
+from ._island import Alone, Dataset, Island, Stopped
+from ._library import LinkError
+from ._numpy import NumpyIsland, join
+
+__all__ = ["Alone", "Dataset", "Island", "LinkError", "NumpyIsland", "Stopped", "join"]
+__version__ = "0.1.0"

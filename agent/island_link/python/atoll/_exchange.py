@@ -1,0 +1,98 @@
+"""The turned-round loop, for frameworks whose arrays do not change in place: parameters go in, parameters come out."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any, Callable, Mapping, Optional
+
+import numpy
+
+from ._island import Island
+
+
+class ExchangeIsland(Island):
+    """Trees of arrays (dicts, lists and tuples): `flatten` gives (names, arrays) and `rebuild` the same tree of other arrays."""
+
+    def __init__(self, trainer: Any, defaults: Mapping[str, Any], flatten: Callable, rebuild: Callable):
+        super().__init__(trainer, defaults)
+        self._flatten, self._rebuild = flatten, rebuild
+
+    def start(self, parameters: Any, state: Any = None, evaluate: Optional[Callable[[Any], Any]] = None, samples: int = 0, blocks: Any = None, description: Optional[str] = None):
+        """Declares the leaves of `parameters`; gives (parameters, state) to go on with: those given, or those of a checkpoint.
+
+        state     any picklable tree (the optimiser's): saved and restored
+        evaluate  (parameters) → the loss on held-out data
+        """
+        names, arrays = self._flatten(parameters)
+        self._tree, self._arrays, self._kept = parameters, [numpy.array(array) for array in arrays], state
+        self._evaluate = (lambda: evaluate(self._present())) if evaluate else None
+        self._begin(names, [array.shape or (1,) for array in self._arrays], blocks, description, samples)
+        self.running = self.wants_step()
+        return self._present(), self._kept
+
+    def exchange(self, parameters: Any, loss: Any = None, samples: int = 1, state: Any = None, tokens: Optional[int] = None, **metrics: Any) -> Any:
+        """A step led to these parameters (and this state of the optimiser): gives those to go on with. `island.running` says whether to."""
+        _, arrays = self._flatten(parameters)
+        self._tree, self._kept, self._changed = parameters, state, False
+        self._lazy = arrays
+        self.done(loss, samples, tokens, **metrics)
+        self.running = self.wants_step()
+        if not self.running:
+            self.leave()
+        return self._present() if self._changed else parameters
+
+    def _carry_out(self, order):
+        if getattr(self, "_lazy", None) is not None:  # the device's arrays are looked at only when something is due
+            self._arrays, self._lazy = [numpy.array(array) for array in self._lazy], None
+        super()._carry_out(order)
+
+    def _present(self) -> Any:
+        return self._rebuild(self._tree, self._arrays)
+
+    def _write(self, index, out):
+        out[:] = self._arrays[index].reshape(-1)
+
+    def _merge(self, index, values, alpha):
+        array = self._arrays[index]
+        new = values.reshape(array.shape)
+        self._arrays[index] = (new if alpha == 0 else numpy.float32(alpha) * array.astype(numpy.float32) + numpy.float32(1 - alpha) * new).astype(array.dtype)
+        self._changed = True
+
+    def reduce_gradients(self, loss, samples, tokens=None):
+        raise RuntimeError("exchange() works with strategies that exchange parameters, not gradients")
+
+    def _save(self, directory):
+        with open(os.path.join(directory, "state.pickle"), "wb") as file:
+            pickle.dump({"parameters": self._arrays, "state": self._kept}, file)
+
+    def _load(self, directory):
+        with open(os.path.join(directory, "state.pickle"), "rb") as file:
+            saved = pickle.load(file)  # what this program wrote on this island
+        self._arrays, self._kept = saved["parameters"], saved["state"]
+
+
+def flatten_plain(tree: Any, prefix: str = "") -> tuple:
+    """Names and arrays of nested dicts, lists and tuples."""
+    if isinstance(tree, Mapping):
+        parts = [flatten_plain(tree[key], f"{prefix}{key}.") for key in sorted(tree)]
+    elif isinstance(tree, (list, tuple)):
+        parts = [flatten_plain(value, f"{prefix}{number}.") for number, value in enumerate(tree)]
+    else:
+        return [prefix[:-1] or "parameters"], [tree]
+    return [name for names, _ in parts for name in names], [array for _, arrays in parts for array in arrays]
+
+
+def rebuild_plain(tree: Any, arrays: list) -> Any:
+    """The same nesting with other arrays."""
+    rest = iter(arrays)
+
+    def build(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            built = {key: build(part[key]) for key in sorted(part)}
+            return {key: built[key] for key in part}
+        if isinstance(part, (list, tuple)):
+            return type(part)(build(value) for value in part)
+        return next(rest)
+
+    return build(tree)

@@ -1,0 +1,356 @@
+"""What an island is to a training loop, whatever the arrays are: orders in their turn, steps, counters, data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import sys
+import traceback
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+
+import numpy
+
+from . import _library as library
+from ._library import LinkError, Order
+
+_LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
+
+
+class Stopped(SystemExit):
+    """The agent wants no more steps, or is gone: the program ends with status 0."""
+
+
+def blocks_of(names: Sequence[str]) -> list[int]:
+    """The block of each parameter by its name, in the order of the model: -1 before the first layer (embeddings), 0 to L-1 for
+    names with a number as a component ("transformer.h.3.attn.weight"), L for what comes after."""
+    seen: dict[str, int] = {}
+    found = [_LAYER.match(name) for name in names]
+    for match in found:
+        if match:
+            seen.setdefault(match.group(0), len(seen))
+    blocks, begun = [], False
+    for match in found:
+        begun = begun or match is not None
+        blocks.append(seen[match.group(0)] if match else len(seen) if begun else -1)
+    return blocks if seen else [0] * len(blocks)
+
+
+class Alone:
+    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged."""
+
+    def __init__(self, configuration: Mapping[str, Any]):
+        self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": None, **configuration}
+        self._steps = self.configuration.get("training", {}).get("steps")
+        self._step = self._position = 0
+
+    def declare(self, parameters, description):
+        length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _ in parameters)
+        return numpy.zeros(length, numpy.float32), []
+
+    def ready(self, tokens_available: int) -> None:
+        pass
+
+    def next(self, timeout_ms: int) -> Order:
+        if self._steps is not None and self._step >= self._steps:
+            return Order(library.STOP)
+        return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1)
+
+    def answer(self, steps: int = 0, samples: int = 0, **rest: Any) -> None:
+        self._step += max(steps, 1)
+        self._position += samples
+
+    def fail(self, why: str) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+class Island:
+    """One run on this island. Subclasses know the arrays (`_write`, `_merge`, …); this knows the turns.
+
+    settings  the defaults that join() was given, and over them $ATOLL_TRAINER_SETTINGS, a JSON object
+    part, parts  train on part `part` (from 0) of `parts` disjoint ones
+    seed      of the run, the same on all islands
+    step      inner steps done since the beginning of the run
+    position  samples that this part has given since then: with seed and part it says which come next
+    files     of the run's data, if it names any
+    """
+
+    def __init__(self, trainer: Any, defaults: Mapping[str, Any]):
+        self._trainer = trainer
+        configuration = self.configuration = trainer.configuration
+        data = configuration.get("data") or {}
+        self.settings: dict[str, Any] = {**defaults, **json.loads(os.environ.get("ATOLL_TRAINER_SETTINGS", "{}"))}
+        self.run: str = configuration.get("run", "")
+        self.name: str = configuration.get("island", "")
+        self.seed: int = configuration.get("seed", 1)
+        self.part: int = data.get("part", 0)
+        self.parts: int = data.get("parts", 1)
+        self.files: list[str] = data.get("files", [])
+        self.training: dict[str, Any] = configuration.get("training") or {}
+        self.step = 0
+        self.position = 0
+        self.rank, self.ranks = 0, 1
+        self._gradients = configuration.get("payload") == "gradient"
+        self._tokens_per_sample: int = self.training.get("sequence_length", 1)
+        self._entries: dict[int, list[library.Entry]] = {}
+        self._losses: list[Any] = []
+        self.metrics: dict[str, Any] = {}
+        self._in_hand: Optional[Order] = None
+        self._evaluate: Optional[Callable[[], Any]] = None
+        self._started = False
+
+    # ---- what subclasses know
+
+    def _write(self, index: int, out: numpy.ndarray) -> None:
+        raise NotImplementedError
+
+    def _merge(self, index: int, values: numpy.ndarray, alpha: float) -> None:
+        raise NotImplementedError
+
+    def _write_gradient(self, index: int, out: numpy.ndarray) -> None:
+        raise NotImplementedError
+
+    def _read_gradient(self, index: int, values: numpy.ndarray) -> None:
+        raise NotImplementedError
+
+    def _save(self, directory: str) -> None:
+        raise NotImplementedError
+
+    def _load(self, directory: str) -> None:
+        raise NotImplementedError
+
+    def _norm(self) -> float:
+        return 0.0
+
+    def _numbers(self, values: Sequence[Any]) -> list[float]:
+        """Losses or metrics as the loop gave them, as floats."""
+        return [float(value) for value in values]
+
+    # ---- beginning
+
+    def _begin(self, names: Sequence[str], shapes: Sequence[Sequence[int]], blocks, description: Optional[str], samples: int) -> None:
+        if self._started:
+            raise RuntimeError("island.start() is called once")
+        self._started = True
+        numbers = [blocks(name) for name in names] if callable(blocks) else blocks or blocks_of(names)
+        arena, entries = self._trainer.declare(list(zip(names, shapes, numbers)), description)
+        self._arena = arena
+        for entry in entries:
+            self._entries.setdefault(entry.fragment, []).append(entry)
+        resume = self.configuration.get("resume")
+        if resume:
+            self.step, self.position = resume["step"], resume["position"]
+            if resume.get("directory"):
+                self._load(resume["directory"])
+        self._trainer.ready(samples * self._tokens_per_sample)
+
+    # ---- the loop
+
+    def steps(self) -> Iterator[int]:
+        """The numbers of the steps to do, from 0 on. Ends when the run is over, the island leaves, or the agent is gone; each step must
+        end with done()."""
+        while self.wants_step():
+            yield self.step
+            if self._in_hand is not None:
+                raise RuntimeError("a step ended without island.done(loss, samples=…)")
+        self.leave()
+
+    def wants_step(self) -> bool:
+        """Carries out what is due (copies, merges, evaluations, saves) and says whether another step is wanted."""
+        if not self._started:
+            raise RuntimeError("island.start(…) comes before the first step")
+        try:
+            while True:
+                order = self._trainer.next(500)
+                if order.kind == library.STOP:
+                    return False
+                if order.kind in (library.STEP, library.GRADIENT):
+                    self._in_hand = order
+                    return True
+                if order.kind != library.NONE:
+                    self._carry_out(order)
+        except LinkError as failure:
+            return self._ended(failure)
+
+    def _ended(self, failure: LinkError) -> bool:
+        if failure.gone:
+            return False  # what it said last is the agent's to tell
+        raise failure
+
+    def reduce_gradients(self, loss: Any, samples: int, tokens: Optional[int] = None) -> None:
+        """Where the strategy exchanges gradients ("data-parallel"): between backward and the optimiser's step, takes the mean of all
+        islands' gradients. With other strategies it does nothing."""
+        order = self._in_hand
+        if order is None or order.kind != library.GRADIENT:
+            return
+        self._losses.append(loss)
+        self._trainer.answer(samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens)
+        while True:
+            order = self._trainer.next(500)
+            if order.kind == library.UPDATE:
+                self._in_hand = order
+                return
+            if order.kind == library.STOP:
+                self.leave()
+                raise Stopped(0)
+            if order.kind in (library.STEP, library.GRADIENT):
+                self._in_hand = order  # the run went back: this step does not count
+                raise RuntimeError("the run went back to an earlier state inside a step; start the trainer again")
+            if order.kind != library.NONE:
+                self._carry_out(order)
+
+    def done(self, loss: Any = None, samples: int = 1, tokens: Optional[int] = None, **metrics: Any) -> None:
+        """A step is done: forward, backward and the optimiser's.
+
+        loss     its mean training loss, a number or a tensor with one element, which is not looked at before it has to be; None: unknown
+        samples  that it has taken from this part of the data, of all ranks together
+        tokens   if they are not samples × [training].sequence_length
+        metrics  numbers of your own; `island.metrics` has the newest, for `evaluate` and logs of your own
+        """
+        order, self._in_hand = self._in_hand, None
+        if order is None:
+            raise RuntimeError("island.done() without a step: loop over island.steps()")
+        if order.kind == library.GRADIENT:
+            raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+        if order.kind == library.STEP and loss is not None:
+            self._losses.append(loss)
+        self.metrics = metrics
+        self.step += 1
+        self.position += samples
+        try:
+            self._trainer.answer(samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens)
+        except LinkError as failure:
+            self._ended(failure)
+
+    def leave(self) -> None:
+        """Disconnects. steps() does it at its end."""
+        self._arena = None  # which is unmapped now
+        self._trainer.leave()
+
+    def fail(self, why: str) -> None:
+        """Tells the agent why the program is about to end."""
+        self._trainer.fail(why)
+
+    # ---- orders
+
+    def _carry_out(self, order: Order) -> None:
+        kind = order.kind
+        answer: dict[str, Any] = {}
+        if kind == library.REPORT:
+            answer["losses"], self._losses = self._numbers(self._losses), []
+            if order.wants_norm:
+                answer["norm"] = self._norm()
+        elif kind == library.STAND_AT:
+            self.step, self.position = order.step, order.position
+        elif kind == library.EVALUATE:
+            loss = self._evaluate() if self._evaluate else None
+            answer["loss"] = None if loss is None else self._numbers([loss])[0]
+            answer["batches"] = 0 if loss is None else 1
+        elif kind == library.SAVE:
+            answer["error"] = self._try_to_save(order.directory)
+        else:
+            self._copy(order)
+        self._trainer.answer(**answer)
+
+    def _try_to_save(self, directory: str) -> Optional[str]:
+        try:
+            self._save(directory)
+        except OSError as failure:
+            return str(failure)
+        return None
+
+    def _copy(self, order: Order) -> None:
+        for entry in self._entries[order.fragment]:
+            values = self._arena[entry.offset : entry.offset + entry.count]
+            if order.kind == library.WRITE:
+                self._write(entry.parameter, values)
+            elif order.kind == library.MERGE:
+                self._merge(entry.parameter, values, order.alpha)
+            elif order.kind == library.WRITE_GRADIENT:
+                self._write_gradient(entry.parameter, values)
+            else:
+                self._read_gradient(entry.parameter, values)
+
+    def dataset(self, items: Any) -> "Dataset":
+        """This island's part of a data set with a length and an index, in the run's order."""
+        return Dataset(items, self)
+
+
+class Dataset:
+    """The part of `items` that is this island's, shuffled anew in every pass by the run's seed. Which samples come is a function of
+    `island.position` alone, so a run that goes on continues with the next ones."""
+
+    def __init__(self, items: Any, island: Island):
+        self._items, self._island = items, island
+        self._own = range(island.part, len(items), island.parts)
+        self._pass = -1
+        self._order: list[int] = []
+        if not self._own:
+            raise ValueError(f"part {island.part} of {island.parts} of {len(items)} items is empty")
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def indices(self, position: int, count: int) -> list[int]:
+        """Into `items`: the `count` samples from that position on."""
+        found = []
+        for sample in range(position, position + count):
+            number, at = divmod(sample, len(self._own))
+            if number != self._pass:
+                self._pass, self._order = number, list(self._own)
+                random.Random(f"{self._island.seed}/{self._island.part}/{number}").shuffle(self._order)
+            found.append(self._order[at])
+        return found
+
+    def at(self, position: int, count: int) -> list[Any]:
+        """The samples of this rank in a batch of `count` from that position on."""
+        island = self._island
+        return [self._items[index] for index in self.indices(position, count)[island.rank :: island.ranks]]
+
+
+def connect(name: Optional[str], path: Optional[str], ranks: int, version: str = "1") -> Any:
+    """An agent's link, or what stands in for it where there is none."""
+    path = path or os.environ.get("ATOLL_ISLAND_LINK")
+    if not path:
+        return Alone({})
+    die_with_parent()
+    trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), version, ranks)
+    tell_failures(trainer)
+    return trainer
+
+
+def die_with_parent() -> None:
+    """Has the kernel end this process when the one that started it ends."""
+    import ctypes
+    import signal
+
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    except (OSError, AttributeError):
+        pass
+
+
+def tell_failures(trainer: Any) -> None:
+    """An exception that nobody catches is told to the agent before the program ends."""
+    before, process = sys.excepthook, os.getpid()
+
+    def hook(kind, value, trace):
+        if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
+            trainer.fail("".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1][:500])
+            trainer.leave()
+        before(kind, value, trace)
+
+    sys.excepthook = hook
+
+
+def digest_of(chunks: Iterator[bytes]) -> str:
+    """SHA-256 of bytes, hexadecimal."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
