@@ -6,11 +6,11 @@
 
 #include "agent/service/driver.hpp"
 #include "cli/command.hpp"
-#include "transport/base/descriptor_limit.hpp"
 #include "cli/join_token_source.hpp"
 #include "cli/local/uplink.hpp"
 #include "cli/state_directory.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/descriptor_limit.hpp"
 
 namespace atl {
 namespace {
