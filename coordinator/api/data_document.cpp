@@ -57,11 +57,11 @@ json cluster_parts(const RunView& run, const RunSpec& spec) {
       continue;
     }
     const bool done = task->state == TaskState::done;
-    const bool grouped = !task->group.empty();
+    const bool grouped = !task->group.run.empty();
     const std::uint64_t images =
-        grouped ? task->group_images : (done ? spec.training.steps : std::max(task->step, task->checkpoint_step)) * spec.training.batch;
+        grouped ? task->group.images : (done ? spec.training.steps : std::max(task->step, task->checkpoint_step)) * spec.training.batch;
     json islands = json::object();
-    for (const std::string& member : task->members) {
+    for (const std::string& member : task->group.members) {
       islands[member] = nullptr;  // the data of the group's run say how many each
     }
     parts.push_back({{"part", cluster},

@@ -272,12 +272,12 @@ json Requests::phases_document(const RunView& run) {
                        {"checkpoint_step", task.checkpoint_step},
                        {"copies", task.copies},
                        {"starts", task.starts},
-                       {"group", task.group.empty() ? json()
-                                                    : json{{"run", task.group.text},
-                                                           {"name", task.group_name},
-                                                           {"islands", task.members},
-                                                           {"round", task.group_round.value},
-                                                           {"rounds", task.group_rounds}}},
+                       {"group", task.group.run.empty() ? json()
+                                                        : json{{"run", task.group.run.text},
+                                                               {"name", task.group.name},
+                                                               {"islands", task.group.members},
+                                                               {"round", task.group.round.value},
+                                                               {"rounds", task.group.rounds}}},
                        {"result_sha256", task.result.empty() ? json() : json(to_hex(task.result))},
                        {"result_bytes", task.result_bytes},
                        {"facts", facts.is_object() ? std::move(facts) : json::object()},

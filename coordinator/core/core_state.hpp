@@ -1,23 +1,28 @@
 // The inside of the coordinator's core: what it knows of islands, runs, memberships and rounds, and the functions that change it.
 //
-// Only core.cpp, presence.cpp, memberships.cpp, joiners.cpp, pairs.cpp, rounds.cpp, phases.cpp, runs.cpp and views.cpp
-// include this. Everything here is owned by one Core.
+// Only the files of the core whose names its sections below give include this. Everything here is owned by one Core.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "coordinator/core/core.hpp"
 #include "coordinator/core/data_parts.hpp"
 #include "coordinator/core/decide.hpp"
+#include "coordinator/core/decide_lifecycle.hpp"
 #include "coordinator/core/guards.hpp"
 #include "coordinator/core/islands.hpp"
+#include "coordinator/core/lifecycle.hpp"
 #include "coordinator/core/lineage.hpp"
+#include "coordinator/core/open_rounds.hpp"
 #include "coordinator/core/outbox.hpp"
 #include "coordinator/core/phases.hpp"
+#include "coordinator/core/tasks.hpp"
+#include "coordinator/core/work_list.hpp"
 
 namespace atl::coordinator {
 
@@ -45,10 +50,10 @@ struct AccountedWait {
   std::vector<WaitShare> shares;
 };
 
-struct Membership {
-  MembershipRecord record;
-  std::optional<Digest> initial;  // starting: of round 0
+// How an island comes into a run: from what it starts, how far it has caught up, and what went wrong before.
+struct Entry {
   StartFrom from = StartFrom::scratch;
+  std::optional<Digest> initial;    // starting: of round 0
   Round assigned;                   // committed round that its Invite named
   Epoch assigned_epoch;             // in which it was assigned last: older answers are stale
   Resend resend;                    // of its Invite and CatchUp
@@ -58,15 +63,22 @@ struct Membership {
   unsigned holds = 0;     // rounds that were held for it
   unsigned failures = 0;  // expulsions and failed catch-ups in a row
   TimePoint retry_at;
-  bool memory_offered = false;               // its hello said that its state is live: worth a look
+  bool memory_offered = false;  // its hello said that its state is live: worth a look
+};
+
+// What an island has on its disk, and what it keeps for joiners.
+struct Source {
   std::optional<Checkpointed> checkpointed;  // the newest it told
   std::optional<Round> checkpoint_settled;   // the newest round whose checkpoint is written, or could not be
-  std::optional<Checkpointed> offered;       // as a source, since the offer
-  Resend offer_resend;
   bool offering = false;
-  Round merged;                       // newest
-  std::optional<Round> leaves_after;  // asked to leave: the newest round that it had contributed to by then
-  std::vector<float> projection;      // of its outer parameters after round `projected`, where it reports one
+  std::optional<Checkpointed> offered;  // since the offer
+  Resend offer_resend;
+};
+
+// How far an island is, what it contributed, and for what it waited.
+struct Progress {
+  Round merged;                   // newest
+  std::vector<float> projection;  // of its outer parameters after round `projected`, where it reports one
   Round projected;
   TimePoint progressed;  // in pairs: when it last said that it had merged a round
   bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
@@ -74,90 +86,65 @@ struct Membership {
   std::map<WaitKey, double> waits;      // seconds
   std::deque<AccountedWait> accounted;  // the newest, oldest first
   double share = 0;                     // of the committed tokens, smoothed over rounds
-  std::optional<Error> refusal;
 };
 
-struct Contribution {
-  bool withdrawn = false;
-  std::uint64_t tokens = 0;
-  std::uint32_t fragment = 0;
-  double norm = 0;
-  DataRange data = {};
-  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
-  friend bool operator==(const Contribution&, const Contribution&) = default;
+struct Membership {
+  MembershipRecord record;
+  Entry entry;
+  Source source;
+  Progress progress;
+  std::optional<Round> leaves_after;  // asked to leave: the newest round that it had contributed to by then
 };
 
-struct RoundInFlight {
-  Attempt attempt;  // newest planned
-  bool exchanging = false;
-  bool recovered = false;  // planned by a former coordinator: nobody may have heard of it
-  std::map<IslandId, Contribution> contributions;
-  std::optional<TimePoint> first_answer;
-  std::vector<IslandId> members;  // of the attempt
-  std::vector<std::uint64_t> tokens;
-  TimePoint planned;
-  std::map<IslandId, Digest> exchanged;
-  IslandId last_ready;      // who contributed last
-  IslandId last_exchanged;  // to whom pieces came last, from whom, and how long after the exchange began there
-  IslandId slowest;
-  double arrived_seconds = -1;
-  TimePoint all_exchanged;              // when everybody had said so; nobody does before the round before is committed
-  std::map<IslandId, IslandId> failed;  // accuser → accused
-  std::string failure;                  // the first one's error
-  std::optional<TimePoint> first_failure;
-  unsigned bad_attempts = 0;
-  std::map<IslandId, unsigned> blame;
-  Resend resend;
-  Resend cut;  // pace: of Cut to those that have not come to the synchronisation point
+// What only a run of rounds has.
+struct RoundsWork {
+  OpenRounds open;
+  Duration last_round{};                  // how long the last round took
+  std::optional<TimePoint> offers_since;  // joiners wait for a source
+  std::optional<TimePoint> hold_since;    // no round is planned, for a joiner
+  std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
+  double spread = 0;                      // in pairs: how far the islands are from their mean, estimated,
+  Round spread_round;                     // when all had done this round
 };
 
-// A task of a run of phases (phases.hpp).
-struct Task {
-  TaskRecord record;
-  TaskPlan plan;
-  IslandId copy_on;  // the second island that keeps its checkpoint and result
-  Content copied;    // the newest checkpoint that another island than the task's own was seen to have
-  std::uint64_t copied_step = 0;
-  std::optional<TimePoint> missing_since;  // no connected island has its result
-};
-
-// What an island of a run of phases was told, and what it says.
-struct IslandAssignment {
-  Assignment sent;               // without the run's spec, which stays the same, and without
-  std::vector<Member> members;   // these, which were sent with it
-  std::uint64_t work_since = 0;  // the first of those in a row that gave it its present task; 0: none was sent yet
-  Resend resend;
-  std::optional<AssignmentReport> report;  // newest, without facts and what is held
-  std::map<Digest, std::uint64_t> held;
-  double speed = 0;       // images a second
-  std::string no_images;  // why it has no images of its own to pack; empty: it may have
+struct RunIdentity {
+  RunId id;
+  std::string name;  // unique among runs
+  std::string file;  // the run file's text as submitted
+  std::string spec;  // as JSON
 };
 
 struct Run {
-  RunRecord record;  // without what the machines below know: to_record()
+  RunIdentity about;
   RunSpec spec;
+  Lifecycle life;
+  Epoch epoch;  // version of `members`
   Lineage lineage;
   DataParts data;
   Guards guards;
   std::map<IslandId, Membership> memberships;
   std::vector<IslandId> members;  // of the epoch, in order
-  std::map<Round, RoundInFlight> rounds;
   TimePoint last_commit;
-  Duration last_round{};
   TimePoint nobody_since;  // last arrival or loss, for a restore
-  std::optional<TimePoint> offers_since;
-  std::optional<TimePoint> hold_since;    // no round is planned, for a joiner
-  std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
-  std::optional<Error> first_error;       // of an island that cannot take part
-  double spread = 0;                      // in pairs: how far the islands are from their mean, estimated, when all had done `spread_round`
-  Round spread_round;
-  Wait wait;                            // of the present pass
-  std::string told_reason;              // the newest that an event told
-  std::map<std::string, Task> tasks;    // of a run of phases
-  std::vector<std::string> task_order;  // in the order of the phases
-  std::map<IslandId, IslandAssignment> assignments;
+  Wait wait;               // of the present pass
+  std::variant<RoundsWork, Tasks> work;
 
   void adopt_spec(RunSpec value);
+  // Of a run of rounds.
+  [[nodiscard]] RoundsWork& in_rounds() { return std::get<RoundsWork>(work); }
+  [[nodiscard]] const RoundsWork& in_rounds() const { return std::get<RoundsWork>(work); }
+  [[nodiscard]] OpenRounds& rounds() { return in_rounds().open; }
+  [[nodiscard]] const OpenRounds& rounds() const { return in_rounds().open; }
+  // Of a run of phases.
+  [[nodiscard]] Tasks& tasks() { return std::get<Tasks>(work); }
+  [[nodiscard]] const Tasks& tasks() const { return std::get<Tasks>(work); }
+  // The rounds in hand are given up, if it is a run of rounds.
+  void give_up_rounds();
+  // What is in hand is given up: rounds, or tasks that are not done.
+  void give_up_work(Outbox& out);
+  void start_work_anew();
+  // The runs in which several islands train, or trained, an expert of this one; only those of experts that are not done, if so wanted.
+  [[nodiscard]] std::vector<RunId> groups(bool unfinished = false) const;
   [[nodiscard]] RunRecord to_record() const;
   [[nodiscard]] bool lockstep() const { return spec.strategy.payload == PayloadKind::gradient; }
   [[nodiscard]] bool pairs() const { return spec.strategy.group == Group::pairs; }
@@ -177,21 +164,39 @@ struct Run {
   [[nodiscard]] bool at_end() const { return lineage.initialised() && lineage.committed().value >= spec.rounds; }
 };
 
+// Where islands that keep states of their own could go on from, when nobody takes part any more.
+struct OwnCopies {
+  std::vector<IslandId> newest;      // connected, with their states, of those that left last
+  std::vector<IslandId> without;     // connected, and have none
+  std::vector<std::string> missing;  // names of those that left last of all, and are away
+  bool anybody = false;              // is connected
+};
+
 struct Core::State {
   Settings settings;
   Islands islands;
   std::map<RunId, Run> runs;
   Outbox out;
-  bool changed = false;  // something that another decision may depend on
+  WorkList work;
 
   State(Settings times, TimePoint now) : settings(std::move(times)), islands(settings), out(now, settings.resend) {}
 
-  // ---- core.cpp
+  // ---- recovery.cpp: from the ledger's records
   void recover(Recovered recovered);
+  void recover_run(RunRecord value);
+  void recover_memberships(Recovered& recovered);
+  void recover_round(const RoundRecord& value);
   static void recover_parts(Run& run, const std::vector<RoundRecord>& rounds);
+  void settle_recovered(Run& run);
+
+  // ---- core.cpp
+  template <typename M>
+  void route(const IslandId& island, const M& message, void (State::*handle)(Run&, Membership&, const M&));
   void dispatch(const IslandId& island, const Message& message);
+  void on_event(const IslandId& island, const IslandEvent& message);
   void advance_all();
-  std::vector<Run*> runs_in_order(const std::set<RunId>& without);  // that are not idle
+  // Something about the run changed that another decision may depend on: it is looked at again.
+  void touch(const Run& run) { work.add(run.about.id, run.life.submitted()); }
   [[nodiscard]] TimePoint time_of_submission(TimePoint wanted) const;
   [[nodiscard]] TimePoint now() const { return out.now(); }
   void wake_at(TimePoint time) { out.wake_at(time); }
@@ -246,17 +251,23 @@ struct Core::State {
   void invite(Run& run);
   void offer(Run& run);
   void order_catch_up(Run& run, Membership& membership);
-  void advance_restore(Run& run);
-  bool finish_restore(Run& run);
-  bool adopt_newer(Run& run);
-  void record_lineage(const Run& run);
-  void roll_back(Run& run, Round round);
-  void start_over(Run& run, const std::string& why);
   [[nodiscard]] Duration hold_limit(const Run& run) const;
   [[nodiscard]] std::optional<Wait> hold_for_joiners(Run& run);
   [[nodiscard]] AdmitInput admission_input(const Run& run) const;
+  [[nodiscard]] bool takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message);
   void on_checkpointed(Run& run, Membership& membership, const Checkpointed& message);
   void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
+
+  // ---- restore.cpp: nobody has the state in memory any more
+  void advance_restore(Run& run);
+  bool finish_restore(Run& run);
+  bool adopt_newer(Run& run);
+  [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;
+  [[nodiscard]] std::optional<Wait> wait_for_loading(Run& run);
+  [[nodiscard]] RestoreInput restore_input(const Run& run) const;
+  void record_lineage(const Run& run);
+  void roll_back(Run& run, Round round);
+  void start_over(Run& run, const std::string& why);
 
   // ---- rounds.cpp: what is exchanged and committed
   void on_ready(Run& run, Membership& membership, const atl::Ready& message);
@@ -273,7 +284,17 @@ struct Core::State {
   void answer_committed(Run& run, Membership& membership, Round round, const Digest& digest);
   void advance_initial(Run& run);
   void commit_initial(Run& run, const Digest& digest);
+  [[nodiscard]] std::string text_of(const WaitKey& key) const;
+  void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
+
+  // ---- attempts.cpp: what becomes of a round
   void advance_rounds(Run& run);
+  void wait_for(Run& run, const Wait& wait);
+  [[nodiscard]] RoundInput round_input(Run& run, Round round);
+  [[nodiscard]] RoundRecord record_of(const Run& run, Round number, const OpenRound& round) const;
+  [[nodiscard]] bool wants_checkpoint(const Run& run, Round number) const;
+  void tell_commit(const Run& run, const RoundRecord& round);
+  void note_shares(Run& run, const AttemptPlan& plan);
   void advance_collecting(Run& run, Round round);
   void advance_exchanging(Run& run, Round round);
   void plan(Run& run, Round round, const std::vector<IslandId>& participants);
@@ -282,10 +303,8 @@ struct Core::State {
   void commit(Run& run, Round round, const Digest& digest);
   void reject_exploding(Run& run, Round round);
   void keep_pace(Run& run, Round round);
-  void note_accepted(Run& run, const RoundInFlight& flight);
+  void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
-  void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
-  [[nodiscard]] std::string text_of(const WaitKey& key) const;
 
   // ---- pairs.cpp: islands that meet in pairs
   void note_pair_round(Run& run, Membership& membership, const Merged& message);
@@ -293,41 +312,52 @@ struct Core::State {
   void on_pair_answer(Run& run, Membership& membership, const PairAnswer& message);
   void advance_pair_joins(Run& run);
   bool restore_merged(Run& run);
+  [[nodiscard]] OwnCopies own_copies(const Run& run) const;
   void restore_own(Run& run);
   [[nodiscard]] bool has_state(const Run& run, const IslandId& id) const;
   void advance_pairs(Run& run);
 
   // ---- phases.cpp: tasks and who does them
   void advance_phases(Run& run);
-  void ensure_tasks(Run& run);
+  [[nodiscard]] bool keep_task(Run& run, Task& task);
   void admit_islands(Run& run);
   void on_assignment_report(Run& run, Membership& membership, const AssignmentReport& message);
+  void take_report(Run& run, Task& task, const AssignmentReport& message);
   [[nodiscard]] bool says_nothing_new(const IslandId& island, const AssignmentReport& message) const;
   void take_back(Run& run, Task& task, const std::string& why);
-  void give_up_tasks(Run& run);
   [[nodiscard]] bool input_at_hand(Run& run, Task& task);
   [[nodiscard]] bool can_begin(Run& run, Task& task);
   [[nodiscard]] std::optional<IslandId> unheard_of(const Run& run) const;
-  [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
   void settle_checkpoint(Run& run, Task& task);
+  [[nodiscard]] WaitingTask waiting_task(Run& run, Task& task, std::uint64_t size);
+  [[nodiscard]] std::vector<WaitingTask> waiting_tasks(Run& run);
+  [[nodiscard]] std::vector<FreeIsland> free_islands(Run& run);
   void place_tasks(Run& run);
-  void fill_groups(Run& run, const std::vector<std::string>& begun, const std::vector<std::uint64_t>& sizes, std::vector<FreeIsland> left);
+  [[nodiscard]] std::string progress_of(const Run& run, const Task& task) const;
+  void end_phases(Run& run);
+
+  // ---- groups.cpp: several islands that train one expert
+  void fill_groups(Run& run, const std::vector<BeginningExpert>& begun, std::vector<FreeIsland> left);
   void form_group(Run& run, Task& task, const std::vector<IslandId>& others);
   void join_group(Run& run, Task& task, const IslandId& island);
   void keep_group(Run& run, Task& task);
   void dissolve_group(Run& run, Task& task, const std::string& why);
+  [[nodiscard]] static bool is_stranded(const Run& group);
   [[nodiscard]] bool is_lent(const Run& group, const IslandId& island) const;
   [[nodiscard]] std::vector<IslandId> present_members(const Run& run, const Task& task) const;
   [[nodiscard]] bool groups_stand(const Run& run) const;
-  [[nodiscard]] std::string progress_of(const Run& run, const Task& task) const;
+
+  // ---- assignments.cpp: what each island of a run of phases is told
+  [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
+  [[nodiscard]] Content content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const;
   [[nodiscard]] IslandId copy_place(Run& run, Task& task);
+  [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
+  void add_work(Run& run, const Task& task, const IslandId& island, Assignment& assignment);
+  void add_kept(Run& run, Task& task, const IslandId& island, Assignment& assignment);
   [[nodiscard]] Assignment assignment_of(Run& run, const IslandId& island);
   void say_assignments(Run& run);
-  void end_phases(Run& run);
-  [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
 
   // ---- image_parts.cpp: a data set whose parts lie on several islands
-  static bool is_images(const Task& task) { return task.plan.phase == "images"; }
   [[nodiscard]] bool images_are_used(const Run& run, const Task& task) const;
   [[nodiscard]] bool takes_images(Run& run, Task& task, const AssignmentReport& message);
   [[nodiscard]] std::string lack_of_images(const Run& run, const IslandId& island) const;
@@ -338,6 +368,8 @@ struct Core::State {
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);
+  void advance_shared(Run& run);
+  void settle(Run& run);
   void advance_queued(Run& run);
   void admit_with_own_state(Run& run, const IslandId& id);
   void advance_alone(Run& run);
@@ -348,10 +380,10 @@ struct Core::State {
   void pause_now(Run& run);
   void check_hopeless(Run& run);
   void set_state(Run& run, RunState state, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
-  void set_reason(Run& run, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
   void tell_wait(Run& run);
   void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
   [[nodiscard]] RunView view_of(const Run& run) const;
+  [[nodiscard]] MembershipView membership_view(const Run& run, const IslandId& id, const Membership& membership) const;
   [[nodiscard]] TaskView task_view(const Run& run, const Task& task) const;
 };
 

@@ -116,4 +116,16 @@ std::vector<std::uint64_t> cluster_sizes(const std::string& facts) {
   return sizes;
 }
 
+Wait decide_phases_wait(const PhasesInput& input) {
+  Wait wait = input.lacks;
+  if (!input.working.empty()) {
+    const std::string text =
+        std::to_string(input.done) + " of " + std::to_string(input.tasks) + " tasks are done; " + list_of(input.working);
+    wait.text = wait.text.empty() ? text : text + "; " + wait.text;
+  } else if (wait.text.empty()) {
+    wait.text = "waits for islands: " + std::to_string(input.members) + " of at least " + std::to_string(input.min);
+  }
+  return wait;
+}
+
 }  // namespace atl::coordinator

@@ -4,6 +4,27 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
+namespace {
+
+// Until when those are waited for that have not answered, and why they are left out then.
+TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDecision& decision) {
+  const TimePoint deadline = *input.first_answer + input.deadline;
+  decision.why_left_out = "did not reach " + round + " by the deadline of " + human_duration(input.deadline);
+  if (input.straggler_factor < 1 || !input.begun) {
+    return deadline;
+  }
+  const Duration first = std::max<Duration>(*input.first_answer - *input.begun, std::chrono::seconds(1));
+  const TimePoint patience = *input.begun + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
+  if (patience >= deadline) {
+    return deadline;
+  }
+  decision.stragglers = true;
+  decision.why_left_out =
+      "needed more than straggler_factor times the first island's time for " + round + " (" + human_duration(first) + ")";
+  return std::max(patience, *input.first_answer);
+}
+
+}  // namespace
 
 RoundDecision decide_round(const RoundInput& input) {
   using Kind = RoundDecision::Kind;
@@ -42,18 +63,7 @@ RoundDecision decide_round(const RoundInput& input) {
     decision.wait.text = "training towards " + round;
     return decision;
   }
-  TimePoint deadline = *input.first_answer + input.deadline;
-  decision.why_left_out = "did not reach " + round + " by the deadline of " + human_duration(input.deadline);
-  if (input.straggler_factor >= 1 && input.begun) {
-    const Duration first = std::max<Duration>(*input.first_answer - *input.begun, std::chrono::seconds(1));
-    const TimePoint patience = *input.begun + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
-    if (patience < deadline) {
-      deadline = std::max(patience, *input.first_answer);
-      decision.stragglers = true;
-      decision.why_left_out =
-          "needed more than straggler_factor times the first island's time for " + round + " (" + human_duration(first) + ")";
-    }
-  }
+  const TimePoint deadline = deadline_of(input, round, decision);
   const bool enough = ready >= input.min && ready > 0;
   if (input.now >= deadline && enough && !input.hold) {
     decision.kind = Kind::plan;

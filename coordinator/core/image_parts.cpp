@@ -8,40 +8,37 @@ namespace atl::coordinator {
 
 // What rests on these images has begun: other ones cannot take their place.
 bool Core::State::images_are_used(const Run& run, const Task& task) const {
-  return std::ranges::any_of(run.tasks, [&](const auto& other) {
-    const std::vector<std::string>& needs = other.second.plan.needs;
-    return other.second.record.state != TaskState::waiting && std::ranges::find(needs, task.record.task) != needs.end();
+  return std::ranges::any_of(run.tasks().all(), [&](const auto& other) {
+    const std::vector<std::string>& needs = other.second.plan().needs;
+    return !other.second.waiting() && std::ranges::find(needs, task.name()) != needs.end();
   });
 }
 
 // False if what the island says of its images is no result to go on with.
 bool Core::State::takes_images(Run& run, Task& task, const AssignmentReport& message) {
-  TaskRecord& value = task.record;
+  const TaskRecord& value = task.record();
   if (message.state == "failed" && message.error && (message.error->code == Code::unauthorized || message.error->code == Code::not_found)) {
-    run.assignments[value.island].no_images = bounded(message.error->why, 512);
-    event(run.record.id, value.island, "warning", "no_images",
+    run.tasks().told(value.island).has_no_images(bounded(message.error->why, 512));
+    event(run.about.id, value.island, "warning", "no_images",
           "island " + islands.name_of(value.island) + " has no images of its own: " + message.error->why, {Field{"task", value.task}});
-    value.state = TaskState::waiting;
-    value.island = value.result.empty() ? IslandId() : value.island;
-    record(value);
+    task.wait_again(out);
     return false;
   }
   if (message.state != "done" || message.result.digest.empty()) {
     return true;
   }
   const auto fail = [&](const std::string& why) {
-    run.first_error = Error{Code::invalid_argument, why};
-    value.state = TaskState::failed;
-    record(value);
+    run.life.blame_anew(Error{Code::invalid_argument, why});
+    task.fail(out);
     return false;
   };
   if (!value.result.empty() && value.result != message.result.digest) {
     return fail("the images of island " + islands.name_of(value.island) + " have changed since they were packed (task " + value.task +
                 "), and what was made of them is no good any more; submit the run again");
   }
-  for (const auto& [name, other] : run.tasks) {
-    if (is_images(other) && name != value.task && other.record.result == message.result.digest) {
-      return fail("islands " + islands.name_of(other.record.island) + " and " + islands.name_of(value.island) +
+  for (const auto& [name, other] : run.tasks().all()) {
+    if (other.packs_images() && name != value.task && other.record().result == message.result.digest) {
+      return fail("islands " + islands.name_of(other.record().island) + " and " + islands.name_of(value.island) +
                   " have the same images; with data.spread = " + std::to_string(run.spec.data.spread) +
                   " each of so many islands has images of its own (0: every island has the whole data set)");
     }
@@ -54,8 +51,8 @@ std::string Core::State::lack_of_images(const Run& run, const IslandId& island) 
   if (!has_set(run, islands.at(island))) {
     return "its agent maps no data set '" + run.spec.data.set + "'";
   }
-  const auto assignment = run.assignments.find(island);
-  return assignment == run.assignments.end() ? "" : assignment->second.no_images;
+  const IslandAssignment* told = run.tasks().find_told(island);
+  return told == nullptr ? "" : told->no_images();
 }
 
 // An island packs one part, and one that was packed and lost can only be packed again where it was.
@@ -63,40 +60,38 @@ std::vector<IslandId> Core::State::cannot_pack(const Run& run, const Task& task)
   std::vector<IslandId> barred;
   std::ranges::copy_if(run.members, std::back_inserter(barred), [&](const IslandId& id) {
     const bool has_none = !lack_of_images(run, id).empty();
-    const bool has_packed = !ATOLL_PLANTED(packs_twice) && std::ranges::any_of(run.tasks, [&](const auto& other) {
-      const TaskRecord& value = other.second.record;
-      return is_images(other.second) && value.task != task.record.task && value.island == id &&
+    const bool has_packed = !ATOLL_PLANTED(packs_twice) && std::ranges::any_of(run.tasks().all(), [&](const auto& other) {
+      const TaskRecord& value = other.second.record();
+      return other.second.packs_images() && value.task != task.name() && value.island == id &&
              (value.state != TaskState::waiting || !value.result.empty());
     });
-    return has_none || has_packed || (!task.record.result.empty() && id != task.record.island);
+    return has_none || has_packed || (!task.record().result.empty() && id != task.record().island);
   });
   return barred;
 }
 
 // Images that were lost, on an island that is back with them.
 bool Core::State::found_images_again(Run& run, Task& task) {
-  if (!is_images(task) || task.record.result.empty() || holders_of(run, task.record.result).empty()) {
+  if (!task.packs_images() || task.record().result.empty() || holders_of(run, task.record().result).empty()) {
     return false;
   }
-  task.record.state = TaskState::done;
-  record(task.record);
-  changed = true;
+  task.find_result(out);
+  touch(run);
   return true;
 }
 
 // Nobody connected has the packed images any more: their own island packs them again.
 void Core::State::wait_for_images(Run& run, Task& task) {
-  const IslandId& owner = task.record.island;
+  const IslandId& owner = task.record().island;
   if (run.is_member(owner) && islands.alive(owner)) {
-    event(run.record.id, owner, "warning", "task_again",
-          "the result of task " + task.record.task + " is lost with every island that had it; " + islands.name_of(owner) +
+    event(run.about.id, owner, "warning", "task_again",
+          "the result of task " + task.name() + " is lost with every island that had it; " + islands.name_of(owner) +
               " packs its images again");
-    task.record.state = TaskState::waiting;
-    record(task.record);
-    changed = true;
+    task.wait_again(out);
+    touch(run);
     return;
   }
-  run.wait = Wait{"waits for island " + islands.name_of(owner) + " or another that has the images of task " + task.record.task +
+  run.wait = Wait{"waits for island " + islands.name_of(owner) + " or another that has the images of task " + task.name() +
                       ": nobody else can pack them again",
                   {}};
 }
@@ -104,11 +99,12 @@ void Core::State::wait_for_images(Run& run, Task& task) {
 void Core::State::say_what_lacks_images(Run& run) {
   std::size_t lacking = 0;
   std::string again;
-  for (const std::string& name : run.task_order) {
-    const Task& task = run.tasks.at(name);
-    if (is_images(task) && task.record.state == TaskState::waiting) {
+  for (const std::string& name : run.tasks().order()) {
+    const Task& task = run.tasks().at(name);
+    if (task.packs_images() && task.waiting()) {
       ++lacking;
-      again += task.record.result.empty() ? "" : "; " + name + " can only be packed again by island " + islands.name_of(task.record.island);
+      again +=
+          task.record().result.empty() ? "" : "; " + name + " can only be packed again by island " + islands.name_of(task.record().island);
     }
   }
   if (lacking == 0) {

@@ -18,6 +18,8 @@ constexpr std::size_t kKnownFiles = 16;
 void Lineage::recover(const RunRecord& record) {
   number_ = record.lineage;
   initialised_ = record.initialised;
+  restored_ = record.restored;
+  tokens_ = record.tokens;
   committed_ = record.committed;
   digest_ = record.digest;
 }
@@ -25,6 +27,8 @@ void Lineage::recover(const RunRecord& record) {
 void Lineage::write_to(RunRecord& record) const {
   record.lineage = number_;
   record.initialised = initialised_;
+  record.restored = restored_;
+  record.tokens = tokens_;
   record.committed = committed_;
   record.digest = digest_;
 }
@@ -81,12 +85,15 @@ std::vector<DataRange> Lineage::roll_back(Round round) {
 }
 
 void Lineage::start_over() {
-  const std::uint32_t next = number_ + 1;
-  *this = Lineage{};
-  number_ = next;
+  Lineage next;
+  next.number_ = number_ + 1;
+  next.restored_ = restored_;
+  next.tokens_ = tokens_;
+  *this = std::move(next);
 }
 
 void Lineage::adopt(const KnownRound& round, std::vector<DataRange> parts) {
+  restored_ = false;
   number_ += 1;
   committed_ = round.round;
   digest_ = round.digest;

@@ -43,6 +43,7 @@ class Lineage {
   void begin() { initialised_ = true; }
   void begin_anew() { initialised_ = false; }
   void commit(Committed committed);
+  void count_tokens(std::uint64_t tokens) { tokens_ += tokens; }
   // Islands commit by themselves, and all have come to this round; or so many tasks are done.
   void reach(Round round) { committed_ = round; }
   // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.
@@ -59,6 +60,10 @@ class Lineage {
 
   // ---- what is asked
   [[nodiscard]] bool initialised() const { return initialised_; }
+  // The ledger is a backup: islands may know of rounds that were committed after it. Until adopt().
+  [[nodiscard]] bool restored() const { return restored_; }
+  // That committed contributions were trained on, each once.
+  [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] Round committed() const { return committed_; }
   [[nodiscard]] Round next() const { return committed_.next(); }
@@ -88,6 +93,8 @@ class Lineage {
 
   std::uint32_t number_ = 0;
   bool initialised_ = false;
+  bool restored_ = false;
+  std::uint64_t tokens_ = 0;
   Round committed_;
   Digest digest_;
   std::deque<Committed> recent_;   // newest last

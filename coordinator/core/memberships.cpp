@@ -31,21 +31,21 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
   }
   for (const auto& [id, other] : runs) {
     // A run of phases and its groups: in which of these it has a place is told by its task.
-    const std::string& whole = run.of_group() ? run.spec.work.run : run.record.id.text;
+    const std::string& whole = run.of_group() ? run.spec.work.run : run.about.id.text;
     const bool same_work = (other.of_group() ? other.spec.work.run : id.text) == whole;
-    if (id == run.record.id || is_idle(other.record.state) || same_work) {
+    if (id == run.about.id || other.life.idle() || same_work) {
       continue;
     }
     const auto membership = other.memberships.find(island.record.id);
     if (membership != other.memberships.end() && membership->second.record.state != MembershipState::refused) {
-      return "serves run " + other.record.name;
+      return "serves run " + other.about.name;
     }
   }
   return "";
 }
 
 void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
-  run.record.started = run.record.started ? run.record.started : now();
+  run.life.invite(now());
   run.last_commit = now();
   run.members.clear();
   std::vector<std::string> names;
@@ -64,7 +64,7 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   for (const IslandId& id : chosen) {
     send_invite(run, run.memberships.at(id));
   }
-  event(run.record.id, {}, "info", "run_started", "run " + run.record.name + " starts on " + list_of(names));
+  event(run.about.id, {}, "info", "run_started", "run " + run.about.name + " starts on " + list_of(names));
 }
 
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
@@ -72,7 +72,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
   }
-  value.run = run.record.id;
+  value.run = run.about.id;
   value.island = island;
   give_part(run, value);
   value.state = state;
@@ -80,22 +80,22 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   Membership& membership = run.memberships[island];
   Membership fresh;
   fresh.record = std::move(value);
-  fresh.from = from;
-  fresh.assigned = run.lineage.committed();
-  fresh.failures = membership.failures;
-  fresh.merged = membership.merged;
-  fresh.waits = membership.waits;
-  fresh.checkpointed = membership.checkpointed;
-  fresh.checkpoint_settled = membership.checkpoint_settled;
-  fresh.share = membership.share;
+  fresh.entry.from = from;
+  fresh.entry.assigned = run.lineage.committed();
+  fresh.entry.failures = membership.entry.failures;
+  fresh.progress.merged = membership.progress.merged;
+  fresh.progress.waits = membership.progress.waits;
+  fresh.source.checkpointed = membership.source.checkpointed;
+  fresh.source.checkpoint_settled = membership.source.checkpoint_settled;
+  fresh.progress.share = membership.progress.share;
   membership = std::move(fresh);
-  restart(membership.resend);
+  restart(membership.entry.resend);
   islands.expect_reports(island);
   if (run.of_group()) {
-    islands.lend(island, run.record.id);
+    islands.lend(island, run.about.id);
   }
   save(run, membership);
-  changed = true;
+  touch(run);
 }
 
 void Core::State::save(const Run& run, const Membership& membership) {
@@ -124,8 +124,8 @@ void Core::State::give_part(Run& run, MembershipRecord& membership) {
   membership.part = run.data.choose(wish);
   if (const IslandId before = run.data.give(membership.part, membership.island, out); !before.empty()) {
     const std::uint64_t position = run.data.position(membership.part);
-    event(run.record.id, membership.island, "info", "data_handed_over",
-          "part " + std::to_string(membership.part) + " of the data of run " + run.record.name + " goes from " + islands.name_of(before) +
+    event(run.about.id, membership.island, "info", "data_handed_over",
+          "part " + std::to_string(membership.part) + " of the data of run " + run.about.name + " goes from " + islands.name_of(before) +
               " to " + islands.name_of(membership.island) + ", from sequence " + std::to_string(position) + " on",
           {Field{"part", static_cast<std::int64_t>(membership.part)}, Field{"position", static_cast<std::int64_t>(position)}});
   }
@@ -137,7 +137,7 @@ void Core::State::claim_part(Run& run, const Membership& owner) {
     if (id != owner.record.island && membership.record.state == MembershipState::joining && membership.record.part == owner.record.part) {
       vacate(run, membership, MembershipState::absent,
              "its part of the data went to " + islands.name_of(owner.record.island) + ", which came back");
-      membership.retry_at = now();
+      membership.entry.retry_at = now();
     }
   }
 }
@@ -147,34 +147,34 @@ void Core::State::send_invite(Run& run, Membership& membership) {
     return;  // its Assignment says all
   }
   Invite invite;
-  invite.run = run.record.id;
-  invite.spec = run.record.spec;
-  invite.epoch = run.record.epoch;
+  invite.run = run.about.id;
+  invite.spec = run.about.spec;
+  invite.epoch = run.epoch;
   invite.part = membership.record.part;
   invite.parts = run.data.count();
-  invite.from = membership.from;
-  invite.committed = membership.from == StartFrom::checkpoint ? membership.assigned : run.lineage.committed();
+  invite.from = membership.entry.from;
+  invite.committed = membership.entry.from == StartFrom::checkpoint ? membership.entry.assigned : run.lineage.committed();
   invite.digest =
       invite.committed == run.lineage.committed() ? run.lineage.digest() : run.lineage.digest_of(invite.committed).value_or(Digest{});
-  if (run.private_states() && membership.from == StartFrom::checkpoint) {
-    for (const HeldCheckpoint& held : islands.held(membership.record.island, run.record.id).checkpoints) {
-      invite.digest = held.round == membership.assigned ? held.digest : invite.digest;
+  if (run.private_states() && membership.entry.from == StartFrom::checkpoint) {
+    for (const HeldCheckpoint& held : islands.held(membership.record.island, run.about.id).checkpoints) {
+      invite.digest = held.round == membership.entry.assigned ? held.digest : invite.digest;
     }
   }
   invite.members = islands.members_of(run.members);
   invite.position =
       run.spec.strategy.group == Group::nobody ? 0 : run.data.position(invite.part, run.lineage.parts_after(invite.committed));
-  membership.assigned_epoch = run.record.epoch;
+  membership.entry.assigned_epoch = run.epoch;
   send(membership.record.island, std::move(invite));
 }
 
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
   const IslandId island = membership.record.island;
   run.nobody_since = now();
-  changed = true;
-  if (held != nullptr && held->epoch > run.record.epoch && run.lineage.number() > 0 && !run.record.restored) {
+  touch(run);
+  if (held != nullptr && held->epoch > run.epoch && run.lineage.number() > 0 && !run.lineage.restored()) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
-    run.record.epoch = held->epoch;
+    run.epoch = held->epoch;
     new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
   if (held != nullptr && !run.private_states() && run.lineage.verified(island, *held)) {
@@ -183,9 +183,9 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   switch (membership.record.state) {
     case MembershipState::starting:
       if (new_boot) {
-        membership.initial.reset();
+        membership.entry.initial.reset();
       }
-      restart(membership.resend);
+      restart(membership.entry.resend);
       send_invite(run, membership);
       break;
     case MembershipState::active:
@@ -208,7 +208,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       if (new_boot) {
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
       } else {
-        membership.resend.next = now();
+        membership.entry.resend.next = now();
       }
       break;
     case MembershipState::absent:
@@ -223,8 +223,8 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       break;
   }
   if (membership.record.state == MembershipState::absent) {
-    membership.memory_offered = held != nullptr && held->live;
-    membership.retry_at = membership.failures > 0 ? membership.retry_at : now();
+    membership.entry.memory_offered = held != nullptr && held->live;
+    membership.entry.retry_at = membership.entry.failures > 0 ? membership.entry.retry_at : now();
   }
 }
 
@@ -239,24 +239,25 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
       absences.erase(absences.begin());
     }
   }
-  membership.initial.reset();
-  membership.catch_up.reset();
-  membership.caught_up.reset();
-  membership.offering = false;
-  membership.offered.reset();
-  membership.memory_offered = false;
-  run.assignments.erase(membership.record.island);
-  islands.take_back(membership.record.island, run.record.id);
+  membership.entry.initial.reset();
+  membership.entry.catch_up.reset();
+  membership.entry.caught_up.reset();
+  membership.source.offering = false;
+  membership.source.offered.reset();
+  membership.entry.memory_offered = false;
+  if (run.phased()) {
+    run.tasks().forget(membership.record.island);
+  }
+  islands.take_back(membership.record.island, run.about.id);
   save(run, membership);
-  changed = true;
+  touch(run);
 }
 
 void Core::State::new_epoch(Run& run, const std::string& why) {
-  run.record.epoch = run.record.epoch.next();
-  record(EpochRecord{run.record.id, run.record.epoch, now(), run.lineage.committed(), run.members, why});
-  event(run.record.id, {}, "debug", "membership",
-        "epoch " + std::to_string(run.record.epoch.value) + " of run " + run.record.name + ": " + why,
-        {Field{"epoch", static_cast<std::int64_t>(run.record.epoch.value)},
+  run.epoch = run.epoch.next();
+  record(EpochRecord{run.about.id, run.epoch, now(), run.lineage.committed(), run.members, why});
+  event(run.about.id, {}, "debug", "membership", "epoch " + std::to_string(run.epoch.value) + " of run " + run.about.name + ": " + why,
+        {Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
          Field{"committed", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"members", islands.names_of(run.members)}});
   record(run.to_record());
   const NewEpoch membership = new_epoch_of(run);
@@ -264,7 +265,7 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
     send(id, membership);
   }
   run.nobody_since = now();
-  changed = true;
+  touch(run);
 }
 
 void Core::State::leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled) {
@@ -274,24 +275,21 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   }
   run.members.erase(member);
   Membership& membership = run.memberships.at(island);
-  membership.record.left = run.record.epoch.next();
+  membership.record.left = run.epoch.next();
   vacate(run, membership, MembershipState::absent, cause);
-  membership.retry_at = now();
+  membership.entry.retry_at = now();
   if (expelled) {
-    const unsigned doublings = std::min(membership.failures++, 8U);
-    membership.retry_at = now() + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
+    const unsigned doublings = std::min(membership.entry.failures++, 8U);
+    membership.entry.retry_at = now() + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
   }
-  event(run.record.id, island, "warning", "island_left",
-        "island " + islands.name_of(island) + " left run " + run.record.name + " after round " +
+  event(run.about.id, island, "warning", "island_left",
+        "island " + islands.name_of(island) + " left run " + run.about.name + " after round " +
             std::to_string(run.lineage.committed().value) + ": " + cause,
         {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}});
   new_epoch(run, islands.name_of(island) + " left: " + cause);
   send(island, new_epoch_of(run));
-  for (auto& [round, flight] : run.rounds) {
-    flight.contributions.erase(island);
-    if (flight.exchanging && std::find(flight.members.begin(), flight.members.end(), island) != flight.members.end()) {
-      abort(run, round, islands.name_of(island) + " left: " + cause);
-    }
+  for (const Round round : run.phased() ? std::vector<Round>{} : run.rounds().forget(island)) {
+    abort(run, round, islands.name_of(island) + " left: " + cause);
   }
 }
 
@@ -306,7 +304,7 @@ void Core::State::membership_lost(Run& run, Membership& membership, const std::s
       vacate(run, membership, MembershipState::absent, cause);
       break;
     case MembershipState::absent:
-      membership.memory_offered = false;
+      membership.entry.memory_offered = false;
       break;
     case MembershipState::refused:
     case MembershipState::ended:
@@ -324,11 +322,11 @@ void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
   new_epoch(run, list_of(islands.names_of(ids)) + " joined");
   for (const IslandId& id : ids) {
     Membership& membership = run.memberships.at(id);
-    if (membership.from == StartFrom::memory) {
+    if (membership.entry.from == StartFrom::memory) {
       send_invite(run, membership);
     }
-    event(run.record.id, id, "info", "island_joined",
-          "island " + islands.name_of(id) + " takes part in run " + run.record.name + " from round " +
+    event(run.about.id, id, "info", "island_joined",
+          "island " + islands.name_of(id) + " takes part in run " + run.about.name + " from round " +
               std::to_string(run.lineage.committed().value + 1),
           {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value + 1)}});
   }
@@ -339,20 +337,22 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.record.state = MembershipState::active;
   islands.expect_reports(island);
   if (run.of_group()) {
-    islands.lend(island, run.record.id);
+    islands.lend(island, run.about.id);
   }
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
     membership.record.absences.back().to = run.lineage.next();
     membership.record.absences.back().until = now();
   }
-  membership.catch_up.reset();
-  membership.caught_up.reset();
-  membership.boundaries_missed = 0;
-  membership.memory_offered = false;
-  run.hold_since.reset();
+  membership.entry.catch_up.reset();
+  membership.entry.caught_up.reset();
+  membership.entry.boundaries_missed = 0;
+  membership.entry.memory_offered = false;
+  if (!run.phased()) {
+    run.in_rounds().hold_since.reset();
+  }
   membership.leaves_after.reset();
-  membership.last = LastContribution{};
+  membership.progress.last = LastContribution{};
   save(run, membership);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),
@@ -365,17 +365,17 @@ void Core::State::take_in(Run& run, Membership& membership) {
 
 // Tells an island that it has no business in a run.
 void Core::State::release(const IslandId& island, const Run& run) {
-  const bool completed = run.record.state == RunState::completed;
+  const bool completed = run.life.is(RunState::completed);
   const auto membership = run.memberships.find(island);
-  std::string why = run.record.reason.text;
-  if (!has_ended(run.record.state)) {
+  std::string why = run.life.reason().text;
+  if (!run.life.over()) {
     why = membership == run.memberships.end() ? "this island has no place in the run" : membership->second.record.cause;
   }
-  send(island, Release{run.record.id,
-                       completed                              ? Code::cancelled
-                       : run.record.state == RunState::failed ? Code::internal
-                                                              : Code::cancelled,
-                       completed, why, run.record.epoch});
+  send(island, Release{run.about.id,
+                       completed                       ? Code::cancelled
+                       : run.life.is(RunState::failed) ? Code::internal
+                                                       : Code::cancelled,
+                       completed, why, run.epoch});
 }
 
 // Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
@@ -389,10 +389,8 @@ void Core::State::advance_leaving(Run& run) {
       continue;  // first it leaves its group
     }
     if (!membership.leaves_after) {
-      membership.leaves_after = run.lineage.committed();
-      for (const auto& [number, flight] : run.rounds) {
-        membership.leaves_after = flight.contributions.count(id) > 0 ? number : *membership.leaves_after;
-      }
+      const std::optional<Round> newest = run.phased() ? std::nullopt : run.rounds().newest_of(id);
+      membership.leaves_after = newest.value_or(run.lineage.committed());
     }
     const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
     const bool in_hand = in_rounds && *membership.leaves_after > run.lineage.committed();
@@ -417,7 +415,7 @@ void Core::State::offend(Run& run, const IslandId& island, const std::string& wh
   if (!cause || membership.record.state == MembershipState::refused) {
     return;
   }
-  event(run.record.id, island, "error", "island_quarantined",
+  event(run.about.id, island, "error", "island_quarantined",
         "island " + islands.name_of(island) + " is " + *cause + "; `atoll resume` of the run lets it in again",
         {Field{"offences", static_cast<std::int64_t>(run.guards.offences(island))}});
   leave_epoch(run, island, *cause, false);
@@ -432,16 +430,13 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
   }
   if (message.error) {
     const Error error{message.error->code, bounded(message.error->why)};
-    if (!run.first_error) {
-      run.first_error = with_context(error, "island " + islands.name_of(island));
-    }
-    event(run.record.id, island, "error", "island_failed",
-          "island " + islands.name_of(island) + " cannot take part in run " + run.record.name + ": " + error.why);
+    run.life.blame(with_context(error, "island " + islands.name_of(island)));
+    event(run.about.id, island, "error", "island_failed",
+          "island " + islands.name_of(island) + " cannot take part in run " + run.about.name + ": " + error.why);
     if (run.is_member(island)) {
       leave_epoch(run, island, error.why, false);
     }
     vacate(run, membership, MembershipState::refused, error.why);
-    membership.refusal = error;
     release(island, run);
     return;
   }
@@ -453,8 +448,8 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
       ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
     membership.record.state = MembershipState::ended;
     save(run, membership);
-    event(run.record.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.record.name);
-    changed = true;
+    event(run.about.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.about.name);
+    touch(run);
   }
 }
 

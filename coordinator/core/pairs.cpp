@@ -33,32 +33,32 @@ double spread_of(const std::vector<const std::vector<float>*>& projections) {
 
 // What the round brought on an island; once all have reported it, how far they are apart.
 void Core::State::note_pair_round(Run& run, Membership& membership, const Merged& message) {
-  membership.progressed = now();
+  membership.progress.progressed = now();
   if (message.projection.empty()) {
     return;
   }
-  membership.projection = message.projection;
-  membership.projected = message.round;
+  membership.progress.projection = message.projection;
+  membership.progress.projected = message.round;
   std::vector<const std::vector<float>*> projections;
   Round oldest = message.round;
   for (const IslandId& id : run.members) {
     const Membership& other = run.memberships.at(id);
-    if (other.projection.size() != message.projection.size()) {
+    if (other.progress.projection.size() != message.projection.size()) {
       return;
     }
-    projections.push_back(&other.projection);
-    oldest = std::min(oldest, other.projected);
+    projections.push_back(&other.progress.projection);
+    oldest = std::min(oldest, other.progress.projected);
   }
-  if (projections.size() < 2 || oldest <= run.spread_round) {
+  if (projections.size() < 2 || oldest <= run.in_rounds().spread_round) {
     return;
   }
-  run.spread_round = oldest;
-  run.spread = spread_of(projections);
-  event(run.record.id, {}, "info", "consensus",
-        "round " + std::to_string(oldest.value) + " of run " + run.record.name + ": " + std::to_string(projections.size()) +
-            " islands are at a distance of " + std::to_string(run.spread) + " from their mean (estimated)",
+  run.in_rounds().spread_round = oldest;
+  run.in_rounds().spread = spread_of(projections);
+  event(run.about.id, {}, "info", "consensus",
+        "round " + std::to_string(oldest.value) + " of run " + run.about.name + ": " + std::to_string(projections.size()) +
+            " islands are at a distance of " + std::to_string(run.in_rounds().spread) + " from their mean (estimated)",
         {Field{"round", static_cast<std::int64_t>(oldest.value)}, Field{"islands", static_cast<std::int64_t>(projections.size())},
-         Field{"distance", run.spread}});
+         Field{"distance", run.in_rounds().spread}});
 }
 
 void Core::State::on_pair_query(Run& run, Membership& membership, const PairQuery& message) {
@@ -80,11 +80,12 @@ void Core::State::advance_pair_joins(Run& run) {
     return;
   }
   for (auto& [id, membership] : run.memberships) {
-    membership.memory_offered = false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
+    membership.entry.memory_offered =
+        false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
   }
   // Once the islands are being merged nobody is needed that copies one of them, but for their number.
   // Nor does anybody come in when the run is about to be paused.
-  const bool late = run.lineage.committed().value + run.spec.merge_rounds >= run.spec.rounds || run.record.pause_after;
+  const bool late = run.lineage.committed().value + run.spec.merge_rounds >= run.spec.rounds || run.life.pausing();
   if (!late || run.members.size() < run.spec.islands.min) {
     invite(run);
   }
@@ -93,36 +94,37 @@ void Core::State::advance_pair_joins(Run& run) {
     if (membership.record.state != MembershipState::joining) {
       continue;
     }
-    if (due(membership.resend)) {
+    if (due(membership.entry.resend)) {
       send_invite(run, membership);
-      membership.catch_up.reset();
+      membership.entry.catch_up.reset();
     }
-    wake_at(membership.resend.next);
-    if (membership.catch_up) {
+    wake_at(membership.entry.resend.next);
+    if (membership.entry.catch_up) {
       continue;
     }
     const Membership* source = nullptr;
     for (const IslandId& member : run.members) {
       const Membership& candidate = run.memberships.at(member);
-      if (candidate.offering && candidate.offered && (source == nullptr || candidate.offered->round > source->offered->round)) {
+      if (candidate.source.offering && candidate.source.offered &&
+          (source == nullptr || candidate.source.offered->round > source->source.offered->round)) {
         source = &candidate;
       }
     }
     if (source != nullptr) {
-      const Checkpointed& has = *source->offered;
-      membership.catch_up = CatchUp{run.record.id,
-                                    run.record.epoch,
-                                    has.round,
-                                    has.file,
-                                    has.file_bytes,
-                                    has.round,
-                                    has.digest,
-                                    {islands.member_of(source->record.island)},
-                                    0,
-                                    0};
-      restart(membership.resend);
-      send(source->record.island, Serve{run.record.id, islands.member_of(id).public_key, has.round});
-      send(id, *membership.catch_up);
+      const Checkpointed& has = *source->source.offered;
+      membership.entry.catch_up = CatchUp{run.about.id,
+                                          run.epoch,
+                                          has.round,
+                                          has.file,
+                                          has.file_bytes,
+                                          has.round,
+                                          has.digest,
+                                          {islands.member_of(source->record.island)},
+                                          0,
+                                          0};
+      restart(membership.entry.resend);
+      send(source->record.island, Serve{run.about.id, islands.member_of(id).public_key, has.round});
+      send(id, *membership.entry.catch_up);
     }
   }
 }
@@ -144,7 +146,7 @@ bool Core::State::restore_merged(Run& run) {
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::absent && islands.stays(id)) {
       anybody = true;
-      for (const HeldCheckpoint& held : islands.held(id, run.record.id).checkpoints) {
+      for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
         newest = genuine(held) ? std::max(newest, held.round) : newest;
       }
     }
@@ -160,11 +162,11 @@ bool Core::State::restore_merged(Run& run) {
     if (newest == own || membership.record.state != MembershipState::absent || !islands.stays(id)) {
       continue;
     }
-    const std::vector<HeldCheckpoint>& held = islands.held(id, run.record.id).checkpoints;
+    const std::vector<HeldCheckpoint>& held = islands.held(id, run.about.id).checkpoints;
     if (std::any_of(held.begin(), held.end(),
                     [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
       add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
-      membership.assigned = newest;
+      membership.entry.assigned = newest;
       activate(run, membership);
       send_invite(run, membership);
     }
@@ -172,67 +174,65 @@ bool Core::State::restore_merged(Run& run) {
   return true;
 }
 
-// Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own
-// checkpoints. The others copy one of them: what they decided with partners may be void, since those were told that they had left.
-void Core::State::restore_own(Run& run) {
-  bool begun = run.data.begun();
+// Who left last, of those that have the run's state, and of all.
+OwnCopies Core::State::own_copies(const Run& run) const {
+  OwnCopies copies;
   Epoch last;
   Epoch last_here;
-  for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining) {
-      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
-      membership.retry_at = now();
-    }
-    begun = begun || membership.merged > Round(0);
+  for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::absent) {
       last = std::max(last, membership.record.left);
       last_here = has_state(run, id) ? std::max(last_here, membership.record.left) : last_here;
     }
   }
-  std::vector<IslandId> chosen;
-  std::vector<IslandId> fresh;
-  std::vector<std::string> missing;
-  bool anybody = false;
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state != MembershipState::absent) {
       continue;
     }
-    const bool here = islands.stays(id);
-    anybody = anybody || here;
-    if (has_state(run, id)) {
-      if (membership.record.left == last_here) {
-        chosen.push_back(id);
-      }
-    } else if (here) {
-      fresh.push_back(id);
+    copies.anybody = copies.anybody || islands.stays(id);
+    if (has_state(run, id) && membership.record.left == last_here) {
+      copies.newest.push_back(id);
+    } else if (!has_state(run, id) && islands.stays(id)) {
+      copies.without.push_back(id);
     }
     if (!islands.alive(id) && membership.record.left == last) {
-      missing.push_back(islands.name_of(id));
+      copies.missing.push_back(islands.name_of(id));
     }
   }
-  if (!anybody) {
+  return copies;
+}
+
+// Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own
+// checkpoints. The others copy one of them: what they decided with partners may be void, since those were told that they had left.
+void Core::State::restore_own(Run& run) {
+  bool begun = run.data.begun();
+  for (auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::joining) {
+      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
+      membership.entry.retry_at = now();
+    }
+    begun = begun || membership.progress.merged > Round(0);
+  }
+  const OwnCopies copies = own_copies(run);
+  if (!copies.anybody) {
     return;  // the reason is that of advance_alone
   }
   const TimePoint until = run.nobody_since + settings.restore_grace;
-  if (!missing.empty() && now() < until) {
-    run.wait = Wait{"waits for " + list_of(missing) + " to connect; then all go on from where they were", until};
-    wake_at(until);
+  if (const std::optional<Wait> wait = decide_own_restore({now(), until, copies.missing, !copies.newest.empty(), begun})) {
+    run.wait = *wait;
+    if (wait->until) {
+      wake_at(*wait->until);
+    }
     return;
   }
-  if (chosen.empty() && begun) {
-    run.wait = Wait{"no connected island has the run's state, in memory or on its disk; it cannot go on before one connects that has" +
-                        (missing.empty() ? "" : ": " + list_of(missing)),
-                    std::nullopt};
-    return;
-  }
-  chosen = chosen.empty() ? fresh : chosen;
+  std::vector<IslandId> chosen = copies.newest.empty() ? copies.without : copies.newest;
   chosen.resize(std::min<std::size_t>(chosen.size(), run.spec.islands.max));
   for (const IslandId& id : chosen) {
     admit_with_own_state(run, id);
   }
   activate(run, chosen);
   for (const IslandId& id : chosen) {
-    if (run.memberships.at(id).from != StartFrom::memory) {
+    if (run.memberships.at(id).entry.from != StartFrom::memory) {
       send_invite(run, run.memberships.at(id));
     }
   }
@@ -240,7 +240,7 @@ void Core::State::restore_own(Run& run) {
 
 // A connected island that could go on by itself.
 bool Core::State::has_state(const Run& run, const IslandId& id) const {
-  const HeldRun& held = islands.held(id, run.record.id);
+  const HeldRun& held = islands.held(id, run.about.id);
   return islands.stays(id) && (held.live || !held.checkpoints.empty());
 }
 
@@ -254,40 +254,40 @@ void Core::State::advance_pairs(Run& run) {
     advance_end(run);
     return;
   }
-  if (run.record.pause_after && run.members.empty()) {
+  if (run.life.pausing() && run.members.empty()) {
     pause_now(run);
     return;
   }
   advance_pair_joins(run);
   advance_alone(run);
-  if (run.members.empty() && !has_ended(run.record.state) && !ended) {
+  if (run.members.empty() && !run.life.over() && !ended) {
     restore_own(run);
   }
-  if (run.record.pause_after && !has_ended(run.record.state)) {
+  if (run.life.pausing() && !run.life.over()) {
     advance_pause(run);
     return;
   }
-  if (has_ended(run.record.state) || run.members.empty() || run.spec.merge_rounds == 0) {
+  if (run.life.over() || run.members.empty() || run.spec.merge_rounds == 0) {
     return;
   }
   const Round own = run.last_own();
   const Round number(std::max(run.lineage.committed().value, own.value) + 1);
-  const auto flight = run.rounds.find(number);
-  if (flight == run.rounds.end()) {
+  const OpenRound* merge = run.rounds().find(number);
+  if (merge == nullptr) {
     return;
   }
   // Whoever still has rounds to do is waited for as long as it gets on with them.
   std::vector<std::string> pending;
   TimePoint until = now();
   for (const IslandId& id : run.members) {
-    if (flight->second.contributions.count(id) == 0) {
+    if (merge->contribution_of(id) == nullptr) {
       pending.push_back(islands.name_of(id));
       until = std::max(
-          until, std::max(run.memberships.at(id).progressed, flight->second.first_answer.value_or(now())) + run.spec.islands.deadline);
+          until, std::max(run.memberships.at(id).progress.progressed, merge->first_answer().value_or(now())) + run.spec.islands.deadline);
     }
   }
-  if (!pending.empty() && !flight->second.exchanging && now() < until) {
-    run.wait = Wait{"the merge of all islands waits for " + list_of(pending), until};
+  if (const std::optional<Wait> wait = decide_merge({now(), until, pending, merge->exchanging()})) {
+    run.wait = *wait;
     wake_at(until);
     return;
   }

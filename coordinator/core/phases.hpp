@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/decide.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/ids.hpp"
 
@@ -68,6 +69,17 @@ struct BeginningExpert {
 };
 std::vector<std::vector<IslandId>> decide_groups(const std::vector<BeginningExpert>& experts, const std::vector<FreeIsland>& left,
                                                  std::uint32_t batch);
+
+// What a run of phases is at and waits for: its progress, then what it lacks, if anything.
+struct PhasesInput {
+  std::vector<std::string> working;  // running tasks, as people should read of them
+  std::size_t done = 0;
+  std::size_t tasks = 0;
+  std::size_t members = 0;
+  std::size_t min = 0;
+  Wait lacks;  // text empty: nothing
+};
+Wait decide_phases_wait(const PhasesInput& input);
 
 // The images of each cluster, from the facts of the task `clustering` ("sizes"); empty if it does not say.
 std::vector<std::uint64_t> cluster_sizes(const std::string& facts);

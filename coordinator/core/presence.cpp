@@ -75,7 +75,7 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
   }
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
-    if (!has_ended(run.record.state) && membership != run.memberships.end()) {
+    if (!run.life.over() && membership != run.memberships.end()) {
       const std::map<RunId, HeldRun>& all = islands.at(id).held;
       const auto held = all.find(run_id);
       greet_member(run, membership->second, arrival->new_boot, held == all.end() ? nullptr : &held->second);
@@ -96,7 +96,7 @@ void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {
       continue;
     }
     const auto membership = found->second.memberships.find(id);
-    if (membership == found->second.memberships.end() || is_idle(found->second.record.state) ||
+    if (membership == found->second.memberships.end() || found->second.life.idle() ||
         membership->second.record.state == MembershipState::refused) {
       release(id, found->second);
       continue;
@@ -118,12 +118,12 @@ void Core::State::watch_islands() {
     }
   }
   for (auto& [id, run] : runs) {
-    if (!is_idle(run.record.state)) {
+    if (!run.life.idle()) {
       watch_idle_members(run);
     }
   }
   for (auto& [id, run] : runs) {
-    if (!is_idle(run.record.state)) {
+    if (!run.life.idle()) {
       watch_unheard_members(run);
     }
   }
@@ -138,7 +138,7 @@ void Core::State::watch_idle_members(Run& run) {
     const bool coming = joining || membership.record.state == MembershipState::starting;
     const Island* island = islands.find(id);
     if ((!active && !coming) || island == nullptr || !island->greeted || !island->unreported_since ||
-        island->reports.contains(run.record.id)) {
+        island->reports.contains(run.about.id)) {
       continue;
     }
     const TimePoint limit = *island->unreported_since + settings.dead_after * (active ? 1 : 2);
@@ -176,7 +176,7 @@ void Core::State::lose(const IslandId& id, const std::string& cause) {
   islands.lost(id);
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
-    if (!has_ended(run.record.state) && membership != run.memberships.end()) {
+    if (!run.life.over() && membership != run.memberships.end()) {
       membership_lost(run, membership->second, cause);
     }
   }

@@ -44,6 +44,16 @@ struct MembershipView {
   std::vector<WaitView> waits;  // longest first; since the coordinator was started
 };
 
+// The run of rounds in which several islands train an expert.
+struct GroupView {
+  RunId run;  // empty: one island does
+  std::string name;
+  std::vector<std::string> members;  // names, while they do
+  Round round;                       // newest committed one of that run
+  std::uint64_t rounds = 0;
+  std::uint64_t images = 0;  // that its committed contributions were trained on
+};
+
 // A task of a run of phases.
 struct TaskView {
   std::string task;
@@ -59,34 +69,15 @@ struct TaskView {
   std::uint64_t result_bytes = 0;
   std::string facts;  // JSON
   std::uint32_t starts = 0;
-  RunId group;  // the run of rounds in which several islands train it; empty: one island does
-  std::string group_name;
-  std::vector<std::string> members;  // names, while they do
-  Round group_round;                 // newest committed one of that run
-  std::uint64_t group_rounds = 0;
-  std::uint64_t group_images = 0;  // that its committed contributions were trained on
+  GroupView group;
   std::optional<TimePoint> started;
   std::optional<TimePoint> ended;
 };
 
-struct RunView {
-  RunId id;
-  std::string name;
-  std::string spec;  // JSON
-  std::string file;
-  RunState state = RunState::queued;
-  Reason reason;  // never empty while the run waits for anything
-  std::optional<Error> error;
-  TimePoint submitted;
-  std::optional<TimePoint> started;
-  std::optional<TimePoint> ended;
-  Epoch epoch;
-  std::uint32_t lineage = 0;
-  Round committed;
-  Digest digest;
+// A run is its record, with what is of this moment. Its reason is never empty while the run waits for anything.
+struct RunView : RunRecord {
   std::uint64_t rounds = 0;  // of the whole run
   Round last_own;            // of those that islands commit by themselves, each with an outer state of its own; 0: none
-  std::uint64_t tokens = 0;
   std::uint32_t min = 0;
   std::uint32_t max = 0;
   std::optional<Round> round;               // in flight

@@ -1,5 +1,6 @@
 // What is asked of a core, answered with values.
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "coordinator/core/core_state.hpp"
@@ -10,12 +11,12 @@ namespace {
 Reason reason_of(const Run& run, const Membership& membership, bool connected, const std::optional<IslandReport>& report) {
   switch (membership.record.state) {
     case MembershipState::starting:
-      return Reason{membership.initial ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
+      return Reason{membership.entry.initial ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
     case MembershipState::joining:
-      return Reason{membership.from == StartFrom::checkpoint ? "loads its checkpoint"
-                    : !membership.catch_up                   ? "waits for a peer's checkpoint"
-                    : membership.caught_up
-                        ? "has the state of round " + std::to_string(membership.caught_up->value) + "; joins at the next round"
+      return Reason{membership.entry.from == StartFrom::checkpoint ? "loads its checkpoint"
+                    : !membership.entry.catch_up                   ? "waits for a peer's checkpoint"
+                    : membership.entry.caught_up
+                        ? "has the state of round " + std::to_string(membership.entry.caught_up->value) + "; joins at the next round"
                         : "copies the state from its peers",
                     run.last_commit, std::nullopt};
     case MembershipState::active:
@@ -24,8 +25,8 @@ Reason reason_of(const Run& run, const Membership& membership, bool connected, c
       }
       return Reason{report ? report->reason : "", run.last_commit, std::nullopt};
     case MembershipState::absent: {
-      const bool waits = connected && membership.failures > 0;
-      return Reason{membership.record.cause, run.nobody_since, waits ? std::optional<TimePoint>(membership.retry_at) : std::nullopt};
+      const bool waits = connected && membership.entry.failures > 0;
+      return Reason{membership.record.cause, run.nobody_since, waits ? std::optional<TimePoint>(membership.entry.retry_at) : std::nullopt};
     }
     case MembershipState::refused:
       return Reason{membership.record.cause, run.nobody_since, std::nullopt};
@@ -37,78 +38,71 @@ Reason reason_of(const Run& run, const Membership& membership, bool connected, c
 
 }  // namespace
 
+MembershipView Core::State::membership_view(const Run& run, const IslandId& id, const Membership& membership) const {
+  MembershipView item;
+  item.island = id;
+  item.name = islands.name_of(id);
+  item.state = membership.record.state;
+  item.part = membership.record.part;
+  item.share = membership.record.state == MembershipState::active ? membership.progress.share : 0;
+  item.absences = membership.record.absences;
+  std::optional<IslandReport> report;
+  if (const Island* island = islands.find(id); island != nullptr) {
+    item.connected = island->greeted;
+    item.last_seen = island->heard;
+    item.kernels = island->kernels;
+    if (const auto said = island->reports.find(run.about.id); said != island->reports.end()) {
+      report = said->second;
+      item.report = *report;
+    }
+  }
+  item.reason = reason_of(run, membership, item.connected, report);
+  for (const auto& [key, waited] : membership.progress.waits) {
+    static constexpr const char* kWhat[] = {"ready", "link", "commit"};
+    item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands.name_of(key.island),
+                                  key.from.empty() ? "" : islands.name_of(key.from), text_of(key), waited});
+  }
+  std::ranges::stable_sort(item.waits, std::greater<>{}, &WaitView::seconds);
+  return item;
+}
+
 RunView Core::State::view_of(const Run& run) const {
   RunView view;
-  const RunRecord& value = run.record;
-  view.id = value.id;
-  view.name = value.name;
-  view.spec = value.spec;
-  view.file = value.file;
-  view.state = value.state;
-  view.reason = value.reason;
-  view.error = value.error;
-  view.submitted = value.submitted;
-  view.started = value.started;
-  view.ended = value.ended;
-  view.epoch = value.epoch;
-  view.lineage = run.lineage.number();
-  view.committed = run.lineage.committed();
-  view.digest = run.lineage.digest();
+  static_cast<RunRecord&>(view) = run.to_record();
   view.rounds = run.spec.rounds;
   view.last_own = run.private_states() ? run.last_own() : Round(0);
-  view.tokens = value.tokens;
   view.min = run.spec.islands.min;
   view.max = run.spec.islands.max;
-  view.spread = run.spread;
-  view.spread_round = run.spread_round;
-  if (const auto flight = run.rounds.find(run.lineage.next()); flight != run.rounds.end()) {
-    view.round = flight->first;
-    if (flight->second.exchanging) {
-      view.attempt = flight->second.attempt;
+  if (!run.phased()) {
+    view.spread = run.in_rounds().spread;
+    view.spread_round = run.in_rounds().spread_round;
+  }
+  const OpenRound* round = run.phased() ? nullptr : run.rounds().find(run.lineage.next());
+  if (round != nullptr) {
+    view.round = run.lineage.next();
+    if (round->exchanging()) {
+      view.attempt = round->attempt();
     }
   }
   for (const auto& [id, membership] : run.memberships) {
-    MembershipView item;
-    item.island = id;
-    item.name = islands.name_of(id);
-    item.state = membership.record.state;
-    item.part = membership.record.part;
-    item.share = membership.record.state == MembershipState::active ? membership.share : 0;
-    item.absences = membership.record.absences;
-    std::optional<IslandReport> report;
-    if (const Island* island = islands.find(id); island != nullptr) {
-      item.connected = island->greeted;
-      item.last_seen = island->heard;
-      item.kernels = island->kernels;
-      if (const auto said = island->reports.find(value.id); said != island->reports.end()) {
-        report = said->second;
-        item.report = *report;
-      }
-    }
-    item.reason = reason_of(run, membership, item.connected, report);
-    for (const auto& [key, waited] : membership.waits) {
-      static constexpr const char* kWhat[] = {"ready", "link", "commit"};
-      item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands.name_of(key.island),
-                                    key.from.empty() ? "" : islands.name_of(key.from), text_of(key), waited});
-    }
-    std::stable_sort(item.waits.begin(), item.waits.end(), [](const WaitView& a, const WaitView& b) { return a.seconds > b.seconds; });
-    view.memberships.push_back(std::move(item));
+    view.memberships.push_back(membership_view(run, id, membership));
   }
-  std::stable_sort(view.memberships.begin(), view.memberships.end(),
-                   [](const MembershipView& a, const MembershipView& b) { return a.part < b.part; });
+  std::ranges::stable_sort(view.memberships, {}, &MembershipView::part);
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
-  for (const std::string& name : run.task_order) {
-    view.tasks.push_back(task_view(run, run.tasks.at(name)));
+  if (run.phased()) {
+    for (const std::string& name : run.tasks().order()) {
+      view.tasks.push_back(task_view(run, run.tasks().at(name)));
+    }
   }
   return view;
 }
 
 TaskView Core::State::task_view(const Run& run, const Task& task) const {
-  const TaskRecord& value = task.record;
+  const TaskRecord& value = task.record();
   TaskView view;
   view.task = value.task;
-  view.phase = task.plan.phase;
+  view.phase = task.plan().phase;
   view.state = value.state;
   view.loss = std::numeric_limits<double>::quiet_NaN();
   view.checkpoint_step = value.checkpoint_step;
@@ -120,12 +114,12 @@ TaskView Core::State::task_view(const Run& run, const Task& task) const {
   view.ended = value.ended;
   if (const auto group = runs.find(value.group); group != runs.end()) {
     const Run& rounds = group->second;
-    view.group = value.group;
-    view.group_name = rounds.record.name;
-    view.members = islands.names_of(value.members);
-    view.group_round = rounds.lineage.committed();
-    view.group_rounds = rounds.spec.rounds;
-    view.group_images = rounds.record.tokens;
+    view.group.run = value.group;
+    view.group.name = rounds.about.name;
+    view.group.members = islands.names_of(value.members);
+    view.group.round = rounds.lineage.committed();
+    view.group.rounds = rounds.spec.rounds;
+    view.group.images = rounds.lineage.tokens();
     view.steps = run.spec.training.steps;
     view.step = std::min(view.steps, view.steps * rounds.lineage.committed().value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
   }
@@ -133,13 +127,12 @@ TaskView Core::State::task_view(const Run& run, const Task& task) const {
     view.island = islands.name_of(value.island);
   }
   view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
-  const auto assignment = run.assignments.find(value.island);
-  const bool alone = view.group.empty() || view.group_round.value == view.group_rounds;
-  if (alone && value.state == TaskState::running && assignment != run.assignments.end() && assignment->second.report &&
-      assignment->second.report->task == value.task) {
-    view.step = assignment->second.report->step;
-    view.steps = assignment->second.report->steps;
-    view.loss = assignment->second.report->loss;
+  const bool alone = view.group.run.empty() || view.group.round.value == view.group.rounds;
+  const AssignmentReport* report = run.tasks().report_of(value.task, value.island);
+  if (alone && task.running() && report != nullptr) {
+    view.step = report->step;
+    view.steps = report->steps;
+    view.loss = report->loss;
   }
   return view;
 }
@@ -164,7 +157,7 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   if (run == state_->runs.end() || run->second.memberships.count(island) == 0) {
     return causes;
   }
-  const std::deque<AccountedWait>& accounted = run->second.memberships.at(island).accounted;
+  const std::deque<AccountedWait>& accounted = run->second.memberships.at(island).progress.accounted;
   const auto wait = std::find_if(accounted.rbegin(), accounted.rend(), [&](const AccountedWait& one) { return one.round == round; });
   if (wait != accounted.rend()) {
     for (auto share = wait->shares.rbegin(); share != wait->shares.rend(); ++share) {
@@ -193,11 +186,10 @@ std::vector<IslandView> Core::islands(TimePoint) const {
     }
     for (const auto& [run_id, run] : state_->runs) {
       const auto membership = run.memberships.find(id);
-      if (!is_idle(run.record.state) && membership != run.memberships.end() &&
-          membership->second.record.state != MembershipState::refused) {
+      if (!run.life.idle() && membership != run.memberships.end() && membership->second.record.state != MembershipState::refused) {
         view.run = run_id;
         view.reason =
-            Reason{std::string(to_string(membership->second.record.state)) + " in run " + run.record.name, run.last_commit, std::nullopt};
+            Reason{std::string(to_string(membership->second.record.state)) + " in run " + run.about.name, run.last_commit, std::nullopt};
       }
     }
     if (island.probe) {

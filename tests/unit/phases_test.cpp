@@ -291,17 +291,17 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   REQUIRE(workers["experts/0"].size() == 2);
   REQUIRE(workers["experts/1"].size() == 2);
   const TaskView before = play.view("experts/0");
-  CHECK_FALSE(before.group.empty());
-  CHECK(before.group_name == "images.experts-0");
-  CHECK(before.group_rounds == 2);
-  CHECK(before.members.size() == 2);
-  CHECK(play.view("experts/1").group != before.group);
-  CHECK(play.view("router").group.empty());
+  CHECK_FALSE(before.group.run.empty());
+  CHECK(before.group.name == "images.experts-0");
+  CHECK(before.group.rounds == 2);
+  CHECK(before.group.members.size() == 2);
+  CHECK(play.view("experts/1").group.run != before.group.run);
+  CHECK(play.view("router").group.run.empty());
   CHECK(play.assigned.empty());
 
   // Nobody is let into the rounds who has not what they need.
   const std::vector<std::string>& group = workers["experts/0"];
-  CHECK(play.assignments[group[0]].group == before.group);
+  CHECK(play.assignments[group[0]].group == before.group.run);
   CHECK(play.assignments[group[0]].group_round == Round(0));
   CHECK(play.assignments[group[0]].inputs.at(0).task == "clustering");
   play.prepare(group[0]);
@@ -309,7 +309,7 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   play.prepare(group[1]);
   REQUIRE(play.assigned.size() == 2);
   const Invite invite = play.assigned[group[0]];
-  CHECK(invite.run == before.group);
+  CHECK(invite.run == before.group.run);
   CHECK(invite.parts == 2);
   const RunSpec rounds = run_spec_from_json(invite.spec).value();
   CHECK(rounds.strategy.group == Group::all);
@@ -317,15 +317,15 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   CHECK(rounds.work.run == "r-1");
   CHECK(rounds.work.task == "experts/0");
   CHECK(rounds.work.sha256 == to_hex(play.view("clustering").result));
-  CHECK(play.core.run(play.now, before.group)->part_of == play.run);
+  CHECK(play.core.run(play.now, before.group.run)->part_of == play.run);
 
   play.begin_rounds(group);
-  CHECK(play.core.run(play.now, before.group)->state == RunState::completed);
+  CHECK(play.core.run(play.now, before.group.run)->state == RunState::completed);
   play.wait(1s);
   // One of them makes the result from what its trainer saved; the other is free.
   const std::string owner = play.who("experts/0");
   REQUIRE_FALSE(owner.empty());
-  CHECK(play.assignments[owner].group == before.group);
+  CHECK(play.assignments[owner].group == before.group.run);
   CHECK(play.assignments[owner].group_round == Round(2));
   CHECK(play.view("experts/0").state == TaskState::running);
   const std::string other = owner == group[0] ? group[1] : group[0];
@@ -336,7 +336,7 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   CHECK(play.assignments[other].group_round == Round(2));
   play.finish(other);
   CHECK(play.view("experts/0").state == TaskState::done);
-  CHECK(play.view("experts/0").members.empty());
+  CHECK(play.view("experts/0").group.members.empty());
 }
 
 TEST_CASE("one island an expert has no group: a group whose islands are gone for good begins again, and one that fails fails the run") {
@@ -350,7 +350,7 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   play.finish(play.who("features"));
   play.finish(play.who("clustering"), R"({"sizes": [400, 600]})");
   for (const char* task : {"experts/0", "experts/1", "router"}) {
-    CHECK(play.view(task).group.empty());
+    CHECK(play.view(task).group.run.empty());
     CHECK(play.view(task).state == TaskState::running);
   }
 
@@ -362,9 +362,9 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   one.group_rounds = 2;
   gone.submit(one);
   gone.finish(gone.who("clustering"), R"({"sizes": [600]})");
-  const RunId first = gone.view("experts/0").group;
+  const RunId first = gone.view("experts/0").group.run;
   REQUIRE_FALSE(first.empty());
-  CHECK(gone.view("experts/0").members.size() == 3);
+  CHECK(gone.view("experts/0").group.members.size() == 3);
   for (const char* name : {"a", "b", "c"}) {
     gone.prepare(name);
   }
@@ -373,7 +373,7 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   gone.begin_rounds({"a", "b", "c"}, false);
   CHECK(gone.core.run(gone.now, first)->state == RunState::running);
   gone.lose("b");
-  CHECK(gone.view("experts/0").group == first);
+  CHECK(gone.view("experts/0").group.run == first);
   CHECK(gone.view("experts/0").state == TaskState::running);
   gone.lose("a");
   gone.lose("c");
@@ -381,7 +381,7 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   gone.held["d"] = gone.held["a"];  // what it takes over from the disk of another: the clustering is not lost
   gone.say("d", gone.report("d", "idle"));
   gone.wait(70s);
-  const RunId second = gone.view("experts/0").group;
+  const RunId second = gone.view("experts/0").group.run;
   CHECK(second != first);
   CHECK(gone.core.run(gone.now, first)->state == RunState::cancelled);
 
@@ -391,7 +391,7 @@ TEST_CASE("one island an expert has no group: a group whose islands are gone for
   }
   failing.submit(one);
   failing.finish(failing.who("clustering"), R"({"sizes": [600]})");
-  const RunId group = failing.view("experts/0").group;
+  const RunId group = failing.view("experts/0").group.run;
   for (const char* name : {"a", "b"}) {
     failing.prepare(name);
   }
@@ -418,7 +418,7 @@ TEST_CASE("a run with groups is paused when they have ended the round in hand, a
     spec.group_rounds = 2;
     play.submit(spec);
     play.finish(play.who("clustering"), R"({"sizes": [600]})");
-    const RunId group = play.view("experts/0").group;
+    const RunId group = play.view("experts/0").group.run;
     REQUIRE_FALSE(group.empty());
     for (const char* name : {"a", "b"}) {
       play.prepare(name);
@@ -439,7 +439,7 @@ TEST_CASE("a run with groups is paused when they have ended the round in hand, a
     REQUIRE(play.core.resume(play.now, play.run));
     play.take();
     play.wait(3s);
-    CHECK(play.view("experts/0").group == group);
+    CHECK(play.view("experts/0").group.run == group);
     for (const char* name : {"a", "b"}) {
       REQUIRE(play.assignments[name].group == group);
       play.prepare(name);

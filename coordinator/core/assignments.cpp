@@ -1,0 +1,143 @@
+// What each island of a run of phases is told: its task, the task's inputs, what to keep and what to drop.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::size_t kCopies = 2;  // of everything that is needed
+
+}  // namespace
+
+// Who is connected, takes part, has this, and was not told to drop it.
+std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& digest) const {
+  std::vector<IslandId> holders = run.tasks().keepers(digest);
+  std::erase_if(holders, [&](const IslandId& id) { return !islands.alive(id) || !run.is_member(id); });
+  return holders;
+}
+
+// The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
+IslandId Core::State::copy_place(Run& run, Task& task) {
+  const IslandId& owner = task.record().island;
+  if (!task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands.alive(task.copy_on())) {
+    return task.copy_on();
+  }
+  std::vector<IslandId> others;
+  std::ranges::copy_if(run.members, std::back_inserter(others), [&](const IslandId& id) { return id != owner && islands.stays(id); });
+  for (const IslandId& id : task.kept().empty() ? std::vector<IslandId>{} : holders_of(run, task.kept())) {
+    if (std::ranges::find(others, id) != others.end()) {
+      task.copy_on(id);
+      return id;
+    }
+  }
+  task.copy_on(others.empty() ? IslandId() : others[run.tasks().place_of(task.name()) % others.size()]);
+  return task.copy_on();
+}
+
+// Whoever made it and the second island keep it. While they do not have it, others that do stand in for them.
+bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
+  const IslandId copy = copy_place(run, task);
+  std::vector<IslandId> others;
+  std::size_t copies = 0;
+  for (const IslandId& id : holders_of(run, digest)) {
+    if (id == task.record().island || id == copy) {
+      ++copies;
+    } else {
+      others.push_back(id);
+    }
+  }
+  others.resize(std::min(others.size(), kCopies - std::min(copies, kCopies)));
+  return std::ranges::find(others, island) != others.end();
+}
+
+Content Core::State::content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const {
+  return Content{digest, bytes, holders_of(run, digest)};
+}
+
+// The island works on this task, alone or as one of its group: with what, and from where.
+void Core::State::add_work(Run& run, const Task& task, const IslandId& island, Assignment& assignment) {
+  const TaskRecord& value = task.record();
+  const auto group = runs.find(value.group);
+  const bool over = group != runs.end() && group->second.life.is(RunState::completed);
+  const bool helps = group != runs.end() && !over && task.has_member(island);
+  if (!task.running() || (value.island != island && !helps)) {
+    return;
+  }
+  assignment.group = value.group;
+  assignment.group_round = over ? Round(group->second.spec.rounds) : Round(0);
+  assignment.task = task.name();
+  for (const std::string& need : task.plan().needs) {
+    const TaskRecord& other = run.tasks().at(need).record();
+    assignment.inputs.push_back({need, content_of(run, other.result, other.result_bytes)});
+  }
+  if (!value.checkpoint.empty()) {
+    assignment.resume = content_of(run, value.checkpoint, value.checkpoint_bytes);
+  }
+}
+
+// What the island keeps of a task.
+void Core::State::add_kept(Run& run, Task& task, const IslandId& island, Assignment& assignment) {
+  const TaskRecord& value = task.record();
+  const IslandAssignment& told = run.tasks().told(island);
+  const bool copies = copy_place(run, task) == island;
+  const bool kept = task.waiting() ? told.holds(value.checkpoint) : copies || has_to_keep(run, task, value.checkpoint, island);
+  if (!value.checkpoint.empty() && !task.done() && kept) {
+    assignment.keep.push_back(content_of(run, value.checkpoint, value.checkpoint_bytes));
+  }
+  // Until the newest is here, the copy before it stays.
+  const Content& copied = task.copied();
+  if (!task.done() && copied.digest != value.checkpoint && !told.holds(value.checkpoint) && told.holds(copied.digest)) {
+    assignment.keep.push_back(content_of(run, copied.digest, copied.bytes));
+  }
+  // Images are kept by whoever has fetched them: every task that trains needs them again.
+  const bool images = task.packs_images() && told.holds(value.result);
+  if (images || (task.done() && (value.island == island || copies || has_to_keep(run, task, value.result, island)))) {
+    assignment.keep.push_back(content_of(run, value.result, value.result_bytes));
+  }
+}
+
+Assignment Core::State::assignment_of(Run& run, const IslandId& island) {
+  Assignment assignment;
+  assignment.run = run.about.id;
+  assignment.epoch = run.epoch;
+  for (const std::string& name : run.tasks().order()) {
+    Task& task = run.tasks().at(name);
+    add_work(run, task, island, assignment);
+    add_kept(run, task, island, assignment);
+  }
+  std::set<Digest> needed = {assignment.resume.digest};
+  for (const TaskInput& input : assignment.inputs) {
+    needed.insert(input.content.digest);
+  }
+  for (const Content& kept : assignment.keep) {
+    needed.insert(kept.digest);
+  }
+  for (const auto& [digest, bytes] : run.tasks().told(island).held()) {
+    if (!needed.contains(digest)) {
+      assignment.drop.push_back(Content{digest, bytes, {}});
+    }
+  }
+  return assignment;
+}
+
+void Core::State::say_assignments(Run& run) {
+  const std::vector<Member> members = islands.members_of(run.members);
+  for (const IslandId& id : run.members) {
+    if (!islands.alive(id)) {
+      continue;
+    }
+    Assignment assignment = assignment_of(run, id);
+    IslandAssignment& told = run.tasks().told(id);
+    if (told.tell(std::move(assignment), members, out)) {
+      send(id, told.whole(run.about.spec));
+    } else if (!told.answered()) {
+      if (told.again(out)) {
+        send(id, told.whole(run.about.spec));
+      }
+      wake_at(told.next_resend());
+    }
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,219 @@
+#include "coordinator/core/open_rounds.hpp"
+
+#include <algorithm>
+
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+
+OpenRound::Acceptance OpenRound::accepts(const IslandId& island) const {
+  if (!exchanging_) {
+    return Acceptance::yes;
+  }
+  return recovered_ && exchanges(island) && !exchanged_.contains(island) ? Acceptance::restarts : Acceptance::no;
+}
+
+void OpenRound::contribute(const IslandId& island, const Contribution& contribution, TimePoint now) {
+  if (!contributions_.contains(island)) {
+    last_ready_ = island;
+  }
+  contributions_[island] = contribution;
+  first_answer_ = first_answer_.value_or(now);
+}
+
+void OpenRound::withdraw(const IslandId& island) {
+  Contribution& contribution = contributions_.at(island);
+  contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
+}
+
+const Contribution* OpenRound::contribution_of(const IslandId& island) const {
+  const auto found = contributions_.find(island);
+  return found == contributions_.end() ? nullptr : &found->second;
+}
+
+Answer OpenRound::answer_of(const IslandId& island) const {
+  const Contribution* contribution = contribution_of(island);
+  return contribution == nullptr ? Answer::none : contribution->withdrawn ? Answer::withdrawn : Answer::ready;
+}
+
+bool OpenRound::exchanges(const IslandId& island) const { return std::ranges::find(plan_.members, island) != plan_.members.end(); }
+
+void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox& out) {
+  attempt_ = record.attempt;
+  exchanging_ = exchanging;
+  recovered_ = true;
+  plan_ = AttemptPlan{record.members, record.tokens, out.now()};
+  if (exchanging_) {
+    first_answer_ = out.now();
+  }
+  out.restart(resend_);
+  // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
+  for (std::size_t i = 0; exchanging_ && i < record.members.size() && i < record.tokens.size(); ++i) {
+    const DataRange data = i < record.data.size() ? record.data[i] : DataRange{};
+    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], 0, 0, data, 0};
+  }
+}
+
+void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Outbox& out) {
+  attempt_ = attempt_.next();
+  exchanging_ = true;
+  recovered_ = false;
+  plan_ = AttemptPlan{participants, {}, out.now()};
+  for (const IslandId& id : participants) {
+    plan_.tokens.push_back(contributions_.at(id).tokens);
+  }
+  exchanged_.clear();
+  arrival_ = Arrival{};
+  failed_.clear();
+  first_failure_.reset();
+  out.restart(resend_);
+}
+
+void OpenRound::give_up() {
+  exchanging_ = false;
+  recovered_ = false;
+}
+
+void OpenRound::start_anew() {
+  const Attempt attempt = attempt_;
+  *this = OpenRound{};
+  attempt_ = attempt;
+}
+
+OpenRound::Report OpenRound::exchanged(const IslandId& island, const Exchanged& message, TimePoint now) {
+  if (!exchanging_ || (message.attempt != attempt_ && !ATOLL_PLANTED(stale_attempt))) {
+    return !exchanging_ || message.attempt < attempt_ ? Report::stale : Report::ignored;
+  }
+  if (!exchanged_.contains(island)) {
+    // Not who says so last: where the round before held them up, all say it at once.
+    if (message.arrived_seconds > arrival_.seconds) {
+      arrival_.to = island;
+      arrival_.from = message.slowest;
+      arrival_.seconds = message.arrived_seconds;
+    }
+    arrival_.all = now;
+  }
+  exchanged_[island] = message.digest;
+  failed_.erase(island);
+  return Report::counted;
+}
+
+OpenRound::Report OpenRound::failed(const IslandId& island, const ExchangeFailed& message, const std::string& text, TimePoint now) {
+  if (!exchanging_ || message.attempt != attempt_) {
+    return Report::stale;
+  }
+  if (!first_failure_) {
+    first_failure_ = now;
+    failure_ = text;
+  }
+  exchanged_.erase(island);
+  failed_[island] = message.accused;
+  return Report::counted;
+}
+
+bool OpenRound::holds_result(const IslandId& island, const Digest& digest) const {
+  const auto found = exchanged_.find(island);
+  return found != exchanged_.end() && (found->second == digest || ATOLL_PLANTED(digest_unchecked));
+}
+
+std::vector<IslandId> OpenRound::silent_and_due(const Outbox& out) {
+  std::vector<IslandId> silent;
+  if (recovered_ || !out.due(resend_)) {
+    return silent;
+  }
+  std::ranges::copy_if(plan_.members, std::back_inserter(silent),
+                       [&](const IslandId& id) { return !exchanged_.contains(id) && !failed_.contains(id); });
+  return silent;
+}
+
+void OpenRound::describe(AttemptInput& input) const {
+  input.attempt = attempt_;
+  input.planned = plan_.planned;
+  input.first_failure = first_failure_;
+  input.bad_attempts = bad_attempts_;
+  input.blame = blame_;
+  for (const IslandId& id : plan_.members) {
+    AttemptMember member{id, id.text, std::nullopt, false, {}};
+    if (const auto done = exchanged_.find(id); done != exchanged_.end()) {
+      member.done = done->second;
+    } else if (const auto failed = failed_.find(id); failed != failed_.end()) {
+      member.failed = true;
+      member.accused = failed->second;
+    }
+    input.members.push_back(std::move(member));
+  }
+}
+
+std::string OpenRound::blame(const AttemptDecision& decision) {
+  const std::string why = failure_.empty() ? decision.why : decision.why + " (" + failure_ + ")";
+  bad_attempts_ = decision.left_out.empty() ? bad_attempts_ + 1 : 0;
+  blame_ = decision.left_out.empty() ? decision.blame : std::map<IslandId, unsigned>{};
+  failure_.clear();
+  return why;
+}
+
+RoundTimes OpenRound::times(TimePoint committed) const {
+  // When the last pieces came; the news of it took longer, where the round before held it up.
+  const Duration arrived =
+      arrival_.seconds > 0 ? from_seconds(std::min(arrival_.seconds, seconds(arrival_.all - plan_.planned))) : Duration(0);
+  return RoundTimes{plan_.planned, plan_.planned + arrived, committed, last_ready_, arrival_.to, arrival_.from};
+}
+
+OpenRound* OpenRounds::find(Round round) {
+  const auto found = rounds_.find(round);
+  return found == rounds_.end() ? nullptr : &found->second;
+}
+
+const OpenRound* OpenRounds::find(Round round) const {
+  const auto found = rounds_.find(round);
+  return found == rounds_.end() ? nullptr : &found->second;
+}
+
+OpenRound OpenRounds::close(Round round) {
+  OpenRound closed = std::move(rounds_.at(round));
+  rounds_.erase(round);
+  return closed;
+}
+
+void OpenRounds::start_anew() {
+  for (auto& [number, round] : rounds_) {
+    round.start_anew();
+  }
+}
+
+std::vector<Round> OpenRounds::numbers() const {
+  std::vector<Round> numbers;
+  for (const auto& [number, round] : rounds_) {
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+bool OpenRounds::any_exchanging() const {
+  return std::ranges::any_of(rounds_, [](const auto& round) { return round.second.exchanging(); });
+}
+
+bool OpenRounds::anybody_ready() const {
+  return std::ranges::any_of(rounds_, [](const auto& round) { return !round.second.contributions().empty(); });
+}
+
+std::optional<Round> OpenRounds::newest_of(const IslandId& island) const {
+  std::optional<Round> newest;
+  for (const auto& [number, round] : rounds_) {
+    newest = round.contribution_of(island) != nullptr ? number : newest;
+  }
+  return newest;
+}
+
+std::vector<Round> OpenRounds::forget(const IslandId& island) {
+  std::vector<Round> exchanging;
+  for (auto& [number, round] : rounds_) {
+    round.forget(island);
+    if (round.exchanging() && round.exchanges(island)) {
+      exchanging.push_back(number);
+    }
+  }
+  return exchanging;
+}
+
+}  // namespace atl::coordinator

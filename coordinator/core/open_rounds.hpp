@@ -1,0 +1,135 @@
+// The open rounds of a run: what was contributed to each, the attempt that is under way, and what came of it.
+//
+// A round collects contributions; then an attempt to exchange them is planned. It ends with a commit, which closes the round, or it is
+// given up, and the round collects again from what was contributed. What a round waits for is decided by decide_round and decide_attempt
+// (decide.hpp), from what is told here.
+// Threads: owned by one core.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/decide.hpp"
+#include "coordinator/core/outbox.hpp"
+
+namespace atl::coordinator {
+
+struct Contribution {
+  bool withdrawn = false;
+  std::uint64_t tokens = 0;
+  std::uint32_t fragment = 0;
+  double norm = 0;
+  DataRange data = {};
+  std::uint64_t sequences = 0;  // of a pass over that part; 0: not known
+  friend bool operator==(const Contribution&, const Contribution&) = default;
+};
+using Contributions = std::map<IslandId, Contribution>;
+
+// Who exchanges, in this order, and what each contributed.
+struct AttemptPlan {
+  std::vector<IslandId> members;
+  std::vector<std::uint64_t> tokens;
+  TimePoint planned;
+};
+
+class OpenRound {
+ public:
+  // ---- contributions
+  enum class Acceptance : std::uint8_t {
+    yes,
+    no,        // it exchanges already, with what was contributed before
+    restarts,  // a former coordinator planned this attempt, and the island never heard of it, or gave it up: it is to be given up first
+  };
+  [[nodiscard]] Acceptance accepts(const IslandId& island) const;
+  void contribute(const IslandId& island, const Contribution& contribution, TimePoint now);
+  // It does not count: nothing is weighed, and its data are passed over.
+  void withdraw(const IslandId& island);
+  void forget(const IslandId& island) { contributions_.erase(island); }
+  [[nodiscard]] const Contributions& contributions() const { return contributions_; }
+  [[nodiscard]] const Contribution* contribution_of(const IslandId& island) const;
+  [[nodiscard]] Answer answer_of(const IslandId& island) const;
+  [[nodiscard]] std::optional<TimePoint> first_answer() const { return first_answer_; }
+  // Whether it is time to tell the others to come as they are (adaptive pace).
+  [[nodiscard]] bool cut_is_due(const Outbox& out) { return out.due(cut_); }
+  [[nodiscard]] TimePoint next_cut() const { return cut_.next; }
+
+  // ---- attempts
+  [[nodiscard]] bool exchanging() const { return exchanging_; }
+  [[nodiscard]] bool exchanges(const IslandId& island) const;
+  // Planned by a former coordinator: nobody may have heard of it.
+  [[nodiscard]] bool recovered() const { return recovered_; }
+  [[nodiscard]] Attempt attempt() const { return attempt_; }
+  [[nodiscard]] const AttemptPlan& plan() const { return plan_; }
+  void recover(const RoundRecord& record, bool exchanging, const Outbox& out);
+  // The next attempt, among these. Everybody has contributed or withdrawn.
+  void plan_attempt(const std::vector<IslandId>& participants, const Outbox& out);
+  void give_up();
+  // What was contributed is forgotten, too; attempts go on counting.
+  void start_anew();
+
+  enum class Report : std::uint8_t { counted, ignored, stale };  // stale: of an attempt that was given up
+  Report exchanged(const IslandId& island, const Exchanged& message, TimePoint now);
+  // `text`: for people, of the first failure of an attempt.
+  Report failed(const IslandId& island, const ExchangeFailed& message, const std::string& text, TimePoint now);
+  [[nodiscard]] bool holds_result(const IslandId& island, const Digest& digest) const;
+  // Whom to send the plan again now, as it has not answered.
+  [[nodiscard]] std::vector<IslandId> silent_and_due(const Outbox& out);
+  [[nodiscard]] TimePoint next_resend() const { return resend_.next; }
+  // What decide_attempt needs of it; names, times and limits are the core's.
+  void describe(AttemptInput& input) const;
+  // The attempt came to nothing. Returns why, with the first failure's error.
+  std::string blame(const AttemptDecision& decision);
+  [[nodiscard]] RoundTimes times(TimePoint committed) const;
+
+ private:
+  Attempt attempt_;  // newest planned
+  bool exchanging_ = false;
+  bool recovered_ = false;
+  Contributions contributions_;
+  std::optional<TimePoint> first_answer_;
+  IslandId last_ready_;  // who contributed last
+  AttemptPlan plan_;
+  std::map<IslandId, Digest> exchanged_;
+  std::map<IslandId, IslandId> failed_;  // accuser → accused
+  std::string failure_;                  // the first one's error
+  std::optional<TimePoint> first_failure_;
+  // To whom pieces came last, from whom, and how long after the exchange began there.
+  struct Arrival {
+    IslandId to;
+    IslandId from;
+    double seconds = -1;
+    TimePoint all;  // when everybody had said so; nobody does before the round before is committed
+  } arrival_;
+  unsigned bad_attempts_ = 0;
+  std::map<IslandId, unsigned> blame_;
+  Resend resend_;
+  Resend cut_;
+};
+
+// By number.
+class OpenRounds {
+ public:
+  OpenRound& open(Round round) { return rounds_[round]; }
+  [[nodiscard]] OpenRound* find(Round round);
+  [[nodiscard]] const OpenRound* find(Round round) const;
+  [[nodiscard]] OpenRound& at(Round round) { return rounds_.at(round); }
+  // Takes it out: it is committed.
+  OpenRound close(Round round);
+  void clear() { rounds_.clear(); }
+  // The rounds in hand are given up; their attempts go on counting when they are taken up again.
+  void start_anew();
+  [[nodiscard]] std::vector<Round> numbers() const;
+  [[nodiscard]] bool any_exchanging() const;
+  [[nodiscard]] bool anybody_ready() const;
+  // The newest round to which it has contributed.
+  [[nodiscard]] std::optional<Round> newest_of(const IslandId& island) const;
+  // It takes no part any more. The rounds whose attempts it was in: they are to be given up.
+  std::vector<Round> forget(const IslandId& island);
+
+ private:
+  std::map<Round, OpenRound> rounds_;
+};
+
+}  // namespace atl::coordinator

@@ -1,0 +1,129 @@
+// A core that is constructed from the ledger's records goes on where the old one was.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+
+void Core::State::recover(Recovered recovered) {
+  islands.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
+  for (RunRecord& value : recovered.runs) {
+    recover_run(std::move(value));
+  }
+  recover_memberships(recovered);
+  for (PartRecord& value : recovered.parts) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.data.recover(std::move(value));
+    }
+  }
+  std::ranges::sort(recovered.rounds, {}, &RoundRecord::round);
+  for (const RoundRecord& value : recovered.rounds) {
+    recover_round(value);
+  }
+  for (TaskRecord& value : recovered.tasks) {
+    if (const auto run = runs.find(value.run); run != runs.end() && run->second.phased()) {
+      run->second.tasks().recover(std::move(value));
+    }
+  }
+  for (auto& [id, run] : runs) {
+    recover_parts(run, recovered.rounds);
+    settle_recovered(run);
+  }
+}
+
+void Core::State::recover_run(RunRecord value) {
+  Run& run = runs[value.id];
+  run.about = RunIdentity{value.id, value.name, value.file, value.spec};
+  run.epoch = value.epoch;
+  run.life.recover(value);
+  run.lineage.recover(value);
+  run.last_commit = now();
+  run.nobody_since = now();
+  if (Result<RunSpec> spec = run_spec_from_json(run.about.spec)) {
+    run.adopt_spec(std::move(*spec));
+  } else if (!run.life.over()) {
+    const Error error = with_context(spec.error(), "the ledger's copy of the run file");
+    run.life.end(RunState::failed, error.why, error, now());
+    record(run.to_record());
+  }
+}
+
+void Core::State::recover_memberships(Recovered& recovered) {
+  for (MembershipRecord& value : recovered.memberships) {
+    const auto found = runs.find(value.run);
+    if (found == runs.end()) {
+      continue;
+    }
+    Membership& membership = found->second.memberships[value.island];
+    if (value.state == MembershipState::starting) {
+      membership.entry.from = StartFrom::scratch;
+    } else if (found->second.private_states() && value.state == MembershipState::active) {
+      membership.entry.from = StartFrom::memory;
+    } else {
+      membership.entry.from = StartFrom::peers;
+    }
+    found->second.guards.recover(value.island, value.offences);
+    membership.record = std::move(value);
+  }
+  std::map<RunId, Epoch> newest;
+  for (EpochRecord& value : recovered.epochs) {
+    const auto run = runs.find(value.run);
+    if (run != runs.end() && value.epoch >= newest[value.run]) {
+      newest[value.run] = value.epoch;
+      run->second.members = std::move(value.members);
+    }
+  }
+}
+
+void Core::State::recover_round(const RoundRecord& value) {
+  const auto found = runs.find(value.run);
+  if (found == runs.end() || value.lineage != found->second.lineage.number()) {
+    return;
+  }
+  Run& run = found->second;
+  if (value.committed && value.round <= run.lineage.committed()) {
+    run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
+  } else if (!value.committed && !run.phased() && run.lineage.initialised() && value.round > run.lineage.committed()) {
+    const bool exchanging = value.epoch == run.epoch && !value.members.empty();
+    run.rounds().open(value.round).recover(value, exchanging, out);
+  }
+}
+
+// How far the parts were after each of the newest rounds.
+void Core::State::recover_parts(Run& run, const std::vector<RoundRecord>& rounds) {
+  std::map<Round, const RoundRecord*> committed;
+  for (const RoundRecord& round : rounds) {
+    if (round.run == run.about.id && round.lineage == run.lineage.number() && round.committed && round.round <= run.lineage.committed()) {
+      committed[round.round] = &round;
+    }
+  }
+  for (auto& [round, parts] : run.data.history(committed, run.lineage.committed())) {
+    run.lineage.recover_parts(round, parts);
+  }
+}
+
+void Core::State::settle_recovered(Run& run) {
+  if (run.lineage.restored() && run.lineage.initialised()) {
+    // Of a backup: who takes part, and with what, is asked anew.
+    run.members.clear();
+    if (!run.phased()) {
+      run.rounds().clear();
+    }
+    for (auto& [island, membership] : run.memberships) {
+      if (membership.record.state == MembershipState::active || membership.record.state == MembershipState::joining) {
+        membership.record.state = MembershipState::absent;
+        membership.record.cause = "the ledger was restored from a backup";
+      }
+    }
+  }
+  for (auto& [island, membership] : run.memberships) {
+    restart(membership.entry.resend);
+    const MembershipState state = membership.record.state;
+    const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
+    if (run.of_group() && !run.life.idle() && there) {
+      islands.lend(island, run.about.id);
+    }
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,261 @@
+// Nobody has the run's state in memory any more: it goes on from the newest checkpoint, or from what islands know, or starts over.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+
+// Lets in whoever has loaded its checkpoint, once all have that try, or the others have had their time. They begin together, so that the
+// first round after a pause has the members that it would have had.
+bool Core::State::finish_restore(Run& run) {
+  std::vector<IslandId> loaded;
+  bool loading = false;
+  Round newest;
+  for (const auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::joining && membership.entry.from == StartFrom::checkpoint) {
+      loading = loading || !membership.entry.caught_up;
+      if (membership.entry.caught_up) {
+        loaded.push_back(id);
+        newest = std::max(newest, *membership.entry.caught_up);
+      }
+    }
+  }
+  if (loaded.empty()) {
+    run.in_rounds().loaded_since.reset();
+    return false;
+  }
+  const TimePoint until = run.in_rounds().loaded_since.value_or(now()) + settings.restore_grace;
+  if (loading && now() < until) {
+    wake_at(until);
+    return false;
+  }
+  run.in_rounds().loaded_since.reset();
+  if (newest < run.lineage.committed()) {
+    roll_back(run, newest);
+  }
+  for (const IslandId& id : loaded) {
+    Membership& membership = run.memberships.at(id);
+    if (membership.entry.caught_up == newest) {
+      activate(run, membership);
+    }
+    membership.entry.from = StartFrom::peers;
+  }
+  return true;
+}
+
+// A new lineage begins with the round it starts from, so that the ledger can say what that was.
+void Core::State::record_lineage(const Run& run) {
+  RoundRecord base;
+  base.run = run.about.id;
+  base.lineage = run.lineage.number();
+  base.round = run.lineage.committed();
+  base.epoch = run.epoch;
+  base.committed = true;
+  base.checkpoint = true;
+  base.digest = run.lineage.digest();
+  base.parts = run.data.snapshot();
+  base.planned = now();
+  base.committed_at = now();
+  record(std::move(base));
+}
+
+void Core::State::roll_back(Run& run, Round round) {
+  const Round lost = run.lineage.committed();
+  const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
+                                                 : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
+  run.data.return_to(run.lineage.roll_back(round), out);
+  run.rounds().clear();
+  run.in_rounds().hold_since.reset();
+  for (auto& [id, membership] : run.memberships) {
+    membership.progress.merged = std::min(membership.progress.merged, round);
+  }
+  record_lineage(run);
+  event(run.about.id, {}, "warning", "rolled_back",
+        range + " of run " + run.about.name + " lost with every copy in memory; the run goes on from the newest checkpoint, of round " +
+            std::to_string(round.value),
+        {Field{"from", static_cast<std::int64_t>(lost.value)}, Field{"to", static_cast<std::int64_t>(round.value)},
+         Field{"digest", to_hex(run.lineage.digest())}});
+}
+
+// Nothing is left of the run's state: it begins anew, from the seed.
+void Core::State::start_over(Run& run, const std::string& why) {
+  event(run.about.id, {}, "warning", "rolled_back",
+        "all rounds up to round " + std::to_string(run.lineage.committed().value) + " of run " + run.about.name + " are lost: " + why +
+            "; it starts over",
+        {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
+  run.lineage.start_over();
+  run.data.return_to({}, out);
+  run.rounds().clear();
+  for (auto& [id, membership] : run.memberships) {
+    membership.progress.merged = Round(0);
+  }
+  set_state(run, RunState::queued, "starts over: " + why);
+}
+
+AdoptionInput Core::State::adoption_input(const Run& run) const {
+  AdoptionInput input;
+  input.now = now();
+  input.committed = run.lineage.committed();
+  input.min = run.spec.islands.min;
+  input.since = run.nobody_since;
+  input.grace = settings.restore_grace;
+  for (const auto& [id, membership] : run.memberships) {
+    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}};
+    if (candidate.connected) {
+      const HeldRun& held = islands.held(id, run.about.id);
+      candidate.epoch = held.epoch;
+      if (held.live) {
+        candidate.known.push_back(KnownRound{held.committed, held.digest});
+      }
+      for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+        candidate.known.push_back(KnownRound{checkpoint.round, checkpoint.digest});
+      }
+    }
+    input.candidates.push_back(std::move(candidate));
+  }
+  return input;
+}
+
+// The ledger came from a backup: rounds that were committed after it are taken over from the islands. True: wait, or look again.
+bool Core::State::adopt_newer(Run& run) {
+  const AdoptionDecision decision = decide_adoption(adoption_input(run));
+  if (decision.kind == AdoptionDecision::Kind::wait) {
+    run.wait = decision.wait;
+    if (decision.wait.until) {
+      wake_at(*decision.wait.until);
+    }
+    return true;
+  }
+  const Round before = run.lineage.committed();
+  // Islands know epochs that were made after the backup, and drop what is of older ones.
+  for (const auto& [id, membership] : run.memberships) {
+    if (islands.alive(id)) {
+      run.epoch = std::max(run.epoch, islands.held(id, run.about.id).epoch);
+    }
+  }
+  KnownRound onward{run.lineage.committed(), run.lineage.digest()};
+  if (decision.kind == AdoptionDecision::Kind::adopt) {
+    onward = decision.round;
+    for (const auto& [id, membership] : run.memberships) {
+      if (!islands.alive(id)) {
+        continue;
+      }
+      const HeldRun& held = islands.held(id, run.about.id);
+      const bool live = held.live && held.committed == decision.round.round && held.digest == decision.round.digest;
+      const bool stored =
+          !held.live && !held.checkpoints.empty() && held.checkpoints.back() == HeldCheckpoint{decision.round.round, decision.round.digest};
+      if (live || stored) {
+        run.data.adopt(held, out);
+      }
+    }
+  }
+  run.rounds().clear();
+  run.lineage.adopt(onward, run.data.snapshot());
+  record_lineage(run);
+  event(run.about.id, {}, "warning", "ledger_restored",
+        "run " + run.about.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +
+            (run.lineage.committed() > before
+                 ? "; the rounds up to round " + std::to_string(run.lineage.committed().value) + " were taken over from its islands"
+                 : ""),
+        {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.lineage.committed().value)},
+         Field{"digest", to_hex(run.lineage.digest())}});
+  for (auto& [id, membership] : run.memberships) {
+    membership.entry.memory_offered = islands.alive(id) && islands.held(id, run.about.id).live;
+    membership.entry.retry_at = now();
+  }
+  record(run.to_record());
+  touch(run);
+  return true;
+}
+
+// Islands that load their checkpoints. Whoever copied from peers has nobody to copy from any more.
+std::optional<Wait> Core::State::wait_for_loading(Run& run) {
+  std::vector<std::string> loading;
+  for (auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::joining && membership.entry.from == StartFrom::checkpoint) {
+      loading.push_back(islands.name_of(id));
+      if (membership.entry.caught_up && !ATOLL_PLANTED(wakes_for_ever)) {
+        continue;  // it waits for the others: nothing is due
+      }
+      if (!membership.entry.caught_up && due(membership.entry.resend)) {
+        send_invite(run, membership);
+      }
+      wake_at(membership.entry.resend.next);
+    } else if (membership.record.state == MembershipState::joining) {
+      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
+      membership.entry.retry_at = now();
+    }
+  }
+  if (!loading.empty()) {
+    return Wait{
+        list_of(loading) + (loading.size() == 1 ? " loads its checkpoint" : " load their checkpoints"),
+        run.in_rounds().loaded_since ? std::optional<TimePoint>(*run.in_rounds().loaded_since + settings.restore_grace) : std::nullopt};
+  }
+  return std::nullopt;
+}
+
+RestoreInput Core::State::restore_input(const Run& run) const {
+  RestoreInput input;
+  input.now = now();
+  input.committed = run.lineage.committed();
+  input.min = run.spec.islands.min;
+  input.max = run.spec.islands.max;
+  input.since = run.nobody_since;
+  input.grace = settings.restore_grace;
+  for (const auto& [id, membership] : run.memberships) {
+    if (membership.record.state != MembershipState::absent || (run.of_group() && islands.alive(id) && !is_lent(run, id))) {
+      continue;  // here, and busy with something else
+    }
+    RestoreCandidate candidate{id, islands.name_of(id), islands.stays(id), std::nullopt, {}};
+    if (!membership.record.absences.empty()) {
+      candidate.away_since = membership.record.absences.back().since;
+    }
+    if (candidate.connected) {
+      for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
+        if (run.lineage.confirms(held.round, held.digest) && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
+          candidate.checkpoint = held.round;
+        }
+      }
+    }
+    input.candidates.push_back(std::move(candidate));
+  }
+  for (const auto& [id, island] : islands.all()) {
+    input.others +=
+        run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) && obstacle_of(run, island).empty() ? 1U : 0U;
+  }
+  return input;
+}
+
+void Core::State::advance_restore(Run& run) {
+  if (run.lineage.restored() && adopt_newer(run)) {
+    return;
+  }
+  if (finish_restore(run)) {
+    return;
+  }
+  if (std::optional<Wait> loading = wait_for_loading(run)) {
+    run.wait = *loading;
+    return;
+  }
+  const RestoreDecision decision = decide_restore(restore_input(run));
+  if (decision.start_over) {
+    start_over(run, decision.wait.text);
+    return;
+  }
+  if (!decision.restore) {
+    run.wait = decision.wait;
+    return;
+  }
+  for (const IslandId& id : decision.islands) {
+    add_membership(run, id, MembershipState::joining, StartFrom::checkpoint);
+    Membership& membership = run.memberships.at(id);
+    membership.entry.assigned = decision.round;
+    send_invite(run, membership);
+    event(run.about.id, id, "info", "island_restoring",
+          "island " + islands.name_of(id) + " restores run " + run.about.name + " from its checkpoint of round " +
+              std::to_string(decision.round.value));
+  }
+}
+
+}  // namespace atl::coordinator
