@@ -72,7 +72,7 @@ class Flood {
           fd = knock(to);
         }
       }
-      ::usleep(100'000);
+      ::usleep(500'000);
     }
   }
 
@@ -115,14 +115,23 @@ TEST_CASE(
   const auto complained = [&](const std::string& name) { return cluster.log(name).find("proved nothing") != std::string::npos; };
   REQUIRE(Cluster::eventually([&] { return complained("a") && complained("b") && complained("coordinator"); }));
   // Commands are answered, an island joins, checkpoints are written, and the run ends.
+  // One whose connection falls into a burst from its own address may be closed with the others, says so, and is run again.
+  const auto answered = [&](const std::vector<std::string>& command) {
+    atl_test::CommandResult result;
+    Cluster::eventually([&] {
+      result = cluster.run(command);
+      return result.exit != 3;
+    });
+    return result;
+  };
   for (int i = 0; i < 10; ++i) {
-    const atl_test::CommandResult status = cluster.run({"status", run});
+    const atl_test::CommandResult status = answered({"status", run});
     INFO(status.err);
     CHECK(status.exit == 0);
   }
   cluster.start_island("c");
   cluster.release();
-  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  const atl_test::CommandResult waited = answered({"wait", run, "--timeout", "120s"});
   INFO(waited.out << waited.err << cluster.logs());
   CHECK(waited.exit == 0);
   CHECK(cluster.coordinator.running());
