@@ -563,7 +563,7 @@ TEST_CASE("one bit that flips in any row of any table or index is noticed when t
   CHECK(flipped > 60);
 }
 
-TEST_CASE("a store knows whose it is and counts its lives; one that is missing or empty is not begun anew") {
+TEST_CASE("a store knows whose it is and counts its lives, and one that is missing or empty is not begun anew") {
   const atl_test::TemporaryFolder directory;
   const auto path = directory.path() / "ledger.db";
   CHECK(Ledger::check_presence(directory.path()).error().code == Code::not_found);
