@@ -145,7 +145,8 @@ class MessageSampler {
                  {held, HeldRun{}},
                  static_cast<std::uint32_t>(rng_.below(1000)),
                  real(),
-                 text()};
+                 text(),
+                 {word(), word()}};
   }
 
   Rng rng_;

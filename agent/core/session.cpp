@@ -44,6 +44,7 @@ void Session::say_hello(TimePoint now, std::vector<HeldRun> runs) {
   hello.codec_version = identity_.codec_version;
   hello.uplink_bits_per_second = identity_.uplink_bits_per_second;
   hello.kernels = identity_.kernels;
+  hello.trainers = identity_.trainers;
   hello.runs = std::move(runs);
   out_->send(std::move(hello));
 }

@@ -21,8 +21,9 @@ struct Identity {
   std::string platform;
   std::vector<std::string> data_sets;
   std::uint32_t codec_version = 0;
-  double uplink_bits_per_second = 0;  // its owner's budget; 0: none
-  std::string kernels = {};           // what its trainers multiply matrices with, for people
+  double uplink_bits_per_second = 0;       // its owner's budget; 0: none
+  std::string kernels = {};                // what its trainers multiply matrices with, for people
+  std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
 };
 
 struct Settings {

@@ -1,5 +1,7 @@
 #include "agent/engine/built_in_model.hpp"
 
+#include <algorithm>
+
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/island_link/model_manifest.hpp"
 #include "strategies/specification/run_rules.hpp"
@@ -65,7 +67,28 @@ island_link::Diffusion diffusion_of(const DiffusionSpec& d) {
   return message;
 }
 
+namespace {
+
+// One parameter for each fragment that there will be, of equal size: all that is known before a trainer has said what it has.
+island_link::Manifest stand_in_manifest(const RunSpec& spec) {
+  const StrategySpec& strategy = spec.strategy;
+  const bool by_layers = strategy.grouping == FragmentKind::sequential || strategy.grouping == FragmentKind::strided;
+  const std::uint32_t cuts = strategy.grouping == FragmentKind::whole ? 1 : std::max(strategy.fragments, 1U);
+  const std::uint32_t fragments = cuts + (by_layers ? 1 : 0);
+  const std::uint64_t values = std::max<std::uint64_t>(parse_count(spec.trainer.parameters).value_or(0) / fragments, 1);
+  island_link::Manifest manifest;
+  for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
+    manifest.parameters.push_back({"fragment " + std::to_string(fragment), {values}, static_cast<std::int32_t>(fragment)});
+  }
+  return manifest;
+}
+
+}  // namespace
+
 island_link::Manifest manifest_of(const RunSpec& spec) {
+  if (has_own_trainer(spec)) {
+    return stand_in_manifest(spec);
+  }
   const island_link::Model model = model_of(spec.model);
   return trains_on_images(spec) ? island_link::image_model_manifest(model, {1, spec.diffusion.patch, 0, 0})
                                 : island_link::model_manifest(model);

@@ -17,8 +17,9 @@ island_link::Model model_of(const ModelSpec& spec);
 island_link::Training training_of(const TrainingSpec& training);
 // [diffusion] as the trainer takes it.
 island_link::Diffusion diffusion_of(const DiffusionSpec& diffusion);
-// The parameters of the built-in trainer's model. Of images what is not known before they are read is left out: channels beyond the first,
-// and classes.
+// The parameters of the built-in trainer's model; of an own trainer's as many as it will have fragments, of equal size and together as many
+// values as [trainer] says (one each where it does not). Of images what is not known before they are read is left out: channels beyond the
+// first, and classes.
 island_link::Manifest manifest_of(const RunSpec& spec);
 // The float32 values of each fragment of that model, as agents will lay it out.
 // Errors: invalid_argument where the plan does not suit the model.

@@ -10,6 +10,7 @@
 #include "strategies/contribution.hpp"
 #include "strategies/error_feedback.hpp"
 #include "strategies/projection.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
@@ -64,7 +65,8 @@ Status IslandRun::use_layout(ParameterLayout layout) {
   if (layout_) {
     if (!(*layout_ == layout)) {
       return Error{Code::invalid_argument,
-                   "the parameters are not those of run " + id_.text + ": another model, or another version of the trainer"};
+                   "the parameters are not those of run " + id_.text +
+                       ": another model, or another version of the trainer: " + first_difference(layout.manifest(), layout_->manifest())};
     }
     return {};
   }
@@ -129,7 +131,9 @@ Result<Digest> IslandRun::form_initial_state() {
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
   std::copy(initial.begin(), initial.end(), parameters_.floats().begin());
   std::fill(momentum_.floats().begin(), momentum_.floats().end(), 0.0F);
-  digest_ = initial_digest(layout_->manifest_text(), initial);
+  // What an own trainer says of its model is all that is known of it: islands that say otherwise do not begin alike.
+  const std::string own = has_own_trainer(spec_) ? layout_->manifest().description.value_or("") : "";
+  digest_ = initial_digest(layout_->manifest_text() + own, initial);
   round_ = Round(0);
   has_state_ = true;
   return digest_;

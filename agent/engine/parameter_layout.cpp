@@ -5,6 +5,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/storage/checkpoint.hpp"
+#include "transport/base/plain_text.hpp"
 
 namespace atl {
 namespace {
@@ -80,6 +81,41 @@ Result<ParameterLayout> ParameterLayout::from_checkpoint(const SafetensorsHeader
     return Error{Code::corrupt, layout.error().why};
   }
   return layout;
+}
+
+namespace {
+
+std::string shown(const island_link::Parameter& parameter, bool block) {
+  std::string shape;
+  for (const std::uint64_t extent : parameter.shape) {
+    shape += (shape.empty() ? "" : " × ") + std::to_string(extent);
+  }
+  return "'" + make_plain(parameter.name, TextRule::name, 120) + "' (" + (shape.empty() ? "one number" : shape) +
+         (block ? ", block " + std::to_string(parameter.block) : "") + ")";
+}
+
+}  // namespace
+
+std::string first_difference(const island_link::Manifest& here, const island_link::Manifest& run) {
+  const std::size_t common = std::min(here.parameters.size(), run.parameters.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    const island_link::Parameter& ours = here.parameters[i];
+    const island_link::Parameter& theirs = run.parameters[i];
+    if (!(ours == theirs)) {
+      const bool block = ours.name == theirs.name && ours.shape == theirs.shape;
+      return "parameter " + std::to_string(i) + " is " + shown(ours, block) + " here, and " + shown(theirs, block) + " in the run";
+    }
+  }
+  if (here.parameters.size() != run.parameters.size()) {
+    const bool more = here.parameters.size() > common;
+    return "parameter " + std::to_string(common) + ", " + shown((more ? here : run).parameters[common], false) + ", is missing " +
+           (more ? "in the run" : "here");
+  }
+  if (here.description != run.description) {
+    return "the trainer describes its model as \"" + make_plain(here.description.value_or(""), TextRule::name, 120) + "\" here, and as \"" +
+           make_plain(run.description.value_or(""), TextRule::name, 120) + "\" in the run";
+  }
+  return "";
 }
 
 std::string ParameterLayout::manifest_text() const {

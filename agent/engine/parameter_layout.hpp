@@ -50,4 +50,8 @@ class ParameterLayout {
   island_link::ArenaLayout layout_;
 };
 
+// Where a trainer's manifest first differs from the run's, for a person: "parameter 3 is 'h.1.weight' (64 × 32) here, and
+// 'h.0.weight' (32 × 32) in the run". Empty if they are the same.
+std::string first_difference(const island_link::Manifest& here, const island_link::Manifest& run);
+
 }  // namespace atl

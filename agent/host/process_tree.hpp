@@ -1,6 +1,6 @@
 // All processes of a trainer: one that is started by torchrun, or that starts others, is a tree and not a process.
 //
-// A trainer of one's own runs below a keeper, `atoll trainer` with $ATOLL_TRAINER_COMMAND: a small process that every descendant comes back
+// A trainer of one's own runs below a keeper, `atoll trainer -- COMMAND`: a small process that every descendant comes back
 // to when its parent ends (PR_SET_CHILD_SUBREAPER), also one that has made itself a daemon. The keeper ends all of them when the command
 // ends, when the agent that started it is gone, and when it is told to: SIGTERM is passed on to all, SIGHUP ends all at once. It ends as
 // the command did, by the same status or signal. Threads: `keep` belongs in a process of its own, before it has threads.

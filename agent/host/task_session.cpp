@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "agent/engine/built_in_model.hpp"
+#include "agent/host/trainer_command.hpp"
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "transport/base/log.hpp"
@@ -64,7 +65,8 @@ Result<std::unique_ptr<TaskSession>> TaskSession::start(const StartTask& order, 
   fs::remove_all(work, ignored);  // of an earlier task
   ATOLL_TRY(make_folders(work));
   ATOLL_ASSIGN(island_link::AgentEnd link, island_link::AgentEnd::bind(path));
-  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(trainer_command(settings, order.run, order.spec.training.threads, path), now));
+  ATOLL_ASSIGN(TrainerCommand command, trainer_command(settings, order.run, order.spec, path));
+  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now));
   host.expect_progress(true, now);
   std::unique_ptr<TaskSession> session(new TaskSession(order, message_of(order, files, settings, work), std::move(link), std::move(host)));
   session->island_ = settings.island;

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <utility>
 
+#include "agent/host/process_tree.hpp"
 #include "transport/base/bytes.hpp"
 
 extern char** environ;
@@ -24,6 +25,8 @@ namespace {
 
 constexpr std::size_t kKeptLines = 20;
 constexpr std::size_t kLongestLine = 2000;
+constexpr int kKeeperPatience = 6000;  // milliseconds, until a keeper has ended what it keeps
+constexpr int kReadsAtOnce = 64;       // of 16 KiB
 constexpr auto kCheckEvery = std::chrono::milliseconds(500);
 
 // The kernel's count of out-of-memory kills on this machine; 0 where it does not say.
@@ -171,7 +174,11 @@ TrainerHost::TrainerHost(TrainerHost&& other) noexcept
 
 TrainerHost::~TrainerHost() {
   if (pid_ > 0) {
-    signal_group(SIGKILL);
+    end_now();
+    pollfd ended{pidfd_, POLLIN, 0};
+    if (command_.kept && ::poll(&ended, 1, kKeeperPatience) <= 0) {
+      signal_group(SIGKILL);
+    }
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
@@ -201,7 +208,7 @@ std::optional<TrainerExit> TrainerHost::pump(TimePoint now) {
   next_check_ = now + kCheckEvery;
   if (stopping_ && !insisted_ && now >= *stopping_ + command_.stop_grace) {
     insisted_ = true;
-    signal_group(SIGKILL);
+    end_now();
   }
   if (!stopping_ && expected_ && now - progress_ >= command_.hang_after) {
     kill("made no progress for " + human_duration(now - progress_));
@@ -232,7 +239,7 @@ void TrainerHost::stop(TimePoint now) {
 void TrainerHost::kill(std::string reason) {
   if (pid_ > 0 && killed_because_.empty()) {
     killed_because_ = std::move(reason);
-    signal_group(SIGKILL);
+    end_now();
   }
 }
 
@@ -240,16 +247,13 @@ std::uint64_t TrainerHost::resident_bytes() const {
   if (pid_ < 0) {
     return 0;
   }
-  std::ifstream file("/proc/" + std::to_string(pid_) + "/statm");
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return resident_bytes_of_tree(pid_);
 }
 
 void TrainerHost::read_output() {
   std::array<char, 16384> buffer{};
-  while (output_ >= 0) {
+  // One that prints without end must not keep the agent from its other duties.
+  for (int reads = 0; output_ >= 0 && reads < kReadsAtOnce; ++reads) {
     const ssize_t got = ::read(output_, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) {
       continue;
@@ -281,6 +285,13 @@ void TrainerHost::take_line(std::string line) {
   last_lines_.push_back(std::move(line));
   if (last_lines_.size() > kKeptLines) {
     last_lines_.pop_front();
+  }
+}
+
+// A keeper ends what it keeps, also what has left the group; without one the group is all there is.
+void TrainerHost::end_now() const {
+  if (!command_.kept || ::kill(pid_, SIGHUP) != 0) {
+    signal_group(SIGKILL);
   }
 }
 

@@ -32,7 +32,8 @@ struct TrainerCommand {
   std::vector<std::string> arguments;              // without the program's name
   std::map<std::string, std::string> environment;  // added to the agent's own, or replacing it
   std::filesystem::path folder;                    // working directory; must exist
-  std::uint64_t memory_limit_bytes = 0;            // resident; 0: none
+  std::uint64_t memory_limit_bytes = 0;            // resident, of all its processes; 0: none
+  bool kept = false;                               // it is a keeper of others (process_tree.hpp), which it ends on SIGHUP
   Duration hang_after = std::chrono::minutes(5);
   Duration stop_grace = std::chrono::seconds(10);
   std::function<void(const std::string& line)> on_line;  // each line it prints
@@ -81,6 +82,7 @@ class TrainerHost {
   void read_output();
   void take_line(std::string line);
   void signal_group(int signal) const;
+  void end_now() const;
   [[nodiscard]] TrainerExit describe(int wait_status, TimePoint now) const;
 
   TrainerCommand command_;

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "agent/engine/built_in_model.hpp"
+#include "agent/host/trainer_command.hpp"
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_rules.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/plain_text.hpp"
 
@@ -25,26 +27,6 @@ constexpr auto kDeafPatience = std::chrono::seconds(1);
 double or_nan(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
 
 }  // namespace
-
-TrainerCommand trainer_command(const SessionSettings& settings, const RunId& run, std::uint32_t threads, const std::string& link) {
-  TrainerCommand command;
-  command.program = settings.program;
-  command.arguments = {"trainer"};
-  const std::string count = std::to_string(std::max(1U, threads));
-  // Trainers that share cores starve each other when their threads spin while they wait.
-  command.environment = {{island_link::kLinkVariable, link},
-                         {"OMP_NUM_THREADS", count},
-                         {"OPENBLAS_NUM_THREADS", count},
-                         {"MKL_NUM_THREADS", count},
-                         {"OMP_WAIT_POLICY", "passive"}};
-  command.environment.insert(settings.environment.begin(), settings.environment.end());
-  command.folder = settings.link_folder;
-  command.memory_limit_bytes = settings.memory_limit_bytes;
-  command.hang_after = settings.hang_after;
-  const std::string prefix = "run " + run.text + ", island " + settings.island + ": trainer: ";
-  command.on_line = [prefix](const std::string& line) { log_info(prefix + line); };
-  return command;
-}
 
 void log_kernels(const std::string& island, const RunId& run, const island_link::Hello& hello) {
   if (hello.kernels) {
@@ -62,12 +44,14 @@ Result<std::unique_ptr<TrainerSession>> TrainerSession::start(const StartTrainer
   std::error_code ignored;
   fs::remove(path, ignored);
   ATOLL_ASSIGN(island_link::AgentEnd link, island_link::AgentEnd::bind(path));
-  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(trainer_command(settings, order.run, order.spec.training.threads, path), now));
+  ATOLL_ASSIGN(TrainerCommand command, trainer_command(settings, order.run, order.spec, path));
+  ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now));
   std::vector<std::string> names;
   for (const fs::path& file : files) {
     names.push_back(file.string());
   }
   std::unique_ptr<TrainerSession> session(new TrainerSession(order, std::move(names), settings, std::move(link), std::move(host)));
+  session->started_ = now;
   session->update_expectation(now);
   return session;
 }
@@ -79,7 +63,11 @@ std::vector<int> TrainerSession::watch_fds() const {
 }
 
 TimePoint TrainerSession::next_check() const {
-  return stopping_ ? std::min(host_.next_check(), *stopping_ + kStopPatience) : host_.next_check();
+  TimePoint check = host_.next_check();
+  if (stopping_) {
+    check = std::min(check, *stopping_ + kStopPatience);
+  }
+  return has_time_to_start() ? std::min(check, started_ + order_.spec.trainer.start_within) : check;
 }
 
 std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
@@ -92,6 +80,10 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     host_.stop(now);
   }
   update_expectation(now);
+  if (has_time_to_start() && now >= started_ + order_.spec.trainer.start_within) {
+    host_.kill("was not ready within " + human_duration(order_.spec.trainer.start_within) + " ([trainer].start_within)" +
+               (preparing_.empty() ? "" : ", when it was " + preparing_));
+  }
   if (!deaf_.empty()) {
     deaf_until_ = deaf_until_.value_or(now + kDeafPatience);
     if (now >= *deaf_until_) {
@@ -158,18 +150,26 @@ std::vector<std::uint32_t> TrainerSession::all_fragments() const {
   return all;
 }
 
+// A trainer of one's own may load and compile for long before it is ready: for that the run file has a time of its own.
+bool TrainerSession::has_time_to_start() const { return !ready_ && has_own_trainer(order_.spec); }
+
 // It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.
 void TrainerSession::update_expectation(TimePoint now) {
-  host_.expect_progress(!ready_ || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
+  host_.expect_progress((!ready_ && !has_time_to_start()) || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
 }
 
 // ------------------------------------------------------------------------------------------------------------------- hearing
 
 void TrainerSession::hear(const island_link::Hello& message, std::vector<SessionOutput>&) {
-  if (message.protocol != island_link::kProtocol || message.ranks != 1) {
-    const std::string why = "the trainer " + message.trainer + " speaks version " + std::to_string(message.protocol) +
-                            " of the island link, this agent version " + std::to_string(island_link::kProtocol);
-    failure_ = message.ranks != 1 ? "it has " + std::to_string(message.ranks) + " ranks; this agent works with trainers of one" : why;
+  version_ = make_plain(message.version, TextRule::name, 128);
+  const std::uint32_t ranks = order_.spec.trainer.ranks;
+  if (message.protocol != island_link::kProtocol || (ranks != 0 && message.ranks != ranks)) {
+    failure_ = message.protocol != island_link::kProtocol
+                   ? "the trainer " + make_plain(message.trainer, TextRule::text, 64) + " speaks version " +
+                         std::to_string(message.protocol) + " of the island link, this agent version " +
+                         std::to_string(island_link::kProtocol)
+                   : "it has " + std::to_string(message.ranks) + (message.ranks == 1 ? " rank" : " ranks") + ", and the run asks for " +
+                         std::to_string(ranks) + " ([trainer].ranks)";
     permanent_ = true;
     send(island_link::Stop{*failure_});
     return;
@@ -180,7 +180,11 @@ void TrainerSession::hear(const island_link::Hello& message, std::vector<Session
 }
 
 void TrainerSession::hear(const island_link::Manifest& message, std::vector<SessionOutput>& out) {
-  out.push_back(PrepareArena{order_.run, order_.incarnation, message});
+  island_link::Manifest manifest = message;
+  if (order_.spec.trainer.same_code) {
+    manifest.description = manifest.description.value_or("") + " (version " + version_ + ")";
+  }
+  out.push_back(PrepareArena{order_.run, order_.incarnation, std::move(manifest)});
 }
 
 void TrainerSession::hear(const island_link::Ready& message, std::vector<SessionOutput>& out) {
@@ -296,7 +300,15 @@ void TrainerSession::tell_progress(std::uint64_t step, std::uint64_t position, c
   out.push_back(Event(progress_));
 }
 
-void TrainerSession::hear(const island_link::Failed& message, std::vector<SessionOutput>&) { failure_ = message.why; }
+void TrainerSession::hear(const island_link::Failed& message, std::vector<SessionOutput>&) {
+  failure_ = make_plain(message.why, TextRule::text, 1000);
+  permanent_ = permanent_ || message.permanent.value_or(false);
+}
+
+void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>&) {
+  preparing_ = make_plain(message.what, TextRule::name, 256);
+  log_info("run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_);
+}
 
 // -------------------------------------------------------------------------------------------------------------------- orders
 
@@ -306,7 +318,12 @@ island_link::Configure TrainerSession::configuration() const {
   message.run = order_.run.text;
   message.island = settings_.island;
   message.seed = spec.seed;
-  message.model = model_of(spec.model);
+  if (has_own_trainer(spec)) {
+    message.trainer = island_link::OwnTrainer{spec.trainer.name, spec.trainer.ranks, spec.trainer.tokens_per_sample,
+                                              spec.trainer.settings.empty() ? "{}" : spec.trainer.settings};
+  } else {
+    message.model = model_of(spec.model);
+  }
   message.data = {files_, spec.data.format, spec.data.validation_fraction, order_.part, order_.parts};
   message.training = training_of(spec.training);
   if (trains_on_images(spec)) {

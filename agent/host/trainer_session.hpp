@@ -19,6 +19,7 @@
 #include "agent/engine/engine_command.hpp"
 #include "agent/engine/span_log.hpp"
 #include "agent/host/trainer_host.hpp"
+#include "agent/host/trainer_programs.hpp"
 #include "agent/island_link/agent_end.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -27,6 +28,7 @@ namespace atl::agent {
 
 struct SessionSettings {
   std::string program;                // the executable; it is run as `PROGRAM trainer`
+  TrainerPrograms trainers;           // what runs with a trainer of their own start
   std::string island;                 // its name, for messages
   std::filesystem::path link_folder;  // of the socket; this user's alone
   std::filesystem::path runs_folder;  // STATE/runs
@@ -35,9 +37,6 @@ struct SessionSettings {
   Duration hang_after = std::chrono::minutes(5);
   std::shared_ptr<SpanLog> spans;  // where the trainer's time went; empty: not kept
 };
-
-// What runs a trainer, in a session or for a task.
-TrainerCommand trainer_command(const SessionSettings& settings, const RunId& run, std::uint32_t threads, const std::string& link);
 
 // The agent's log names what its trainers compute with, if they say it.
 void log_kernels(const std::string& island, const RunId& run, const island_link::Hello& hello);
@@ -88,6 +87,7 @@ class TrainerSession {
   void hear(const island_link::Evaluated& message, std::vector<SessionOutput>& out);
   void hear(const island_link::Progress& message, std::vector<SessionOutput>& out);
   void hear(const island_link::Failed& message, std::vector<SessionOutput>& out);
+  void hear(const island_link::Preparing& message, std::vector<SessionOutput>& out);
   void read_link(TimePoint now, std::vector<SessionOutput>& out);
   void take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out);
   void send(const island_link::AgentMessage& message);
@@ -98,6 +98,7 @@ class TrainerSession {
   [[nodiscard]] std::vector<std::uint32_t> all_fragments() const;
   [[nodiscard]] std::string save_folder(Round round) const;
   void update_expectation(TimePoint now);
+  [[nodiscard]] bool has_time_to_start() const;
 
   StartTrainer order_;
   std::vector<std::string> files_;
@@ -121,7 +122,10 @@ class TrainerSession {
   std::optional<TimePoint> stopping_;
   bool ended_ = false;
   bool permanent_ = false;
-  std::string deaf_;  // why a message could not be sent
+  TimePoint started_;
+  std::string version_;    // of the trainer, as it says
+  std::string preparing_;  // what it said last that it does before it is ready
+  std::string deaf_;       // why a message could not be sent
   std::optional<TimePoint> deaf_until_;
   std::optional<std::string> failure_;  // what it said, or we found, before it ended
 };

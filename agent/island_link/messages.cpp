@@ -81,6 +81,11 @@ void describe(Visitor& v, Of<Visitor, TaskDone>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, OwnTrainer>& m) {
+  v("name", m.name), v("ranks", m.ranks), v("tokens_per_sample", m.tokens_per_sample), v.object_text("settings", m.settings);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Task>& m) {
   v("run", m.run), v("island", m.island), v("task", m.task), v("seed", m.seed), v("model", m.model), v("data", m.data);
   v("training", m.training), v("diffusion", m.diffusion), v("inputs", m.inputs), v("output", m.output);
@@ -170,14 +175,27 @@ void describe(Visitor& v, Of<Visitor, Progress>& m) {
   v("tokens_per_second", m.tokens_per_second), v("compute_seconds", m.compute_seconds), v("wait_seconds", m.wait_seconds);
 }
 
-template <typename Visitor, typename T>
-void describe(Visitor& v, T& m) requires std::is_same_v<std::remove_const_t<T>, Failed> || std::is_same_v<std::remove_const_t<T>, Stop> {
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Failed>& m) {
+  v("why", m.why), v("permanent", m.permanent);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Preparing>& m) {
+  v("what", m.what);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Stop>& m) {
   v("why", m.why);
 }
 
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Configure>& m) {
-  v("run", m.run), v("island", m.island), v("seed", m.seed), v("model", m.model), v("data", m.data);
+  v("run", m.run), v("island", m.island), v("seed", m.seed), v("trainer", m.trainer), v("data", m.data);
+  if (!m.trainer) {
+    v("model", m.model);
+  }
   v("training", m.training), v("payload", m.payload), v("diffusion", m.diffusion), v("work", m.work), v("resume", m.resume);
 }
 
@@ -228,6 +246,12 @@ struct Writer {
   template <typename T>
   void operator()(const char* key, const T& value) {
     object[key] = to_json_value(value);
+  }
+
+  // A text that is JSON, an object, as that object.
+  void object_text(const char* key, const std::string& text) {
+    json value = json::parse(text, nullptr, false);
+    object[key] = value.is_object() ? std::move(value) : json::object();
   }
 
   template <typename T>
@@ -304,6 +328,17 @@ struct Reader {
     if (found != object->end() && !found->is_null()) {
       read(key, *found, value.emplace());
     }
+  }
+
+  void object_text(const char* key, std::string& text) {
+    if (!error->empty()) {
+      return;
+    }
+    const auto found = object->find(key);
+    if (found == object->end() || !found->is_object()) {
+      return fail(key, "an object");
+    }
+    text = found->dump(-1, ' ', false, json::error_handler_t::replace);
   }
 
   void read(const std::string& key, const json& from, bool& value) const {

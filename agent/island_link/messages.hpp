@@ -18,7 +18,7 @@
 
 namespace atl::island_link {
 
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 inline constexpr std::size_t kLargestMessage = 1U << 20;
 // The environment variable that hands a trainer the path of the agent's socket.
 inline constexpr const char* kLinkVariable = "ATOLL_ISLAND_LINK";
@@ -113,6 +113,15 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
+// [trainer] of the run file, for a trainer that is not the built-in one.
+struct OwnTrainer {
+  std::string name;
+  std::uint32_t ranks = 0;              // that it must have; 0: any number
+  std::uint64_t tokens_per_sample = 1;  // for what it counts in tokens
+  std::string settings = "{}";          // [trainer.settings]: JSON, an object; in the message it is that object
+  friend bool operator==(const OwnTrainer&, const OwnTrainer&) = default;
+};
+
 // Where to continue. Without a directory the optimiser starts fresh at that step and data position (a joiner in a run).
 struct Resume {
   std::optional<std::string> directory;  // what this trainer saved at that step
@@ -170,8 +179,8 @@ struct Hello {
   std::string trainer;  // what program
   std::string version;  // of that program
   std::uint64_t pid = 0;
-  std::uint32_t rank = 0;  // of ranks; this protocol version has one
-  std::uint32_t ranks = 1;
+  std::uint32_t rank = 0;                   // the one that talks: 0
+  std::uint32_t ranks = 1;                  // processes that the trainer has
   std::optional<bool> finishes;             // it understands `finish` and `skip`
   std::optional<std::string> kernels = {};  // what it multiplies matrices with, for people
   friend bool operator==(const Hello&, const Hello&) = default;
@@ -295,15 +304,23 @@ struct TaskDone {
   friend bool operator==(const TaskDone&, const TaskDone&) = default;
 };
 
+// What a trainer that is not ready yet is doing, for people.
+struct Preparing {
+  static constexpr const char* kType = "preparing";
+  std::string what;
+  friend bool operator==(const Preparing&, const Preparing&) = default;
+};
+
 // The trainer is about to exit, because of this.
 struct Failed {
   static constexpr const char* kType = "failed";
   std::string why;
+  std::optional<bool> permanent = {};  // it would fail again: it is not started again
   friend bool operator==(const Failed&, const Failed&) = default;
 };
 
 using TrainerMessage = std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress,
-                                    TaskProgress, TaskSaved, TaskDone, Failed>;
+                                    TaskProgress, TaskSaved, TaskDone, Failed, Preparing>;
 
 // ---- agent → trainer --------------------------------------------------------------------------------------------------
 
@@ -312,13 +329,14 @@ struct Configure {
   std::string run;
   std::string island;
   std::uint64_t seed = 0;
-  Model model;
+  Model model;  // not of an own trainer
   Data data;
   Training training;
   Payload payload = Payload::parameters;
   std::optional<Diffusion> diffusion;  // the data are images, and the model a diffusion transformer
   std::optional<Work> work;            // of one cluster of them: the model is this expert
   std::optional<Resume> resume;
+  std::optional<OwnTrainer> trainer = {};  // instead of `model`
   friend bool operator==(const Configure&, const Configure&) = default;
 };
 

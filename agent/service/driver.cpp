@@ -34,6 +34,7 @@
 #include "agent/storage/durable_file.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "strategies/codec.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/http/fetch.hpp"
@@ -409,6 +410,13 @@ class Driver {
     }
   }
 
+  // The files of a run, if it names any: a trainer of one's own may have data of its own.
+  static Result<std::vector<fs::path>> files_of(const RunSpec& spec, const DataPermissions& permissions, const Downloader& download) {
+    const bool own = spec.data.set.empty() && spec.data.files.empty() && spec.data.url.empty() && has_own_trainer(spec);
+    const bool reads = spec.work.images.empty();  // else a group's islands have the images as results of its run
+    return reads && !own ? resolve_data(spec.data, permissions, download) : no_files();
+  }
+
   void carry_out(const StartTrainer& order, TimePoint) {
     trainer_.reset();
     loading_.reset();
@@ -418,8 +426,7 @@ class Driver {
       const Downloader download = [&](const std::string& url, const std::string& sha256) {
         return fetch_data(url, sha256, cache, http, order.run);
       };
-      const bool reads = order.spec.work.images.empty();  // else a group's islands have the images as results of its run
-      queue->push(PreparedData{order, reads ? resolve_data(order.spec.data, permissions, download) : no_files()});
+      queue->push(PreparedData{order, files_of(order.spec, permissions, download)});
     }).detach();
   }
   void carry_out(const StartTask& order, TimePoint) {
@@ -677,6 +684,7 @@ Status run_agent(const AgentOptions& given) {
   session.memory_limit_bytes = options.trainer_memory_bytes;
   session.hang_after = options.trainer_hang_after;
   session.program = options.program;
+  session.trainers = options.trainers;
   if (session.program.empty()) {
     ATOLL_ASSIGN(session.program, own_program());
   }
@@ -695,6 +703,9 @@ Status run_agent(const AgentOptions& given) {
   identity.uplink_bits_per_second = options.uplink_bits_per_second;
   for (const auto& [set, path] : options.data.sets) {
     identity.data_sets.push_back(set);
+  }
+  for (const auto& [trainer, program] : options.trainers) {
+    identity.trainers.push_back(trainer);
   }
   ATOLL_ASSIGN(std::unique_ptr<ControlClient> control, ZmqControlClient::open(control_settings));
   control = rehearsal ? rehearsed(std::move(control), rehearsal) : std::move(control);

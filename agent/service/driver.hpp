@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/faults/rehearsal.hpp"
+#include "agent/host/trainer_programs.hpp"
 #include "agent/service/data_access.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -34,6 +35,7 @@ struct AgentOptions {
   std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
   bool insecure = false;    // plain links; loopback only
   DataPermissions data;
+  TrainerPrograms trainers;  // what runs may name in [trainer]
   std::string version;
   std::string program;                     // the executable that `trainer` is run of; empty: this one
   double uplink_bits_per_second = 0;       // the bulk link's budget; 0: none

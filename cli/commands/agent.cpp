@@ -25,6 +25,9 @@ struct AgentCommandOptions {
   std::string advertise;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
+  std::vector<std::string> trainers;
+  std::vector<std::string> trainer_environment;
+  std::vector<std::string> trainer_folders;
   std::string uplink;
   std::string trainer_memory;
   Duration trainer_hang_after = std::chrono::minutes(5);
@@ -33,6 +36,8 @@ struct AgentCommandOptions {
   Duration leave_within = std::chrono::seconds(60);
   bool insecure = false;
 };
+
+std::string search_path(const Invocation& invocation) { return invocation.environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin"); }
 
 Result<agent::AgentOptions> agent_options(const Invocation& invocation, const AgentCommandOptions& given) {
   agent::AgentOptions options;
@@ -65,6 +70,8 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   for (const std::string& folder : given.allow_data) {
     options.data.folders.emplace_back(folder);
   }
+  ATOLL_ASSIGN(options.trainers,
+               agent::trainer_programs({given.trainers, given.trainer_environment, given.trainer_folders}, search_path(invocation)));
   return options;
 }
 
@@ -92,7 +99,8 @@ Command agent_command() {
   command.details =
       "The first time with a join token (atoll token create prints one): in a file (--join-file), on standard input\n"
       "(--join-file -) or in $ATOLL_JOIN_TOKEN. `ps` shows a token after --join. After that the island is known by its key.\n"
-      "Runs read nothing but what --data and --allow-data name. SIGTERM finishes the round in hand, with the\n"
+      "Runs read nothing but what --data and --allow-data name, and start nothing but what --trainer names. SIGTERM finishes the round in "
+      "hand, with the\n"
       "steps done so far, and leaves; so do the leave file and the leave command, for machines that are taken away at short notice.";
   command.options = {
       {"--join-file",
@@ -106,6 +114,9 @@ Command agent_command() {
       {"--name", "what the island is called (else the host's name)", &options->name},
       {"--data", "NAME=PATH: the files behind a data set's name; PATH is a file, a folder or a glob", &options->data},
       {"--allow-data", "a folder whose files run files may name", &options->allow_data, false, {}, Completes::folders},
+      {"--trainer", "NAME=COMMAND: a training program that runs may name; split without a shell", &options->trainers},
+      {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
+      {"--trainer-folder", "NAME=DIR: where that trainer is started (else the agent's working directory)", &options->trainer_folders},
       {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},
       {"--bind", "where other islands reach it, tcp://HOST:PORT (else any free port)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},

@@ -39,6 +39,8 @@ struct LocalOptions {
   std::string export_to;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
+  std::vector<std::string> trainers;
+  std::vector<std::string> trainer_environment;
   std::string uplink;
   std::string faults;
   std::string network = "lan";
@@ -56,7 +58,7 @@ std::string base_of(const std::string& pattern) {
   return base.string();
 }
 
-std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions& options) {
+std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string& trainer_command, const LocalOptions& options) {
   std::vector<std::string> arguments;
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   for (const std::string& file : spec.data.files) {
@@ -75,6 +77,18 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const LocalOptions
   }
   if (!options.uplink.empty()) {
     add("--uplink", options.uplink);
+  }
+  const bool given =
+      std::ranges::any_of(options.trainers, [&](const std::string& text) { return text.starts_with(spec.trainer.name + "="); });
+  if (!trainer_command.empty() && !given) {
+    add("--trainer", spec.trainer.name + "=" + trainer_command);
+    add("--trainer-folder", spec.trainer.name + "=" + fs::absolute(options.file).parent_path().string());
+  }
+  for (const std::string& trainer : options.trainers) {
+    add("--trainer", trainer);
+  }
+  for (const std::string& variable : options.trainer_environment) {
+    add("--trainer-env", variable);
   }
   return arguments;
 }
@@ -98,6 +112,11 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
   }
   if (!options.uplink.empty()) {
     ATOLL_TRY(parse_uplink(options.uplink));
+  }
+  if (has_own_trainer(spec) && file.trainer_command.empty() && options.trainers.empty()) {
+    return Error{Code::invalid_argument, "no program is given for trainer " + spec.trainer.name +
+                                             ": put command = \"python3 train.py\" into [trainer], or give --trainer " + spec.trainer.name +
+                                             "='COMMAND'"};
   }
   resolve_files(spec, options.file);
   return spec;
@@ -252,6 +271,7 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
 
 Exit local(const Invocation& invocation, LocalOptions options) {
   Result<RunFile> file = read_run_file(options.file);
+  const std::string trainer_command = file ? file->trainer_command : "";
   if (!file || !file->valid()) {
     invocation.streams.err << (file ? problems_text(*file) : "atoll: " + file.error().why + "\n");
     return Exit::usage;
@@ -290,8 +310,8 @@ Exit local(const Invocation& invocation, LocalOptions options) {
                          << printable(folder->string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
                          << printable((*folder / "coordinator").string()) << "\n"
                          << std::flush;
-  Result<LocalCluster> cluster = LocalCluster::start(
-      {program.string(), *folder, island_names(*spec, options.islands), agent_arguments(*spec, options), options.network, faults});
+  Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands),
+                                                      agent_arguments(*spec, trainer_command, options), options.network, faults});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
@@ -322,6 +342,8 @@ Command local_command() {
       {"--export", "write the model (or the ensemble, as a folder) here at the end", &options->export_to, false, {}, Completes::files},
       {"--data", "NAME=PATH: the files behind a data set's name", &options->data},
       {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
+      {"--trainer", "NAME=COMMAND: the program of a trainer (else [trainer].command)", &options->trainers},
+      {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
       {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
       {"--faults",

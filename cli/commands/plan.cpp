@@ -9,6 +9,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/views.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -87,6 +88,10 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
     return report(invocation, Error{Code::invalid_argument,
                                     "plan reckons with rounds, and strategy \"" + file->spec.strategy.name +
                                         "\" has none: its experts send each other nothing; `atoll status` shows how far its tasks are"});
+  }
+  if (has_own_trainer(file->spec) && file->spec.trainer.parameters.empty()) {
+    return report(invocation, Error{Code::invalid_argument, "plan cannot know how large the model of trainer " + file->spec.trainer.name +
+                                                                " is; say it in the run file: [trainer] parameters = \"1.3B\""});
   }
   const Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options);
   if (!islands) {

@@ -63,6 +63,14 @@ Exit submit(const Invocation& invocation, const SubmitOptions& options) {
     invocation.streams.err << problems_text(*file);
     return Exit::usage;
   }
+  if (!file->trainer_command.empty()) {
+    return report(
+        invocation,
+        Error{Code::invalid_argument,
+              "[trainer].command is for `atoll local` alone: islands start what their owners say. Remove it, and start the agents "
+              "with --trainer " +
+                  file->spec.trainer.name + "='" + printable(file->trainer_command, 200) + "'"});
+  }
   if (!options.name.empty()) {
     if (const Status named = assign(*find_run_key("run", "name"), options.name, file->spec); !named) {
       return report(invocation, with_context(named.error(), "--name"));

@@ -1,5 +1,4 @@
-// `atoll trainer`: the trainer's process, started by an agent: the built-in one, or the owner's $ATOLL_TRAINER_COMMAND.
-#include "agent/host/command_words.hpp"
+// `atoll trainer`: the built-in trainer's process, or a keeper of another's processes; started by an agent.
 #include "agent/host/process_tree.hpp"
 #include "cli/command.hpp"
 #include "cli/trainer_module.hpp"
@@ -9,12 +8,11 @@ namespace atl {
 Command trainer_command() {
   Command command;
   command.name = "trainer";
-  command.summary = "the built-in trainer, or the command in $ATOLL_TRAINER_COMMAND; an agent runs it";
+  command.summary = "the built-in trainer; an agent runs it. With -- COMMAND another one, all of whose processes end with it";
   command.passes_arguments = true;
   command.run = [](Invocation& invocation) {
-    if (const auto own = invocation.environment("ATOLL_TRAINER_COMMAND"); own && !own->empty()) {
-      const Result<std::vector<std::string>> words = split_command(*own);
-      const Result<int> status = words ? keep(*words) : Result<int>(words.error());
+    if (!invocation.rest.empty() && invocation.rest.front() == "--") {
+      const Result<int> status = keep({invocation.rest.begin() + 1, invocation.rest.end()});
       return status ? static_cast<Exit>(*status) : report(invocation, status.error());
     }
     const Result<int> code = call_trainer_module(invocation.environment, "atoll_trainer_main", "trainer", invocation.rest);

@@ -31,10 +31,13 @@ std::string summary_of(const RunSpec& spec) {
   }
   const double bytes = model_parameter_bytes(spec);
   std::array<char, 32> millions{};
-  std::snprintf(millions.data(), millions.size(), "%.1f M", bytes / 4e6);
+  std::snprintf(millions.data(), millions.size(), "%.1f M parameters", bytes / 4e6);
+  const std::string model =
+      !has_own_trainer(spec) ? std::string(millions.data())
+                             : (bytes > 0 ? std::string(millions.data()) : std::string("parameters")) + " of trainer " + spec.trainer.name;
   std::string text = "valid: " + strategy.name + ", " + std::to_string(spec.rounds) + (spec.rounds == 1 ? " round" : " rounds") + " of " +
-                     std::to_string(strategy.inner_steps) + (strategy.inner_steps == 1 ? " inner step" : " inner steps") + ", " +
-                     millions.data() + " parameters, " + islands;
+                     std::to_string(strategy.inner_steps) + (strategy.inner_steps == 1 ? " inner step" : " inner steps") + ", " + model +
+                     ", " + islands;
   return text;
 }
 

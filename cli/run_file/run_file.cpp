@@ -11,6 +11,7 @@
 #include "cli/run_file/strategy_names.hpp"
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
+#include "cli/run_file/trainer_settings.hpp"
 #include "cli/views/printable.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_keys.hpp"
@@ -40,6 +41,8 @@ class Reading {
  private:
   void read_section(std::string_view section, const toml::table& table);
   void read_key(const RunKey& key, const toml::key& name, const toml::node& node);
+  bool read_trainer_key(const toml::key& name, const toml::node& node);
+  void settle_trainer();
   void unknown_section(const toml::key& name, const toml::node& node);
   void unknown_key(std::string_view section, const toml::key& name);
   void report_missing();
@@ -249,8 +252,51 @@ void Reading::read_section(std::string_view section, const toml::table& table) {
   for (const auto& [name, node] : table) {
     if (const RunKey* key = find_run_key(section, name.str())) {
       read_key(*key, name, node);
-    } else {
+    } else if (section != "trainer" || !read_trainer_key(name, node)) {
       unknown_key(section, name);
+    }
+  }
+}
+
+// What [trainer] has besides the keys of the table: false for another name.
+bool Reading::read_trainer_key(const toml::key& name, const toml::node& node) {
+  if (name.str() != "settings" && name.str() != "command") {
+    return false;
+  }
+  keys_[dotted("trainer", name.str())] = place_of(name.source());
+  if (name.str() == "command") {
+    const auto* text = node.as_string();
+    if (text == nullptr || text->get().empty()) {
+      add(place_of(node.source()), "trainer", "command", "command is a text, such as \"python3 train.py\", which is split without a shell");
+    } else {
+      file_.trainer_command = text->get();
+    }
+    return true;
+  }
+  const toml::table* table = node.as_table();
+  if (table == nullptr) {
+    add(place_of(node.source()), "trainer", "settings", "settings is " + std::string(type_name(node)) + " here, but must be a table");
+  } else if (const auto fault = settings_as_json(*table, file_.spec.trainer.settings)) {
+    add({fault->line, fault->column}, "trainer", "settings", fault->why);
+  }
+  return true;
+}
+
+// Of a trainer of one's own the model is its affair; without its name nothing of [trainer] means anything.
+void Reading::settle_trainer() {
+  if (!has_own_trainer(file_.spec)) {
+    if (sections_.contains("trainer") && !is_spoilt("trainer", "name")) {
+      report({"trainer", "name",
+              "missing key \"name\" in [trainer]: the name that islands' owners gave the program (agent --trainer NAME=COMMAND)"});
+    }
+    return;
+  }
+  for (const std::string_view key : names_of("model")) {
+    if (is_set("model", key)) {
+      report({"model",
+              key,
+              "the model is the trainer's own (trainer.name = \"" + file_.spec.trainer.name + "\"); remove [model]",
+              {"trainer.name"}});
     }
   }
 }
@@ -424,6 +470,7 @@ void Reading::read(const toml::table& root) {
     }
   }
   report_missing();
+  settle_trainer();
   settle_strategy();
   settle_warmup();
   for (RunProblem& problem : find_contradictions(file_.spec)) {
@@ -499,6 +546,12 @@ std::string run_keys_markdown() {
       const std::string fallback = key.required ? "required" : optional_text ? "none" : "`" + toml_value(key, defaults) + "`";
       text +=
           "| `" + std::string(key.name) + "` | " + fallback + " | " + markdown_cell(allowed(key)) + " | " + markdown_cell(key.doc) + " |\n";
+    }
+    if (section == "trainer") {
+      text +=
+          "| `command` | none | a text, split without a shell | For `local` alone: the program that is started. No agent takes a "
+          "program from a run file. |\n"
+          "| `settings` | none | a table, at most 64 KiB | Handed to the trainer as it is. |\n";
     }
   }
   return text;

@@ -20,6 +20,7 @@ namespace atl {
 struct RunFile {
   std::string source;                 // the path as it was given
   RunSpec spec;                       // complete if there is no problem; otherwise what could be read
+  std::string trainer_command;        // [trainer].command, for `atoll local` alone: no agent starts what a run file names
   std::vector<TomlProblem> problems;  // by line and column
   [[nodiscard]] bool valid() const { return problems.empty(); }
 };

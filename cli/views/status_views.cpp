@@ -423,6 +423,10 @@ std::string render_status(const json& document, const Terminal& terminal) {
                                printable(text_at(run, "strategy")) + ")",
                            terminal);
   text += field("state", state_line(document, run, terminal), terminal);
+  if (const json& trainer = object_at(run, "trainer"); !trainer.empty()) {
+    const std::string settings = object_at(trainer, "settings").dump(-1, ' ', false, json::error_handler_t::replace);
+    text += field("trainer", printable(text_at(trainer, "name")) + (settings == "{}" ? "" : "  " + printable(settings)), terminal);
+  }
   const bool tasks = has_tasks(document);
   text += tasks ? field("phases", phases_line(document), terminal) : field("round", round_line(run), terminal);
   text += field("islands",

@@ -139,6 +139,12 @@ std::uint32_t active_members(const RunView& run) {
   }));
 }
 
+// The trainer of a run that has not the built-in one, with the settings that its run file gave it.
+json trainer_document(const std::string& name, const std::string& settings) {
+  return name.empty() ? json()
+                      : json{{"name", name}, {"settings", settings.empty() ? json::object() : json::parse(settings, nullptr, false)}};
+}
+
 }  // namespace
 
 const Requests::Facts& Requests::facts(const RunView& run) {
@@ -153,7 +159,9 @@ const Requests::Facts& Requests::facts(const RunView& run) {
              spec->strategy.inner_steps,
              spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
              trains_on_images(*spec),
-             notes_on(*spec)};
+             notes_on(*spec),
+             spec->trainer.name,
+             spec->trainer.settings};
   }
   return facts_.emplace(run.id, std::move(facts)).first->second;
 }
@@ -210,6 +218,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
   return json{{"id", run.id.text},
               {"name", run.name},
               {"strategy", known.strategy},
+              {"trainer", trainer_document(known.trainer, known.settings)},
               {"images", known.images},
               {"notes", known.notes},
               {"part_of", text_or_null(run.part_of.text)},

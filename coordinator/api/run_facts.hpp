@@ -17,6 +17,8 @@ struct Requests::Facts {
   std::uint64_t parameters = 0;         // of the model
   bool images = false;                  // it is trained on images
   std::vector<std::string> notes = {};  // what its author may want otherwise
+  std::string trainer = {};             // the name of a trainer that is not the built-in one
+  std::string settings = {};            // that trainer's, as JSON
 };
 
 }  // namespace atl::coordinator

@@ -22,6 +22,10 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
   if (island.leaving()) {
     return "is leaving";
   }
+  const std::string& trainer = run.spec.trainer.name;
+  if (!trainer.empty() && std::find(island.trainers.begin(), island.trainers.end(), trainer) == island.trainers.end()) {
+    return "has no trainer '" + trainer + "': start its agent with --trainer " + trainer + "='COMMAND'";
+  }
   if (run.spec.data.spread == 0 && run.spec.work.images.empty() && !has_set(run, island)) {
     return "has no data set '" + run.spec.data.set + "'";
   }

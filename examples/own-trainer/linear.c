@@ -1,7 +1,7 @@
 /* A trainer in plain C: y = w x + b, fitted by gradient descent to samples that the seed, the part and the position give.
  *
  *   cc linear.c -latoll_trainer -lm -o linear       (CMake: find_package(atoll_trainer), then link atoll::trainer)
- *   ATOLL_TRAINER_COMMAND=/path/to/linear atoll local run.toml
+ *   atoll local linear.toml --trainer linear=./linear
  */
 #include <math.h>
 #include <stdio.h>

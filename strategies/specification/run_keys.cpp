@@ -49,6 +49,7 @@ bool is_uplink(std::string_view text) {
   const Result<double> rate = parse_bits_per_second(text);
   return rate && *rate >= kLeastUplink;
 }
+bool is_count(std::string_view text) { return parse_count(text).has_value(); }
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -77,8 +78,8 @@ constexpr double kExact = 9007199254740991.0;  // 2^53 − 1
 constexpr std::string_view kNameForm = "letters, digits, '-', '_' and '.', beginning with a letter or digit";
 using enum RunKeyType;
 
-constexpr std::array<std::string_view, 9> kSections = {"run",       "model",   "data",       "training", "strategy",
-                                                       "diffusion", "islands", "checkpoint", "guards"};
+constexpr std::array<std::string_view, 10> kSections = {"run",      "model",     "trainer", "data",       "training",
+                                                        "strategy", "diffusion", "islands", "checkpoint", "guards"};
 
 // One row a key; the table in docs/run-file.md is printed from this.
 const std::array kKeys = {
@@ -146,6 +147,51 @@ const std::array kKeys = {
            .type = boolean,
            .field = of<&RunSpec::model, &ModelSpec::tied_embeddings>,
            .doc = "Whether the output layer is the transposed token embedding."},
+
+    RunKey{.section = "trainer",
+           .name = "name",
+           .type = text,
+           .field = of<&RunSpec::trainer, &TrainerSpec::name>,
+           .most = 64,
+           .form = kNameForm,
+           .rule = is_name,
+           .doc =
+               "Name of a training program of the islands' owners, which takes the built-in trainer's place (`agent --trainer "
+               "NAME=COMMAND`). There is no [model] then, and [data] is optional. [trainer.settings] is handed to the program as it is."},
+    RunKey{.section = "trainer",
+           .name = "ranks",
+           .type = integer,
+           .field = of<&RunSpec::trainer, &TrainerSpec::ranks>,
+           .most = 100000,
+           .doc = "Number of processes that the trainer must have on each island. 0 means any number."},
+    RunKey{.section = "trainer",
+           .name = "start_within",
+           .type = duration,
+           .field = of<&RunSpec::trainer, &TrainerSpec::start_within>,
+           .least = 1000,
+           .most = 7.0 * 86'400'000,
+           .doc = "Time that the trainer has from its start until it is ready. Silence is no reason to end it before."},
+    RunKey{.section = "trainer",
+           .name = "parameters",
+           .type = text,
+           .field = of<&RunSpec::trainer, &TrainerSpec::parameters>,
+           .most = 32,
+           .form = "a number like \"1.3B\" or \"350M\"",
+           .rule = is_count,
+           .doc = "Number of synchronised parameters, for `plan` and `validate`. The trainer's own word counts in a run."},
+    RunKey{.section = "trainer",
+           .name = "tokens_per_sample",
+           .type = integer,
+           .field = of<&RunSpec::trainer, &TrainerSpec::tokens_per_sample>,
+           .least = 1,
+           .most = 1e9,
+           .doc = "What a sample of the trainer counts in tokens."},
+    RunKey{.section = "trainer",
+           .name = "same_code",
+           .type = boolean,
+           .field = of<&RunSpec::trainer, &TrainerSpec::same_code>,
+           .doc = "Whether an island whose trainer says another version than the others' is refused. The Python package says the digest of "
+                  "the program's main file."},
 
     RunKey{.section = "data",
            .name = "set",

@@ -1,7 +1,10 @@
 #include "strategies/specification/run_rules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <set>
 
 #include "transport/base/bytes.hpp"
@@ -26,6 +29,16 @@ void check_model(const RunSpec& spec, Problems& problems) {
                           std::move(with)});
     }
   };
+  if (has_own_trainer(spec)) {
+    if (const double bytes = model_parameter_bytes(spec); bytes > static_cast<double>(spec.arena_limit_bytes)) {
+      problems.push_back({"trainer",
+                          "parameters",
+                          "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(bytes)) +
+                              ", more than run.arena_limit (" + human_bytes(spec.arena_limit_bytes) + ")",
+                          {"run.arena_limit"}});
+    }
+    return;
+  }
   if (of_experts(spec) || trains_on_images(spec)) {
     if (model.width % model.heads != 0 || model.width % 4 != 0) {
       problems.push_back({"model",
@@ -54,6 +67,33 @@ void check_model(const RunSpec& spec, Problems& problems) {
                         "vocabulary",
                         "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens",
                         {"data.format"}});
+  }
+}
+
+void check_trainer(const RunSpec& spec, Problems& problems) {
+  if (!has_own_trainer(spec)) {
+    return;
+  }
+  const StrategySpec& strategy = spec.strategy;
+  if (of_experts(spec)) {
+    problems.push_back({"trainer",
+                        "name",
+                        "a trainer of one's own cannot do the tasks of strategy.name = \"decentralized-diffusion\"",
+                        {"strategy.name"}});
+  }
+  const bool by_layers = strategy.grouping == FragmentKind::sequential || strategy.grouping == FragmentKind::strided;
+  if (by_layers && strategy.fragments == 0) {
+    problems.push_back(
+        {"strategy",
+         "fragments",
+         "fragments is needed: only the trainer knows how many layers its model has; give fragments = 4, say (embeddings and "
+         "head are one more by themselves), or grouping = \"balanced\"",
+         {"trainer.name", "strategy.grouping", "strategy.name"}});
+  }
+  if (spec.trainer.settings.size() > kLargestTrainerSettings) {
+    problems.push_back({"trainer", "settings",
+                        "settings has " + number(spec.trainer.settings.size()) + " bytes as JSON; at most " +
+                            number(kLargestTrainerSettings) + " are handed over"});
   }
 }
 
@@ -119,7 +159,7 @@ void check_spread(const RunSpec& spec, Problems& problems) {
 void check_data(const RunSpec& spec, Problems& problems) {
   const DataSpec& data = spec.data;
   const int sources = int{!data.set.empty()} + int{!data.files.empty()} + int{!data.url.empty()};
-  if (sources == 0) {
+  if (sources == 0 && !has_own_trainer(spec)) {
     problems.push_back({"data", "", "no data: give exactly one of set, files, url", {"data.set", "data.files", "data.url"}});
   } else if (sources > 1) {
     std::string_view second = data.files.empty() ? "url" : data.set.empty() ? "url" : "files";
@@ -169,7 +209,7 @@ void check_training(const RunSpec& spec, Problems& problems) {
 void check_strategy(const RunSpec& spec, Problems& problems) {
   const StrategySpec& strategy = spec.strategy;
   const bool by_layers = strategy.grouping == FragmentKind::sequential || strategy.grouping == FragmentKind::strided;
-  if (by_layers && strategy.fragments > spec.model.layers) {
+  if (by_layers && strategy.fragments > spec.model.layers && !has_own_trainer(spec)) {
     problems.push_back({"strategy",
                         "fragments",
                         "fragments " + number(strategy.fragments) + " is more than model.layers " + number(spec.model.layers) +
@@ -307,6 +347,7 @@ double run_uplink(const RunSpec& spec) {
 std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   Problems problems;
   check_model(spec, problems);
+  check_trainer(spec, problems);
   check_data(spec, problems);
   check_diffusion(spec, problems);
   check_spread(spec, problems);
@@ -333,15 +374,45 @@ std::uint32_t feed_forward_width(const ModelSpec& model) {
   return (exact + 31) / 32 * 32;
 }
 
+bool has_own_trainer(const RunSpec& spec) { return !spec.trainer.name.empty(); }
+
+std::optional<std::uint64_t> parse_count(std::string_view text) {
+  constexpr double kMost = 1099511627776.0;  // 2^40
+  std::string digits;
+  std::ranges::copy_if(text, std::back_inserter(digits), [](char c) { return c != '_'; });
+  double factor = 1;
+  constexpr std::string_view kSuffixes = "kKMGBT";
+  if (const std::size_t at = digits.empty() ? std::string_view::npos : kSuffixes.find(digits.back()); at != std::string_view::npos) {
+    constexpr std::array<double, 6> kFactors = {1e3, 1e3, 1e6, 1e9, 1e9, 1e12};
+    factor = kFactors[at];
+    digits.pop_back();
+  }
+  double value = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failure != std::errc() || end != digits.data() + digits.size() || !(value * factor >= 1) || value * factor > kMost) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint64_t>(std::llround(value * factor));
+}
+
 bool trains_on_images(const RunSpec& spec) {
+  if (has_own_trainer(spec)) {
+    return false;  // what the files hold is its affair
+  }
   return spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32";
 }
 
 std::uint64_t tokens_per_sequence(const RunSpec& spec) {
+  if (has_own_trainer(spec)) {
+    return std::max<std::uint64_t>(spec.trainer.tokens_per_sample, 1);
+  }
   return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1);
 }
 
 double model_parameter_bytes(const RunSpec& spec) {
+  if (has_own_trainer(spec)) {
+    return 4.0 * static_cast<double>(parse_count(spec.trainer.parameters).value_or(0));
+  }
   const ModelSpec& model = spec.model;
   const double width = model.width;
   if (trains_on_images(spec)) {

@@ -44,13 +44,18 @@ inline constexpr double kLeastUplink = 500e3;
 // [islands].uplink in bits a second; 0: none.
 double run_uplink(const RunSpec& spec);
 
+// The islands' owners bring the training program, and so the model.
+bool has_own_trainer(const RunSpec& spec);
+// "1.3B", "350M", "12_000", "7e9": a count from 1 to 2^40; nullopt for any other text.
+std::optional<std::uint64_t> parse_count(std::string_view text);
+
 // The model is a diffusion transformer, trained on images, and not a language model.
 bool trains_on_images(const RunSpec& spec);
-// What a sequence counts in tokens; an image counts as one.
+// What a sequence counts in tokens; an image counts as one, and a sample of an own trainer as [trainer] says.
 std::uint64_t tokens_per_sequence(const RunSpec& spec);
 
-// The least memory that the model's float32 parameters take; of images what is not known before they are read is left out: channels beyond
-// the first, and classes.
+// The least memory that the model's float32 parameters take; of an own trainer what [trainer] says, 0 if it does not; of images what is not
+// known before they are read is left out: channels beyond the first, and classes.
 double model_parameter_bytes(const RunSpec& spec);
 // The hidden width of the feed-forward layer, with 0 resolved.
 std::uint32_t feed_forward_width(const ModelSpec& model);

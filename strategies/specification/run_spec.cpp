@@ -4,6 +4,7 @@
 
 #include "strategies/specification/run_keys.hpp"
 #include "transport/base/name.hpp"
+#include "transport/base/nesting.hpp"
 
 namespace atl {
 namespace {
@@ -99,6 +100,18 @@ Result<GroupWork> read_work(const json& object) {
   return work;
 }
 
+// [trainer.settings]: an object, whose values are nobody's affair here.
+Result<std::string> read_settings(const json& settings) {
+  if (!settings.is_object()) {
+    return refuse("trainer_settings is no object");
+  }
+  std::string text = settings.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > kLargestTrainerSettings || json_nests_deeper(text, kDeepestTrainerSettings)) {
+    return refuse("trainer_settings is too large or nested too deep");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_json(const RunSpec& spec) {
@@ -110,6 +123,9 @@ std::string to_json(const RunSpec& spec) {
   document["merge_rounds"] = spec.merge_rounds;
   if (spec.group_rounds > 0) {
     document["group_rounds"] = spec.group_rounds;
+  }
+  if (const json settings = json::parse(spec.trainer.settings, nullptr, false); settings.is_object()) {
+    document["trainer_settings"] = settings;
   }
   if (!spec.work.run.empty()) {
     document["work"] = {{"run", spec.work.run}, {"task", spec.work.task}, {"sha256", spec.work.sha256}, {"images", spec.work.images}};
@@ -146,6 +162,10 @@ Result<RunSpec> run_spec_from_json(std::string_view text) {
       return refuse("group_rounds is not a count of rounds");
     }
     spec.group_rounds = group->get<std::uint64_t>();
+    ++more;
+  }
+  if (const auto settings = document.find("trainer_settings"); settings != document.end()) {
+    ATOLL_ASSIGN(spec.trainer.settings, read_settings(*settings));
     ++more;
   }
   if (const auto work = document.find("work"); work != document.end()) {

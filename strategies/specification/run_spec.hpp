@@ -31,7 +31,22 @@ struct ModelSpec {
 
 inline constexpr std::uint32_t kMaxSpread = 1000;
 
-// [data]: exactly one of set, files, url.
+// [trainer]: a program of the islands' owners in place of the built-in trainer; then there is no [model].
+struct TrainerSpec {
+  std::string name;                                  // which each agent maps to a program of its own (`agent --trainer NAME=COMMAND`)
+  std::uint32_t ranks = 0;                           // processes that it must have; 0: any number
+  Duration start_within = std::chrono::minutes(30);  // from its start until it is ready
+  std::string parameters;                            // "1.3B": for plans and checks before a trainer has said it; empty: not known
+  std::uint64_t tokens_per_sample = 1;               // what a sample counts in tokens
+  bool same_code = false;                            // islands whose trainers' code differs are refused
+  std::string settings;                              // [trainer.settings] as JSON, an object, for the trainer alone; empty: none
+  friend bool operator==(const TrainerSpec&, const TrainerSpec&) = default;
+};
+
+inline constexpr std::size_t kLargestTrainerSettings = std::size_t{64} << 10;  // bytes of JSON
+inline constexpr std::size_t kDeepestTrainerSettings = 8;
+
+// [data]: exactly one of set, files, url; with [trainer], none of them where the trainer has data of its own.
 struct DataSpec {
   std::string set;                 // a name that each agent maps to files of its own (`agent --data NAME=PATH`)
   std::vector<std::string> files;  // paths or globs on the island; the agent's owner must have allowed them
@@ -137,6 +152,7 @@ struct RunSpec {
   std::uint64_t seed = 1;                         // [run].seed
   std::uint64_t arena_limit_bytes = 64ULL << 30;  // [run].arena_limit: a larger model is refused
   ModelSpec model;
+  TrainerSpec trainer;
   DataSpec data;
   TrainingSpec training;
   StrategySpec strategy;

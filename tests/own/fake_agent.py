@@ -19,7 +19,7 @@ class FakeAgent:
         self.link = Pair(path, bind=True)
         self.output = open(os.path.join(self.folder, "output"), "w+")
         self.process = subprocess.Popen(
-            command, env={**os.environ, "ATOLL_ISLAND_LINK": path, "ATOLL_TRAINER_SETTINGS": json.dumps(settings or {}), **(environment or {})}, stdout=self.output, stderr=subprocess.STDOUT
+            command, env={**os.environ, "ATOLL_ISLAND_LINK": path, **(environment or {})}, stdout=self.output, stderr=subprocess.STDOUT
         )
         self.hello = self.expect("hello")
         training = dict(
@@ -29,7 +29,7 @@ class FakeAgent:
         )  # fmt: skip
         self.link.send(
             "configure", run="r-1", island="a", seed=1, training=training, payload=payload, resume=resume,
-            model=dict(layers=1, width=2, heads=1, feed_forward=0, vocabulary=256, tied_embeddings=False),
+            trainer={"name": "x", "ranks": 0, "tokens_per_sample": 2, "settings": settings or {}},
             data={"files": [], "format": "bytes", "validation_fraction": 0.05, "part": 0, "parts": 2},
         )  # fmt: skip
 

@@ -31,8 +31,10 @@ sys.path.insert(0, str(PACKAGE))
 import numpy  # noqa: E402
 from fake_agent import FakeAgent  # noqa: E402
 
+PATIENCE = 60  # seconds
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is not installed (apt-get install python3-torch)")
+LAUNCHES = sys.version_info >= (3, 11) and HAS_TORCH and importlib.import_module("torch").__version__ < "2"  # their torchrun does not start
 needs_jax = unittest.skipUnless(importlib.util.find_spec("jax"), "JAX is not installed")
 
 
@@ -119,7 +121,7 @@ class TorchLoops(unittest.TestCase):
     def rounds(self, ranks=1, save=None, resume=None, first=1, count=2):
         with FakeAgent(loop("torch", ranks), resume=resume) as agent:
             agent.lay_out(fragments=2)
-            self.assertEqual(agent.hello["ranks"], 1)
+            self.assertEqual(agent.hello["ranks"], ranks)
             said = [agent.round(number, 4 * number, save=save) for number in range(first, first + count)]
             parameters = agent.parameters()
             self.assertEqual(agent.stop(), 0, agent.text())
@@ -186,22 +188,25 @@ class TorchLoops(unittest.TestCase):
         self.assertEqual(island.exchange(params, 1.0)["w"].shape, (3,))
 
 
-@unittest.skipUnless(ATOLL, "the executable is not given")
 class Clusters(unittest.TestCase):
-    """Two islands of the real executable."""
+    """What two islands of the real executable are asked and looked at with."""
 
     def local(self, folder, command, settings, steps, strategy="name = 'diloco'\ninner_steps = 10", pace=0.0):
         pathlib.Path(folder, "text").write_text("x" * 10000)
         path = os.path.join(folder, "run.toml")
+        given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
         pathlib.Path(path).write_text(
-            "[run]\nname = 'own'\n[data]\nfiles = ['text']\n"
-            f"[training]\nsteps = {steps}\nmax_steps_per_second = {pace}\nsequence_length = 64\n[strategy]\n{strategy}\n"
+            "[run]\nname = 'own'\n[trainer]\nname = 'own'\ntokens_per_sample = 64\n[trainer.settings]\n" + given + "[data]\nfiles = ['text']\n"
+            f"[training]\nsteps = {steps}\nmax_steps_per_second = {pace}\n[strategy]\n{strategy}\n"
             "[islands]\nmin = 2\nmax = 2\n[checkpoint]\nevery_rounds = 1\n"
         )
-        environment = {**os.environ, "ATOLL_TRAINER_COMMAND": command, "ATOLL_TRAINER_SETTINGS": json.dumps(settings)}
+        return self.start(folder, path, "--trainer", f"own={command}")
+
+    def start(self, folder, file, *options):
+        state, model = folder + "/state", folder + "/model.safetensors"
         return subprocess.Popen(
-            [ATOLL, "local", path, "--state", folder + "/state", "--network", "local", "-o", "json", "--export", folder + "/model.safetensors"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            [ATOLL, "local", file, "--state", state, "--network", "local", "-o", "json", "--export", model, *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def completed(self, process):
@@ -222,12 +227,20 @@ class Clusters(unittest.TestCase):
 
     def killed_in_the_middle(self, command, program, settings, steps, pace):
         with tempfile.TemporaryDirectory() as folder:
-            process = self.local(folder, command, settings, steps, pace=pace)
-            self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
-            self.assertEqual(self.completed(process)["run"]["state"], "completed")
-            self.assertIn("was killed by signal 9", "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log")))
-            with open(folder + "/model.safetensors", "rb") as file:
-                return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            return self.goes_on(folder, self.local(folder, command, settings, steps, pace=pace), program)
+
+    def goes_on(self, folder, process, program, said="was killed by signal 9"):
+        """kill -9 of a trainer in the middle of a run, which completes; the header of the exported model."""
+        self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
+        self.assertEqual(self.completed(process)["run"]["state"], "completed")
+        self.assertIn(said, "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log")))
+        with open(folder + "/model.safetensors", "rb") as file:
+            return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class Islands(Clusters):
+    """Two islands of the real executable."""
 
     @needs_torch
     def test_gpt_is_killed_and_goes_on(self):
@@ -240,7 +253,7 @@ class Clusters(unittest.TestCase):
         self.killed_in_the_middle(f"{PYTHON} '{HERE}/plain_trainer.py'", "plain_trainer.py", settings, 100, 20.0)
 
     def keeper(self, script):
-        return subprocess.Popen([ATOLL, "trainer"], env={**os.environ, "ATOLL_TRAINER_COMMAND": f"/bin/sh -c '{script}'"})
+        return subprocess.Popen([ATOLL, "trainer", "--", "/bin/sh", "-c", script])
 
     def test_a_command_ends_as_it_ends_and_with_all_that_it_started(self):
         self.assertEqual(self.keeper("exit 3").wait(60), 3)
@@ -251,9 +264,9 @@ class Clusters(unittest.TestCase):
                     mark = pathlib.Path(folder, how.split()[0])
                     tail = "sleep 0.5" if how == "ends" else "sleep 1000"
                     script = f"setsid sleep 1000 & echo $! > {mark}.new; mv {mark}.new {mark}; {tail}"
-                    code = f"import subprocess, time; subprocess.Popen([{ATOLL!r}, 'trainer']); time.sleep(1000)"
-                    environment = {**os.environ, "ATOLL_TRAINER_COMMAND": f"/bin/sh -c '{script}'"}
-                    parent = subprocess.Popen([PYTHON, "-c", code], env=environment)
+                    keeper = [ATOLL, "trainer", "--", "/bin/sh", "-c", script]
+                    code = f"import subprocess, time; subprocess.Popen({keeper!r}); time.sleep(1000)"
+                    parent = subprocess.Popen([PYTHON, "-c", code])
                     self.wait_until(mark.exists)
                     daemon = int(mark.read_text())
                     if how != "ends":
@@ -263,7 +276,7 @@ class Clusters(unittest.TestCase):
                     parent.wait()
 
     def wait_until(self, condition):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
@@ -292,10 +305,9 @@ class Pieces(unittest.TestCase):
 
     def test_alone(self):
         code = "import atoll; i = atoll.join({'size': 3, 'rate': 1}); print(i.settings, i.part, i.parts)"
-        environment = {**os.environ, "ATOLL_TRAINER_SETTINGS": '{"size": 4}'}
-        environment.pop("ATOLL_ISLAND_LINK", None)
+        environment = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
         said = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
-        self.assertEqual(said, "{'size': 4, 'rate': 1} 0 1\n")
+        self.assertEqual(said, "{'size': 3, 'rate': 1} 0 1\n")
 
     def test_the_page_is_enough_in_250_lines(self):
         self.assertLessEqual(len((HERE / "plain_trainer.py").read_text().splitlines()), 250)

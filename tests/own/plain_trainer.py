@@ -1,7 +1,6 @@
 """A trainer written from agent/island_link/README.md alone: the standard library, libzmq and NumPy, none of Atoll's code.
 
-It is the proof that the page is enough. The model is linear, with the settings `size`, `samples` and `rate`, which come
-as JSON in $ATOLL_TRAINER_SETTINGS."""
+It is the proof that the page is enough. The model is linear, with the settings `size`, `samples` and `rate`."""
 
 import ctypes, json, math, os, pickle, signal, sys, time  # noqa: E401
 
@@ -62,11 +61,11 @@ class Model:
 class Trainer:
     def __init__(self, link):
         self.link = link
-        link.send("hello", protocol=1, trainer="plain", version=sys.version.split()[0], pid=os.getpid(), rank=0, ranks=1)
+        link.send("hello", protocol=2, trainer="plain", version=sys.version.split()[0], pid=os.getpid(), rank=0, ranks=1)
         self.configure = self.expect("configure")
         self.seed, self.part = self.configure["seed"], self.configure["data"]["part"]
         self.gradients = self.configure["payload"] == "gradient"
-        self.model = Model(json.loads(os.environ["ATOLL_TRAINER_SETTINGS"]), self.seed)
+        self.model = Model(self.configure["trainer"]["settings"], self.seed)
         self.names = list(self.model.parameters)
         self.step = self.position = self.until = 0
         self.publishes, self.merges, self.results, self.parked, self.loads = [], [], {}, [], 0

@@ -49,7 +49,9 @@ std::vector<TrainerMessage> trainer_messages() {
           Saved{"/tmp/x", 7, 112, "disk full"},
           Evaluated{2.5, 16, 42},
           Progress{7, 112, std::nullopt, true, 11000.5, 1.5, 0.5},
-          Failed{"no data"}};
+          Failed{"no data"},
+          Failed{"no such model", true},
+          Preparing{"compiling the model"}};
 }
 
 std::vector<AgentMessage> agent_messages() {
@@ -73,8 +75,12 @@ std::vector<AgentMessage> agent_messages() {
   images.diffusion->ema = 0.99;
   Configure group = images;
   group.work = Work{"experts/2", {{"clustering", "/c/ab", "ab", 12}}};
+  Configure own = fresh;
+  own.model = {};
+  own.trainer = OwnTrainer{"gpt", 8, 256, R"({"layers":6,"names":["a",{"b":[1.5,true]}]})"};
   return {configure,
           fresh,
+          own,
           images,
           group,
           ArenaLayout{"/dev/shm/a", 64, {{0, 0}, {1, 8}}, {{0, 16}}},

@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "agent/host/trainer_command.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
@@ -201,9 +202,71 @@ TEST_CASE("a trainer gets the environment that its agent chose, beside what ever
   agent::SessionSettings settings;
   settings.program = "/bin/true";
   settings.environment["OPENBLAS_CORETYPE"] = "HASWELL";
-  const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), 3, "/tmp/link");
+  RunSpec spec;
+  spec.training.threads = 3;
+  const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link").value();
   CHECK(command.environment.at("OPENBLAS_CORETYPE") == "HASWELL");
   CHECK(command.environment.at("OPENBLAS_NUM_THREADS") == "3");
   settings.environment.clear();
-  CHECK_FALSE(agent::trainer_command(settings, RunId("r-1"), 3, "/tmp/link").environment.contains("OPENBLAS_CORETYPE"));
+  CHECK_FALSE(agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link")->environment.contains("OPENBLAS_CORETYPE"));
+}
+
+TEST_CASE("a trainer of one's own is the command, variables and folder that the island's owner gave its name, below a keeper") {
+  const atl_test::TemporaryFolder folder;
+  agent::SessionSettings settings;
+  settings.program = "/opt/atoll";
+  settings.trainers =
+      agent::trainer_programs({{"gpt=sh -c 'exit 3'"}, {"gpt=SIZE=4"}, {"gpt=" + folder.path().string()}}, "/nowhere:/bin").value();
+  RunSpec spec;
+  spec.trainer.name = "gpt";
+  const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link").value();
+  CHECK(command.program == "/opt/atoll");
+  CHECK(command.arguments == std::vector<std::string>{"trainer", "--", "/bin/sh", "-c", "exit 3"});
+  CHECK(command.environment.at("SIZE") == "4");
+  CHECK(command.environment.at("ATOLL_ISLAND_LINK") == "/tmp/link");
+  CHECK(command.folder == folder.path());
+  spec.trainer.name = "bert";
+  const Result<TrainerCommand> unknown = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link");
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().code == Code::unauthorized);
+  CHECK(unknown.error().why.find("--trainer bert='COMMAND'") != std::string::npos);
+}
+
+TEST_CASE("no run names a program or an environment for an agent, whatever a hostile coordinator writes into it") {
+  agent::SessionSettings settings;
+  settings.program = "/opt/atoll";
+  settings.trainers = agent::trainer_programs({{"gpt=sh"}, {}, {}}, "/bin").value();
+  RunSpec honest;
+  honest.name = "x";
+  honest.training.steps = 10;
+  honest.data.set = "corpus";
+  honest.trainer.name = "gpt";
+  const std::string json = to_json(honest);
+  REQUIRE(run_spec_from_json(json));
+  // Keys that name a program, a folder or variables do not exist: the agent ends such a run (Core::State::on_invite).
+  for (const std::string key : {"command", "environment", "env", "folder", "program"}) {
+    std::string hostile = json;
+    const std::size_t at = hostile.find("\"trainer\":{");
+    REQUIRE(at != std::string::npos);
+    hostile.insert(at + 11, "\"" + key + "\":\"/bin/sh -c evil\",");
+    INFO(hostile);
+    CHECK_FALSE(run_spec_from_json(hostile));
+  }
+  // A name is looked up in the owner's list and nowhere else.
+  for (const std::string name : {"/bin/sh", "../gpt", "gpt2", "sh -c evil", "GPT"}) {
+    RunSpec hostile = honest;
+    hostile.trainer.name = name;
+    CHECK_FALSE(agent::trainer_command(settings, RunId("r-1"), hostile, "/tmp/link"));
+  }
+  // Settings are the trainer's to read: no variable and no word of its command comes from them.
+  RunSpec hostile = honest;
+  hostile.trainer.settings = R"({"command":"evil","LD_PRELOAD":"/tmp/evil.so","PYTHONPATH":"/tmp","env":{"LD_PRELOAD":"/tmp/evil.so"}})";
+  hostile.name = "LD_PRELOAD=/tmp/evil.so";
+  hostile.data.files = {"--evil"};
+  const TrainerCommand usual = agent::trainer_command(settings, RunId("r-1"), honest, "/tmp/link").value();
+  const TrainerCommand given = agent::trainer_command(settings, RunId("r-1"), hostile, "/tmp/link").value();
+  CHECK(given.program == usual.program);
+  CHECK(given.arguments == usual.arguments);
+  CHECK(given.environment == usual.environment);
+  CHECK(given.folder == usual.folder);
 }

@@ -107,9 +107,10 @@ struct Hello {
   std::string platform;                // "Linux x86_64, 2 cores, AVX2", for people
   std::vector<std::string> data_sets;  // names its owner mapped
   std::vector<HeldRun> runs;
-  std::uint32_t codec_version = 0;    // of the codecs' byte layouts (strategies/codec.hpp): all members of a run need the same
-  double uplink_bits_per_second = 0;  // what its owner lets it send to the others (`agent --uplink`); 0: as much as the line bears
-  std::string kernels = {};           // what its trainers multiply matrices with, for people
+  std::uint32_t codec_version = 0;         // of the codecs' byte layouts (strategies/codec.hpp): all members of a run need the same
+  double uplink_bits_per_second = 0;       // what its owner lets it send to the others (`agent --uplink`); 0: as much as the line bears
+  std::string kernels = {};                // what its trainers multiply matrices with, for people
+  std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 

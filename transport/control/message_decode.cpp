@@ -311,7 +311,8 @@ class Decoder {
                  list(m.runs(), [this](const wire::HeldRun* held) { return get(*held); }),
                  m.codec_version(),
                  m.uplink_bits_per_second(),
-                 text(m.kernels())};
+                 text(m.kernels()),
+                 list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); })};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};

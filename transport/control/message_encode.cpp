@@ -151,9 +151,11 @@ class Encoder {
     const auto data_sets =
         list(m.data_sets, "the list of data sets", [this](const std::string& set) { return name(set, "a data set's name"); });
     const auto runs = list(m.runs, "the list of runs", [this](const HeldRun& held) { return put(held); });
+    const auto trainers =
+        list(m.trainers, "the list of trainers", [this](const std::string& trainer) { return name(trainer, "a trainer's name"); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
                              name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
-                             m.uplink_bits_per_second, text(m.kernels));
+                             m.uplink_bits_per_second, text(m.kernels), trainers);
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,

@@ -72,7 +72,7 @@ class Alone:
 class Island:
     """One run on this island. Subclasses know the arrays (`_write`, `_merge`, …); this knows the turns.
 
-    settings  the defaults that join() was given, and over them $ATOLL_TRAINER_SETTINGS, a JSON object
+    settings  [trainer.settings] of the run file, over the defaults that join() was given
     part, parts  train on part `part` (from 0) of `parts` disjoint ones
     seed      of the run, the same on all islands
     step      inner steps done since the beginning of the run
@@ -83,8 +83,9 @@ class Island:
     def __init__(self, trainer: Any, defaults: Mapping[str, Any]):
         self._trainer = trainer
         configuration = self.configuration = trainer.configuration
+        own = configuration.get("trainer") or {}
         data = configuration.get("data") or {}
-        self.settings: dict[str, Any] = {**defaults, **json.loads(os.environ.get("ATOLL_TRAINER_SETTINGS", "{}"))}
+        self.settings: dict[str, Any] = {**defaults, **own.get("settings", {})}
         self.run: str = configuration.get("run", "")
         self.name: str = configuration.get("island", "")
         self.seed: int = configuration.get("seed", 1)
@@ -96,7 +97,7 @@ class Island:
         self.position = 0
         self.rank, self.ranks = 0, 1
         self._gradients = configuration.get("payload") == "gradient"
-        self._tokens_per_sample: int = self.training.get("sequence_length", 1)
+        self._tokens_per_sample: int = own.get("tokens_per_sample", 1)
         self._entries: dict[int, list[library.Entry]] = {}
         self._losses: list[Any] = []
         self.metrics: dict[str, Any] = {}
@@ -209,7 +210,7 @@ class Island:
 
         loss     its mean training loss, a number or a tensor with one element, which is not looked at before it has to be; None: unknown
         samples  that it has taken from this part of the data, of all ranks together
-        tokens   if they are not samples × [training].sequence_length
+        tokens   if they are not samples × [trainer].tokens_per_sample
         metrics  numbers of your own; `island.metrics` has the newest, for `evaluate` and logs of your own
         """
         order, self._in_hand = self._in_hand, None
@@ -319,9 +320,18 @@ def connect(name: Optional[str], path: Optional[str], ranks: int, version: str =
     if not path:
         return Alone({})
     die_with_parent()
-    trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), version, ranks)
+    trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), code_digest() or version, ranks)
     tell_failures(trainer)
     return trainer
+
+
+def code_digest() -> str:
+    """Of the program's main file: islands of a run with [trainer].same_code must agree in it. Empty in a notebook."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not path or not os.path.isfile(path):
+        return ""
+    with open(path, "rb") as file:
+        return "sha256:" + digest_of(iter([file.read()]))[:32]
 
 
 def die_with_parent() -> None:

@@ -338,7 +338,7 @@ class _Listener:
 def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None) -> TorchIsland:
     """Joins the agent that started this program, or the one whose socket is at `path`; alone where there is none.
 
-    settings  defaults for $ATOLL_TRAINER_SETTINGS
+    settings  defaults for those of the run file
     Under torchrun the process group is made if there is none (NCCL with CUDA, else gloo). Errors: LinkError.
     """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
@@ -349,7 +349,7 @@ def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = 
     rank = distributed.get_rank()
     talk = distributed.new_group(backend="gloo")
     die_with_parent()
-    trainer = connect(name, path, 1, torch.__version__) if rank == 0 else None  # the one process that the agent speaks to
+    trainer = connect(name, path, ranks, torch.__version__) if rank == 0 else None  # which talks for all
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
     return TorchIsland(trainer or _Listener(said[0]), settings or {}, rank, ranks, talk)

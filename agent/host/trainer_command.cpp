@@ -1,0 +1,96 @@
+#include "agent/host/trainer_command.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "agent/host/trainer_session.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/log.hpp"
+
+namespace atl::agent {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kLibraryVariable = "ATOLL_TRAINER_LIBRARY";
+
+// Lines of a trainer that are logged: one that prints without end must not fill the disk.
+class LineLimit {
+ public:
+  // How many were left out, once, when a new period begins.
+  std::uint64_t left_out(TimePoint at) {
+    if (at < until_) {
+      return 0;
+    }
+    until_ = at + std::chrono::seconds(10);
+    const std::uint64_t over = lines_ > kLines ? lines_ - kLines : 0;
+    lines_ = 0;
+    return over;
+  }
+  bool admits() { return ++lines_ <= kLines; }
+
+ private:
+  static constexpr std::uint64_t kLines = 2000;  // in ten seconds
+  TimePoint until_{};
+  std::uint64_t lines_ = 0;
+};
+
+std::function<void(const std::string&)> logged(const std::string& prefix) {
+  return [prefix, limit = std::make_shared<LineLimit>()](const std::string& line) {
+    if (const std::uint64_t left_out = limit->left_out(now())) {
+      log_warning(prefix + std::to_string(left_out) + " lines are left out here: it printed too many");
+    }
+    if (limit->admits()) {
+      log_info(prefix + line);
+    }
+  };
+}
+
+// The owner's program below a keeper, which ends all of its processes with the first.
+void run_program(const TrainerProgram& program, const SessionSettings& settings, TrainerCommand& command) {
+  command.kept = true;
+  command.arguments = {"trainer", "--"};
+  command.arguments.insert(command.arguments.end(), program.command.begin(), program.command.end());
+  std::error_code failure;
+  command.folder = program.folder.empty() ? fs::current_path(failure) : program.folder;
+  const fs::path library = fs::path(settings.program).parent_path() / "libatoll_trainer.so";
+  if (std::getenv(kLibraryVariable) == nullptr && fs::exists(library, failure)) {
+    command.environment[kLibraryVariable] = library.string();  // not installed: Python would not find it
+  }
+  for (const auto& [key, value] : program.environment) {
+    command.environment[key] = value;
+  }
+}
+
+}  // namespace
+
+Result<TrainerCommand> trainer_command(const SessionSettings& settings, const RunId& run, const RunSpec& spec, const std::string& link) {
+  TrainerCommand command;
+  command.program = settings.program;
+  command.arguments = {"trainer"};
+  command.folder = settings.link_folder;
+  const std::string count = std::to_string(std::max(1U, spec.training.threads));
+  // Trainers that share cores starve each other when their threads spin while they wait.
+  command.environment = {
+      {"OMP_NUM_THREADS", count}, {"OPENBLAS_NUM_THREADS", count}, {"MKL_NUM_THREADS", count}, {"OMP_WAIT_POLICY", "passive"}};
+  command.environment.insert(settings.environment.begin(), settings.environment.end());
+  if (has_own_trainer(spec)) {
+    const std::string& name = spec.trainer.name;
+    const auto found = settings.trainers.find(name);
+    if (found == settings.trainers.end()) {
+      return Error{Code::unauthorized, "the run asks for the trainer '" + name +
+                                           "', which this island's owner has not named; start its agent with --trainer " + name +
+                                           "='COMMAND'"};
+    }
+    run_program(found->second, settings, command);
+  }
+  command.environment[island_link::kLinkVariable] = link;
+  command.memory_limit_bytes = settings.memory_limit_bytes;
+  command.hang_after = settings.hang_after;
+  command.on_line = logged("run " + run.text + ", island " + settings.island + ": trainer: ");
+  return command;
+}
+
+}  // namespace atl::agent
