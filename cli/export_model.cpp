@@ -16,6 +16,7 @@
 #include "cli/views/document.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
+#include "transport/base/plain_text.hpp"
 #include "transport/bulk/blob_fetch.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
@@ -111,8 +112,9 @@ ExportProgress progress_on(const Streams& streams) {
 
 // What the exported file says of itself, from what the checkpoint says.
 std::map<std::string, std::string> model_metadata(const std::map<std::string, std::string>& checkpoint) {
-  static constexpr std::array<std::array<const char*, 2>, 6> kKept = {{{"atoll.model", "atoll.model"},
+  static constexpr std::array<std::array<const char*, 2>, 7> kKept = {{{"atoll.model", "atoll.model"},
                                                                        {kDescriptionKey, kDescriptionKey},
+                                                                       {kTrainerKey, kTrainerKey},
                                                                        {"atoll.data_format", "atoll.format"},
                                                                        {"atoll.sequence_length", "atoll.sequence_length"},
                                                                        {"atoll.run", "atoll.run"},
@@ -155,6 +157,9 @@ Result<Exported> export_model(CoordinatorClient& client, const std::string& run,
   if (!done) {
     return with_context(done.error(), "export of run " + run);
   }
+  if (!own_trainer_of(fetched).empty()) {
+    return Exported::own_model;
+  }
   return is_model_of_images(fetched) ? Exported::image_model : Exported::text_model;
 }
 
@@ -184,6 +189,15 @@ Result<Exported> export_model(const Invocation& invocation, const std::string& r
   return for_command(invocation, [&](CoordinatorClient& client, const Interrupt& interrupt, const ExportProgress& progress) {
     return export_model(client, run, path, interrupt, progress, island);
   });
+}
+
+std::string own_trainer_of(const fs::path& path) {
+  const Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  if (!file) {
+    return "";
+  }
+  const auto found = file->header().metadata.find(kTrainerKey);
+  return found == file->header().metadata.end() ? "" : make_plain(found->second, TextRule::name, 64);
 }
 
 bool is_model_of_images(const fs::path& path) {

@@ -24,7 +24,7 @@ namespace atl {
 using ExportProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // What an exported file or folder can be used for.
-enum class Exported { text_model, image_model, ensemble };
+enum class Exported { text_model, image_model, ensemble, own_model };
 
 // Fetches the run's newest checkpoint (of `island`, unless that is empty: then of any) into `path`, which is written as OutputFile says,
 // when everything has come and is verified. Errors: those of OutputFile, before anything is fetched; those of the coordinator; unavailable
@@ -39,6 +39,8 @@ Result<Exported> export_run(CoordinatorClient& client, const std::string& run, c
 // The same for a command.
 Result<Exported> export_run(const Invocation& invocation, const std::string& run, const std::filesystem::path& path,
                             const std::string& island = "");
+// The trainer of one's own that a model's file is of; empty for any other file.
+std::string own_trainer_of(const std::filesystem::path& path);
 // True for the file of a model that images are drawn from.
 bool is_model_of_images(const std::filesystem::path& path);
 

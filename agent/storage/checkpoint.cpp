@@ -164,8 +164,12 @@ std::map<std::string, std::string> outer_metadata(const RunId& run, Round round,
                                                  {"atoll.run", run.text},
                                                  {"atoll.round", std::to_string(round.value)},
                                                  {"atoll.digest", to_hex(digest)},
-                                                 {"atoll.manifest", manifest},
-                                                 {"atoll.data_format", spec.data.format}};
+                                                 {"atoll.manifest", manifest}};
+  if (has_own_trainer(spec)) {
+    metadata[kTrainerKey] = spec.trainer.name;  // what the model is, is its affair
+    return metadata;
+  }
+  metadata["atoll.data_format"] = spec.data.format;
   if (trains_on_images(spec)) {
     return metadata;  // the trainer's description says what it is
   }

@@ -4,7 +4,7 @@
 //                                    Metadata: atoll.format "1", atoll.run, atoll.round, atoll.digest, atoll.manifest
 //                                    (parameter_layout.hpp); and what the model is: atoll.data_format ([data].format), of a language model
 //                                    atoll.model (JSON of [model]) and atoll.sequence_length ([training].sequence_length), and
-//                                    atoll.description, where its trainer gave one.
+//                                    atoll.description, where its trainer gave one; of an own trainer's model atoll.trainer instead.
 //                                    The same bytes on every island that is at that round.
 //   FOLDER/ROUND/trainer/…           whatever the trainer saved; none after a copy from peers
 //   FOLDER/ROUND/rounds/NUMBER       with overlap: this island's contribution to a later round that was in flight when the trainer saved
@@ -43,6 +43,7 @@ inline constexpr const char* kTrainerFolder = "trainer";
 inline constexpr const char* kRoundsFolder = "rounds";
 inline constexpr const char* kResidualFile = "residual.safetensors";
 inline constexpr std::string_view kResidualPrefix = "residual/";
+inline constexpr const char* kTrainerKey = "atoll.trainer";
 inline constexpr std::string_view kMomentumPrefix = "momentum/";
 
 struct CheckpointMeta {

@@ -23,8 +23,12 @@ Exit export_run(const Invocation& invocation, const ExportOptions& options) {
     return report_no_model(invocation, exported.error());
   }
   const bool images = *exported != Exported::text_model;
+  const bool own = *exported == Exported::own_model;
   if (invocation.json) {
     invocation.streams.out << json_line({{"schema", 1}, {"run", options.run}, {"file", options.path}}) << "\n";
+  } else if (own) {
+    invocation.streams.err << "wrote " << printable(options.path, 1000)
+                           << "; it holds the trainer's parameters under their own names (safetensors.torch.load_file reads them)\n";
   } else {
     invocation.streams.err << "wrote " << printable(options.path, 1000) << "; try: atoll " << (images ? "sample " : "generate --model ")
                            << printable(options.path, 1000) << (images ? " -o samples.png" : "") << "\n";

@@ -82,6 +82,10 @@ class FetchedModel {
 };
 
 Exit write_text(const Invocation& invocation, const GenerateOptions& options, const std::string& model) {
+  if (const std::string trainer = own_trainer_of(model); !trainer.empty()) {
+    return report(invocation, Error{Code::invalid_argument, "this is a model of the trainer '" + trainer +
+                                                                "', which is not Atoll's own: its own program has to write with it"});
+  }
   invocation.streams.out.flush();
   std::vector<std::string> arguments = {"--model",       model,
                                         "--prompt",      options.prompt,

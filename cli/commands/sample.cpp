@@ -58,6 +58,10 @@ Status check_one_model(const SampleOptions& options, const fs::path& path) {
     return Error{Code::invalid_argument,
                  "--router, --allow-missing and --dense are of an ensemble, and " + options.source + " has one model"};
   }
+  if (const std::string trainer = own_trainer_of(path); !trainer.empty()) {
+    return Error{Code::invalid_argument, options.source + ": a model of the trainer '" + trainer +
+                                             "', which is not Atoll's own: its own program has to draw with it"};
+  }
   if (!is_model_of_images(path)) {
     return Error{Code::invalid_argument,
                  options.source + ": not a model that images are drawn from (`atoll generate` writes text with a language model)"};
