@@ -6,6 +6,7 @@
 #include <memory>
 #include <system_error>
 
+#include "agent/host/attach_point.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/log.hpp"
@@ -84,7 +85,11 @@ Result<TrainerCommand> trainer_command(const SessionSettings& settings, const Ru
                                            "', which this island's owner has not named; start its agent with --trainer " + name +
                                            "='COMMAND'"};
     }
-    run_program(found->second, settings, command);
+    if (found->second.attaches()) {
+      command.arguments = {"trainer", "--attach", attach_socket(settings.runs_folder.parent_path(), name).string()};
+    } else {
+      run_program(found->second, settings, command);
+    }
   }
   command.environment[island_link::kLinkVariable] = link;
   command.memory_limit_bytes = settings.memory_limit_bytes;

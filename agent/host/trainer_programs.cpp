@@ -13,6 +13,9 @@ namespace atl::agent {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr std::string_view kAttach = "attach";
+
 Error refuse(const char* option, const std::string& why) { return {Code::invalid_argument, std::string(option) + " " + why}; }
 
 // "NAME=REST", where NAME is a name and REST is not empty.
@@ -27,7 +30,7 @@ Result<std::pair<std::string, std::string>> named(const char* option, const std:
 // The program of a trainer, named before with --trainer.
 Result<TrainerProgram*> program_of(TrainerPrograms& programs, const char* option, const std::string& name) {
   const auto found = programs.find(name);
-  if (found == programs.end()) {
+  if (found == programs.end() || found->second.attaches()) {
     return refuse(option, name + "=…: no --trainer " + name + "=COMMAND is given");
   }
   return &found->second;
@@ -44,7 +47,7 @@ Result<std::string> find_program(const std::string& name, const std::string& wor
     return can_run(path) ? Result<std::string>(path.string())
                          : Result<std::string>(Error{Code::not_found, "--trainer " + name + ": there is no program " + path.string()});
   }
-  std::istringstream places(search_path);
+  std::istringstream places(search_path.empty() ? kUsualPath : search_path);
   for (std::string place; std::getline(places, place, ':');) {
     if (const fs::path path = fs::path(place) / word; !place.empty() && can_run(path)) {
       return fs::absolute(path).string();
@@ -60,11 +63,13 @@ Result<TrainerPrograms> trainer_programs(const TrainerOptions& options, const st
   for (const std::string& text : options.commands) {
     ATOLL_ASSIGN(const auto given, named("--trainer", text, "NAME=COMMAND, for example gpt='python3 /srv/gpt/train.py'"));
     TrainerProgram program;
-    Result<std::vector<std::string>> words = split_command(given.second);
-    if (!words) {
-      return with_context(words.error(), "--trainer " + given.first);
+    if (given.second != kAttach) {
+      Result<std::vector<std::string>> words = split_command(given.second);
+      if (!words) {
+        return with_context(words.error(), "--trainer " + given.first);
+      }
+      program.command = *std::move(words);
     }
-    program.command = *std::move(words);
     if (!programs.emplace(given.first, std::move(program)).second) {
       return refuse("--trainer", given.first + " is given twice");
     }
@@ -88,8 +93,10 @@ Result<TrainerPrograms> trainer_programs(const TrainerOptions& options, const st
     }
   }
   for (auto& [name, program] : programs) {
-    const std::string word = program.command.front();
-    ATOLL_ASSIGN(program.command.front(), find_program(name, word, program.folder, search_path));
+    if (!program.attaches()) {
+      const std::string word = program.command.front();
+      ATOLL_ASSIGN(program.command.front(), find_program(name, word, program.folder, search_path));
+    }
   }
   return programs;
 }

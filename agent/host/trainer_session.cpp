@@ -19,7 +19,7 @@ namespace atl::agent {
 namespace fs = std::filesystem;
 namespace {
 
-// From the `stop` message to SIGTERM.
+// From the `stop` message to SIGTERM, and from a failure that it has said to its end.
 constexpr auto kStopPatience = std::chrono::seconds(3);
 // From a message that it did not take to SIGKILL: one that dies says of what within this time.
 constexpr auto kDeafPatience = std::chrono::seconds(1);
@@ -80,9 +80,15 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     host_.stop(now);
   }
   update_expectation(now);
-  if (has_time_to_start() && now >= started_ + order_.spec.trainer.start_within) {
+  if (has_time_to_start() && !to_be_attached() && now >= started_ + order_.spec.trainer.start_within) {
     host_.kill("was not ready within " + human_duration(order_.spec.trainer.start_within) + " ([trainer].start_within)" +
                (preparing_.empty() ? "" : ", when it was " + preparing_));
+  }
+  if (failure_ && !stopping_) {  // it was refused, or has failed, and ends by itself
+    end_by_ = end_by_.value_or(now + kStopPatience);
+    if (now >= *end_by_) {
+      host_.kill("did not end after it had failed");
+    }
   }
   if (!deaf_.empty()) {
     deaf_until_ = deaf_until_.value_or(now + kDeafPatience);
@@ -153,6 +159,12 @@ std::vector<std::uint32_t> TrainerSession::all_fragments() const {
 // A trainer of one's own may load and compile for long before it is ready: for that the run file has a time of its own.
 bool TrainerSession::has_time_to_start() const { return !ready_ && has_own_trainer(order_.spec); }
 
+// It has not come, and comes when its user likes.
+bool TrainerSession::to_be_attached() const {
+  const auto program = settings_.trainers.find(order_.spec.trainer.name);
+  return !said_hello_ && program != settings_.trainers.end() && program->second.attaches();
+}
+
 // It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.
 void TrainerSession::update_expectation(TimePoint now) {
   host_.expect_progress((!ready_ && !has_time_to_start()) || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
@@ -161,6 +173,10 @@ void TrainerSession::update_expectation(TimePoint now) {
 // ------------------------------------------------------------------------------------------------------------------- hearing
 
 void TrainerSession::hear(const island_link::Hello& message, std::vector<SessionOutput>&) {
+  if (to_be_attached()) {
+    started_ = now();
+  }
+  said_hello_ = true;
   version_ = make_plain(message.version, TextRule::name, 128);
   const std::uint32_t ranks = order_.spec.trainer.ranks;
   if (message.protocol != island_link::kProtocol || (ranks != 0 && message.ranks != ranks)) {

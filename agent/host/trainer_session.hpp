@@ -99,6 +99,7 @@ class TrainerSession {
   [[nodiscard]] std::string save_folder(Round round) const;
   void update_expectation(TimePoint now);
   [[nodiscard]] bool has_time_to_start() const;
+  [[nodiscard]] bool to_be_attached() const;
 
   StartTrainer order_;
   std::vector<std::string> files_;
@@ -123,10 +124,12 @@ class TrainerSession {
   bool ended_ = false;
   bool permanent_ = false;
   TimePoint started_;
+  bool said_hello_ = false;
   std::string version_;    // of the trainer, as it says
   std::string preparing_;  // what it said last that it does before it is ready
   std::string deaf_;       // why a message could not be sent
   std::optional<TimePoint> deaf_until_;
+  std::optional<TimePoint> end_by_;     // after it has failed
   std::optional<std::string> failure_;  // what it said, or we found, before it ended
 };
 

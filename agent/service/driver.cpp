@@ -625,6 +625,7 @@ void remove_old_arenas() {
 Status keep_private(const fs::path& state) {
   ::umask(0077);
   ATOLL_TRY(make_folders(state / "runs"));
+  ATOLL_TRY(make_folders(state / "trainers"));
   if (::chmod((state / "runs").c_str(), 0700) != 0) {
     return Error{Code::io, (state / "runs").string() + ": cannot be made private to its owner: " + std::strerror(errno)};
   }

@@ -8,6 +8,7 @@
 //   STATE/keys/island       this island's key pair: who it is (transport/identity/identity.hpp)
 //   STATE/coordinator.json  where the coordinator is, once joined
 //   STATE/runs/RUN/…        checkpoints (checkpoint.hpp), what is being fetched, results kept for joiners
+//   STATE/trainers/NAME     the socket at which a trainer that its user started joins (agent/host/attach_point.hpp)
 //   STATE/cache/…           downloads
 // Threads: run_agent on one; the sync engine, the bulk link and a data preparation have their own.
 #pragma once

@@ -37,8 +37,6 @@ struct AgentCommandOptions {
   bool insecure = false;
 };
 
-std::string search_path(const Invocation& invocation) { return invocation.environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin"); }
-
 Result<agent::AgentOptions> agent_options(const Invocation& invocation, const AgentCommandOptions& given) {
   agent::AgentOptions options;
   ATOLL_ASSIGN(options.state, state_directory(given.state, invocation.environment));
@@ -70,8 +68,8 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   for (const std::string& folder : given.allow_data) {
     options.data.folders.emplace_back(folder);
   }
-  ATOLL_ASSIGN(options.trainers,
-               agent::trainer_programs({given.trainers, given.trainer_environment, given.trainer_folders}, search_path(invocation)));
+  ATOLL_ASSIGN(options.trainers, agent::trainer_programs({given.trainers, given.trainer_environment, given.trainer_folders},
+                                                         invocation.environment("PATH").value_or("")));
   return options;
 }
 
@@ -114,7 +112,8 @@ Command agent_command() {
       {"--name", "what the island is called (else the host's name)", &options->name},
       {"--data", "NAME=PATH: the files behind a data set's name; PATH is a file, a folder or a glob", &options->data},
       {"--allow-data", "a folder whose files run files may name", &options->allow_data, false, {}, Completes::folders},
-      {"--trainer", "NAME=COMMAND: a training program that runs may name; split without a shell", &options->trainers},
+      {"--trainer", "NAME=COMMAND: a training program that runs may name; split without a shell; NAME=attach waits for one that you start",
+       &options->trainers},
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--trainer-folder", "NAME=DIR: where that trainer is started (else the agent's working directory)", &options->trainer_folders},
       {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},

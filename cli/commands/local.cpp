@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <system_error>
 
+#include "agent/host/trainer_programs.hpp"
 #include "cli/command.hpp"
 #include "cli/ensemble_folder.hpp"
 #include "cli/export_model.hpp"
@@ -41,6 +43,7 @@ struct LocalOptions {
   std::vector<std::string> allow_data;
   std::vector<std::string> trainers;
   std::vector<std::string> trainer_environment;
+  std::vector<std::string> trainer_folders;
   std::string uplink;
   std::string faults;
   std::string network = "lan";
@@ -56,6 +59,38 @@ std::string base_of(const std::string& pattern) {
     base /= part;
   }
   return base.string();
+}
+
+// The programs of trainers: a run file's own command is started in the file's folder, and what the command line names where this was
+// called.
+void add_trainers(const std::string& name, const std::string& command, const LocalOptions& options,
+                  const std::function<void(const char*, const std::string&)>& add) {
+  const auto names = [](const std::vector<std::string>& texts, const std::string& trainer) {
+    return std::ranges::any_of(texts, [&](const std::string& text) { return text.starts_with(trainer + "="); });
+  };
+  const auto add_folder = [&](const std::string& trainer, const fs::path& folder) {
+    if (!names(options.trainer_folders, trainer)) {
+      add("--trainer-folder", trainer + "=" + folder.string());
+    }
+  };
+  if (!command.empty() && !names(options.trainers, name)) {
+    add("--trainer", name + "=" + command);
+    add_folder(name, fs::absolute(options.file).parent_path());
+  }
+  for (const std::string& text : options.trainers) {
+    add("--trainer", text);
+    if (!text.ends_with("=attach")) {
+      add_folder(text.substr(0, text.find('=')), fs::current_path());
+    }
+  }
+  for (const std::string& variable : options.trainer_environment) {
+    add("--trainer-env", variable);
+  }
+  for (const std::string& folder : options.trainer_folders) {
+    const std::size_t equals = folder.find('=');
+    add("--trainer-folder",
+        equals == std::string::npos ? folder : folder.substr(0, equals + 1) + fs::absolute(folder.substr(equals + 1)).string());
+  }
 }
 
 std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string& trainer_command, const LocalOptions& options) {
@@ -78,19 +113,24 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
   if (!options.uplink.empty()) {
     add("--uplink", options.uplink);
   }
-  const bool given =
-      std::ranges::any_of(options.trainers, [&](const std::string& text) { return text.starts_with(spec.trainer.name + "="); });
-  if (!trainer_command.empty() && !given) {
-    add("--trainer", spec.trainer.name + "=" + trainer_command);
-    add("--trainer-folder", spec.trainer.name + "=" + fs::absolute(options.file).parent_path().string());
-  }
-  for (const std::string& trainer : options.trainers) {
-    add("--trainer", trainer);
-  }
-  for (const std::string& variable : options.trainer_environment) {
-    add("--trainer-env", variable);
-  }
+  add_trainers(spec.trainer.name, trainer_command, options, add);
   return arguments;
+}
+
+// What the agents would refuse of their trainers is refused before anything is started.
+Status check_trainers(const std::vector<std::string>& arguments, const std::string& search_path) {
+  agent::TrainerOptions given;
+  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    if (arguments[i] == "--trainer") {
+      given.commands.push_back(arguments[i + 1]);
+    } else if (arguments[i] == "--trainer-env") {
+      given.environment.push_back(arguments[i + 1]);
+    } else if (arguments[i] == "--trainer-folder") {
+      given.folders.push_back(arguments[i + 1]);
+    }
+  }
+  const Result<agent::TrainerPrograms> programs = agent::trainer_programs(given, search_path);
+  return programs ? Status() : Status(programs.error());
 }
 
 // Reads the run file for so many islands here.
@@ -280,6 +320,10 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   if (!spec) {
     return report(invocation, spec.error());
   }
+  const std::vector<std::string> arguments = agent_arguments(*spec, trainer_command, options);
+  if (const Status trainers = check_trainers(arguments, invocation.environment("PATH").value_or("")); !trainers) {
+    return report(invocation, trainers.error());
+  }
   std::shared_ptr<FaultScript> faults;
   if (!options.faults.empty()) {
     Result<FaultFile> script =
@@ -310,8 +354,8 @@ Exit local(const Invocation& invocation, LocalOptions options) {
                          << printable(folder->string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
                          << printable((*folder / "coordinator").string()) << "\n"
                          << std::flush;
-  Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands),
-                                                      agent_arguments(*spec, trainer_command, options), options.network, faults});
+  Result<LocalCluster> cluster =
+      LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, faults});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
@@ -344,6 +388,8 @@ Command local_command() {
       {"--allow-data", "a further folder that the islands may read", &options->allow_data, false, {}, Completes::folders},
       {"--trainer", "NAME=COMMAND: the program of a trainer (else [trainer].command)", &options->trainers},
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
+      {"--trainer-folder", "NAME=DIR: where that trainer is started (else here; of [trainer].command in the run file's folder)",
+       &options->trainer_folders},
       {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
       {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
       {"--faults",

@@ -50,6 +50,14 @@ TEST_CASE("a command in a run file is for local alone, and local needs one") {
   INFO(local.err);
   CHECK(local.exit == 2);
   CHECK(contains(local.err, "no program is given for trainer gpt"));
+  const std::vector<std::string> run = {"local", file_with(folder, ""), "--state", (folder.path() / "state").string(), "--trainer"};
+  std::vector<std::string> missing = run;
+  missing.emplace_back("gpt=./nowhere");
+  CHECK(call(missing).exit == 4);
+  std::vector<std::string> form = run;
+  form.emplace_back("gpt");
+  CHECK(contains(call(form).err, "NAME=COMMAND"));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "state"));
 }
 
 TEST_CASE("what an agent's owner writes wrong about a trainer is a usage error before anything is started") {

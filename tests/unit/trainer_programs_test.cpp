@@ -19,6 +19,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST_CASE("what an owner writes wrong about a trainer is refused with the option and what is wrong") {
   CHECK(refusal({{"gpt=sh train.sh"}, {"gpt=A=b=c"}, {"gpt=/"}}).empty());
+  CHECK(refusal({{"gpt=attach"}, {}, {}}).empty());
+  CHECK(contains(refusal({{"gpt=attach"}, {"gpt=A=b"}, {}}), "no --trainer gpt=COMMAND"));
   CHECK(contains(refusal({{"gpt"}, {}, {}}), "'gpt' is not NAME=COMMAND"));
   CHECK(contains(refusal({{"../gpt=sh"}, {}, {}}), "is not NAME=COMMAND"));
   CHECK(contains(refusal({{"gpt=sh", "gpt=cat"}, {}, {}}), "given twice"));

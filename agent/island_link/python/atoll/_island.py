@@ -7,7 +7,9 @@ import json
 import os
 import random
 import re
+import socket
 import sys
+import time
 import traceback
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
@@ -315,12 +317,18 @@ class Dataset:
 
 
 def connect(name: Optional[str], path: Optional[str], ranks: int, version: str = "1") -> Any:
-    """An agent's link, or what stands in for it where there is none."""
+    """An agent's link, or what stands in for it where there is none. `path`: of an agent's STATE/trainers/NAME, where this waits until the
+    agent has a run for it."""
+    held = None
+    if path:
+        path, held = attach(path)
     path = path or os.environ.get("ATOLL_ISLAND_LINK")
     if not path:
         return Alone({})
-    die_with_parent()
+    if held is None:
+        die_with_parent()
     trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), code_digest() or version, ranks)
+    trainer.held = held  # the agent takes its end for this program's
     tell_failures(trainer)
     return trainer
 
@@ -332,6 +340,21 @@ def code_digest() -> str:
         return ""
     with open(path, "rb") as file:
         return "sha256:" + digest_of(iter([file.read()]))[:32]
+
+
+def attach(path: str) -> tuple[str, socket.socket]:
+    """Waits at an agent's socket for a run; the path of its link, and the connection that is held as long as this program takes part."""
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(path)
+            link = connection.makefile().readline().strip()
+            if link:
+                return link, connection
+        except (FileNotFoundError, ConnectionError):
+            pass
+        connection.close()
+        time.sleep(0.2)
 
 
 def die_with_parent() -> None:

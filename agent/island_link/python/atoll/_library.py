@@ -196,7 +196,12 @@ class Trainer:
     def fail(self, why: str) -> None:
         self._library.atoll_trainer_fail(self._trainer, why.encode())
 
+    held: Any = None  # closed with the connection
+
     def leave(self) -> None:
+        if self.held is not None:
+            self.held.close()
+            self.held = None
         if self._trainer:
             self._library.atoll_trainer_leave(self._trainer)
             self._trainer = ctypes.c_void_p()

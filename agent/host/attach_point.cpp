@@ -1,0 +1,76 @@
+#include "agent/host/attach_point.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace atl {
+namespace {
+
+Error io_error(const std::string& socket, const char* what) { return {Code::io, socket + ": " + what + ": " + std::strerror(errno)}; }
+
+Result<int> listen_at(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Error{Code::invalid_argument, path + " is too long for a local socket; choose a shorter state directory"};
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ::unlink(path.c_str());
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const mode_t before = ::umask(0177);  // from the first instant only this user can open it
+  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(fd, 4) == 0;
+  ::umask(before);
+  return bound ? Result<int>(fd) : Result<int>(io_error(path, "cannot be bound"));
+}
+
+// The next connection of a program of this user, and that program as a descriptor that is readable when it has ended.
+bool accept_program(int listening, int& connection, int& program) {
+  connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  const bool ours = connection >= 0 && ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::getuid();
+  program = ours ? static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)) : -1;
+  if (program < 0 && connection >= 0) {
+    ::close(connection);
+  }
+  return program >= 0;
+}
+
+}  // namespace
+
+std::filesystem::path attach_socket(const std::filesystem::path& state, const std::string& name) { return state / "trainers" / name; }
+
+Result<int> stand_in(const std::string& socket, const std::string& link) {
+  ATOLL_ASSIGN(const int listening, listen_at(socket));
+  std::printf("waits for a program to join at %s\n", socket.c_str());
+  std::fflush(stdout);
+  int connection = -1;
+  int program = -1;
+  while (!accept_program(listening, connection, program)) {
+    if (connection < 0 && errno != EINTR && errno != ECONNABORTED) {
+      return io_error(socket, "nobody can join");
+    }
+  }
+  ::unlink(socket.c_str());
+  const std::string line = link + "\n";
+  if (::send(connection, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+    return io_error(socket, "the program that joined cannot be told where the agent is");
+  }
+  std::array<pollfd, 2> ends{pollfd{program, POLLIN, 0}, pollfd{connection, POLLIN, 0}};
+  while (::poll(ends.data(), ends.size(), -1) < 0 && errno == EINTR) {
+  }
+  std::printf("the program that had joined has ended or left\n");
+  std::fflush(stdout);
+  return 1;
+}
+
+}  // namespace atl
