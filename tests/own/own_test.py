@@ -209,16 +209,23 @@ class Clusters(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
+    def wait_until(self, condition):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
     def completed(self, process):
         out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 0, err)
         return json.loads(out)
 
     def kill_one(self, process, program, after):
-        """kill -9 of the first process below `process` that runs `program`, once `after` holds."""
+        """kill -9 of the first process below `process` that runs `program` (none: LINEAR), once `after` holds."""
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
-            victims = [pid for pid in descendants(process.pid) if any(word.endswith(program) for word in command_of(pid)[1:2])]
+            words = (lambda pid: command_of(pid)[1:2]) if program else (lambda pid: command_of(pid)[:1])
+            victims = [pid for pid in descendants(process.pid) if any(word.endswith(program or LINEAR) for word in words(pid))]
             if victims and after():
                 os.kill(victims[0], signal.SIGKILL)
                 return
@@ -245,8 +252,30 @@ class Islands(Clusters):
     @needs_torch
     def test_gpt_is_killed_and_goes_on(self):
         gpt = SOURCE / "examples/pytorch/gpt.py"
-        header = self.killed_in_the_middle(f"{PYTHON} '{gpt}'", "gpt.py", {"layers": 2}, 60, 4.0)
+        with tempfile.TemporaryDirectory() as folder:
+            header = self.goes_on(folder, self.local(folder, f"{PYTHON} '{gpt}'", {"layers": 2}, 60, pace=4.0), "gpt.py")
+            for command in (["generate", "--model", folder + "/model.safetensors"], ["sample", folder + "/model.safetensors", "-o", folder + "/x.png"]):
+                said = subprocess.run([ATOLL, *command], capture_output=True, text=True)
+                self.assertEqual((said.returncode, "not Atoll's own" in said.stderr), (2, True), said.stderr)
         self.assertEqual(header["h.1.mlp.2.weight"]["shape"], [64, 256])
+        self.assertEqual(header["__metadata__"]["atoll.trainer"], "own")
+
+    def test_a_program_that_its_user_started_joins_run_after_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/attached.toml"
+            text = (
+                "[run]\nname = 'attached'\n[trainer]\nname = 'x'\n[training]\nsteps = 20\n"
+                "[strategy]\nname = 'local'\ninner_steps = 5\n[islands]\nmin = 1\nmax = 1\n"
+            )
+            attached = f"atoll.join = lambda settings: join(settings, path='{folder}/state/island-1/trainers/x')"
+            code = f"import sys; sys.path.insert(0, '{HERE}'); import atoll, loops; join = atoll.join; {attached}; loops.with_numpy()"
+            for name in ("first", "second"):
+                pathlib.Path(path).write_text(text.replace("attached", name))
+                program = subprocess.Popen([PYTHON, "-c", code])
+                process = self.start(folder, path, "--trainer", "x=attach")
+                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/trainers/x")) or program.poll() is not None)
+                self.assertEqual(self.completed(process)["run"]["state"], "completed")
+                self.assertEqual(program.wait(60), 0)
 
     def test_plain_trainer_is_killed_and_goes_on(self):
         settings = {"size": 8, "samples": 4, "rate": 0.01, "pause": 0.03}
@@ -275,15 +304,145 @@ class Islands(Clusters):
                     parent.kill()
                     parent.wait()
 
-    def wait_until(self, condition):
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
+    def test_c_is_killed_and_ends_with_the_bytes_of_one_that_was_not(self):
+        digests = []
+        for disturbed in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                process = self.local(folder, LINEAR, {"rate": 0.02}, 100, pace=30.0 if disturbed else 0.0)
+                if disturbed:
+                    self.kill_one(process, None, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
+                run = self.completed(process)["run"]
+                self.assertEqual(run["state"], "completed")
+                logs = "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log"))
+                self.assertEqual("was killed by signal 9" in logs, disturbed)
+                digests.append(run["digest"])
+        self.assertEqual(*digests)
 
-    def test_c_trains(self):
+    def test_an_island_without_the_trainer_is_not_taken_and_status_has_the_line_to_type(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(self.completed(self.local(folder, LINEAR, {}, 100))["run"]["state"], "completed")
+            process = self.local(folder, LINEAR, {}, 100_000, pace=20.0)
+            try:
+                state = ["--state", folder + "/state/coordinator"]
+                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/1")))
+                other = pathlib.Path(folder, "other.toml")
+                other.write_text(pathlib.Path(folder, "run.toml").read_text().replace("'own'", "'other'"))
+                run = subprocess.run([ATOLL, "submit", str(other), "-q", *state], capture_output=True, text=True, check=True).stdout.strip()
+                told = "has no trainer 'other': start its agent with --trainer other='COMMAND'"
+                self.wait_until(lambda: told in subprocess.run([ATOLL, "status", run, *state], capture_output=True, text=True).stdout)
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class BadTrainers(Clusters):
+    """Whatever a trainer does wrong is one clear line in `status`, and the islands stay."""
+
+    WHY = {
+        "silent": "was not ready within 1.5 s ([trainer].start_within)",
+        "version": "speaks version 1 of the island link, this agent version 2",
+        "ranks": "it has 3 ranks, and the run asks for 1 ([trainer].ranks)",
+        "none": "the trainer declares no parameters",
+        "many": "'manifest' has 4888943 bytes; at most 1048576 can be sent",
+        "twice": "the trainer declares the parameter 'w' twice",
+        "empty": "the trainer's parameter 'w' has no elements or more than 2^40",
+        "huge": "the trainer's parameter 'w' has no elements or more than 2^40",
+        "large": "the model needs an arena of 4.3 GB, [run].arena_limit is 67.1 MB",
+        "permanent": "the trainer failed: there is no such model",
+        "nan": "was not finite",
+        "early": "though nobody asked it to",
+        "prints": "though nobody asked it to",
+    }
+    ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent")  # of no use to try again
+
+    def status(self, folder):
+        command = [ATOLL, "status", "--state", folder + "/state/coordinator", "-o", "json"]
+        said = subprocess.run(command, capture_output=True, text=True)
+        return json.loads(said.stdout) if said.returncode == 0 else {}
+
+    def said_in(self, document):
+        run = document.get("run", {})
+        texts = [warning.get("text", "") for warning in document.get("warnings", [])]
+        return [run.get("reason") or "", *texts]
+
+    def bad(self, kind):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "run.toml")
+            path.write_text(
+                "[run]\nname = 'bad'\narena_limit = '64MiB'\n[trainer]\nname = 'bad'\nranks = 1\n"
+                f"start_within = '{'1500ms' if kind == 'silent' else '60s'}'\n[trainer.settings]\nsize = 3\nsamples = 2\nrate = 0.01\n"
+                "[training]\nsteps = 20\n[strategy]\nname = 'diloco'\ninner_steps = 5\n[islands]\nmin = 1\nmax = 1\n"
+            )
+            process = self.start(folder, str(path), "--islands", "1", "--trainer", f"bad={PYTHON} '{HERE}/bad_trainer.py' {kind}")
+            try:
+                document, deadline = {}, time.monotonic() + PATIENCE
+                while not any(self.WHY[kind] in text for text in self.said_in(document)):
+                    self.assertLess(time.monotonic(), deadline, f"{kind}: {json.dumps(document)}")
+                    ended = process.poll() is not None
+                    document = json.loads(process.communicate()[0]) if ended else self.status(folder)
+                    self.assertFalse(ended and not document, kind)
+                    time.sleep(0 if ended else 0.1)
+                for text in self.said_in(document):
+                    self.assertNotIn("\n", text)
+                if kind in self.ONCE:
+                    self.assertNotIn("started again", json.dumps(document), kind)
+                log = pathlib.Path(folder, "state/island-1.log")
+                self.assertLess(log.stat().st_size, 2_000_000, kind)
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(60)
+                process.stdout.close()
+                process.stderr.close()
+
+    def test_another_model_is_refused_once_with_the_first_difference(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = self.local(folder, f"{PYTHON} '{HERE}/bad_trainer.py' differs", {"size": 3, "samples": 2, "rate": 0.01}, 20)
+            try:
+                here, there = "parameter 0 is 'w' (4) here, and 'w' (3) in the run", "parameter 0 is 'w' (3) here, and 'w' (4) in the run"
+                self.wait_until(lambda: any(text in json.dumps(self.status(folder), ensure_ascii=False) for text in (here, there)))
+                self.assertNotIn("started again", json.dumps(self.status(folder)))
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
+
+    def test_one_clear_line(self):
+        for kind in self.WHY:
+            with self.subTest(kind):
+                self.bad(kind)
+
+
+@unittest.skipUnless(ATOLL and HAS_TORCH, "the executable is not given, or PyTorch is not installed")
+class Examples(Clusters):
+    """The scripts that people copy, as they stand, on two islands, with a kill -9 in the middle."""
+
+    def example(self, folder, name, *options, pace=8):
+        text = (SOURCE / f"examples/pytorch/{name}.toml").read_text()
+        path = pathlib.Path(folder, "run.toml")
+        path.write_text(text.replace("[training]\n", f"[training]\nmax_steps_per_second = {pace}\n"))
+        return self.goes_on(folder, self.start(folder, str(path), *options), f"{name}.py", "the trainer ")
+
+    def program(self, name, launch=""):
+        return f"{name}={PYTHON} {launch}'{SOURCE}/examples/pytorch/{name}.py'"
+
+    def test_classifier(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header = self.example(folder, "classifier", "--trainer", self.program("classifier"))
+        self.assertIn("1.running_mean", header)
+
+    def test_ddp(self):
+        with tempfile.TemporaryDirectory() as folder:
+            launch = f"'{HERE}/launch.py' 2 " if LAUNCHES else "-m torch.distributed.run --nproc_per_node 2 "
+            header = self.example(folder, "ddp", "--trainer", self.program("ddp", launch))
+        self.assertEqual(header["h.0.mlp.0.weight"]["shape"], [128, 32])
+
+    def test_lora_adapts_what_the_first_example_exported(self):
+        with tempfile.TemporaryDirectory() as base, tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(base, "run.toml")
+            path.write_text((SOURCE / "examples/pytorch/gpt.toml").read_text().replace("steps = 60", "steps = 20"))
+            self.completed(self.start(base, str(path), "--trainer", self.program("gpt")))
+            header = self.example(folder, "lora", "--trainer", self.program("lora"), "--trainer-env", f"lora=BASE={base}/model.safetensors")
+        header.pop("__metadata__")
+        self.assertEqual({name.rsplit(".", 1)[1] for name in header}, {"lora_a", "lora_b"})
 
 
 class Pieces(unittest.TestCase):

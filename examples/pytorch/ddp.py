@@ -1,0 +1,31 @@
+"""A GPT on an island of several processes: DistributedDataParallel under torchrun. Every rank runs this; rank 0 talks to the agent.
+
+    torchrun --nproc_per_node 2 ddp.py          alone; on an island: --trainer ddp='torchrun --nproc-per-node 2 /srv/ddp.py'
+"""
+import os
+
+import atoll.torch as atoll
+import numpy
+import torch
+from gpt_model import GPT
+from torch.nn.parallel import DistributedDataParallel
+
+island = atoll.join({"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)})
+settings = island.settings
+device = torch.device("cuda", island.rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+torch.manual_seed(island.seed)
+text = torch.from_numpy(numpy.fromfile(settings["text"], numpy.uint8).astype(numpy.int64))
+windows = text.unfold(0, settings["length"] + 1, settings["length"])
+model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"]).to(device)
+ranks = DistributedDataParallel(model) if island.ranks > 1 else model
+opt = torch.optim.AdamW(model.parameters(), settings["rate"])
+held_out, data = windows[-4:].to(device), island.dataset(windows[:-4])
+island.start(ranks, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+
+for step in island.steps():
+    batch = torch.stack(data.at(island.position, settings["batch"])).to(device)  # this rank's share of the batch
+    loss = ranks(batch[:, :-1], batch[:, 1:])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    island.done(loss, samples=settings["batch"])  # of all ranks together

@@ -1,0 +1,57 @@
+"""LoRA: fine-tunes the GPT that gpt.py trained and `atoll export` wrote. The islands share the adapters alone; a digest of the frozen rest
+is compared, so that nobody trains on another base.
+"""
+import json
+import os
+
+import atoll.torch as atoll
+import numpy
+import torch
+from gpt_model import GPT
+
+
+def load_file(path):
+    """As safetensors.torch.load_file does, for float32."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        values = file.read()
+    header.pop("__metadata__", None)
+    return {name: torch.from_numpy(numpy.frombuffer(values[slice(*entry["data_offsets"])], "<f4").copy()).view(entry["shape"]) for name, entry in header.items()}
+
+
+class Adapted(torch.nn.Module):
+    """A frozen linear layer with two thin trainable ones beside it."""
+
+    def __init__(self, linear, rank):
+        super().__init__()
+        self.linear = linear
+        self.lora_a = torch.nn.Parameter(torch.randn(rank, linear.in_features) / rank)
+        self.lora_b = torch.nn.Parameter(torch.zeros(linear.out_features, rank))
+
+    def forward(self, x):
+        return self.linear(x) + x @ self.lora_a.t() @ self.lora_b.t()
+
+
+island = atoll.join({"layers": 2, "width": 64, "heads": 4, "length": 64, "rank": 4, "batch": 8, "rate": 1e-2, "base": os.environ.get("BASE", "model.safetensors")})
+settings = island.settings
+torch.manual_seed(island.seed)
+model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"])
+model.load_state_dict(load_file(settings["base"]))
+for parameter in model.parameters():
+    parameter.requires_grad = False
+for block in model.h:
+    block.attention, block.project = Adapted(block.attention, settings["rank"]), Adapted(block.project, settings["rank"])
+adapters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+opt = torch.optim.AdamW(adapters, settings["rate"])
+text = torch.from_numpy(numpy.fromfile(settings.get("text", os.path.abspath(__file__)), numpy.uint8).astype(numpy.int64))
+windows = text.unfold(0, settings["length"] + 1, settings["length"])
+held_out, data = windows[-4:], island.dataset(windows[:-4])
+island.start(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+
+for step in island.steps():
+    batch = torch.stack(data.at(island.position, settings["batch"]))
+    loss = model(batch[:, :-1], batch[:, 1:])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    island.done(loss, samples=settings["batch"])

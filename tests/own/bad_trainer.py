@@ -1,0 +1,88 @@
+"""Trainers that do what none should: `bad_trainer.py KIND`, for own_test.py."""
+
+import os
+import sys
+import time
+
+import numpy
+from plain_trainer import Pair, Trainer
+
+
+def hello(**other):
+    link = Pair(os.environ["ATOLL_ISLAND_LINK"])
+    link.send("hello", **{**dict(protocol=2, trainer="bad", version="1", pid=os.getpid(), rank=0, ranks=1), **other})
+    return link
+
+
+def declare(*parameters):
+    link = hello()
+    link.receive(60)
+    link.send("manifest", parameters=[{"name": name, "shape": shape, "block": 0} for name, shape in parameters])
+    return link
+
+
+def failing(**how):
+    hello().send("failed", why="there is no such model", **how)
+
+
+def plain(change):
+    trainer = Trainer(Pair(os.environ["ATOLL_ISLAND_LINK"]))
+    change(trainer)
+    trainer.run()
+
+
+def writes_nan(trainer):
+    def one_step():
+        Trainer.one_step(trainer)
+        trainer.model.parameters["w"][:] = numpy.nan
+
+    trainer.one_step = one_step
+
+
+def ends_early(trainer):
+    trainer.on_plan = lambda message: sys.exit(0)
+
+
+def prints():
+    line = "x" * 99 + "\n"
+    for _ in range(1000):
+        sys.stdout.write(line * 1000)  # 100 MB
+    sys.stdout.flush()
+
+
+def differs():
+    class Other(Trainer):
+        def expect(self, kind):
+            message = super().expect(kind)
+            if kind == "configure" and message["island"] == "island-2":
+                message["trainer"]["settings"]["size"] += 1
+            return message
+
+    Other(Pair(os.environ["ATOLL_ISLAND_LINK"])).run()
+
+
+def many():
+    import atoll
+
+    atoll.join().start({f"parameter-{i}": numpy.zeros(1, numpy.float32) for i in range(100_000)})
+
+
+KINDS = {
+    "silent": lambda: None,
+    "version": lambda: hello(protocol=1),
+    "ranks": lambda: hello(ranks=3),
+    "none": lambda: declare(),
+    "many": many,
+    "twice": lambda: declare(("w", [2]), ("w", [2])),
+    "empty": lambda: declare(("w", [2, 0])),
+    "huge": lambda: declare(("w", [2**60])),
+    "large": lambda: declare(("w", [2**30])),
+    "permanent": lambda: failing(permanent=True),
+    "nan": lambda: plain(writes_nan),
+    "differs": differs,
+    "early": lambda: plain(ends_early),
+    "prints": prints,
+}
+if __name__ == "__main__":
+    given = KINDS[sys.argv[1]]()
+    time.sleep(1 if sys.argv[1] in ("early", "nan", "prints") else 1000)
