@@ -127,9 +127,13 @@ class Composer {
     if (composition_.payload == PayloadKind::gradient && settings_.overlap_steps > 0) {
       problem("overlap_steps",
               "must be 0 with payload 'gradient', which the step that made it waits for, not " + std::to_string(settings_.overlap_steps));
-    } else if (settings_.overlap_steps >= settings_.inner_steps) {
-      problem("overlap_steps", "must be smaller than " + inner_steps + ", not " + std::to_string(settings_.overlap_steps) +
+    } else if (settings_.overlap_steps > settings_.inner_steps) {
+      problem("overlap_steps", "must not be more than " + inner_steps + ", not " + std::to_string(settings_.overlap_steps) +
                                    ": a round would begin before the one before it is applied");
+    } else if (settings_.overlap_steps == settings_.inner_steps && settings_.merge_alpha == 0.0) {
+      problem("overlap_steps", "must be smaller than " + inner_steps +
+                                   " where merge_alpha is 0: each round would begin with what the merge has just overwritten, and nothing "
+                                   "that was trained would ever be sent");
     }
   }
 

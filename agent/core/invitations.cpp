@@ -117,8 +117,10 @@ void Core::State::invite_with_memory(const Invite& message) {
   } else if (outer.suits(message.committed, message.digest)) {
     become_active();
   } else if (!run->terms.own_states()) {
-    send(outer.report(run->members.epoch(),
-                      Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)}));
+    // The coordinator counts on a state that is not here: it hears of it until it assigns another one.
+    run->outer.miss(run->members.epoch(), outer.committed(),
+                    Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)});
+    say_all();
   }
 }
 

@@ -37,18 +37,6 @@ class Stopwatch {
   TimePoint begin_;
 };
 
-// Takes the first order that is due at `step`, in order of arrival.
-template <typename Order>
-std::optional<Order> take_due(std::vector<Order>& orders, std::uint64_t step) {
-  const auto due = std::find_if(orders.begin(), orders.end(), [step](const Order& order) { return order.step <= step; });
-  if (due == orders.end()) {
-    return std::nullopt;
-  }
-  Order order = std::move(*due);
-  orders.erase(due);
-  return order;
-}
-
 }  // namespace
 
 Conversation::Conversation(TrainerLink link) : link_(std::move(link)) {}
@@ -228,8 +216,7 @@ Status Conversation::on(const Plan& plan) {
     return Error{Code::corrupt, "the agent has sent an order for a fragment that does not exist"};
   }
   until_step_ = std::max(until_step_, plan.until_step);
-  publishes_.insert(publishes_.end(), plan.publish.begin(), plan.publish.end());
-  merges_.insert(merges_.end(), plan.merge.begin(), plan.merge.end());
+  orders_.add(plan.publish, plan.merge);
   return {};
 }
 
@@ -248,8 +235,7 @@ Status Conversation::on(const Load& order) {
   // A clean sheet: all orders are void, also the one in hand, and what was trained before is no part of the next contribution.
   ATOLL_TRY(account());
   ++loads_;
-  publishes_.clear();
-  merges_.clear();
+  orders_.clear();
   results_.clear();
   finish_.reset();
   until_step_ = order.step;
@@ -260,28 +246,7 @@ Status Conversation::on(const Load& order) {
 
 Status Conversation::on(const Finish& order) {
   finish_ = order;
-  if (order.now) {
-    std::erase_if(publishes_, [&](const PublishOrder& other) { return other.round > order.round; });
-    std::erase_if(merges_, [&](const MergeOrder& other) { return other.round > order.round; });
-    for (const PublishOrder& due : publishes_) {
-      skip_to(due.step);
-    }
-    while (const auto due = take_due(publishes_, learner_->step())) {
-      ATOLL_TRY(publish(*due));
-    }
-    for (const MergeOrder& due : merges_) {
-      skip_to(due.step);
-    }
-    until_step_ = learner_->step();
-    return {};
-  }
-  std::uint64_t last = learner_->step();
-  for (const MergeOrder& due : merges_) {
-    last = due.round == order.round ? std::max(last, due.step) : last;
-  }
-  std::erase_if(publishes_, [&](const PublishOrder& other) { return other.step > last; });
-  std::erase_if(merges_, [&](const MergeOrder& other) { return other.round > order.round; });
-  until_step_ = last;
+  until_step_ = orders_.finish(order.round, order.now, learner_->step());
   return {};
 }
 
@@ -314,33 +279,18 @@ Status Conversation::on(const Evaluate&) {
 Status Conversation::execute_orders(std::uint64_t step) {
   const std::uint64_t loads = loads_;
   while (!stopped_ && loads == loads_) {
-    if (const auto earlier = take_merge_before_publish(step)) {
-      ATOLL_TRY(merge(*earlier));
-    } else if (const auto order = take_due(publishes_, step)) {
-      ATOLL_TRY(publish(*order));
-    } else if (const auto due = take_due(merges_, step)) {
-      ATOLL_TRY(merge(*due));
-    } else {
+    if (const auto next = finish_ && finish_->now ? orders_.next_step() : std::nullopt) {
+      skip_to(*next);
+      step = std::max(step, *next);
+    }
+    const auto due = orders_.take(step);
+    if (!due) {
       break;
     }
+    const auto* order = std::get_if<PublishOrder>(&*due);
+    ATOLL_TRY(order != nullptr ? publish(*order) : merge(std::get<MergeOrder>(*due)));
   }
   return {};
-}
-
-// With an overlap of a whole period a fragment is merged at the step of its next publish: its rounds are executed in their order.
-std::optional<MergeOrder> Conversation::take_merge_before_publish(std::uint64_t step) {
-  const auto next = std::ranges::find_if(publishes_, [&](const PublishOrder& order) { return order.step <= step; });
-  if (next == publishes_.end()) {
-    return std::nullopt;
-  }
-  const auto merge =
-      std::ranges::find_if(merges_, [&](const MergeOrder& order) { return order.fragment == next->fragment && order.round < next->round; });
-  if (merge == merges_.end()) {
-    return std::nullopt;
-  }
-  MergeOrder order = std::move(*merge);
-  merges_.erase(merge);
-  return order;
 }
 
 Status Conversation::publish(const PublishOrder& order) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/island_link/round_orders.hpp"
 #include "agent/island_link/trainer_link.hpp"
 #include "agent/trainer/learner.hpp"
 #include "transport/base/result.hpp"
@@ -56,7 +57,6 @@ class Conversation {
   Status on(const island_link::Evaluate& order);
 
   Status execute_orders(std::uint64_t step);
-  std::optional<island_link::MergeOrder> take_merge_before_publish(std::uint64_t step);
   Status publish(const island_link::PublishOrder& order);
   Status merge(const island_link::MergeOrder& order);
   // Waits for the result of an order; nothing if a load has dropped it meanwhile.
@@ -78,8 +78,7 @@ class Conversation {
   bool stopped_ = false;
 
   std::uint64_t until_step_ = 0;
-  std::vector<island_link::PublishOrder> publishes_;  // pending, in order of arrival
-  std::vector<island_link::MergeOrder> merges_;
+  island_link::RoundOrders<island_link::PublishOrder, island_link::MergeOrder> orders_;
   std::map<RoundKey, bool> results_;             // come, not taken yet
   std::vector<island_link::MergeOrder> parked_;  // payload gradient: merged inside the present step, to be finished after it
   std::vector<double> parked_waits_;             // how long each has waited

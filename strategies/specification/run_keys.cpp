@@ -527,7 +527,7 @@ const std::array kKeys = {
            .type = integer,
            .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,
            .most = 1e9,
-           .doc = "τ: number of inner steps between a contribution and its merge. Must be less than inner_steps."},
+           .doc = "τ: number of inner steps between a contribution and its merge. At most inner_steps, and less where merge_alpha is 0."},
     RunKey{
         .section = "strategy",
         .name = "weighting",

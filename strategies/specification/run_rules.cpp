@@ -255,12 +255,15 @@ void check_own_overlaps(const RunSpec& spec, Problems& problems) {
     if (!seen.insert(own->island).second) {
       problems.push_back({"islands", "overlap_steps", "overlap_steps names island " + own->island + " twice"});
     }
-    if (own->steps >= spec.strategy.inner_steps) {
-      problems.push_back({"islands",
-                          "overlap_steps",
-                          "overlap_steps of island " + own->island + ", " + number(own->steps) +
-                              ", must be less than strategy.inner_steps " + number(spec.strategy.inner_steps),
-                          {"strategy.inner_steps", "strategy.name"}});
+    const bool must_be_less = spec.strategy.merge_alpha == 0.0;  // else nothing that was trained would ever be sent
+    if (own->steps >= spec.strategy.inner_steps + (must_be_less ? 0 : 1)) {
+      problems.push_back(
+          {"islands",
+           "overlap_steps",
+           "overlap_steps of island " + own->island + ", " + number(own->steps) +
+               (must_be_less ? ", must be less than strategy.inner_steps " : ", must not be more than strategy.inner_steps ") +
+               number(spec.strategy.inner_steps),
+           {"strategy.inner_steps", "strategy.name"}});
     } else if (own->steps > 0 && spec.strategy.payload == PayloadKind::gradient) {
       problems.push_back({"islands",
                           "overlap_steps",

@@ -113,23 +113,24 @@ TEST_CASE("process: the example runs come to the digests and the parameters that
   }
 }
 
-TEST_CASE("process: strategies are composed freely: outer steps alone, parameters among all, an early first round") {
+TEST_CASE(
+    "process: strategies are composed freely: outer steps alone, parameters among all, a whole period of overlap, an early first round") {
   struct Case {
     std::string what;
     std::string strategy;
     std::uint64_t rounds;
     bool alone = false;  // only island a
   };
-  const auto overlapped = [](const std::string& payload) {
-    return "inner_steps = 2\noffset = 1\noverlap_steps = 1\nmerge_alpha = 0.5\ngrouping = \"balanced\"\nfragments = 3\n" + payload;
+  const auto whole_period = [](const std::string& payload) {
+    return "inner_steps = 2\noffset = 1\noverlap_steps = 2\nmerge_alpha = 0.5\ngrouping = \"balanced\"\nfragments = 3\n" + payload;
   };
   const std::vector<Case> all = {
       {"one island among all", "inner_steps = 12\n", 5, true},
       {"one island with nobody", "inner_steps = 12\ngroup = \"nobody\"\n", 5, true},
       {"parameters among all, in more fragments than inner steps",
        "inner_steps = 2\ngrouping = \"balanced\"\nfragments = 3\npayload = \"parameters\"\nouter_optimizer = \"adopt\"\n", 90},
-      {"outer gradients, a step late", overlapped("outer_optimizer = \"sgd\"\nouter_learning_rate = 0.5\n"), 0},
-      {"parameters, a step late", overlapped("payload = \"parameters\"\nouter_optimizer = \"adopt\"\n"), 0},
+      {"outer gradients, a whole period late", whole_period("outer_optimizer = \"sgd\"\nouter_learning_rate = 0.5\n"), 0},
+      {"parameters, a whole period late", whole_period("payload = \"parameters\"\nouter_optimizer = \"adopt\"\n"), 0},
   };
   std::map<std::string, std::set<std::string>> parameters;
   for (const Case& one : all) {
@@ -161,5 +162,5 @@ TEST_CASE("process: strategies are composed freely: outer steps alone, parameter
     CHECK(parameters[one.what].size() == 1);
   }
   CHECK(parameters["one island among all"] == parameters["one island with nobody"]);
-  CHECK(parameters["outer gradients, a step late"] != parameters["parameters, a step late"]);
+  CHECK(parameters["outer gradients, a whole period late"] != parameters["parameters, a whole period late"]);
 }

@@ -203,8 +203,7 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           on_trainer(quick, [this, e] {
             Trainer& trainer = process_->trainer;
             trainer.until = std::max(trainer.until, e.until);
-            trainer.publish.insert(trainer.publish.end(), e.publish.begin(), e.publish.end());
-            trainer.merge.insert(trainer.merge.end(), e.merge.begin(), e.merge.end());
+            trainer.orders.add(e.publish, e.merge);
             advance_trainer();
           });
         } else if constexpr (std::is_same_v<E, agent::SkipTrainer>) {
@@ -365,8 +364,8 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
   trainer.until = effect.step;
   trainer.stood_at = effect.step;
   trainer.gradient.clear();
-  trainer.publish.clear();
-  trainer.merge.clear();
+  trainer.orders.clear();
+  trainer.awaited.reset();
   trainer.results.clear();
   trainer.last.reset();
   trainer.finishing_now = false;
@@ -393,20 +392,14 @@ void IslandHost::finish_trainer(const agent::FinishTrainer& effect) {
   if (!trainer.up) {
     return;
   }
-  Step last = trainer.state.step;
-  for (const agent::MergeOrder& order : trainer.merge) {
-    last = order.round == effect.round ? std::max(last, order.step) : last;
-  }
-  std::erase_if(trainer.publish, [&](const auto& order) { return effect.now ? order.round > effect.round : order.step > last; });
-  std::erase_if(trainer.merge, [&](const auto& order) { return order.round > effect.round; });
+  trainer.until = trainer.orders.finish(effect.round, effect.now, trainer.state.step);
   trainer.last = effect.round;
   trainer.finishing_now = effect.now;
-  trainer.until = last;
   advance_trainer();
 }
 
-// Executes the orders of its step, publishes before merges; then takes the next step, if it may. Where gradients are exchanged the orders
-// of a step are executed inside it.
+// Executes the orders of its step; then takes the next step, if it may. Where gradients are exchanged the orders of a step are executed
+// inside it.
 void IslandHost::advance_trainer() {
   Trainer& trainer = process_->trainer;
   if (!trainer.up || trainer.stepping || !process_->engine) {
@@ -420,47 +413,35 @@ void IslandHost::advance_trainer() {
     begin_step();
     return;
   }
-  if (trainer.finishing_now && !trainer.publish.empty()) {
-    trainer.state.step = std::max(trainer.state.step, trainer.publish.front().step);
-  } else if (trainer.finishing_now && !trainer.merge.empty()) {
-    trainer.state.step = std::max(trainer.state.step, trainer.merge.front().step);
-  }
-  const Step step = gradients() ? trainer.state.step.next() : trainer.state.step;
-  while (same() && !trainer.publish.empty() && trainer.publish.front().step <= step) {
-    const agent::PublishOrder order = trainer.publish.front();
-    // A fragment's rounds are executed in their order: one that is merged at the step of its next publish is merged before it.
-    if (!trainer.merge.empty() && trainer.merge.front().fragment == order.fragment && trainer.merge.front().round < order.round) {
-      const agent::MergeOrder earlier = trainer.merge.front();
-      if (trainer.results.erase(earlier.round) == 0) {
-        return;  // waits for the result
-      }
-      trainer.merge.erase(trainer.merge.begin());
-      take_result(earlier);
-      continue;
-    }
-    trainer.publish.erase(trainer.publish.begin());
-    publish(order);
-    if (same() && trainer.finishing_now) {
-      advance_trainer();
+  const Step inside = gradients() ? trainer.state.step.next() : trainer.state.step;
+  while (same()) {
+    if (!trainer.awaited && !take_order(inside)) {
+      begin_step();
       return;
     }
-  }
-  while (same() && !trainer.merge.empty() && trainer.merge.front().step <= step) {
-    const agent::MergeOrder order = trainer.merge.front();
-    if (trainer.results.erase(order.round) == 0) {
-      return;  // waits for the result
+    if (same() && trainer.awaited) {
+      if (trainer.results.erase(trainer.awaited->round) == 0) {
+        return;  // waits for the result
+      }
+      take_result(*std::exchange(trainer.awaited, std::nullopt));
     }
-    trainer.merge.erase(trainer.merge.begin());
-    take_result(order);
   }
-  if (!same()) {
-    return;
+}
+
+// Begins the order that comes next at this step; false if none is due.
+bool IslandHost::take_order(Step step) {
+  Trainer& trainer = process_->trainer;
+  if (const auto next = trainer.finishing_now ? trainer.orders.next_step() : std::nullopt) {
+    trainer.state.step = std::max(trainer.state.step, *next);
+    step = std::max(step, *next);
   }
-  if (!gradients()) {
-    begin_step();
-  } else if (trainer.merge.empty() || trainer.merge.front().step > step) {
-    begin_step();  // without orders: by its own gradient
+  const auto due = trainer.orders.take(step);
+  if (due && std::holds_alternative<agent::PublishOrder>(*due)) {
+    publish(std::get<agent::PublishOrder>(*due));
+  } else if (due) {
+    trainer.awaited = std::get<agent::MergeOrder>(*due);
   }
+  return due.has_value();
 }
 
 void IslandHost::publish(const agent::PublishOrder& order) {

@@ -11,6 +11,7 @@
 
 #include "agent/core/core.hpp"
 #include "agent/engine/pair_exchange.hpp"
+#include "agent/island_link/round_orders.hpp"
 #include "strategies/composition.hpp"
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/clock.hpp"
@@ -100,8 +101,8 @@ struct Trainer {
   Step skip_to;
   std::optional<Round> last;   // finish: save after its merge
   bool finishing_now = false;  // finish: its publish and merge are due as soon as the step under way is done
-  std::vector<agent::PublishOrder> publish;
-  std::vector<agent::MergeOrder> merge;
+  island_link::RoundOrders<agent::PublishOrder, agent::MergeOrder> orders;
+  std::optional<agent::MergeOrder> awaited;  // waits for its result
   std::set<Round> results;
   Vector gradient;  // of the step under way, where gradients are exchanged
   std::uint64_t loads = 0;
@@ -186,6 +187,7 @@ class IslandHost {
   void finish_trainer(const agent::FinishTrainer& effect);
   void skip_trainer(const agent::SkipTrainer& effect);
   void advance_trainer();
+  bool take_order(Step step);
   void publish(const agent::PublishOrder& order);
   void take_result(const agent::MergeOrder& order);
   void begin_step();

@@ -156,7 +156,7 @@ Scenario draw_free_scenario(std::uint64_t seed) {
     strategy.grouping = FragmentKind::balanced;
     strategy.fragments = static_cast<std::uint32_t>(1 + rng.below(9));  // often more than inner_steps
   }
-  strategy.overlap_steps = rng.below(strategy.inner_steps);
+  strategy.overlap_steps = rng.chance(0.5) ? strategy.inner_steps : rng.below(strategy.inner_steps + 1);
   strategy.merge_alpha = strategy.overlap_steps > 0 ? 0.5 : 0.0;
   if (rng.chance(0.4)) {
     strategy.payload = PayloadKind::parameters;
@@ -169,7 +169,7 @@ Scenario draw_free_scenario(std::uint64_t seed) {
   spec.islands.overlap_steps.clear();
   for (std::uint32_t i = 0; i < scenario.islands && strategy.overlap_steps > 0; ++i) {
     if (rng.chance(0.2)) {
-      spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(strategy.inner_steps)));
+      spec.islands.overlap_steps.push_back("i" + std::to_string(i) + "=" + std::to_string(rng.below(strategy.inner_steps + 1)));
     }
   }
   spec.training.steps = strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);

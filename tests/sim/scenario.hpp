@@ -43,8 +43,8 @@ struct Scenario {
 Scenario draw_scenario(std::uint64_t seed);
 // The same world, with islands that meet in pairs.
 Scenario draw_pair_scenario(std::uint64_t seed);
-// The same world, with a strategy that no name stands for: more fragments than inner steps, an offset, parameters among all,
-// outer steps alone.
+// The same world, with a strategy that no name stands for: more fragments than inner steps, an overlap of a whole period, an offset,
+// parameters among all, outer steps alone.
 Scenario draw_free_scenario(std::uint64_t seed);
 // The same world, with a run of phases.
 Scenario draw_phase_scenario(std::uint64_t seed);

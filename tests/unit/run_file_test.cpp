@@ -170,8 +170,10 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
 
 TEST_CASE("what cannot be streamed is a mistake at its place") {
   const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
-  require_problem(streaming("overlap_steps = 100\n"), "9:1", "smaller than inner_steps (100)");
-  require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "smaller than inner_steps (30)");
+  CHECK(problems(streaming("overlap_steps = 100\n")).empty());  // a whole period, merged half and half
+  require_problem(streaming("overlap_steps = 100\nmerge_alpha = 0.0\n"), "9:1", "smaller than inner_steps (100) where merge_alpha is 0");
+  require_problem(streaming("overlap_steps = 101\n"), "9:1", "not be more than inner_steps (100)");
+  require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "not be more than inner_steps (30)");
   require_problem(streaming("inner_steps = 30\noffset = 31\n"), "10:1", "not be more than inner_steps (30)");
   require_problem(streaming("merge_alpha = 1.5\n"), "9:15", "a number from 0 to 1");
   require_problem(streaming("merge_alpha = -0.5\n"), "9:15", "a number from 0 to 1");
@@ -179,7 +181,9 @@ TEST_CASE("what cannot be streamed is a mistake at its place") {
   require_problem(streaming("codec = \"fp8\"\n"), "9:9", "one of f32, bf16, int8, fp4");
   require_problem(streaming("codec_block = 100\n"), "9:1", "multiple of 16");
   require_problem(streaming("codec = \"f32\"\nerror_feedback = true\n"), "10:1", "loses nothing");
-  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=100\"]\n"), "10:1",
+  require_problem(streaming("[islands]\noverlap_steps = [\"lyon=101\"]\n"), "10:1",
+                  "of island lyon, 101, must not be more than strategy.inner_steps 100");
+  require_problem(streaming("merge_alpha = 0.0\n[islands]\noverlap_steps = [\"lyon=100\"]\n"), "11:1",
                   "of island lyon, 100, must be less than strategy.inner_steps 100");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon=3\", \"lyon=4\"]\n"), "10:1", "names island lyon twice");
   require_problem(streaming("[islands]\noverlap_steps = [\"lyon\"]\n"), "10:17", "\"NAME=STEPS\"");

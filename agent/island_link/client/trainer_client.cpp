@@ -19,18 +19,6 @@ constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late ste
 
 std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
 
-// Takes the first order that is due at `step`, in order of arrival.
-template <typename Due>
-std::optional<Due> take_due(std::vector<Due>& orders, std::uint64_t step) {
-  const auto due = std::find_if(orders.begin(), orders.end(), [step](const Due& order) { return order.step <= step; });
-  if (due == orders.end()) {
-    return std::nullopt;
-  }
-  Due order = std::move(*due);
-  orders.erase(due);
-  return order;
-}
-
 Error out_of_turn(const AgentMessage& message, const char* due) {
   return {Code::corrupt, "the agent has sent '" + std::string(type_of(message)) + "' where " + due + " was due"};
 }
@@ -144,8 +132,7 @@ Status TrainerClient::on(const Plan& plan) {
     return Error{Code::corrupt, "the agent has sent an order for a fragment that does not exist"};
   }
   until_step_ = std::max(until_step_, plan.until_step);
-  pending_.publishes.insert(pending_.publishes.end(), plan.publish.begin(), plan.publish.end());
-  pending_.merges.insert(pending_.merges.end(), plan.merge.begin(), plan.merge.end());
+  pending_.orders.add(plan.publish, plan.merge);
   return {};
 }
 
@@ -191,8 +178,7 @@ Status TrainerClient::on(const Load& load) {
 }
 
 void TrainerClient::drop_orders(std::uint64_t step) {
-  pending_.publishes.clear();
-  pending_.merges.clear();
+  pending_.orders.clear();
   pending_.results.clear();
   pending_.parked.clear();
   pending_.awaited.reset();
@@ -204,31 +190,7 @@ void TrainerClient::drop_orders(std::uint64_t step) {
 
 Status TrainerClient::on(const Finish& finish) {
   pending_.finish = finish;
-  if (!finish.now) {
-    std::uint64_t last = step_;
-    for (const MergeOrder& due : pending_.merges) {
-      last = due.round == finish.round ? std::max(last, due.step) : last;
-    }
-    std::erase_if(pending_.publishes, [&](const PublishOrder& other) { return other.step > last; });
-    std::erase_if(pending_.merges, [&](const MergeOrder& other) { return other.round > finish.round; });
-    until_step_ = last;
-    return {};
-  }
-  std::erase_if(pending_.publishes, [&](const PublishOrder& other) { return other.round > finish.round; });
-  std::erase_if(pending_.merges, [&](const MergeOrder& other) { return other.round > finish.round; });
-  for (const PublishOrder& due : pending_.publishes) {
-    skip_to(due.step);
-  }
-  while (const auto due = take_due(pending_.publishes, step_)) {
-    publish(*due);
-  }
-  todos_.emplace_back(Deed([this] {
-    for (const MergeOrder& due : pending_.merges) {
-      skip_to(due.step);
-    }
-    until_step_ = step_;
-    return Status();
-  }));
+  until_step_ = pending_.orders.finish(finish.round, finish.now, step_);
   return {};
 }
 
@@ -356,39 +318,23 @@ Result<std::optional<Order>> TrainerClient::move(TimePoint until) {
   return std::optional<Order>();
 }
 
-// With an overlap of a whole period a fragment is merged at the step of its next publish: its rounds are executed in their order.
-std::optional<MergeOrder> TrainerClient::take_merge_before_publish(std::uint64_t step) {
-  const auto next = std::ranges::find_if(pending_.publishes, [&](const PublishOrder& order) { return order.step <= step; });
-  if (next == pending_.publishes.end()) {
-    return std::nullopt;
-  }
-  const auto merge = std::ranges::find_if(
-      pending_.merges, [&](const MergeOrder& order) { return order.fragment == next->fragment && order.round < next->round; });
-  if (merge == pending_.merges.end()) {
-    return std::nullopt;
-  }
-  MergeOrder order = std::move(*merge);
-  pending_.merges.erase(merge);
-  return order;
-}
-
-// The first order that is due at this step; false if none is.
+// The order that comes next at this step; false if none is due.
 bool TrainerClient::take_order(std::uint64_t step) {
-  if (const auto earlier = take_merge_before_publish(step)) {
-    pending_.awaited = *earlier;
+  if (const auto next = pending_.finish && pending_.finish->now ? pending_.orders.next_step() : std::nullopt) {
+    skip_to(*next);
+    step = std::max(step, *next);
+  }
+  const auto due = pending_.orders.take(step);
+  if (!due) {
+    return false;
+  }
+  if (const auto* order = std::get_if<PublishOrder>(&*due)) {
+    publish(*order);
+  } else {
+    pending_.awaited = std::get<MergeOrder>(*due);
     pending_.awaited_seconds = 0.0;
-    return true;
   }
-  if (const auto due = take_due(pending_.publishes, step)) {
-    publish(*due);
-    return true;
-  }
-  if (const auto due = take_due(pending_.merges, step)) {
-    pending_.awaited = *due;
-    pending_.awaited_seconds = 0.0;
-    return true;
-  }
-  return false;
+  return true;
 }
 
 // Waits for the first message if there is nothing else to do, takes what else has come, then lets what is due be done.
@@ -448,14 +394,7 @@ std::optional<Order> TrainerClient::begin_step() {
   due.step = step_ + 1;
   due.free_until = due.step;
   if (!gradients()) {
-    std::uint64_t free = until_step_;
-    for (const PublishOrder& publish : pending_.publishes) {
-      free = std::min(free, publish.step);
-    }
-    for (const MergeOrder& merge : pending_.merges) {
-      free = std::min(free, merge.step);
-    }
-    due.free_until = std::max(due.step, free);
+    due.free_until = std::max(due.step, pending_.orders.free_until(until_step_));
   }
   return due;
 }

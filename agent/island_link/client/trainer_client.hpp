@@ -22,6 +22,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/client/step_counts.hpp"
+#include "agent/island_link/round_orders.hpp"
 #include "agent/island_link/trainer_link.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -106,8 +107,7 @@ class TrainerClient {
   using RoundKey = std::pair<std::uint64_t, std::uint32_t>;  // round, fragment
   // What the agent has ordered and is not done.
   struct Pending {
-    std::vector<PublishOrder> publishes;  // in order of arrival
-    std::vector<MergeOrder> merges;
+    RoundOrders<PublishOrder, MergeOrder> orders;
     std::map<RoundKey, bool> results;   // come, not taken yet
     std::optional<MergeOrder> awaited;  // waits for its result
     double awaited_seconds = 0.0;
@@ -143,7 +143,6 @@ class TrainerClient {
   Result<std::optional<Order>> move(TimePoint until);
   Status read_once(TimePoint until);
   bool take_order(std::uint64_t step);
-  std::optional<MergeOrder> take_merge_before_publish(std::uint64_t step);
   std::optional<Order> begin_step();
   Status await(TimePoint until);
   void publish(const PublishOrder& order);

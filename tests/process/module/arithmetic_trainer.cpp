@@ -13,10 +13,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/round_orders.hpp"
 #include "agent/island_link/trainer_link.hpp"
 
 using namespace atl;
@@ -106,8 +107,8 @@ class ArithmeticTrainer {
     }
     step_ = order.step;
     position_ = order.position;
-    publish_.clear();
-    merge_.clear();
+    orders_.clear();
+    awaited_.reset();
     results_.clear();
     until_ = order.step;
     since_.assign(since_.size(), 0);
@@ -116,35 +117,20 @@ class ArithmeticTrainer {
   }
   void take(const Plan& order) {
     until_ = std::max(until_, order.until_step);
-    publish_.insert(publish_.end(), order.publish.begin(), order.publish.end());
-    merge_.insert(merge_.end(), order.merge.begin(), order.merge.end());
+    orders_.add(order.publish, order.merge);
   }
   void take(const Finish& order) {
     finish_ = order;
-    std::erase_if(merge_, [&](const MergeOrder& other) { return other.round > order.round; });
-    if (order.now) {
-      std::erase_if(publish_, [&](const PublishOrder& other) { return other.round > order.round; });
-      for (const PublishOrder& due : publish_) {
-        step_ = std::max(step_, due.step);
-      }
-      execute_orders();
-    }
-    std::uint64_t last = step_;
-    for (const MergeOrder& due : merge_) {
-      last = due.round == order.round ? std::max(last, due.step) : last;
-    }
-    step_ = order.now ? last : step_;
-    std::erase_if(publish_, [&](const PublishOrder& other) { return other.step > last; });
-    until_ = last;
+    until_ = orders_.finish(order.round, order.now, step_);
   }
   void take(const Skip& order) { step_ = std::max(step_, std::min(order.step, until_)); }
-  void take(const RoundResult& order) { results_.push_back(order); }
+  void take(const RoundResult& order) { results_[order.round] = order.applied; }
   void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
   void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
   void take(const Task& order) { send(Failed{"this trainer knows no task '" + order.task + "'"}); }
   void take(const Stop&) { stopped_ = true; }
 
-  [[nodiscard]] bool waiting() const { return !merge_.empty() && merge_.front().step <= step_; }
+  [[nodiscard]] bool waiting() const { return awaited_.has_value(); }
   [[nodiscard]] double loss() const { return static_cast<double>(values_[0][0]); }
 
   [[nodiscard]] bool is_held() const {
@@ -195,71 +181,76 @@ class ArithmeticTrainer {
     }
   }
 
-  // A fragment's rounds are executed in their order: one that is merged at the step of its next publish is merged before it.
-  [[nodiscard]] bool publish_due() const {
-    return !publish_.empty() && publish_.front().step <= step_ && std::ranges::none_of(merge_, [this](const MergeOrder& merge) {
-      return merge.fragment == publish_.front().fragment && merge.round < publish_.front().round;
-    });
+  void publish(const PublishOrder& order) {
+    copy_out(order.fragment);
+    Published said;
+    said.round = order.round;
+    said.fragment = order.fragment;
+    said.step = step_;
+    said.position = position_;
+    said.steps = since_[order.fragment];
+    said.tokens = said.steps * kSequencesAStep * configure_.training.sequence_length;
+    said.loss = loss();
+    said.compute_seconds = compute_seconds_;
+    since_[order.fragment] = 0;
+    send(said);
   }
 
-  void publish() {
-    while (publish_due()) {
-      const PublishOrder order = publish_.front();
-      publish_.pop_front();
-      copy_out(order.fragment);
-      Published said;
-      said.round = order.round;
-      said.fragment = order.fragment;
-      said.step = step_;
-      said.position = position_;
-      said.steps = since_[order.fragment];
-      said.tokens = said.steps * kSequencesAStep * configure_.training.sequence_length;
-      said.loss = loss();
-      said.compute_seconds = compute_seconds_;
-      since_[order.fragment] = 0;
-      send(said);
+  void merge(const MergeOrder& order, bool applied) {
+    if (applied) {
+      copy_in(order.fragment, static_cast<float>(order.alpha));
     }
+    Merged said;
+    said.round = order.round;
+    said.fragment = order.fragment;
+    said.step = step_;
+    said.position = position_;
+    if (order.evaluate) {
+      said.validation_loss = loss();
+    }
+    if (stands_since_) {
+      said.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *stands_since_).count();
+      wait_seconds_ += said.wait_seconds;
+      stands_since_.reset();
+    }
+    const bool last = finish_ && finish_->round == order.round && finish_->save;
+    if (order.save || last) {
+      said.saved = save(last ? *finish_->save : *order.save);
+    }
+    send(said);
   }
 
   void execute_orders() {
-    publish();
-    if (waiting() && !stands_since_ && (results_.empty() || results_.front().round > merge_.front().round)) {
-      stands_since_ = std::chrono::steady_clock::now();
-    }
-    while (waiting() && !results_.empty() && results_.front().round <= merge_.front().round) {
-      const MergeOrder order = merge_.front();
-      const RoundResult result = results_.front();
-      results_.pop_front();
-      if (result.round < order.round) {
+    while (true) {
+      if (!awaited_ && !take_order()) {
+        return;
+      }
+      if (!awaited_) {
         continue;
       }
-      merge_.pop_front();
-      if (result.applied) {
-        copy_in(order.fragment, static_cast<float>(order.alpha));
+      const auto result = results_.find(awaited_->round);
+      if (result == results_.end()) {
+        stands_since_ = stands_since_ ? stands_since_ : std::chrono::steady_clock::now();
+        return;
       }
-      Merged said;
-      said.round = order.round;
-      said.fragment = order.fragment;
-      said.step = step_;
-      said.position = position_;
-      if (order.evaluate) {
-        said.validation_loss = loss();
-      }
-      if (stands_since_) {
-        said.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *stands_since_).count();
-        wait_seconds_ += said.wait_seconds;
-        stands_since_.reset();
-      }
-      const bool last = finish_ && finish_->round == order.round && finish_->save;
-      if (order.save || last) {
-        said.saved = save(last ? *finish_->save : *order.save);
-      }
-      send(said);
-      publish();
-      if (waiting() && results_.empty()) {
-        stands_since_ = std::chrono::steady_clock::now();
-      }
+      const bool applied = result->second;
+      results_.erase(results_.begin(), std::next(result));  // those of earlier rounds nobody waits for any more
+      merge(*std::exchange(awaited_, std::nullopt), applied);
     }
+  }
+
+  // Begins the order that comes next; false if none is due.
+  bool take_order() {
+    if (const auto next = finish_ && finish_->now ? orders_.next_step() : std::nullopt) {
+      step_ = std::max(step_, *next);
+    }
+    const auto due = orders_.take(step_);
+    if (due && std::holds_alternative<PublishOrder>(*due)) {
+      publish(std::get<PublishOrder>(*due));
+    } else if (due) {
+      awaited_ = std::get<MergeOrder>(*due);
+    }
+    return due.has_value();
   }
 
   bool save(const fs::path& folder) {
@@ -328,9 +319,9 @@ class ArithmeticTrainer {
   double wait_seconds_ = 0;
   std::optional<std::chrono::steady_clock::time_point> stands_since_;  // it waits for the result of its next merge
   bool stopped_ = false;
-  std::deque<PublishOrder> publish_;
-  std::deque<MergeOrder> merge_;
-  std::deque<RoundResult> results_;
+  RoundOrders<PublishOrder, MergeOrder> orders_;
+  std::optional<MergeOrder> awaited_;      // waits for its result
+  std::map<std::uint64_t, bool> results_;  // by round: whether it was applied
 };
 
 }  // namespace
