@@ -8,6 +8,7 @@
 #include "agent/storage/content_shelf.hpp"
 #include "agent/storage/durable_file.hpp"
 #include "cli/views/document.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -43,7 +44,7 @@ Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, con
     ATOLL_ASSIGN(file.fetch.digest, digest_from_hex(text_at(result, "sha256")));
     file.fetch.blob = content_blob(RunId(text_at(document, "run")), *file.fetch.digest);
     file.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(result, "bytes").value_or(0), 0.0, 1e15));
-    file.fetch.path = file.path.string();
+    file.fetch.path = on_this_machine(file.path);
     for (const nlohmann::json& source : list_at(result, "sources")) {
       const Member member{IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"),
                           text_at(source, "bulk_address")};
@@ -72,7 +73,7 @@ Result<fs::path> named_file(const fs::path& folder, const nlohmann::json& entry)
 }
 
 Status check_file(const fs::path& path, const nlohmann::json& entry) {
-  const Result<FileFacts> facts = facts_of(path);
+  const Result<FileFacts> facts = facts_of(on_this_machine(path));
   if (!facts) {
     return facts.error();
   }
@@ -101,10 +102,10 @@ Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const f
   ATOLL_ASSIGN(std::vector<WantedFile> files, wanted_files(document, folder, sources));
   ATOLL_TRY(check_ensemble_folder(folder));
   std::error_code failure;
-  ATOLL_TRY(make_folders(folder / "experts"));
+  ATOLL_TRY(on_this_machine(folder / "experts").make_folders());
   ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(client.access(), sources));
   for (WantedFile& file : files) {
-    if (const Result<FileFacts> there = facts_of(file.path); there && there->sha256 == *file.fetch.digest) {
+    if (const Result<FileFacts> there = facts_of(on_this_machine(file.path)); there && there->sha256 == *file.fetch.digest) {
       continue;
     }
     if (const fs::file_status there = fs::symlink_status(file.path, failure); fs::exists(there) && !fs::is_regular_file(there)) {
@@ -121,7 +122,7 @@ Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const f
 
 Status check_ensemble(const fs::path& folder, bool allow_missing, bool dense) {
   const fs::path path = folder / kDocument;
-  Result<Bytes> bytes = read_file(path, kLargestDocument);
+  Result<Bytes> bytes = read_file(on_this_machine(path), kLargestDocument);
   if (!bytes) {
     return bytes.error().code == Code::not_found
                ? Error{Code::not_found, path.string() + ": there is no such file; `atoll export RUN -o FOLDER` writes an ensemble"}

@@ -16,6 +16,7 @@
 #include "cli/views/document.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/base/plain_text.hpp"
 #include "transport/bulk/blob_fetch.hpp"
 #include "transport/identity/identity.hpp"
@@ -39,7 +40,7 @@ Result<ExportPlan> plan_from(const nlohmann::json& document, const std::string& 
   plan.fetch.blob.kind = BlobKind::checkpoint_file;
   plan.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(document, "file_bytes").value_or(0), 0.0, 1e15));
   ATOLL_ASSIGN(plan.fetch.digest, digest_from_hex(text_at(document, "file_sha256")));
-  plan.fetch.path = path;
+  plan.fetch.path = on_this_machine(path);
   for (const nlohmann::json& source : list_at(document, "sources")) {
     plan.sources.push_back(
         {IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")});

@@ -1,6 +1,5 @@
 #include "agent/engine/catch_up.hpp"
 
-#include <system_error>
 #include <utility>
 
 #include "transport/base/bytes.hpp"
@@ -8,7 +7,6 @@
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
-namespace fs = std::filesystem;
 namespace {
 
 // More results than this are not worth fetching one by one: the next checkpoint will be nearer.
@@ -22,26 +20,24 @@ std::vector<IslandId> ids_of(const std::vector<Member>& members) {
   return ids;
 }
 
-void clear_folder(const fs::path& folder) {
-  std::error_code failure;
-  fs::remove_all(folder, failure);
-  if (failure) {
-    log_warning(folder.string() + ": cannot be removed: " + failure.message());
+void clear_folder(const DiskPath& folder) {
+  if (const Status removed = folder.remove(); !removed) {
+    log_warning(removed.error().why);
   }
 }
 
 }  // namespace
 
-fs::path CatchUpWork::checkpoint_path() const {
+DiskPath CatchUpWork::checkpoint_path() const {
   return folder_ /
          (std::to_string(order_.order.checkpoint_round.value) + "-" + to_hex(order_.order.checkpoint_file).substr(0, 16) + ".safetensors");
 }
 
-fs::path CatchUpWork::result_path(Round round) const { return folder_ / (std::to_string(round.value) + ".result"); }
+DiskPath CatchUpWork::result_path(Round round) const { return folder_ / (std::to_string(round.value) + ".result"); }
 
-Result<std::unique_ptr<CatchUpWork>> CatchUpWork::begin(agent::CatchUpFromPeers order, const IslandRun& run, fs::path folder,
+Result<std::unique_ptr<CatchUpWork>> CatchUpWork::begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder,
                                                         TimePoint now) {
-  ATOLL_TRY(make_folders(folder));
+  ATOLL_TRY(folder.make_folders());
   std::unique_ptr<CatchUpWork> work(new CatchUpWork(std::move(order), std::move(folder)));
   const agent::CatchUpFromPeers& asked = work->order_;
   const bool own = asked.has_state && run.has_state() && run.round() == asked.own_round && asked.own_round <= asked.order.committed;
@@ -57,17 +53,16 @@ Result<std::unique_ptr<CatchUpWork>> CatchUpWork::begin(agent::CatchUpFromPeers 
 
 void CatchUpWork::plan_results(Round after) {
   results_.clear();
-  std::error_code ignored;
   for (Round round = after.next(); round <= order_.order.committed; round = round.next()) {
     results_.push_back(round);
-    if (fs::exists(result_path(round), ignored)) {
+    if (result_path(round).exists()) {
       continue;
     }
     BlobFetchPlan plan;
     plan.blob.run = order_.order.run;
     plan.blob.round = round;
     plan.blob.kind = BlobKind::result;
-    plan.path = result_path(round).string();
+    plan.path = result_path(round);
     plan.durable = false;
     plan.sources = ids_of(order_.order.sources);
     to_fetch_.push_back(std::move(plan));
@@ -96,15 +91,14 @@ bool CatchUpWork::fall_back(const Error& why, const IslandRun& run) {
                                             ", too far from round " + std::to_string(order.committed.value)};
     return false;
   }
-  std::error_code ignored;
-  if (!fs::exists(checkpoint_path(), ignored)) {
+  if (!checkpoint_path().exists()) {
     BlobFetchPlan plan;
     plan.blob.run = order.run;
     plan.blob.round = order.checkpoint_round;
     plan.blob.kind = BlobKind::checkpoint_file;
     plan.size = order.checkpoint_bytes;
     plan.digest = order.checkpoint_file;
-    plan.path = checkpoint_path().string();
+    plan.path = checkpoint_path();
     plan.durable = false;
     plan.sources = ids_of(order.sources);
     to_fetch_.push_back(std::move(plan));
@@ -160,7 +154,7 @@ bool CatchUpWork::advance(TimePoint now, IslandRun& run) {
   if (!fall_back(applied.error(), run)) {
     return true;
   }
-  Status started = make_folders(folder_);
+  Status started = folder_.make_folders();
   if (started) {
     started = start_next(now, run);
   }
@@ -195,8 +189,8 @@ Status CatchUpWork::apply_results(IslandRun& run) const {
 Status CatchUpWork::finish(IslandRun& run) {
   if (from_checkpoint_) {
     if (!checkpoint_verified_) {  // it was there before this order
-      ATOLL_ASSIGN(const Digest found, sha256_of_file(checkpoint_path()));
-      if (found != order_.order.checkpoint_file) {
+      ATOLL_ASSIGN(const FileFacts found, facts_of(checkpoint_path()));
+      if (found.sha256 != order_.order.checkpoint_file) {
         return Error{Code::corrupt, "the fetched checkpoint does not have the digest the coordinator named"};
       }
     }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "agent/core/effect.hpp"
 #include "agent/engine/island_run.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/bulk/blob_fetch.hpp"
 
 namespace atl {
@@ -23,8 +23,7 @@ namespace atl {
 class CatchUpWork {
  public:
   // `folder` is kept between orders. Errors: io.
-  static Result<std::unique_ptr<CatchUpWork>> begin(agent::CatchUpFromPeers order, const IslandRun& run, std::filesystem::path folder,
-                                                    TimePoint now);
+  static Result<std::unique_ptr<CatchUpWork>> begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder, TimePoint now);
 
   // The fetch under way, for the link's switchboard; null between two.
   [[nodiscard]] BlobFetch* fetch() { return fetch_.get(); }
@@ -35,18 +34,18 @@ class CatchUpWork {
   [[nodiscard]] const CatchUp& order() const { return order_.order; }
 
  private:
-  CatchUpWork(agent::CatchUpFromPeers order, std::filesystem::path folder) : order_(std::move(order)), folder_(std::move(folder)) {}
+  CatchUpWork(agent::CatchUpFromPeers order, DiskPath folder) : order_(std::move(order)), folder_(std::move(folder)) {}
   void plan_results(Round after);
   Status start_next(TimePoint now, const IslandRun& run);
   Status finish(IslandRun& run);
   Status verify_results(Digest digest) const;
   Status apply_results(IslandRun& run) const;
-  [[nodiscard]] std::filesystem::path checkpoint_path() const;
-  [[nodiscard]] std::filesystem::path result_path(Round round) const;
+  [[nodiscard]] DiskPath checkpoint_path() const;
+  [[nodiscard]] DiskPath result_path(Round round) const;
   bool fall_back(const Error& why, const IslandRun& run);
 
   agent::CatchUpFromPeers order_;
-  std::filesystem::path folder_;
+  DiskPath folder_;
   bool from_checkpoint_ = false;
   bool checkpoint_verified_ = false;  // as it was fetched, by this order
   std::deque<BlobFetchPlan> to_fetch_;

@@ -1,15 +1,12 @@
 // What the sync engine does for runs of phases: content by its digest is fetched, adopted, served and dropped.
-#include <system_error>
-
 #include "agent/engine/sync_engine_state.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::agent {
-namespace fs = std::filesystem;
 
 void SyncEngine::State::carry_out(const OpenContent& order) {
-  for (const Content& content : stored_content(settings.runs_folder / order.run.text)) {
+  for (const Content& content : stored_content(settings.runs / order.run.text)) {
     serve_content(order.run, content, 0, 0);
   }
   say(ContentOpened{order.run});
@@ -17,8 +14,8 @@ void SyncEngine::State::carry_out(const OpenContent& order) {
 
 // Puts it on the link and says that it is held.
 void SyncEngine::State::serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step) {
-  const fs::path path = content_path(settings.runs_folder / run.text, content.digest);
-  if (const Status put = link->store().put_file(content_blob(run, content.digest), path.string()); !put) {
+  const DiskPath path = content_path(settings.runs / run.text, content.digest);
+  if (const Status put = link->store().put_file(content_blob(run, content.digest), path); !put) {
     say(ContentMissed{run, content.digest, start, put.error()});
     return;
   }
@@ -26,9 +23,8 @@ void SyncEngine::State::serve_content(const RunId& run, const Content& content, 
 }
 
 void SyncEngine::State::carry_out(const FetchContent& order) {
-  const fs::path folder = settings.runs_folder / order.run.text;
-  std::error_code failure;
-  if (fs::exists(content_path(folder, order.content.digest), failure)) {
+  const DiskPath folder = settings.runs / order.run.text;
+  if (content_path(folder, order.content.digest).exists()) {
     serve_content(order.run, Content{order.content.digest, order.content.bytes, {}}, 0, 0);
     return;
   }
@@ -42,13 +38,13 @@ void SyncEngine::State::carry_out(const FetchContent& order) {
       plan.sources.push_back(source);
     }
   }
-  const fs::path path = incoming_path(folder, order.content.digest);
-  plan.path = path.string();
+  const DiskPath path = incoming_path(folder, order.content.digest);
+  plan.path = path;
   if (plan.sources.empty()) {
     miss({Code::unavailable, "no other island has it"});
     return;
   }
-  if (const Status made = make_folders(path.parent_path()); !made) {
+  if (const Status made = path.folder().make_folders(); !made) {
     miss(made.error());
     return;
   }
@@ -62,7 +58,9 @@ void SyncEngine::State::carry_out(const FetchContent& order) {
 }
 
 void SyncEngine::State::carry_out(const AdoptContent& order) {
-  const Result<Content> content = adopt_content(settings.runs_folder / order.run.text, order.path);
+  // The trainer names what it wrote as other processes would.
+  const DiskPath written = settings.runs / std::filesystem::path(order.path).lexically_relative(settings.runs.text());
+  const Result<Content> content = adopt_content(settings.runs / order.run.text, written);
   if (!content) {
     say(ContentMissed{order.run, Digest{}, order.start, content.error()});
     return;
@@ -74,11 +72,12 @@ void SyncEngine::State::carry_out(const DropContent& order) {
   const BlobId blob = content_blob(order.run, order.digest);
   content_fetches.erase(blob);
   link->store().withdraw(blob);
-  std::error_code ignored;
-  const fs::path folder = settings.runs_folder / order.run.text;
-  fs::remove(content_path(folder, order.digest), ignored);
-  for (const char* suffix : {"", ".part", ".have"}) {
-    fs::remove(incoming_path(folder, order.digest).string() + suffix, ignored);
+  const DiskPath folder = settings.runs / order.run.text;
+  const DiskPath incoming = incoming_path(folder, order.digest);
+  for (const DiskPath& left : {content_path(folder, order.digest), incoming, incoming + ".part", incoming + ".have"}) {
+    if (const Status removed = left.remove(); !removed) {
+      log_warning(removed.error().why);
+    }
   }
 }
 
@@ -100,7 +99,7 @@ void SyncEngine::State::pump_content(TimePoint at) {
       say(ContentMissed{ended.run, ended.content.digest, 0, *ended.fetch->failure()});
       continue;
     }
-    const fs::path folder = settings.runs_folder / ended.run.text;
+    const DiskPath folder = settings.runs / ended.run.text;
     content_received[ended.run] += ended.content.bytes;
     if (const Status moved = rename_durably(incoming_path(folder, ended.content.digest), content_path(folder, ended.content.digest));
         !moved) {

@@ -7,11 +7,11 @@
 #include "transport/identity/identity.hpp"
 
 namespace atl::agent {
-namespace fs = std::filesystem;
 
 void SyncEngine::State::carry_out(const OpenRun& order) {
   carry_out(CloseRun{order.run});
-  Result<std::unique_ptr<IslandRun>> run = IslandRun::open(order.run, order.spec, settings.self, settings.runs_folder / order.run.text);
+  Result<std::unique_ptr<IslandRun>> run =
+      IslandRun::open(order.run, order.spec, settings.self, settings.runs / order.run.text, settings.make_arena);
   if (!run) {
     log_error("run " + order.run.text + ": cannot be opened: " + run.error().why);
     unopened.insert_or_assign(order.run, run.error());  // told when its trainer asks for an arena
@@ -223,7 +223,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     return;
   }
   if (settings.rehearsal) {
-    settings.rehearsal->checkpoint_written(run.checkpoints().folder_of(order.round) / kOuterFile);
+    settings.rehearsal->checkpoint_written((run.checkpoints().folder_of(order.round) / kOuterFile).text());
   }
   note(order.run, SpanKind::checkpoint, order.round, 0, start, meta->outer()->bytes);
   log_info("run " + order.run.text + ": checkpoint of " + round_text(order.round) + ", " + human_bytes(meta->outer()->bytes) + " in " +
@@ -278,14 +278,14 @@ void SyncEngine::State::carry_out(const CloseRun& order) {
   }
   drop_results(*open, 0);
   const std::vector<CheckpointMeta> stored = open->run->checkpoints().list();
-  const fs::path folder = open->run->checkpoints().folder();
+  const DiskPath folder = open->run->checkpoints().folder();
   runs.erase(order.run);
   set_uplink();
   serve_anew(order.run, stored, folder);  // for exports
 }
 
 void SyncEngine::State::carry_out(const ServeStored& order) {
-  const Result<CheckpointStore> store = CheckpointStore::open(settings.runs_folder / order.run.text / "checkpoints");
+  const Result<CheckpointStore> store = CheckpointStore::open(settings.runs / order.run.text / "checkpoints");
   if (store) {
     serve_checkpoints(order.run, store->list(), store->folder());
   }

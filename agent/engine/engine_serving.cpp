@@ -1,12 +1,9 @@
 // What the sync engine serves, and to whom: checkpoints, and results for joiners.
-#include <system_error>
-
 #include "agent/engine/sync_engine_state.hpp"
 #include "transport/base/log.hpp"
 #include "transport/identity/identity.hpp"
 
 namespace atl::agent {
-namespace fs = std::filesystem;
 
 void SyncEngine::State::set_peers() {
   std::vector<Member> all;
@@ -42,7 +39,7 @@ void SyncEngine::State::set_uplink() {
   link->set_uplink(tightest);
 }
 
-void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const fs::path& folder) {
+void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder) {
   const auto blob_of = [&](Round round) {
     BlobId blob;
     blob.run = run;
@@ -52,7 +49,7 @@ void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<Ch
   };
   std::set<Round> now_served;
   for (const CheckpointMeta& meta : stored) {
-    const Status put = link->store().put_file(blob_of(meta.round), (folder / std::to_string(meta.round.value) / kOuterFile).string());
+    const Status put = link->store().put_file(blob_of(meta.round), folder / std::to_string(meta.round.value) / kOuterFile);
     if (put) {
       now_served.insert(meta.round);
     } else {
@@ -68,7 +65,7 @@ void SyncEngine::State::serve_checkpoints(const RunId& run, const std::vector<Ch
 }
 
 // Forgets what the store knows of the run's rounds (which it refuses once they are over) and serves its checkpoints.
-void SyncEngine::State::serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const fs::path& folder) {
+void SyncEngine::State::serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder) {
   link->store().forget(run);
   served.erase(run);
   if (const auto audience = audiences.find(run); audience != audiences.end()) {
@@ -90,9 +87,9 @@ void SyncEngine::State::start_over(OpenedRun& open) {
 }
 
 void SyncEngine::State::keep_result(OpenedRun& open, const RoundResult& result) {
-  const fs::path folder = open.run->folder() / "results";
-  const fs::path path = folder / std::to_string(result.round.value);
-  Status kept = make_folders(folder);
+  const DiskPath folder = open.run->folder() / "results";
+  const DiskPath path = folder / std::to_string(result.round.value);
+  Status kept = folder.make_folders();
   if (kept) {
     kept = write_result(path, result);
   }
@@ -101,7 +98,7 @@ void SyncEngine::State::keep_result(OpenedRun& open, const RoundResult& result) 
   blob.round = result.round;
   blob.kind = BlobKind::result;
   if (kept) {
-    kept = link->store().put_file(blob, path.string());
+    kept = link->store().put_file(blob, path);
   }
   if (!kept) {
     log_warning("run " + blob.run.text + ": the result of " + round_text(result.round) +
@@ -123,8 +120,9 @@ void SyncEngine::State::drop_results(OpenedRun& open, std::uint64_t down_to_byte
     open.kept.pop_front();
     open.kept_bytes -= bytes;
     link->store().withdraw_results_up_to(open.run->id(), round);
-    std::error_code ignored;
-    fs::remove(open.run->folder() / "results" / std::to_string(round.value), ignored);
+    if (const Status removed = (open.run->folder() / "results" / std::to_string(round.value)).remove(); !removed) {
+      log_warning(removed.error().why);
+    }
   }
 }
 

@@ -1,7 +1,5 @@
 #include "agent/engine/island_run.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -39,26 +37,40 @@ Status decode_over(const RoundResult& result, Aggregator aggregator, std::span<f
   return {};
 }
 
-// A name for the arena that no other run or agent on this machine has.
-std::string arena_path(const fs::path& folder, const IslandId& island, const RunId& run) {
-  return (folder / ("atoll-" + island.text + "-" + run.text)).string();
-}
-
 }  // namespace
 
-IslandRun::IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, fs::path folder, CheckpointStore checkpoints)
+MakeArena shared_arenas(IslandId island, fs::path runs) {
+  return [island = std::move(island), runs = std::move(runs)](const RunId& run, std::uint64_t bytes) {
+    Result<island_link::Arena> arena = Error{Code::io, "no arena"};
+    for (const fs::path& place : {fs::path("/dev/shm"), runs / run.text}) {
+      const std::string name = (place / ("atoll-" + island.text + "-" + run.text)).string();
+      std::error_code ignored;
+      fs::remove(name, ignored);  // what a killed agent of this island left
+      arena = island_link::Arena::create(name, bytes);
+      if (arena) {
+        break;
+      }
+      log_warning("run " + run.text + ": no arena at " + name + ": " + arena.error().why);
+    }
+    return arena;
+  };
+}
+
+IslandRun::IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, DiskPath folder, CheckpointStore checkpoints,
+                     MakeArena make_arena)
     : id_(std::move(run)),
       spec_(std::move(spec)),
       composition_(composition),
       island_(std::move(island)),
       folder_(std::move(folder)),
-      checkpoints_(std::move(checkpoints)) {}
+      checkpoints_(std::move(checkpoints)),
+      make_arena_(std::move(make_arena)) {}
 
-Result<std::unique_ptr<IslandRun>> IslandRun::open(RunId run, RunSpec spec, IslandId island, fs::path folder) {
+Result<std::unique_ptr<IslandRun>> IslandRun::open(RunId run, RunSpec spec, IslandId island, DiskPath folder, MakeArena make_arena) {
   ATOLL_ASSIGN(Composition composition, compose(spec.strategy));
   ATOLL_ASSIGN(CheckpointStore checkpoints, CheckpointStore::open(folder / "checkpoints"));
-  return std::unique_ptr<IslandRun>(
-      new IslandRun(std::move(run), std::move(spec), composition, std::move(island), std::move(folder), std::move(checkpoints)));
+  return std::unique_ptr<IslandRun>(new IslandRun(std::move(run), std::move(spec), composition, std::move(island), std::move(folder),
+                                                  std::move(checkpoints), std::move(make_arena)));
 }
 
 Status IslandRun::use_layout(ParameterLayout layout) {
@@ -90,22 +102,8 @@ Result<island_link::ArenaLayout> IslandRun::prepare_arena(const island_link::Man
   ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::make(manifest, composition_.fragments));
   ATOLL_TRY(use_layout(std::move(layout)));
   if (!arena_) {
-    const std::uint64_t bytes = layout_->total() * sizeof(float);
-    Result<island_link::Arena> arena = Error{Code::io, "no arena"};
-    for (const fs::path& place : {fs::path("/dev/shm"), folder_}) {
-      const std::string path = arena_path(place, island_, id_);
-      std::error_code ignored;
-      fs::remove(path, ignored);  // what a killed agent of this island left
-      arena = island_link::Arena::create(path, bytes);
-      if (arena) {
-        break;
-      }
-      log_warning("run " + id_.text + ": no arena at " + path + ": " + arena.error().why);
-    }
-    if (!arena) {
-      return arena.error();
-    }
-    arena_ = std::make_shared<island_link::Arena>(*std::move(arena));
+    ATOLL_ASSIGN(island_link::Arena arena, make_arena_(id_, layout_->total() * sizeof(float)));
+    arena_ = std::make_shared<island_link::Arena>(std::move(arena));
   }
   island_link::ArenaLayout message = layout_->arena();
   message.path = arena_->path();
@@ -290,8 +288,8 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
 }
 
 Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution& contribution) const {
-  const fs::path rounds = checkpoints_.partial_of(checkpoint) / kRoundsFolder;
-  ATOLL_TRY(make_folders(rounds));
+  const DiskPath rounds = checkpoints_.partial_of(checkpoint) / kRoundsFolder;
+  ATOLL_TRY(rounds.make_folders());
   RoundResult term;
   term.round = round;
   term.fragment = contribution.fragment;
@@ -302,14 +300,14 @@ Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution
 }
 
 Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRound& pending) const {
-  const fs::path path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
+  const DiskPath path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.fragment));
   ATOLL_ASSIGN(StoredResult opened, StoredResult::open(path));
   const auto stored = std::make_shared<StoredResult>(std::move(opened));
   const RoundResult& term = stored->result();
   if (term.round != pending.round || term.fragment != pending.fragment || term.values != range.count || term.terms.size() != 1 ||
       term.codec != composition_.codec) {
-    return Error{Code::corrupt, path.string() + ": is not the contribution that the checkpoint names"};
+    return Error{Code::corrupt, path.text() + ": is not the contribution that the checkpoint names"};
   }
   return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts};
 }
@@ -349,7 +347,7 @@ Status IslandRun::begin_checkpoint() {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
   }
   begun_.erase(round_);
-  ATOLL_ASSIGN([[maybe_unused]] const fs::path partial, checkpoints_.resume(round_));
+  ATOLL_ASSIGN([[maybe_unused]] const DiskPath partial, checkpoints_.resume(round_));
   std::map<std::string, std::string> metadata = outer_metadata(id_, round_, digest_, spec_, layout_->manifest_text());
   if (const std::optional<std::string>& description = layout_->manifest().description) {
     metadata[kDescriptionKey] = *description;
@@ -442,7 +440,7 @@ Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const 
   return meta.pending;
 }
 
-Status IslandRun::load_outer(const fs::path& path) {
+Status IslandRun::load_outer(const DiskPath& path) {
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
   const auto& metadata = file.header().metadata;
   const auto text = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
@@ -450,14 +448,14 @@ Status IslandRun::load_outer(const fs::path& path) {
   const std::string round = text("atoll.round");
   if (text("atoll.run") != id_.text || !digest || round.empty() || round.size() > 19 ||
       round.find_first_not_of("0123456789") != std::string::npos) {
-    return Error{Code::corrupt, path.string() + ": its metadata is not that of a checkpoint of run " + id_.text};
+    return Error{Code::corrupt, path.text() + ": its metadata is not that of a checkpoint of run " + id_.text};
   }
   ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::from_checkpoint(file.header(), composition_.fragments));
   ATOLL_TRY(use_layout(std::move(layout)));
   has_state_ = false;
   const Status read = layout_->read(file, parameters_.floats(), momentum_.floats());
   if (!read) {
-    return with_context(read.error(), path.string());
+    return with_context(read.error(), path.text());
   }
   round_ = Round(std::stoull(round));
   digest_ = *digest;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/bulk/blob_store.hpp"
@@ -47,10 +49,15 @@ struct DataPosition {
   std::uint64_t position = 0;
 };
 
+// Makes the arena of a run, so many bytes of zeros. Errors: io.
+using MakeArena = std::function<Result<island_link::Arena>(const RunId& run, std::uint64_t bytes)>;
+// In /dev/shm, or where that has no room in the run's folder below `runs`; under a name that no other run or agent on this machine has.
+MakeArena shared_arenas(IslandId island, std::filesystem::path runs);
+
 class IslandRun {
  public:
   // `folder` is that of the run: checkpoints, incoming and kept results lie there. Errors: invalid_argument, io.
-  static Result<std::unique_ptr<IslandRun>> open(RunId run, RunSpec spec, IslandId island, std::filesystem::path folder);
+  static Result<std::unique_ptr<IslandRun>> open(RunId run, RunSpec spec, IslandId island, DiskPath folder, MakeArena make_arena);
 
   // ---- arena
   // Lays out and maps the arena for a trainer's manifest; again for the same one after a restart of the trainer.
@@ -110,16 +117,17 @@ class IslandRun {
   // verified.
   Result<std::vector<PendingRound>> load_checkpoint(Round round, const Digest& digest);
   // The outer state from a verified outer.safetensors; the digest is the file's. Errors: corrupt.
-  Status load_outer(const std::filesystem::path& file);
+  Status load_outer(const DiskPath& file);
 
   [[nodiscard]] const RunId& id() const { return id_; }
   [[nodiscard]] const RunSpec& spec() const { return spec_; }
   [[nodiscard]] const Composition& composition() const { return composition_; }
   [[nodiscard]] const std::optional<ParameterLayout>& layout() const { return layout_; }
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const DiskPath& folder() const { return folder_; }
 
  private:
-  IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, std::filesystem::path folder, CheckpointStore checkpoints);
+  IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, DiskPath folder, CheckpointStore checkpoints,
+            MakeArena make_arena);
   Status use_layout(ParameterLayout layout);
   Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
   [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
@@ -133,8 +141,9 @@ class IslandRun {
   RunSpec spec_;
   Composition composition_;
   IslandId island_;
-  std::filesystem::path folder_;
+  DiskPath folder_;
   CheckpointStore checkpoints_;
+  MakeArena make_arena_;
 
   std::optional<ParameterLayout> layout_;
   std::shared_ptr<island_link::Arena> arena_;

@@ -1,15 +1,7 @@
 #include "agent/engine/round_result.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <bit>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "transport/identity/sha256.hpp"
 
@@ -100,35 +92,21 @@ Result<RoundResult> parse_result(ByteView bytes) {
   return result;
 }
 
-Result<StoredResult> StoredResult::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat facts {};
-  if (fd < 0 || ::fstat(fd, &facts) != 0 || facts.st_size <= 0) {
-    const int number = errno;
-    if (fd >= 0) {
-      ::close(fd);
-    }
-    return Error{fd < 0 ? Code::io : Code::corrupt, path.string() + ": " + (fd < 0 ? std::strerror(number) : "is empty")};
-  }
-  const auto size = static_cast<std::size_t>(facts.st_size);
-  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  const int number = errno;
-  ::close(fd);
-  if (memory == MAP_FAILED) {
-    return Error{Code::io, path.string() + ": cannot be mapped: " + std::strerror(number)};
-  }
+Result<StoredResult> StoredResult::open(const DiskPath& path) {
+  ATOLL_ASSIGN(const std::unique_ptr<DiskFile> file, path.open(OpenFor::reading));
+  ATOLL_ASSIGN(const MappedBytes mapped, file->map());
   StoredResult stored;
-  stored.mapping_ = std::shared_ptr<const void>(memory, [size](const void* at) { ::munmap(const_cast<void*>(at), size); });
-  Result<RoundResult> result = parse_result({static_cast<const std::byte*>(memory), size});
+  stored.mapping_ = mapped.owner;
+  Result<RoundResult> result = parse_result(mapped.bytes);
   if (!result) {
-    return with_context(result.error(), path.string());
+    return with_context(result.error(), path.text());
   }
   stored.result_ = *std::move(result);
   return stored;
 }
 
-Status write_result(const std::filesystem::path& path, const RoundResult& result) {
-  const std::filesystem::path fresh = path.string() + ".new";
+Status write_result(const DiskPath& path, const RoundResult& result) {
+  const DiskPath fresh = path + ".new";
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(fresh));
   ATOLL_TRY(file.write(header_of(result)));
   for (const EncodedTerm& term : result.terms) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -47,7 +46,7 @@ Digest initial_digest(std::string_view manifest, std::span<const float> paramete
 class StoredResult {
  public:
   // Verifies every length. Errors: io, corrupt.
-  static Result<StoredResult> open(const std::filesystem::path& path);
+  static Result<StoredResult> open(const DiskPath& path);
   [[nodiscard]] const RoundResult& result() const { return result_; }
 
  private:
@@ -58,6 +57,6 @@ class StoredResult {
 // Reads a result; the terms view `bytes`. Errors: corrupt.
 Result<RoundResult> parse_result(ByteView bytes);
 // Writes one, durably. Errors: io.
-Status write_result(const std::filesystem::path& path, const RoundResult& result);
+Status write_result(const DiskPath& path, const RoundResult& result);
 
 }  // namespace atl

@@ -79,7 +79,7 @@ int SyncEngine::State::timeout_ms(bool busy) const {
 SyncEngine::SyncEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<SyncEngine>> SyncEngine::start(EngineSettings settings, std::unique_ptr<BulkLink> link) {
-  ATOLL_TRY(make_folders(settings.runs_folder));
+  ATOLL_TRY(settings.runs.make_folders());
   std::unique_ptr<SyncEngine> engine(new SyncEngine(std::make_unique<State>(std::move(settings), std::move(link))));
   State* state = engine->state_.get();
   state->thread = std::thread([state] { state->loop(); });

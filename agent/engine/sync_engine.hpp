@@ -9,13 +9,14 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "agent/engine/engine_command.hpp"
+#include "agent/engine/island_run.hpp"
 #include "agent/engine/span_log.hpp"
 #include "agent/faults/rehearsal.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -25,7 +26,8 @@ namespace atl::agent {
 
 struct EngineSettings {
   IslandId self;
-  std::filesystem::path runs_folder;                // STATE/runs
+  DiskPath runs;  // STATE/runs, confined to it
+  MakeArena make_arena;
   Duration stall_after = std::chrono::seconds(20);  // an exchange in which a peer delivers nothing for so long has failed
   std::shared_ptr<SpanLog> spans;                   // where its time went; empty: not kept
   std::shared_ptr<Rehearsal> rehearsal;             // of faults; empty: none, the rule

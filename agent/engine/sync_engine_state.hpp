@@ -143,8 +143,8 @@ struct SyncEngine::State final : PieceReceiver {
   // ---- serving
   void set_peers();
   void set_uplink();
-  void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
-  void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const std::filesystem::path& folder);
+  void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
+  void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
   void start_over(OpenedRun& open);
   void keep_result(OpenedRun& open, const RoundResult& result);
   void drop_results(OpenedRun& open, std::uint64_t down_to_bytes);

@@ -18,8 +18,8 @@ namespace {
 constexpr auto kStopPatience = std::chrono::seconds(3);
 
 island_link::Task message_of(const StartTask& order, const std::vector<fs::path>& files, const SessionSettings& settings,
-                             const fs::path& work) {
-  const fs::path folder = settings.runs_folder / order.run.text;
+                             const DiskPath& work) {
+  const DiskPath folder = settings.runs / order.run.text;
   island_link::Task task;
   task.run = order.run.text;
   task.island = settings.island;
@@ -36,17 +36,17 @@ island_link::Task message_of(const StartTask& order, const std::vector<fs::path>
   task.diffusion = diffusion_of(order.spec.diffusion);
   for (const TaskInput& input : order.inputs) {
     task.inputs.push_back(
-        {input.task, content_path(folder, input.content.digest).string(), to_hex(input.content.digest), input.content.bytes});
+        {input.task, content_path(folder, input.content.digest).text(), to_hex(input.content.digest), input.content.bytes});
   }
-  task.output = (work / "result").string();
-  task.checkpoint = (work / "checkpoint").string();
+  task.output = (work / "result").text();
+  task.checkpoint = (work / "checkpoint").text();
   if (!order.resume.digest.empty()) {
-    task.resume = content_path(folder, order.resume.digest).string();
+    task.resume = content_path(folder, order.resume.digest).text();
   }
   if (order.group_round > Round(0)) {
-    task.resume = (settings.runs_folder / order.group.text / "checkpoints" / std::to_string(order.group_round.value) / kTrainerFolder /
+    task.resume = (settings.runs / order.group.text / "checkpoints" / std::to_string(order.group_round.value) / kTrainerFolder /
                    "trainer.safetensors")
-                      .string();
+                      .text();
   }
   return task;
 }
@@ -59,11 +59,11 @@ TaskSession::TaskSession(StartTask order, island_link::Task task, island_link::A
 Result<std::unique_ptr<TaskSession>> TaskSession::start(const StartTask& order, const std::vector<fs::path>& files,
                                                         const SessionSettings& settings, TimePoint now) {
   const std::string path = (settings.link_folder / ("task-" + std::to_string(order.start))).string();
-  const fs::path work = settings.runs_folder / order.run.text / "work";
+  const DiskPath work = settings.runs / order.run.text / "work";
   std::error_code ignored;
   fs::remove(path, ignored);
-  fs::remove_all(work, ignored);  // of an earlier task
-  ATOLL_TRY(make_folders(work));
+  ATOLL_TRY(work.remove());  // of an earlier task
+  ATOLL_TRY(work.make_folders());
   ATOLL_ASSIGN(island_link::AgentEnd link, island_link::AgentEnd::bind(path));
   ATOLL_ASSIGN(TrainerCommand command, trainer_command(settings, order.run, order.spec, path));
   ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now));

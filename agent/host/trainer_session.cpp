@@ -346,12 +346,12 @@ island_link::Configure TrainerSession::configuration() const {
     message.diffusion = diffusion_of(spec.diffusion);
   }
   if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
-    const fs::path path = content_path(settings_.runs_folder / spec.work.run, *clustering);
-    message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.string(), spec.work.sha256, 0}}};
+    const DiskPath path = content_path(settings_.runs / spec.work.run, *clustering);
+    message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.text(), spec.work.sha256, 0}}};
     for (const std::string& images : spec.work.images) {
       if (const Result<Digest> digest = digest_from_hex(images)) {
         const std::string task = "images/" + std::to_string(message.work->inputs.size() - 1);
-        message.work->inputs.push_back({task, content_path(settings_.runs_folder / spec.work.run, *digest).string(), images, 0});
+        message.work->inputs.push_back({task, content_path(settings_.runs / spec.work.run, *digest).text(), images, 0});
       }
     }
   }
@@ -362,7 +362,7 @@ island_link::Configure TrainerSession::configuration() const {
     island_link::Resume resume;
     if (order_.checkpoint) {
       resume.directory =
-          (settings_.runs_folder / order_.run.text / "checkpoints" / std::to_string(order_.checkpoint->value) / kTrainerFolder).string();
+          (settings_.runs / order_.run.text / "checkpoints" / std::to_string(order_.checkpoint->value) / kTrainerFolder).text();
     }
     resume.step = order_.step.value;
     resume.position = order_.position;
@@ -425,11 +425,13 @@ void TrainerSession::plan(const PlanTrainer& order) {
 
 // Where it saves its state of a round, empty; the checkpoint that is written there makes it complete.
 std::string TrainerSession::save_folder(Round round) const {
-  const fs::path partial = settings_.runs_folder / order_.run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
-  std::error_code failure;
-  fs::remove_all(partial, failure);
-  fs::create_directories(partial, failure);
-  return (partial / kTrainerFolder).string();
+  const DiskPath partial = settings_.runs / order_.run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
+  Status made = partial.remove();
+  made = made ? partial.make_folders() : made;
+  if (!made) {
+    log_warning("run " + order_.run.text + ": the trainer has no folder to save in: " + made.error().why);
+  }
+  return (partial / kTrainerFolder).text();
 }
 
 void TrainerSession::finish(const FinishTrainer& order) {

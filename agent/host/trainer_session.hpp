@@ -21,6 +21,7 @@
 #include "agent/host/trainer_host.hpp"
 #include "agent/host/trainer_programs.hpp"
 #include "agent/island_link/agent_end.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -31,7 +32,7 @@ struct SessionSettings {
   TrainerPrograms trainers;           // what runs with a trainer of their own start
   std::string island;                 // its name, for messages
   std::filesystem::path link_folder;  // of the socket; this user's alone
-  std::filesystem::path runs_folder;  // STATE/runs
+  DiskPath runs;                      // STATE/runs
   std::uint64_t memory_limit_bytes = 0;
   std::map<std::string, std::string> environment;  // for trainers, beside what every trainer gets
   Duration hang_after = std::chrono::minutes(5);

@@ -29,14 +29,13 @@
 #include "agent/island_link/arena.hpp"
 #include "agent/service/joining.hpp"
 #include "agent/service/leave_watch.hpp"
-#include "agent/storage/checkpoint.hpp"
-#include "agent/storage/content_shelf.hpp"
-#include "agent/storage/durable_file.hpp"
 #include "agent/storage/membership_file.hpp"
+#include "agent/storage/stored_runs.hpp"
 #include "strategies/codec.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/http/fetch.hpp"
 #include "transport/identity/join_token.hpp"
 #include "transport/zmq/control_client.hpp"
@@ -111,7 +110,7 @@ class LinkFolder {
       folder.path_ = name;
     } else {
       fs::remove_all(folder.path_, failure);
-      ATOLL_TRY(make_folders(folder.path_));
+      ATOLL_TRY(on_this_machine(folder.path_).make_folders());
       fs::permissions(folder.path_, fs::perms::owner_all, failure);
     }
     return folder;
@@ -162,37 +161,6 @@ Result<fs::path> fetch_data(const std::string& url, const std::string& sha256, c
     return true;
   };
   return fetch(settings);
-}
-
-// The checkpoints on disk, the newest of each run verified.
-std::vector<StoredRun> stored_runs(const fs::path& folder) {
-  std::vector<StoredRun> runs;
-  std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
-    if (!fs::is_directory(entry.path() / "checkpoints", failure)) {
-      if (!stored_content(entry.path()).empty()) {
-        runs.push_back({RunId(entry.path().filename().string()), {}});  // of a run of phases
-      }
-      continue;
-    }
-    Result<CheckpointStore> store = CheckpointStore::open(entry.path() / "checkpoints");
-    if (!store) {
-      log_warning("the checkpoints of run " + entry.path().filename().string() + " cannot be read: " + store.error().why);
-      continue;
-    }
-    (void)store->newest_good();  // refuses those that do not verify
-    StoredRun run;
-    run.run = RunId(entry.path().filename().string());
-    for (const CheckpointMeta& meta : store->list()) {
-      if (meta.outer() != nullptr && meta.run == run.run) {
-        run.checkpoints.push_back({meta.round, meta.digest, meta.epoch, meta.has_trainer_state(), meta.step, meta.position,
-                                   meta.outer()->sha256, meta.outer()->bytes, meta.part});
-      }
-    }
-    std::reverse(run.checkpoints.begin(), run.checkpoints.end());
-    runs.push_back(std::move(run));
-  }
-  return runs;
 }
 
 // ------------------------------------------------------------------------------------------------------------------- the loop
@@ -624,8 +592,8 @@ void remove_old_arenas() {
 // What an agent keeps, trainers' states included, is its owner's alone, and so is what an older version left.
 Status keep_private(const fs::path& state) {
   ::umask(0077);
-  ATOLL_TRY(make_folders(state / "runs"));
-  ATOLL_TRY(make_folders(state / "trainers"));
+  ATOLL_TRY(on_this_machine(state / "runs").make_folders());
+  ATOLL_TRY(on_this_machine(state / "trainers").make_folders());
   if (::chmod((state / "runs").c_str(), 0700) != 0) {
     return Error{Code::io, (state / "runs").string() + ": cannot be made private to its owner: " + std::strerror(errno)};
   }
@@ -665,12 +633,13 @@ Status run_agent(const AgentOptions& given) {
   const auto spans = std::make_shared<SpanLog>();
   engine_settings.self = island;
   engine_settings.spans = spans;
-  engine_settings.runs_folder = options.state / "runs";
+  ATOLL_ASSIGN(engine_settings.runs, confined_to(options.state / "runs"));
+  engine_settings.make_arena = shared_arenas(island, options.state / "runs");
   const std::shared_ptr<Rehearsal> rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
   engine_settings.rehearsal = rehearsal;
   std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
   ATOLL_ASSIGN(std::unique_ptr<SyncEngine> engine, SyncEngine::start(engine_settings, std::move(bulk_link)));
-  std::vector<StoredRun> stored = stored_runs(engine_settings.runs_folder);
+  std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});
     engine->post(OpenContent{run.run});
@@ -681,7 +650,7 @@ Status run_agent(const AgentOptions& given) {
   session.island = name;
   session.spans = spans;
   session.link_folder = link_folder.path();
-  session.runs_folder = engine_settings.runs_folder;
+  session.runs = engine_settings.runs;
   session.memory_limit_bytes = options.trainer_memory_bytes;
   session.hang_after = options.trainer_hang_after;
   session.program = options.program;

@@ -1,14 +1,11 @@
 #include "agent/storage/checkpoint.hpp"
 
-#include <fcntl.h>
-#include <stdio.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/log.hpp"
@@ -85,9 +82,9 @@ bool inside(const std::string& name) {
   return !name.empty() && path.is_relative() && std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
 }
 
-Result<CheckpointMeta> read_meta(const fs::path& path) {
+Result<CheckpointMeta> read_meta(const DiskPath& path) {
   ATOLL_ASSIGN(const Bytes content, read_file(path, kMaxMetaBytes));
-  const Error broken{Code::corrupt, path.string() + ": does not verify"};
+  const Error broken{Code::corrupt, path.text() + ": does not verify"};
   if (json_nests_deeper(as_text(content), kDeepestMeta)) {
     return broken;
   }
@@ -120,8 +117,7 @@ Result<CheckpointMeta> read_meta(const fs::path& path) {
   }
 }
 
-std::optional<Round> round_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
+std::optional<Round> round_of(const std::string& name) {
   std::uint64_t value = 0;
   const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), value);
   if (failure != std::errc() || end != name.data() + name.size() || name != std::to_string(value)) {
@@ -130,20 +126,42 @@ std::optional<Round> round_of(const fs::path& folder) {
   return Round(value);
 }
 
-void remove_quietly(const fs::path& path) {
-  std::error_code failure;
-  fs::remove_all(path, failure);
-  if (failure) {
-    log_warning(path.string() + ": cannot be removed: " + failure.message());
+void remove_quietly(const DiskPath& path) {
+  if (const Status removed = path.remove(); !removed) {
+    log_warning(removed.error().why);
   }
 }
 
 // Puts `from` in the place of the folder `to` in one step; what was there ends up at `from`.
-Status replace_folder(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    return sync_path(to.parent_path());
+Status replace_folder(const DiskPath& from, const DiskPath& to) {
+  if (from.exchange_with(to)) {
+    return to.folder().sync_folder();
   }
   return rename_durably(from, to);  // nothing was there
+}
+
+// The files below a folder by their names in it, each hashed and synced unless `facts` has it already; and the folders, the given one
+// first. Errors: invalid_argument for what does not belong there.
+Status gather(const DiskPath& at, const std::string& prefix, std::map<std::string, FileFacts>& facts, std::vector<DiskPath>& folders) {
+  folders.push_back(at);
+  ATOLL_ASSIGN(const std::vector<DiskEntry> entries, at.list());
+  for (const DiskEntry& entry : entries) {
+    const DiskPath path = at / entry.name;
+    const std::string name = prefix + entry.name;
+    const bool known = !prefix.empty() || name == kOuterFile || name == kResidualFile || name == kTrainerFolder || name == kRoundsFolder;
+    if (!known) {
+      return Error{Code::invalid_argument, path.text() + ": does not belong into a checkpoint"};
+    }
+    if (entry.kind == EntryKind::folder) {
+      ATOLL_TRY(gather(path, name + "/", facts, folders));
+    } else if (entry.kind != EntryKind::file) {
+      return Error{Code::invalid_argument, path.text() + ": a checkpoint holds only regular files"};
+    } else if (!facts.contains(name)) {
+      ATOLL_ASSIGN(facts[name], facts_of(path));
+      ATOLL_TRY(sync_file(path));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -182,55 +200,43 @@ std::map<std::string, std::string> outer_metadata(const RunId& run, Round round,
   return metadata;
 }
 
-Result<CheckpointStore> CheckpointStore::open(fs::path folder) {
-  ATOLL_TRY(make_folders(folder));
-  std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
-    if (entry.path().filename().string().starts_with(".")) {
-      log_info("removing '" + entry.path().string() + "', which an interrupted checkpoint left");
-      remove_quietly(entry.path());
+Result<CheckpointStore> CheckpointStore::open(DiskPath folder) {
+  ATOLL_TRY(folder.make_folders());
+  ATOLL_ASSIGN(const std::vector<DiskEntry> entries, folder.list());
+  for (const DiskEntry& entry : entries) {
+    if (entry.name.starts_with(".")) {
+      log_info("removing '" + (folder / entry.name).text() + "', which an interrupted checkpoint left");
+      remove_quietly(folder / entry.name);
     }
-  }
-  if (failure) {
-    return Error{Code::io, folder.string() + ": " + failure.message()};
   }
   return CheckpointStore(std::move(folder));
 }
 
-fs::path CheckpointStore::folder_of(Round round) const { return folder_ / std::to_string(round.value); }
-fs::path CheckpointStore::partial_of(Round round) const { return folder_ / ("." + std::to_string(round.value) + ".partial"); }
+DiskPath CheckpointStore::folder_of(Round round) const { return folder_ / std::to_string(round.value); }
+DiskPath CheckpointStore::partial_of(Round round) const { return folder_ / ("." + std::to_string(round.value) + ".partial"); }
 
-Result<fs::path> CheckpointStore::begin(Round round) {
+Result<DiskPath> CheckpointStore::begin(Round round) {
   abandon(round);
-  ATOLL_TRY(make_folders(partial_of(round)));
+  ATOLL_TRY(partial_of(round).make_folders());
   return partial_of(round);
 }
 
-Result<fs::path> CheckpointStore::resume(Round round) {
-  ATOLL_TRY(make_folders(partial_of(round)));
+Result<DiskPath> CheckpointStore::resume(Round round) {
+  ATOLL_TRY(partial_of(round).make_folders());
   return partial_of(round);
 }
 
 void CheckpointStore::drop_trainer_state(Round round) {
-  std::error_code failure;
-  std::vector<fs::path> others;
-  for (const fs::directory_entry& entry : fs::directory_iterator(partial_of(round), failure)) {
-    const std::string name = entry.path().filename().string();
-    if (name != kOuterFile && name != kRoundsFolder && name != kResidualFile) {
-      others.push_back(entry.path());
+  for (const DiskEntry& entry : partial_of(round).list().value_or({})) {
+    if (entry.name != kOuterFile && entry.name != kRoundsFolder && entry.name != kResidualFile) {
+      remove_quietly(partial_of(round) / entry.name);
     }
-  }
-  for (const fs::path& other : others) {
-    remove_quietly(other);
   }
 }
 
 void CheckpointStore::abandon(Round round) {
   written_.erase(round);
-  std::error_code failure;
-  if (fs::exists(partial_of(round), failure)) {
-    remove_quietly(partial_of(round));
-  }
+  remove_quietly(partial_of(round));
 }
 
 Result<FileFacts> CheckpointStore::write_outer(Round round, std::vector<TensorView> tensors,
@@ -244,37 +250,18 @@ Result<FileFacts> CheckpointStore::write_outer(Round round, std::vector<TensorVi
 
 // Hashes and syncs everything in the partial folder and writes its meta.json.
 Status CheckpointStore::complete(CheckpointMeta& meta) {
-  const fs::path partial = partial_of(meta.round);
+  const DiskPath partial = partial_of(meta.round);
   meta.files.clear();
   if (const auto outer = written_.find(meta.round); outer != written_.end()) {
     meta.files[kOuterFile] = outer->second;
   }
-  std::error_code failure;
-  std::vector<fs::path> folders = {partial};
-  for (fs::recursive_directory_iterator at(partial, failure), end; !failure && at != end; at.increment(failure)) {
-    const std::string name = at->path().lexically_relative(partial).generic_string();
-    const bool known = name == kOuterFile || name == kResidualFile || name == kTrainerFolder || name == kRoundsFolder ||
-                       name.starts_with(std::string(kTrainerFolder) + "/") || name.starts_with(std::string(kRoundsFolder) + "/");
-    if (!known) {
-      return Error{Code::invalid_argument, at->path().string() + ": does not belong into a checkpoint"};
-    }
-    if (at->is_directory(failure)) {
-      folders.push_back(at->path());
-    } else if (!at->is_regular_file(failure) || at->is_symlink(failure)) {
-      return Error{Code::invalid_argument, at->path().string() + ": a checkpoint holds only regular files"};
-    } else if (!meta.files.contains(name)) {
-      ATOLL_ASSIGN(meta.files[name], facts_of(at->path()));
-      ATOLL_TRY(sync_path(at->path()));
-    }
-  }
-  if (failure) {
-    return Error{Code::io, partial.string() + ": " + failure.message()};
-  }
+  std::vector<DiskPath> folders;
+  ATOLL_TRY(gather(partial, "", meta.files, folders));
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(partial / kMetaFile));
   ATOLL_TRY(file.write(as_bytes(meta_text(meta))));
   ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
-  for (const fs::path& folder : folders) {
-    ATOLL_TRY(sync_path(folder));
+  for (const DiskPath& folder : folders) {
+    ATOLL_TRY(folder.sync_folder());
   }
   return {};
 }
@@ -295,10 +282,9 @@ Result<CheckpointMeta> CheckpointStore::finish(CheckpointMeta meta) {
 
 std::vector<Round> CheckpointStore::rounds() const {
   std::vector<std::pair<Epoch, Round>> found;
-  std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, failure)) {
-    if (const std::optional<Round> round = round_of(entry.path())) {
-      const Result<CheckpointMeta> meta = read_meta(entry.path() / kMetaFile);
+  for (const DiskEntry& entry : folder_.list().value_or({})) {
+    if (const std::optional<Round> round = round_of(entry.name)) {
+      const Result<CheckpointMeta> meta = read_meta(folder_ / entry.name / kMetaFile);
       found.emplace_back(meta ? meta->epoch : Epoch(~0ULL), *round);
     }
   }
@@ -324,12 +310,12 @@ std::vector<CheckpointMeta> CheckpointStore::list() const {
 Result<CheckpointMeta> CheckpointStore::verify(Round round) const {
   ATOLL_ASSIGN(CheckpointMeta meta, read_meta(folder_of(round) / kMetaFile));
   if (meta.round != round || meta.outer() == nullptr) {
-    return Error{Code::corrupt, folder_of(round).string() + ": is not the checkpoint its name says"};
+    return Error{Code::corrupt, folder_of(round).text() + ": is not the checkpoint its name says"};
   }
   for (const auto& [name, expected] : meta.files) {
     ATOLL_ASSIGN(const FileFacts found, facts_of(folder_of(round) / name));
     if (found != expected) {
-      return Error{Code::corrupt, (folder_of(round) / name).string() + ": its SHA-256 is not the one it was written with"};
+      return Error{Code::corrupt, (folder_of(round) / name).text() + ": its SHA-256 is not the one it was written with"};
     }
   }
   return meta;
@@ -371,10 +357,8 @@ void CheckpointStore::prune(std::size_t keep, const std::set<Round>& needed) {
     }
     verified_.erase(round);
     // Out of sight in one step, so that a crash while removing leaves no half checkpoint under a round's name.
-    const fs::path hidden = folder_ / ("." + std::to_string(round.value) + ".removed");
-    std::error_code failure;
-    fs::rename(folder_of(round), hidden, failure);
-    remove_quietly(failure ? folder_of(round) : hidden);
+    const DiskPath hidden = folder_ / ("." + std::to_string(round.value) + ".removed");
+    remove_quietly(folder_of(round).rename_to(hidden) ? hidden : folder_of(round));
   }
 }
 

@@ -21,7 +21,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -67,13 +66,13 @@ std::map<std::string, std::string> outer_metadata(const RunId& run, Round round,
 class CheckpointStore {
  public:
   // Makes the folder if needed and removes what a crash left. Errors: io.
-  static Result<CheckpointStore> open(std::filesystem::path folder);
+  static Result<CheckpointStore> open(DiskPath folder);
 
   // Starts one: an empty partial folder (an earlier attempt at the same round is removed), in which the trainer makes
   // kTrainerFolder if it saves something. Several rounds may be begun at a time. Errors: io.
-  Result<std::filesystem::path> begin(Round round);
+  Result<DiskPath> begin(Round round);
   // The partial folder as it is, made if there is none: the trainer may be saving in it already. Errors: io.
-  Result<std::filesystem::path> resume(Round round);
+  Result<DiskPath> resume(Round round);
   // Takes what the trainer left in it out again.
   void drop_trainer_state(Round round);
   // Writes outer.safetensors into it, tensors as they lie in memory. Errors: io.
@@ -94,16 +93,16 @@ class CheckpointStore {
   // Keeps the `keep` newest (at least one), those in `needed` and the newest good one; removes refused and older ones.
   void prune(std::size_t keep, const std::set<Round>& needed = {});
 
-  [[nodiscard]] std::filesystem::path folder_of(Round round) const;
-  [[nodiscard]] std::filesystem::path partial_of(Round round) const;
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] DiskPath folder_of(Round round) const;
+  [[nodiscard]] DiskPath partial_of(Round round) const;
+  [[nodiscard]] const DiskPath& folder() const { return folder_; }
 
  private:
-  explicit CheckpointStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit CheckpointStore(DiskPath folder) : folder_(std::move(folder)) {}
   Status complete(CheckpointMeta& meta);
   [[nodiscard]] std::vector<Round> rounds() const;  // newest first, before them those that cannot be read
 
-  std::filesystem::path folder_;
+  DiskPath folder_;
   std::set<Round> refused_;
   std::set<Round> verified_;
   std::map<Round, FileFacts> written_;  // outer.safetensors of partial ones: hashed while written

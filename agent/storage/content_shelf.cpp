@@ -1,10 +1,8 @@
 #include "agent/storage/content_shelf.hpp"
 
 #include <cstring>
-#include <system_error>
 
 namespace atl {
-namespace fs = std::filesystem;
 
 BlobId content_blob(const RunId& run, const Digest& digest) {
   BlobId blob;
@@ -17,25 +15,24 @@ BlobId content_blob(const RunId& run, const Digest& digest) {
   return blob;
 }
 
-fs::path content_path(const fs::path& run_folder, const Digest& digest) { return run_folder / "content" / to_hex(digest); }
-fs::path incoming_path(const fs::path& run_folder, const Digest& digest) { return run_folder / "content" / ".incoming" / to_hex(digest); }
+DiskPath content_path(const DiskPath& run_folder, const Digest& digest) { return run_folder / "content" / to_hex(digest); }
+DiskPath incoming_path(const DiskPath& run_folder, const Digest& digest) { return run_folder / "content" / ".incoming" / to_hex(digest); }
 
-std::vector<Content> stored_content(const fs::path& run_folder) {
+std::vector<Content> stored_content(const DiskPath& run_folder) {
   std::vector<Content> all;
-  std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / "content", failure)) {
-    const Result<Digest> digest = digest_from_hex(entry.path().filename().string());
-    if (digest && entry.is_regular_file(failure)) {
-      all.push_back(Content{*digest, entry.file_size(failure), {}});
+  for (const DiskEntry& entry : (run_folder / "content").list().value_or({})) {
+    const Result<Digest> digest = digest_from_hex(entry.name);
+    if (digest && entry.kind == EntryKind::file) {
+      all.push_back(Content{*digest, entry.bytes, {}});
     }
   }
   return all;
 }
 
-Result<Content> adopt_content(const fs::path& run_folder, const fs::path& path) {
+Result<Content> adopt_content(const DiskPath& run_folder, const DiskPath& path) {
   ATOLL_ASSIGN(const FileFacts facts, facts_of(path));
-  ATOLL_TRY(sync_path(path));
-  ATOLL_TRY(make_folders(run_folder / "content"));
+  ATOLL_TRY(sync_file(path));
+  ATOLL_TRY((run_folder / "content").make_folders());
   ATOLL_TRY(rename_durably(path, content_path(run_folder, facts.sha256)));
   return Content{facts.sha256, facts.bytes, {}};
 }

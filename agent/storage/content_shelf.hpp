@@ -5,7 +5,6 @@
 // Threads: one at a time.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,13 +20,13 @@ namespace atl {
 // Its name on the bulk link.
 BlobId content_blob(const RunId& run, const Digest& digest);
 // The path of a digest below a run's folder.
-std::filesystem::path content_path(const std::filesystem::path& run_folder, const Digest& digest);
+DiskPath content_path(const DiskPath& run_folder, const Digest& digest);
 // Where it is fetched to first.
-std::filesystem::path incoming_path(const std::filesystem::path& run_folder, const Digest& digest);
+DiskPath incoming_path(const DiskPath& run_folder, const Digest& digest);
 
 // What lies complete in a run's folder. No folder is no content.
-std::vector<Content> stored_content(const std::filesystem::path& run_folder);
+std::vector<Content> stored_content(const DiskPath& run_folder);
 // Hashes a file, syncs it and gives it its place; the file itself is gone from `path` then. Errors: not_found, io.
-Result<Content> adopt_content(const std::filesystem::path& run_folder, const std::filesystem::path& path);
+Result<Content> adopt_content(const DiskPath& run_folder, const DiskPath& path);
 
 }  // namespace atl

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string_view>
 
 #include "transport/base/bytes.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -26,7 +26,7 @@ struct FileFacts {
 // Creates a file (an existing one is replaced), writes consecutive pieces, hashes them.
 class DurableFile {
  public:
-  static Result<DurableFile> create(const std::filesystem::path& path);
+  static Result<DurableFile> create(const DiskPath& path);
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
   DurableFile(const DurableFile&) = delete;
@@ -44,16 +44,14 @@ class DurableFile {
 };
 
 // SHA-256 and size of a regular file as it lies on the disk. Errors: not_found, io. Cost: reads it once, 1 MiB at a time.
-Result<FileFacts> facts_of(const std::filesystem::path& path);
-// Syncs a file or a folder.
-Status sync_path(const std::filesystem::path& path);
+Result<FileFacts> facts_of(const DiskPath& path);
+// Syncs a file that is there already.
+Status sync_file(const DiskPath& path);
 // Renames within one file system, then syncs the folder that holds the new name.
-Status rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+Status rename_durably(const DiskPath& from, const DiskPath& to);
 // Replaces a small file as a whole: a reader sees the old or the new content.
-Status replace_file(const std::filesystem::path& path, ByteView content);
+Status replace_file(const DiskPath& path, ByteView content);
 // The whole of a regular file, of at most `most` bytes. Errors: not_found, io, corrupt if it is longer.
-Result<Bytes> read_file(const std::filesystem::path& path, std::size_t most);
-// Creates a folder and its parents. Errors: io.
-Status make_folders(const std::filesystem::path& path);
+Result<Bytes> read_file(const DiskPath& path, std::size_t most);
 
 }  // namespace atl

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "agent/storage/durable_file.hpp"
+#include "transport/base/own_disk.hpp"
 
 namespace atl::agent {
 namespace fs = std::filesystem;
@@ -21,7 +22,7 @@ constexpr const char* kCoordinatorFile = "coordinator.json";
 }  // namespace
 
 Result<StateLock> StateLock::take(const fs::path& state) {
-  ATOLL_TRY(make_folders(state));
+  ATOLL_TRY(on_this_machine(state).make_folders());
   const fs::path path = state / "agent.lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
@@ -54,7 +55,7 @@ StateLock::~StateLock() {
 
 Result<CoordinatorPlace> read_coordinator(const fs::path& state) {
   const fs::path path = state / kCoordinatorFile;
-  const Result<Bytes> content = read_file(path, 1U << 16);
+  const Result<Bytes> content = read_file(on_this_machine(path), 1U << 16);
   if (!content && content.error().code == Code::not_found) {
     return Error{Code::not_found, "this island has not joined a coordinator yet (" + state.string() +
                                       "); make a token with `atoll token create` and start with: atoll agent --join-file FILE"};
@@ -73,7 +74,7 @@ Result<CoordinatorPlace> read_coordinator(const fs::path& state) {
 Status write_coordinator(const fs::path& state, const CoordinatorPlace& place) {
   const nlohmann::json json = {{"address", place.address}, {"key", place.key}};
   const std::string text = json.dump(2) + "\n";
-  return replace_file(state / kCoordinatorFile, as_bytes(text));
+  return replace_file(on_this_machine(state / kCoordinatorFile), as_bytes(text));
 }
 
 }  // namespace atl::agent

@@ -1,10 +1,5 @@
 #include "agent/storage/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -236,37 +231,21 @@ Status write_safetensors(std::vector<TensorView> tensors, const std::map<std::st
   return {};
 }
 
-Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  const int fd = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);  // a FIFO is refused, not waited for
-  if (fd < 0) {
-    return Error{errno == ENOENT ? Code::not_found : Code::io, name + ": " + std::strerror(errno)};
-  }
-  struct stat facts {};
-  SafetensorsFile file;
-  const bool regular = ::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
-  if (regular && facts.st_size >= 8) {
-    file.mapped_ = static_cast<std::size_t>(facts.st_size);
-    void* mapping = ::mmap(nullptr, file.mapped_, PROT_READ, MAP_SHARED, fd, 0);
-    file.mapping_ = mapping == MAP_FAILED ? nullptr : mapping;
-  }
-  const int failure = errno;
-  ::close(fd);
-  if (!regular) {
-    return Error{Code::io, name + ": not a regular file"};
-  }
-  if (file.mapped_ < 8) {
+Result<SafetensorsFile> SafetensorsFile::open(const DiskPath& path) {
+  const std::string name = path.text();
+  ATOLL_ASSIGN(const std::unique_ptr<DiskFile> opened, path.open(OpenFor::reading));
+  ATOLL_ASSIGN(const MappedBytes mapped, opened->map());
+  const ByteView all = mapped.bytes;
+  if (all.size() < 8) {
     return corrupt(name + ": too short for a safetensors file");
   }
-  if (file.mapping_ == nullptr) {
-    return Error{Code::io, name + ": cannot be mapped: " + std::strerror(failure)};
-  }
-  const ByteView all(static_cast<const std::byte*>(file.mapping_), file.mapped_);
   ByteReader reader(all);
   const std::uint64_t length = reader.read<std::uint64_t>().value();
   if (length > kMaxSafetensorsHeader || length > all.size() - 8) {
     return corrupt(name + ": the header's length of " + std::to_string(length) + " bytes is impossible; not a safetensors file");
   }
+  SafetensorsFile file;
+  file.mapping_ = mapped.owner;
   file.data_ = all.subspan(8 + length);
   Result<SafetensorsHeader> header = parse_safetensors_header(as_text(all.subspan(8, length)), file.data_.size());
   if (!header) {
@@ -274,26 +253,6 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   }
   file.header_ = *std::move(header);
   return file;
-}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : mapping_(std::exchange(other.mapping_, nullptr)),
-      mapped_(std::exchange(other.mapped_, 0)),
-      data_(std::exchange(other.data_, {})),
-      header_(std::move(other.header_)) {}
-
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
-  std::swap(mapping_, other.mapping_);
-  std::swap(mapped_, other.mapped_);
-  std::swap(data_, other.data_);
-  std::swap(header_, other.header_);
-  return *this;
-}
-
-SafetensorsFile::~SafetensorsFile() {
-  if (mapping_ != nullptr) {
-    ::munmap(mapping_, mapped_);
-  }
 }
 
 Result<std::span<const float>> SafetensorsFile::floats(std::string_view name) const {

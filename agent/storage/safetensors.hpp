@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@
 #include <vector>
 
 #include "transport/base/bytes.hpp"
+#include "transport/base/disk.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -73,12 +76,9 @@ Status write_safetensors(std::vector<TensorView> tensors, const std::map<std::st
 class SafetensorsFile {
  public:
   // Errors: not_found, io; corrupt as above.
-  static Result<SafetensorsFile> open(const std::filesystem::path& path);
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-  ~SafetensorsFile();
+  static Result<SafetensorsFile> open(const DiskPath& path);
+  // Of a path as a person gave it.
+  static Result<SafetensorsFile> open(const std::filesystem::path& path) { return open(on_this_machine(path)); }
 
   [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
   // The floats of an F32 tensor. Errors: not_found; invalid_argument for another type.
@@ -88,8 +88,7 @@ class SafetensorsFile {
 
  private:
   SafetensorsFile() = default;
-  void* mapping_ = nullptr;
-  std::size_t mapped_ = 0;
+  std::shared_ptr<const void> mapping_;
   ByteView data_;
   SafetensorsHeader header_;
 };

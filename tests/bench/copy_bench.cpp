@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/base/own_disk.hpp"
 #include "transport/bulk/blob_fetch.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/sha256.hpp"
@@ -59,7 +60,7 @@ std::unique_ptr<ZmqBulkLink> open_link(const Party& party, const std::shared_ptr
   std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(bytes->data()), static_cast<std::streamsize>(bytes->size()));
   store->set_readers(kRun, {reader.id});
   store->put(blob_of(Round(1)), {ByteView(bytes->data(), bytes->size()), bytes});
-  if (!store->put_file(blob_of(Round(2)), file.string()) ||
+  if (!store->put_file(blob_of(Round(2)), on_this_machine(file)) ||
       !link->set_peers(std::vector<Member>{{reader.id, "", reader.keys.public_key, ""}})) {
     ::_exit(1);
   }
@@ -151,7 +152,7 @@ int main(int argc, char** argv) {
     plan.digest.reset();
     plain.push_back(fetch(*link, plan));
     plan.blob = blob_of(Round(2));
-    plan.path = (fs::path(folder) / "copied").string();
+    plan.path = on_this_machine(fs::path(folder) / "copied");
     plan.digest = digest;
     plan.durable = false;
     copy.push_back(fetch(*link, plan));

@@ -12,6 +12,7 @@
 #include "tests/special_files.hpp"
 #include "tests/temporary_files_in.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
 using namespace atl;
@@ -70,7 +71,7 @@ TEST_CASE("the state of a coordinator and its backup may lie under bare names") 
 TEST_CASE("what is written durably may have a bare name") {
   const atl_test::TemporaryFolder folder;
   const WorkingIn inside(folder.path());
-  CHECK(replace_file("note", as_bytes("a")));
+  CHECK(replace_file(on_this_machine("note"), as_bytes("a")));
   CHECK(rename_durably("note", "renamed"));
   CHECK(coordinator::write_durable("settings", "b"));
   CHECK(names_in(folder.path()) == std::set<std::string>{"renamed", "settings"});

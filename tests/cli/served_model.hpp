@@ -11,6 +11,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/bulk/blob_store.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/sha256.hpp"
@@ -37,7 +38,7 @@ class ServedModel {
     blob_.run = RunId("r-7f3a9c12");
     blob_.round = Round(20);
     blob_.kind = BlobKind::checkpoint_file;
-    REQUIRE(store_->put_file(blob_, checkpoint_.string()));
+    REQUIRE(store_->put_file(blob_, on_this_machine(checkpoint_)));
     island_ = ZmqBulkLink::open(settings, store_).value();
   }
 

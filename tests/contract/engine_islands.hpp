@@ -12,6 +12,7 @@
 #include "agent/island_link/arena.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -47,7 +48,8 @@ class Island {
     member = {settings.island, "island " + std::to_string(number), keys.public_key, link->bound_address()};
     EngineSettings engine_settings;
     engine_settings.self = settings.island;
-    engine_settings.runs_folder = folder.path() / "runs";
+    engine_settings.runs = confined_to(folder.path() / "runs").value();
+    engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
     engine_settings.stall_after = 3s;
     engine = SyncEngine::start(engine_settings, std::move(link)).value();
   }

@@ -17,6 +17,7 @@
 #include "tests/catch.hpp"
 #include "tests/contract/engine_islands.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -212,10 +213,10 @@ TEST_CASE("round result: there and back, and nothing that is not one") {
   result.values = 5;
   result.terms = {{std::as_bytes(std::span(values)), 0.25F}, {std::as_bytes(std::span(values)), 0.75F}};
   atl_test::TemporaryFolder folder;
-  REQUIRE(write_result(folder.path() / "r", result).ok());
-  const StoredResult stored = StoredResult::open(folder.path() / "r").value();
+  REQUIRE(write_result(on_this_machine(folder.path() / "r"), result).ok());
+  const StoredResult stored = StoredResult::open(on_this_machine(folder.path() / "r")).value();
   CHECK(digest_after(Digest(), stored.result()) == digest_after(Digest(), result));
-  const Bytes good = read_file(folder.path() / "r", 1 << 20).value();
+  const Bytes good = read_file(on_this_machine(folder.path() / "r"), 1 << 20).value();
   for (std::size_t size = 0; size < good.size(); ++size) {
     CHECK_FALSE(parse_result(ByteView(good).first(size)).has_value());
   }

@@ -7,6 +7,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/safetensors.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -45,7 +46,8 @@ void check_equal_states(Cluster& cluster, const std::string& run, std::uint64_t 
   std::set<std::string> digests;
   for (const std::string& island : islands) {
     INFO(island);
-    atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value();
+    atl::CheckpointStore store =
+        atl::CheckpointStore::open(atl::on_this_machine(cluster.state(island) / "runs" / run / "checkpoints")).value();
     const std::optional<atl::CheckpointMeta> meta = store.newest_good();
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(rounds));

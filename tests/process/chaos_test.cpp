@@ -12,6 +12,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/base/rng.hpp"
 
 using atl_test::Cluster;
@@ -224,7 +225,8 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
   const std::uint64_t last = cluster.round_of(run);
   std::set<std::string> files;
   for (const char* name : {"a", "b", "c", "d", "e"}) {
-    atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value();
+    atl::CheckpointStore store =
+        atl::CheckpointStore::open(atl::on_this_machine(cluster.state(name) / "runs" / run / "checkpoints")).value();
     const std::optional<atl::CheckpointMeta> meta = store.newest_good();
     REQUIRE(meta);
     INFO(name);

@@ -5,6 +5,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using atl_test::CommandResult;
@@ -146,7 +147,7 @@ TEST_CASE("process: a drained island and one with a leave file contribute what t
   }
   // Each has a checkpoint of the last round that it contributed to, with its trainer's own state.
   for (const char* name : {"b", "c"}) {
-    auto store = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints");
+    auto store = atl::CheckpointStore::open(atl::on_this_machine(cluster.state(name) / "runs" / run / "checkpoints"));
     REQUIRE(store.has_value());
     const auto newest = store->newest_good();
     REQUIRE(newest);

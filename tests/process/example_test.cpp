@@ -7,6 +7,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -65,7 +66,8 @@ TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two i
   std::set<std::string> digests;
   std::set<std::string> files;
   for (const char* name : {"a", "b"}) {
-    atl::CheckpointStore store = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value();
+    atl::CheckpointStore store =
+        atl::CheckpointStore::open(atl::on_this_machine(cluster.state(name) / "runs" / run / "checkpoints")).value();
     const std::optional<atl::CheckpointMeta> meta = store.newest_good();
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(15));

@@ -14,6 +14,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "coordinator/ledger/ledger.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using atl_test::Process;
@@ -119,7 +120,7 @@ void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pai
     if (!fs::exists(folder)) {
       continue;
     }
-    atl::CheckpointStore store = atl::CheckpointStore::open(folder).value();
+    atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(folder)).value();
     for (const atl::CheckpointMeta& meta : store.list()) {
       if (!store.verify(meta.round)) {
         continue;  // corrupted on purpose
@@ -127,7 +128,7 @@ void check_same_bytes(const Rehearsed& rehearsed, const json& document, bool pai
       if (!pairs) {
         states[meta.round.value].insert(atl::to_hex(meta.outer()->sha256) + atl::to_hex(meta.digest));
       } else if (meta.round.value == last) {
-        states[last].insert(parameters_of(store.folder_of(meta.round)));
+        states[last].insert(parameters_of(store.folder_of(meta.round).text()));
       }
       islands_at_the_end += meta.round.value == last ? 1U : 0U;
     }

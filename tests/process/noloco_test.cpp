@@ -6,6 +6,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "coordinator/ledger/database.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -56,7 +57,7 @@ void check_merged(Cluster& cluster, const std::string& run, const std::vector<st
   for (const std::string& island : islands) {
     INFO(island);
     const std::optional<atl::CheckpointMeta> meta =
-        atl::CheckpointStore::open(cluster.state(island) / "runs" / run / "checkpoints").value().newest_good();
+        atl::CheckpointStore::open(atl::on_this_machine(cluster.state(island) / "runs" / run / "checkpoints")).value().newest_good();
     REQUIRE(meta.has_value());
     CHECK(meta->round == atl::Round(kRounds + 1));
     const atl::SafetensorsFile file =

@@ -8,6 +8,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
 using atl_test::Cluster;
@@ -101,7 +102,7 @@ TEST_CASE("process: the example runs come to the digests and the parameters that
     std::set<std::string> parameters;
     for (const char* name : {"a", "b"}) {
       const fs::path folder = cluster.state(name) / "runs" / run / "checkpoints";
-      atl::CheckpointStore store = atl::CheckpointStore::open(folder).value();
+      atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(folder)).value();
       const std::optional<atl::CheckpointMeta> meta = store.newest_good();
       REQUIRE(meta.has_value());
       CHECK(meta->round == atl::Round(pinned.rounds));

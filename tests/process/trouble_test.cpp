@@ -4,6 +4,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using nlohmann::json;
@@ -220,7 +221,7 @@ TEST_CASE("process: a disk that is full at a checkpoint: the older one stays goo
   {
     const fs::path copy = cluster.folder() / "copy";  // looking into the store of a live agent would disturb it
     fs::copy(disk / "runs" / run / "checkpoints", copy, fs::copy_options::recursive);
-    atl::CheckpointStore store = atl::CheckpointStore::open(copy).value();
+    atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(copy)).value();
     CHECK(store.newest_good().has_value());
   }
   fs::remove(disk / "filler");

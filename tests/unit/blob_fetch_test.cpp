@@ -11,6 +11,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
 #include "transport/simulated/simulated_network.hpp"
@@ -230,7 +231,7 @@ TEST_CASE("a file fetch is resumed where it stopped") {
   Sources sources(5, conditions);
   sources.add(bytes);
   BlobFetchPlan plan = plan_of(bytes, sources);
-  plan.path = (folder.path() / "outer.safetensors").string();
+  plan.path = on_this_machine(folder.path() / "outer.safetensors");
   {
     auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
     REQUIRE_FALSE(sources.run(*fetch, 2s));
@@ -256,7 +257,7 @@ TEST_CASE("a partial file with wrong bytes costs time, not correctness") {
   sources.add(bytes);
   BlobFetchPlan plan = plan_of(bytes, sources);
   plan.size = bytes.size();
-  plan.path = (folder.path() / "f").string();
+  plan.path = on_this_machine(folder.path() / "f");
   { auto fetch = BlobFetch::begin(plan, sources.network().now()).value(); }
   {
     std::ofstream have(plan.path + ".have", std::ios::app | std::ios::binary);
@@ -302,7 +303,7 @@ TEST_CASE("why a fetch cannot succeed is said") {
   }
   SECTION("the folder does not exist") {
     BlobFetchPlan plan = plan_of(bytes, sources);
-    plan.path = "/nonexistent/folder/file";
+    plan.path = on_this_machine("/nonexistent/folder/file");
     auto fetch = BlobFetch::begin(plan, now).value();
     REQUIRE(sources.run(*fetch, 60s));
     REQUIRE(fetch->failure());

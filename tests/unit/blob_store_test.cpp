@@ -6,6 +6,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 
 namespace {
 
@@ -130,7 +131,7 @@ TEST_CASE("files are served piece by piece, also after they are unlinked, and a 
   BlobStore store;
   store.set_readers(kRun, {kMember});
   const BlobId blob{kRun, Epoch(), Round(4), Attempt(), BlobKind::checkpoint_file, 0};
-  REQUIRE(store.put_file(blob, path.string()));
+  REQUIRE(store.put_file(blob, on_this_machine(path)));
   std::filesystem::resize_file(path, 1010);
   CHECK(std::get<Gone>(store.answer(kMember, Want{blob, 1000, 100})).code == Code::io);
   std::filesystem::remove(path);
@@ -139,11 +140,11 @@ TEST_CASE("files are served piece by piece, also after they are unlinked, and a 
   CHECK(std::get<Served>(answer).piece.total == 1024);
   CHECK(as_text(std::get<Served>(answer).payload.bytes) == std::string(10, 'x') + std::string(10, 'y'));
   CHECK(std::get<Gone>(store.answer(kMember, Want{blob, 1025, 1})).code == Code::invalid_argument);
-  const Status missing = store.put_file(blob, path.string());
+  const Status missing = store.put_file(blob, on_this_machine(path));
   REQUIRE_FALSE(missing);
   CHECK(missing.error().code == Code::io);
   CHECK(missing.error().why.find(path.string()) != std::string::npos);
-  CHECK_FALSE(store.put_file(blob, folder.path().string()));
+  CHECK_FALSE(store.put_file(blob, on_this_machine(folder.path())));
 }
 
 TEST_CASE("bytes stay while a piece of them is on its way") {

@@ -14,6 +14,7 @@
 #include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/own_disk.hpp"
 
 using namespace atl;
 namespace fs = std::filesystem;
@@ -29,7 +30,8 @@ Digest digest_of(std::uint64_t round) {
 
 // Writes the checkpoint of a round whose every value is the round's number.
 Result<CheckpointMeta> write(CheckpointStore& store, std::uint64_t round, std::size_t values = 500) {
-  ATOLL_ASSIGN(const fs::path partial, store.begin(Round(round)));
+  ATOLL_ASSIGN(const DiskPath begun, store.begin(Round(round)));
+  const fs::path partial = begun.text();
   fs::create_directories(partial / kTrainerFolder);
   std::ofstream(partial / kTrainerFolder / "optimizer.bin") << "state of " << round;
   const std::vector<float> floats(values, static_cast<float>(round));
@@ -48,7 +50,7 @@ Result<CheckpointMeta> write(CheckpointStore& store, std::uint64_t round, std::s
 
 // That the newest good checkpoint is complete and that of one round.
 Round check_readable(const fs::path& folder) {
-  CheckpointStore store = CheckpointStore::open(folder).value();
+  CheckpointStore store = CheckpointStore::open(confined_to(folder).value()).value();
   const std::optional<CheckpointMeta> meta = store.newest_good();
   REQUIRE(meta.has_value());
   CHECK(meta->digest == digest_of(meta->round.value));
@@ -85,7 +87,7 @@ void flip_bit(const fs::path& path, std::size_t at) {
 
 TEST_CASE("checkpoint: what was written is what is read") {
   atl_test::TemporaryFolder folder;
-  CheckpointStore store = CheckpointStore::open(folder.path() / "checkpoints").value();
+  CheckpointStore store = CheckpointStore::open(confined_to(folder.path() / "checkpoints").value()).value();
   CHECK_FALSE(store.newest_good().has_value());
   REQUIRE(write(store, 3).has_value());
   const CheckpointMeta meta = store.verify(Round(3)).value();
@@ -94,18 +96,18 @@ TEST_CASE("checkpoint: what was written is what is read") {
   CHECK(meta.position == 3000);
   CHECK(meta.has_trainer_state());
   CHECK(meta.files.size() == 2);
-  CHECK(meta.outer()->bytes == fs::file_size(store.folder_of(Round(3)) / kOuterFile));
+  CHECK(meta.outer()->bytes == (store.folder_of(Round(3)) / kOuterFile).look()->bytes);
   CHECK(store.verify(Round(4)).error().code == Code::not_found);
-  CHECK(check_readable(store.folder()) == Round(3));
+  CHECK(check_readable(store.folder().text()) == Round(3));
 }
 
 TEST_CASE("checkpoint: a flipped bit anywhere is refused with a warning, and the next older one is taken") {
   for (const std::string& name : {std::string(kOuterFile), std::string("meta.json"), std::string("trainer/optimizer.bin")}) {
     atl_test::TemporaryFolder folder;
-    CheckpointStore store = CheckpointStore::open(folder.path()).value();
+    CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
     REQUIRE(write(store, 1, 20).has_value());
     REQUIRE(write(store, 2, 20).has_value());
-    const fs::path victim = store.folder_of(Round(2)) / name;
+    const fs::path victim = (store.folder_of(Round(2)) / name).text();
     const std::size_t size = static_cast<std::size_t>(fs::file_size(victim));
     for (std::size_t at = 0; at < size - (name == "meta.json" ? 1 : 0); at += 1 + size / 40) {
       INFO(name << " byte " << at);
@@ -122,7 +124,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere is refused with a warning, and the
 
 TEST_CASE("checkpoint: pruning keeps the newest, those needed, and the only good one") {
   atl_test::TemporaryFolder folder;
-  CheckpointStore store = CheckpointStore::open(folder.path()).value();
+  CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
   for (std::uint64_t round = 1; round <= 6; ++round) {
     REQUIRE(write(store, round, 10).has_value());
   }
@@ -133,10 +135,10 @@ TEST_CASE("checkpoint: pruning keeps the newest, those needed, and the only good
   }
   CHECK(left == std::vector<std::uint64_t>{6, 5, 3});
 
-  flip_bit(store.folder_of(Round(6)) / kOuterFile, 30);
-  flip_bit(store.folder_of(Round(5)) / kOuterFile, 30);
+  flip_bit((store.folder_of(Round(6)) / kOuterFile).text(), 30);
+  flip_bit((store.folder_of(Round(5)) / kOuterFile).text(), 30);
   LogLines log;
-  CheckpointStore again = CheckpointStore::open(folder.path()).value();
+  CheckpointStore again = CheckpointStore::open(confined_to(folder.path()).value()).value();
   again.prune(1);  // nothing is verified yet: nothing is removed
   CHECK(again.list().size() == 3);
   CHECK(again.newest_good()->round == Round(3));
@@ -147,7 +149,7 @@ TEST_CASE("checkpoint: pruning keeps the newest, those needed, and the only good
 
 TEST_CASE("checkpoint: one of the same round is replaced in one step") {
   atl_test::TemporaryFolder folder;
-  CheckpointStore store = CheckpointStore::open(folder.path()).value();
+  CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
   REQUIRE(write(store, 1, 10).has_value());
   REQUIRE(write(store, 1, 30).has_value());
   CHECK(SafetensorsFile::open(store.folder_of(Round(1)) / kOuterFile)->floats("w")->size() == 30);
@@ -160,7 +162,7 @@ TEST_CASE("checkpoint: a meta.json that names files outside is refused") {
   folder.write("6/meta.json", "not json");
   fs::create_directories(folder.path() / "7");
   LogLines log;
-  CheckpointStore store = CheckpointStore::open(folder.path()).value();
+  CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
   CHECK(store.list().empty());
   CHECK_FALSE(store.newest_good().has_value());
   CHECK(log.lines.size() == 3);
@@ -173,7 +175,7 @@ TEST_CASE("checkpoint: a meta.json that nests without end is refused, not a stac
   const std::string closed(1'000'000, ']');
   for (const std::string& content : {deep, "{\"sha256\": \"" + std::string(64, '0') + "\", \"x\": " + deep + closed + "}"}) {
     folder.write("1/meta.json", content);
-    const CheckpointStore store = CheckpointStore::open(folder.path()).value();
+    const CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
     CHECK(store.list().empty());
     CHECK(store.verify(Round(1)).error().code == Code::corrupt);
   }
@@ -185,7 +187,7 @@ TEST_CASE("checkpoint: a kill at any system call leaves a readable one") {
   for (int calls = 1; !finished; ++calls) {
     atl_test::TemporaryFolder folder;
     {
-      CheckpointStore store = CheckpointStore::open(folder.path()).value();
+      CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
       REQUIRE(write(store, 1, 100).has_value());
       REQUIRE(write(store, 2, 100).has_value());
     }
@@ -193,7 +195,7 @@ TEST_CASE("checkpoint: a kill at any system call leaves a readable one") {
     if (child == 0) {
       ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
       ::raise(SIGSTOP);
-      Result<CheckpointStore> store = CheckpointStore::open(folder.path());
+      Result<CheckpointStore> store = CheckpointStore::open(confined_to(folder.path()).value());
       if (store && store->newest_good() && write(*store, 3, 100) && write(*store, 2, 100)) {
         store->prune(1);
       }
@@ -229,7 +231,7 @@ TEST_CASE("checkpoint: a kill at any system call leaves a readable one") {
 TEST_CASE("checkpoint: a file size limit is a clear error and the older one stays good") {
   atl_test::TemporaryFolder folder;
   {
-    CheckpointStore store = CheckpointStore::open(folder.path()).value();
+    CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
     REQUIRE(write(store, 1, 100).has_value());
   }
   const pid_t child = ::fork();
@@ -237,7 +239,7 @@ TEST_CASE("checkpoint: a file size limit is a clear error and the older one stay
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    CheckpointStore store = CheckpointStore::open(folder.path()).value();
+    CheckpointStore store = CheckpointStore::open(confined_to(folder.path()).value()).value();
     const Result<CheckpointMeta> written = write(store, 2, 5000);
     const bool clear = !written && written.error().code == Code::io && written.error().why.find("outer.safetensors") != std::string::npos;
     store.abandon(Round(2));
@@ -259,7 +261,7 @@ TEST_CASE("checkpoint: a full disk is a clear error and the older one stays good
     ATL_SKIP("no small tmpfs can be mounted here (not root)");
   }
   {
-    CheckpointStore store = CheckpointStore::open(disk).value();
+    CheckpointStore store = CheckpointStore::open(confined_to(disk).value()).value();
     CHECK(write(store, 1, 5000).has_value());
     const Result<CheckpointMeta> full = write(store, 2, 50000);
     REQUIRE_FALSE(full.has_value());

@@ -99,7 +99,7 @@ struct BlobFetch::State {
     if (count > UINT32_MAX) {
       return Error{Code::invalid_argument, "it has too many pieces"};
     }
-    if (plan.path.empty()) {
+    if (plan.path.nowhere()) {
       memory.resize(bytes);
     } else {
       const std::string what = "atoll 1: " + describe(plan.blob) + ", " + std::to_string(bytes) + " bytes in pieces of " +
@@ -424,7 +424,7 @@ bool BlobFetch::done() const { return state_->done; }
 const std::optional<Error>& BlobFetch::failure() const { return state_->failure; }
 
 Bytes BlobFetch::take_bytes() {
-  ATOLL_CHECK(state_->done && state_->plan.path.empty(), "a fetch to memory has its bytes once it is done");
+  ATOLL_CHECK(state_->done && state_->plan.path.nowhere(), "a fetch to memory has its bytes once it is done");
   return std::move(state_->memory);
 }
 

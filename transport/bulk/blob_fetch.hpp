@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "transport/base/bytes.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -30,7 +31,7 @@ struct BlobFetchPlan {
   std::uint32_t piece_bytes = 1U << 20;
   std::vector<Digest> piece_digests;  // SHA-256 of each piece, or none
   std::vector<IslandId> sources;
-  std::string path;     // empty: to memory
+  DiskPath path;        // nowhere: to memory
   bool durable = true;  // the file is on the disk once it is done; false where it is used at once and a crash fetches it anew
   std::uint64_t max_bytes = 1ULL << 40;  // a larger blob is refused
 };

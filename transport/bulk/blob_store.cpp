@@ -1,12 +1,6 @@
 #include "transport/bulk/blob_store.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -18,39 +12,9 @@
 namespace atl {
 namespace {
 
-// An open file; closed with the last piece that reads it.
-class OpenFile {
- public:
-  explicit OpenFile(int fd) : fd_(fd) {}
-  ~OpenFile() { ::close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> into) const {
-    while (!into.empty()) {
-      const ssize_t count = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) {
-        continue;
-      }
-      if (count < 0) {
-        return Error{Code::io, std::string("reading failed: ") + std::strerror(errno)};
-      }
-      if (count == 0) {
-        return Error{Code::io, "the file became shorter"};
-      }
-      into = into.subspan(static_cast<std::size_t>(count));
-      offset += static_cast<std::uint64_t>(count);
-    }
-    return {};
-  }
-
- private:
-  int fd_;
-};
-
 struct Entry {
   Payload payload;                       // of a blob in memory
-  std::shared_ptr<const OpenFile> file;  // of a file
+  std::shared_ptr<const DiskFile> file;  // of a file; closed with the last piece that reads it
   std::uint64_t total = 0;
   std::map<std::uint64_t, std::uint64_t> ready;  // begin → end, disjoint and not touching
 
@@ -211,20 +175,17 @@ void BlobStore::mark_ready(const BlobId& blob, std::uint64_t offset, std::uint64
   state_->tell(std::move(lock));
 }
 
-Status BlobStore::put_file(const BlobId& blob, const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return Error{Code::io, "cannot serve \"" + path + "\": " + std::strerror(errno)};
+Status BlobStore::put_file(const BlobId& blob, const DiskPath& path) {
+  Result<std::unique_ptr<DiskFile>> opened = path.open(OpenFor::reading);
+  const Result<std::uint64_t> size = opened ? (*opened)->size() : opened.error();
+  if (!size) {
+    return Error{Code::io, "cannot be served: " + size.error().why};
   }
-  const auto file = std::make_shared<const OpenFile>(fd);
-  struct ::stat about {};
-  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    return Error{Code::io, "cannot serve \"" + path + "\": not a regular file"};
-  }
+  const std::shared_ptr<const DiskFile> file = *std::move(opened);
   State::Lock lock(state_->mutex);
   Entry entry;
   entry.file = file;
-  entry.total = static_cast<std::uint64_t>(about.st_size);
+  entry.total = *size;
   entry.add_ready(0, entry.total);
   state_->insert(blob, std::move(entry));
   state_->tell(std::move(lock));
@@ -333,11 +294,12 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
     served.payload = Payload{entry.payload.bytes.subspan(want.offset, length), entry.payload.owner};
     return served;
   }
-  const std::shared_ptr<const OpenFile> file = entry.file;
+  const std::shared_ptr<const DiskFile> file = entry.file;
   lock.unlock();
   const auto buffer = std::make_shared<Bytes>(length);
-  if (const Status status = file->read(want.offset, *buffer); !status) {
-    return Gone{want.blob, Code::io, status.error().why};
+  const Result<std::size_t> got = file->read(want.offset, *buffer);
+  if (!got || *got < length) {
+    return Gone{want.blob, Code::io, got ? "the file became shorter" : got.error().why};
   }
   served.payload = Payload{*buffer, buffer};
   return served;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "transport/base/bytes.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -70,7 +71,7 @@ class BlobStore {
   void mark_ready(const BlobId& blob, std::uint64_t offset, std::uint64_t length);
   // Serves a file, read piece by piece when asked. It may be unlinked while it is served.
   // Errors: io, naming the path.
-  Status put_file(const BlobId& blob, const std::string& path);
+  Status put_file(const BlobId& blob, const DiskPath& path);
 
   // No longer served: answered with Gone.
   void withdraw(const BlobId& blob);

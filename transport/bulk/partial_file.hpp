@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "transport/base/bytes.hpp"
+#include "transport/base/disk.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -19,11 +21,7 @@ namespace atl {
 class PartialFile {
  public:
   // Opens what is there for the same `what` and size, or begins anew. what: one line. Errors: io, naming the path.
-  static Result<PartialFile> open(std::string path, const std::string& what, std::uint64_t size, std::size_t pieces);
-  PartialFile(PartialFile&& other) noexcept;
-  PartialFile& operator=(PartialFile&& other) noexcept;
-  ~PartialFile();
-
+  static Result<PartialFile> open(DiskPath path, const std::string& what, std::uint64_t size, std::size_t pieces);
   // Pieces that were there when it was opened.
   [[nodiscard]] const std::vector<std::uint32_t>& found() const { return found_; }
   // Errors: io (a full disk, say).
@@ -37,12 +35,11 @@ class PartialFile {
 
  private:
   PartialFile() = default;
-  [[nodiscard]] Error failed(const std::string& doing) const;
 
-  std::string path_;
+  DiskPath path_;
   std::string what_;
-  int bytes_ = -1;
-  int have_ = -1;
+  std::unique_ptr<DiskFile> bytes_;
+  std::unique_ptr<DiskFile> have_;
   std::vector<std::uint32_t> found_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace {
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 void read_as_meta(const std::string& text) {
   static const atl_test::TemporaryFolder folder;
   folder.write("1/meta.json", text);
-  atl::Result<atl::CheckpointStore> store = atl::CheckpointStore::open(folder.path());
+  atl::Result<atl::CheckpointStore> store = atl::CheckpointStore::open(atl::on_this_machine(folder.path()));
   if (!store) {
     std::abort();
   }

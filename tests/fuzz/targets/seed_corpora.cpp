@@ -12,6 +12,7 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/message_samples.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 #include "transport/bulk/piece.hpp"
 
 namespace fs = std::filesystem;
@@ -95,7 +96,7 @@ void add_runs(Corpora& corpora, const fs::path& examples) {
 // A checkpoint as an island writes it: its meta.json, and the header of its outer.safetensors behind the size of the data.
 void add_checkpoint(Corpora& corpora) {
   const atl_test::TemporaryFolder folder;
-  atl::CheckpointStore store = atl::CheckpointStore::open(folder.path()).value();
+  atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(folder.path())).value();
   const std::vector<float> values(24, 1.5F);
   const atl::RunSpec spec;
   atl::CheckpointMeta meta;

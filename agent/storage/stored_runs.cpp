@@ -1,0 +1,42 @@
+#include "agent/storage/stored_runs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/storage/checkpoint.hpp"
+#include "agent/storage/content_shelf.hpp"
+#include "transport/base/log.hpp"
+
+namespace atl::agent {
+
+std::vector<StoredRun> stored_runs(const DiskPath& folder) {
+  std::vector<StoredRun> runs;
+  for (const DiskEntry& entry : folder.list().value_or({})) {
+    const DiskPath path = folder / entry.name;
+    if (!(path / "checkpoints").exists()) {
+      if (!stored_content(path).empty()) {
+        runs.push_back({RunId(entry.name), {}});  // of a run of phases
+      }
+      continue;
+    }
+    Result<CheckpointStore> store = CheckpointStore::open(path / "checkpoints");
+    if (!store) {
+      log_warning("the checkpoints of run " + entry.name + " cannot be read: " + store.error().why);
+      continue;
+    }
+    (void)store->newest_good();  // refuses those that do not verify
+    StoredRun run;
+    run.run = RunId(entry.name);
+    for (const CheckpointMeta& meta : store->list()) {
+      if (meta.outer() != nullptr && meta.run == run.run) {
+        run.checkpoints.push_back({meta.round, meta.digest, meta.epoch, meta.has_trainer_state(), meta.step, meta.position,
+                                   meta.outer()->sha256, meta.outer()->bytes, meta.part});
+      }
+    }
+    std::reverse(run.checkpoints.begin(), run.checkpoints.end());
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace atl::agent
