@@ -44,7 +44,9 @@ void SyncEngine::State::carry_out(const FetchContent& order) {
     miss({Code::unavailable, "no other island has it"});
     return;
   }
-  if (const Status made = path.folder().make_folders(); !made) {
+  Status made = make_folders_durably(folder / "content");
+  made = made ? path.folder().make_folders() : made;
+  if (!made) {
     miss(made.error());
     return;
   }
@@ -81,15 +83,10 @@ void SyncEngine::State::carry_out(const DropContent& order) {
   }
 }
 
-void SyncEngine::State::pump_content(TimePoint at) {
+void SyncEngine::State::settle_content() {
   for (auto next = content_fetches.begin(); next != content_fetches.end();) {
     const auto here = next++;
     ContentFetch& work = here->second;
-    for (const OutgoingWant& want : work.fetch->take_wants(at)) {
-      if (!link->want(want)) {
-        work.fetch->not_sent(at, want);
-      }
-    }
     if (!work.fetch->done() && !work.fetch->failure()) {
       continue;
     }

@@ -5,26 +5,32 @@
 
 namespace atl::agent {
 
-bool SyncEngine::State::pump_exchanges(TimePoint at) {
+// One piece of each exchange; false if none was complete.
+bool SyncEngine::State::reduce() {
   bool busy = false;
   for (auto& [id, open] : runs) {
     for (auto& [round, exchange] : open.exchanges) {
-      if (exchange->reported) {
-        continue;
-      }
       const TimePoint start = now();
-      if (exchange->attempt().reduce_one()) {
+      if (!exchange->reported && exchange->attempt().reduce_one()) {
         busy = true;
         RoundMeter& meter = open.meters[round];
         meter.reduce_start = meter.reduce_start.value_or(start);
         meter.reduce_end = now();
         reach(RoundPhase::reducing, round);
       }
-      send_wants(exchange->attempt(), at);
-      settle(open, *exchange, at);
     }
   }
   return busy;
+}
+
+void SyncEngine::State::settle_exchanges(TimePoint at) {
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      if (!exchange->reported) {
+        settle(open, *exchange, at);
+      }
+    }
+  }
 }
 
 void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoint at) {
@@ -82,7 +88,7 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
 }
 
 void SyncEngine::State::look_for_readers() {
-  if (!settings.rehearsal->awaits(RoundPhase::sending)) {
+  if (!settings.rehearsal || !settings.rehearsal->awaits(RoundPhase::sending)) {
     return;
   }
   for (const auto& [id, open] : runs) {
@@ -106,15 +112,9 @@ void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& a
   say(ExchangeBroke{order.run, order.round, order.attempt, accused, std::move(error)});
 }
 
-void SyncEngine::State::pump_catch_up(TimePoint at) {
+void SyncEngine::State::settle_catching_up(TimePoint at) {
   for (auto& [id, open] : runs) {
-    if (!open.catching_up) {
-      continue;
-    }
-    if (BlobFetch* fetch = open.catching_up->fetch()) {
-      send_wants(*fetch, at);
-    }
-    if (!open.catching_up->advance(at, *open.run)) {
+    if (!open.catching_up || !open.catching_up->advance(at, *open.run)) {
       continue;
     }
     const std::unique_ptr<CatchUpWork> work = std::move(open.catching_up);
@@ -127,33 +127,19 @@ void SyncEngine::State::pump_catch_up(TimePoint at) {
   }
 }
 
-PieceReceiver* SyncEngine::State::reader_of(const BlobId& blob) {
-  if (const auto fetch = content_fetches.find(blob); fetch != content_fetches.end()) {
-    return fetch->second.fetch.get();
-  }
-  OpenedRun* open = find(blob.run);
-  if (open == nullptr) {
-    return nullptr;
-  }
-  if (open->catching_up && open->catching_up->fetch() != nullptr && open->catching_up->fetch()->blob() == blob) {
-    return open->catching_up->fetch();
-  }
-  for (const auto& [round, pair] : open->pairs) {
-    if (pair.exchange && pair.exchange->reads(blob)) {
-      return pair.exchange.get();
-    }
-  }
-  const auto found = open->exchanges.find(blob.round);
-  return found != open->exchanges.end() && found->second->attempt().reads(blob) ? &found->second->attempt() : nullptr;
+Transfer* SyncEngine::State::reader_of(const BlobId& blob) {
+  Transfer* reader = nullptr;
+  each_transfer([&](Transfer& transfer) { reader = reader == nullptr && transfer.reads(blob) ? &transfer : reader; });
+  return reader;
 }
 
 std::span<std::byte> SyncEngine::State::destination(const IslandId& from, const BlobPiece& piece) {
-  PieceReceiver* reader = reader_of(piece.blob);
+  Transfer* reader = reader_of(piece.blob);
   return reader != nullptr ? reader->destination(from, piece) : std::span<std::byte>();
 }
 
 void SyncEngine::State::arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) {
-  PieceReceiver* reader = reader_of(piece.blob);
+  Transfer* reader = reader_of(piece.blob);
   if (reader == nullptr) {
     return;
   }
@@ -187,28 +173,13 @@ void SyncEngine::State::note_exchange(const RunId& run, const RoundExchange& exc
 }
 
 void SyncEngine::State::gone(TimePoint at, const IslandId& from, const Gone& gone) {
-  if (PieceReceiver* reader = reader_of(gone.blob)) {
+  if (Transfer* reader = reader_of(gone.blob)) {
     reader->gone(at, from, gone);
   }
 }
 
 void SyncEngine::State::connected(TimePoint at, const IslandId& peer) {
-  for (auto& [blob, work] : content_fetches) {
-    work.fetch->connected(at, peer);
-  }
-  for (auto& [id, open] : runs) {
-    for (auto& [round, exchange] : open.exchanges) {
-      exchange->attempt().connected(at, peer);
-    }
-    for (auto& [round, pair] : open.pairs) {
-      if (pair.exchange) {
-        pair.exchange->connected(at, peer);
-      }
-    }
-    if (open.catching_up && open.catching_up->fetch() != nullptr) {
-      open.catching_up->fetch()->connected(at, peer);
-    }
-  }
+  each_transfer([&](Transfer& transfer) { transfer.connected(at, peer); });
 }
 
 }  // namespace atl::agent

@@ -42,12 +42,13 @@ void SyncEngine::State::carry_out(const PrepareArena& order) {
   OpenedRun* open = find(order.run);
   Result<island_link::ArenaLayout> layout =
       open != nullptr ? open->run->prepare_arena(order.manifest) : Result<island_link::ArenaLayout>(why_not_open(order.run));
-  answers.push(ArenaPrepared{order.run, order.incarnation, std::move(layout)});
+  answers.emplace_back(ArenaPrepared{order.run, order.incarnation, std::move(layout)});
 }
 
 void SyncEngine::State::carry_out(const FillArena& order) {
   OpenedRun* open = find(order.run);
-  answers.push(ArenaFilled{order.run, order.incarnation, open != nullptr ? open->run->fill_arena() : Status(why_not_open(order.run))});
+  answers.emplace_back(
+      ArenaFilled{order.run, order.incarnation, open != nullptr ? open->run->fill_arena() : Status(why_not_open(order.run))});
 }
 
 void SyncEngine::State::carry_out(const FormInitialState& order) {

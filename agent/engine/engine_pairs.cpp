@@ -125,14 +125,13 @@ void SyncEngine::State::carry_out(const FormMergeContribution& order) {
   }
 }
 
-void SyncEngine::State::pump_pairs(TimePoint at) {
+void SyncEngine::State::settle_pairs(TimePoint at) {
   for (auto& [id, open] : runs) {
     for (auto& [round, pair] : open.pairs) {
       if (pair.reported) {
         continue;
       }
       if (pair.exchange) {
-        send_wants(*pair.exchange, at);
         if (!pair.order && !pair.said_ahead && pair.exchange->partner_ahead()) {
           pair.said_ahead = true;
           say(PartnerAhead{id, round});

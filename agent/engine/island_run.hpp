@@ -72,6 +72,8 @@ class IslandRun {
   [[nodiscard]] bool has_state() const { return has_state_; }
   [[nodiscard]] Round round() const { return round_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
+  [[nodiscard]] std::span<const float> parameters() const { return parameters_.floats(); }
+  [[nodiscard]] std::span<const float> momentum() const { return momentum_.floats(); }
   // Payload gradient: the arena holds the parameters after the optimiser's step.
   Status adopt_parameters();
 

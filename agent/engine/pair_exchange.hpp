@@ -54,7 +54,7 @@
 #include "transport/base/time.hpp"
 #include "transport/base/usual_norms.hpp"
 #include "transport/bulk/blob_store.hpp"
-#include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/transfer.hpp"
 #include "transport/bulk/want_schedule.hpp"
 #include "transport/control/message.hpp"
 
@@ -80,7 +80,7 @@ struct PairOutcome {
   bool rejected = false;  // alone, because another's contribution cannot be used
 };
 
-class PairExchange final : public PieceReceiver {
+class PairExchange final : public Transfer {
  public:
   // Serves `parameters` (encoded) and this island's standing, and begins to read. Everything it serves stays in the store when
   // the object ends; BlobStore::finish_rounds_before takes the large ones out.
@@ -104,13 +104,10 @@ class PairExchange final : public PieceReceiver {
   void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override;
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint now, const IslandId& peer) override;
-  void not_sent(TimePoint now, const OutgoingWant& want);
-
-  [[nodiscard]] bool reads(const BlobId& blob) const;
-  // Decides what time decides, and says what to send now.
-  std::vector<OutgoingWant> take_wants(TimePoint now);
-  // When take_wants should be called again at the latest.
-  [[nodiscard]] std::optional<TimePoint> next_deadline() const;
+  void not_sent(TimePoint now, const OutgoingWant& want) override;
+  [[nodiscard]] bool reads(const BlobId& blob) const override;
+  std::vector<OutgoingWant> take_wants(TimePoint now) override;
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const override;
 
   // Only after `arrive`.
   [[nodiscard]] const std::optional<PairOutcome>& outcome() const { return outcome_; }

@@ -24,7 +24,6 @@ struct PairRound {
   RoundResult result;  // the terms view the exchange's bytes and the own contribution
   Digest digest;
 
-  [[nodiscard]] std::optional<TimePoint> next_deadline() const { return exchange && !reported ? exchange->next_deadline() : std::nullopt; }
   [[nodiscard]] bool met() const { return exchange && exchange->outcome() && exchange->outcome()->met; }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/aggregate.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl {
 namespace {
@@ -99,7 +100,8 @@ const RoundResult& RoundExchange::result() {
     result.values = values_;
     result.codec = outcome_.gathered ? codec_ : reduce_codec_;
     for (std::size_t i = 0; i < outcome_.parts.size(); ++i) {
-      result.terms.push_back({outcome_.parts[i].bytes, outcome_.gathered ? weights_[i] : 1.0F});
+      const float weight = outcome_.gathered && !ATOLL_PLANTED(weights_forgotten) ? weights_[i] : 1.0F;
+      result.terms.push_back({outcome_.parts[i].bytes, weight});
     }
     result_ = std::move(result);
   }

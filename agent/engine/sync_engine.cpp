@@ -1,9 +1,7 @@
 #include "agent/engine/sync_engine.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "agent/engine/sync_engine_state.hpp"
 
@@ -13,100 +11,61 @@ namespace {
 constexpr int kFramesPerTurn = 64;
 constexpr auto kLookEvery = std::chrono::milliseconds(2);        // while a rehearsed fault waits for the phase `sending`
 constexpr auto kRehearsedPause = std::chrono::milliseconds(50);  // within which a rehearsed cut ends
+constexpr auto kLongestPause = std::chrono::seconds(1);          // within which a stall is noticed
 
 }  // namespace
 
-void SyncEngine::State::loop() {
-  while (!ending) {
-    turn();
-  }
-}
-
-void SyncEngine::State::turn() {
-  if (settings.rehearsal) {
-    look_for_readers();
-  }
-  while (std::optional<EngineCommand> command = commands.pop()) {
-    std::visit([this](const auto& order) { carry_out(order); }, *command);
-    {
-      const std::lock_guard lock(idle_mutex);
-      ++carried;
-    }
-    idle.notify_all();
-    if (ending) {
-      return;
-    }
-  }
+bool SyncEngine::State::turn() {
+  look_for_readers();
   bool busy = false;
   for (int i = 0; i < kFramesPerTurn && link->receive(now(), *this); ++i) {
     busy = true;
   }
-  busy = pump_exchanges(now()) || busy;
-  pump_pairs(now());
-  pump_catch_up(now());
-  pump_content(now());
-  std::array<pollfd, 2> fds = {{{commands.fd(), POLLIN, 0}, {link->pollable_fd(), POLLIN, 0}}};
-  ::poll(fds.data(), fds.size(), timeout_ms(busy));
+  busy = reduce() || busy;
+  const TimePoint at = now();
+  each_transfer([&](Transfer& transfer) { send_wants(*link, transfer, at); });
+  settle_exchanges(at);
+  settle_pairs(at);
+  settle_catching_up(at);
+  settle_content();
+  return busy;
 }
 
-int SyncEngine::State::timeout_ms(bool busy) const {
-  if (busy) {
-    return 0;
-  }
-  TimePoint next = now() + std::chrono::seconds(1);
+std::optional<TimePoint> SyncEngine::State::next_deadline() {
+  std::optional<TimePoint> next;
+  const auto sooner = [&](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (settings.rehearsal) {
-    next = now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause);
+    sooner(now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause));
   }
-  for (const auto& [id, open] : runs) {
-    for (const auto& [round, exchange] : open.exchanges) {
-      if (!exchange->reported) {
-        next = std::min(next, exchange->attempt().next_deadline().value_or(next));
-      }
+  each_transfer([&](const Transfer& transfer) {
+    sooner(now() + kLongestPause);
+    if (const std::optional<TimePoint> deadline = transfer.next_deadline()) {
+      sooner(*deadline);
     }
-    for (const auto& [round, pair] : open.pairs) {
-      next = std::min(next, pair.next_deadline().value_or(next));
-    }
-    if (open.catching_up && open.catching_up->fetch() != nullptr) {
-      next = std::min(next, open.catching_up->fetch()->next_deadline().value_or(next));
-    }
-  }
-  for (const auto& [blob, work] : content_fetches) {
-    next = std::min(next, work.fetch->next_deadline().value_or(next));
-  }
-  return static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(next - now()).count(), 0, 1000));
+  });
+  return next;
 }
 
-SyncEngine::SyncEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SyncEngine::SyncEngine(EngineSettings settings, std::unique_ptr<BulkLink> link)
+    : state_(std::make_unique<State>(std::move(settings), std::move(link))) {}
+SyncEngine::~SyncEngine() = default;
 
-Result<std::unique_ptr<SyncEngine>> SyncEngine::start(EngineSettings settings, std::unique_ptr<BulkLink> link) {
-  ATOLL_TRY(settings.runs.make_folders());
-  std::unique_ptr<SyncEngine> engine(new SyncEngine(std::make_unique<State>(std::move(settings), std::move(link))));
-  State* state = engine->state_.get();
-  state->thread = std::thread([state] { state->loop(); });
-  return engine;
+void SyncEngine::step(const EngineCommand& command) {
+  state_->look_for_readers();
+  std::visit([this](const auto& order) { state_->carry_out(order); }, command);
 }
 
-SyncEngine::~SyncEngine() {
-  state_->ending = true;
-  state_->commands.push(ServeStored{});  // wakes it
-  state_->thread.join();
-}
+bool SyncEngine::turn() { return state_->turn(); }
 
-void SyncEngine::post(EngineCommand command) {
-  {
-    const std::lock_guard lock(state_->idle_mutex);
-    ++state_->posted;
-  }
-  state_->commands.push(std::move(command));
-}
+std::vector<EngineAnswer> SyncEngine::take_answers() { return std::exchange(state_->answers, {}); }
 
-std::optional<EngineAnswer> SyncEngine::take_answer() { return state_->answers.pop(); }
+std::optional<TimePoint> SyncEngine::next_deadline() const { return state_->next_deadline(); }
 
-int SyncEngine::fd() const { return state_->answers.fd(); }
+int SyncEngine::pollable_fd() const { return state_->link->pollable_fd(); }
 
-bool SyncEngine::drain(Duration at_most) {
-  std::unique_lock lock(state_->idle_mutex);
-  return state_->idle.wait_for(lock, at_most, [this] { return state_->carried >= state_->posted; });
+const IslandRun* SyncEngine::run(const RunId& run) const {
+  const OpenedRun* open = state_->find(run);
+  return open != nullptr ? open->run.get() : nullptr;
 }
 
 }  // namespace atl::agent

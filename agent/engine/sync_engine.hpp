@@ -1,16 +1,19 @@
 // The sync engine: the island's part in rounds. It forms contributions, exchanges them, takes the outer steps, writes and reads
-// checkpoints, serves them and catches up: all on one thread of its own, so that nothing of it keeps the agent from its heartbeats.
+// checkpoints, serves them and catches up.
 //
-// Commands go in by `post`, in order; answers come out by `take_answer`, `fd` being readable while there are some. Exchange and
-// catch-up run beside the commands: the thread sleeps in one poll over the command queue and the bulk link.
+// A state machine over a clock, a disk and a link that it is given: commands are carried out in order by `step`, `turn` goes on with what
+// is under way beside them (exchanges, catching up, fetches), and answers come out of both. It has no thread and sleeps nowhere, so that
+// agent/service/engine_thread.hpp drives it with real ones, and the simulator with simulated ones.
 // Memory beyond the trainer, for N parameters: at most 16N bytes (outer parameters 4, momentum 4, arena 4, what was received 4).
-// Threads: `post`, `take_answer` and `traffic` from any; the link and the runs belong to the engine's thread.
+// Threads: one.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "agent/engine/engine_command.hpp"
 #include "agent/engine/island_run.hpp"
@@ -18,7 +21,6 @@
 #include "agent/faults/rehearsal.hpp"
 #include "transport/base/disk.hpp"
 #include "transport/base/ids.hpp"
-#include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
 
@@ -26,7 +28,8 @@ namespace atl::agent {
 
 struct EngineSettings {
   IslandId self;
-  DiskPath runs;  // STATE/runs, confined to it
+  std::function<TimePoint()> clock = [] { return now(); };
+  DiskPath runs;  // STATE/runs
   MakeArena make_arena;
   Duration stall_after = std::chrono::seconds(20);  // an exchange in which a peer delivers nothing for so long has failed
   std::shared_ptr<SpanLog> spans;                   // where its time went; empty: not kept
@@ -36,22 +39,26 @@ struct EngineSettings {
 
 class SyncEngine {
  public:
-  // Takes the link over and starts the thread. Errors: io.
-  static Result<std::unique_ptr<SyncEngine>> start(EngineSettings settings, std::unique_ptr<BulkLink> link);
-  // Ends what is under way; queued commands are dropped.
+  SyncEngine(EngineSettings settings, std::unique_ptr<BulkLink> link);
+  // Ends what is under way.
   ~SyncEngine();
   SyncEngine(const SyncEngine&) = delete;
   SyncEngine& operator=(const SyncEngine&) = delete;
 
-  void post(EngineCommand command);
-  std::optional<EngineAnswer> take_answer();
-  [[nodiscard]] int fd() const;
-  // Until everything posted so far has been carried out, at most so long; false if not.
-  bool drain(Duration at_most);
+  // Carries a command out.
+  void step(const EngineCommand& command);
+  // Takes some of what came over the link, and goes on with what is under way. True: there is more to do at once.
+  bool turn();
+  std::vector<EngineAnswer> take_answers();
+  // When `turn` is due though nothing comes; nothing: not before a command.
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const;
+  // Readable while something has come; -1 on a simulated link.
+  [[nodiscard]] int pollable_fd() const;
+  // A run that is open, to look at.
+  [[nodiscard]] const IslandRun* run(const RunId& run) const;
 
  private:
   struct State;
-  explicit SyncEngine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -1,18 +1,14 @@
 // The inside of the sync engine: what it has of each run, and the functions that change it.
 //
 // Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and engine_content.cpp include this.
-// Threads: everything runs on the engine's thread, but for the two queues and what is said to be under idle_mutex.
+// Threads: one.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,13 +17,12 @@
 #include "agent/engine/pair_round.hpp"
 #include "agent/engine/round_exchange.hpp"
 #include "agent/engine/sync_engine.hpp"
-#include "agent/engine/value_queue.hpp"
 #include "transport/bulk/blob_fetch.hpp"
+#include "transport/bulk/transfer.hpp"
 
 namespace atl::agent {
 
 inline std::string round_text(Round round) { return "round " + std::to_string(round.value); }
-inline double ms_since(TimePoint start) { return seconds(now() - start) * 1000.0; }
 
 // Milliseconds of each phase of a round, for the log.
 struct RoundMeter {
@@ -76,10 +71,10 @@ struct Audience {
 struct SyncEngine::State final : PieceReceiver {
   State(EngineSettings chosen, std::unique_ptr<BulkLink> its_link) : settings(std::move(chosen)), link(std::move(its_link)) {}
 
-  // ---- thread
-  void loop();
-  void turn();
-  [[nodiscard]] int timeout_ms(bool busy) const;
+  bool turn();
+  std::optional<TimePoint> next_deadline();
+  [[nodiscard]] TimePoint now() const { return settings.clock(); }
+  [[nodiscard]] double ms_since(TimePoint start) const { return seconds(now() - start) * 1000.0; }
 
   // ---- commands
   void carry_out(const OpenRun& order);
@@ -116,28 +111,43 @@ struct SyncEngine::State final : PieceReceiver {
   void arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) override;
   void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint at, const IslandId& peer) override;
-  PieceReceiver* reader_of(const BlobId& blob);
+  Transfer* reader_of(const BlobId& blob);
 
   // ---- what goes on beside the commands
-  bool pump_exchanges(TimePoint at);
-  void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
-  void report_done(OpenedRun& open, RoundExchange& exchange);
-  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
-  void pump_pairs(TimePoint at);
-  void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
-  bool apply_pair(OpenedRun& open, const ApplyResult& order);
-  void pump_catch_up(TimePoint at);
-  template <typename Reader>
-  void send_wants(Reader& reader, TimePoint at) {
-    for (const OutgoingWant& want : reader.take_wants(at)) {
-      if (!link->want(want)) {
-        reader.not_sent(at, want);
+  // Every transfer that is under way: what it sends, what it is handed and when it is due are the same for all kinds.
+  template <typename F>
+  void each_transfer(F what) {
+    for (auto& [blob, work] : content_fetches) {
+      what(*work.fetch);
+    }
+    for (auto& [id, open] : runs) {
+      if (open.catching_up && open.catching_up->fetch() != nullptr) {
+        what(*open.catching_up->fetch());
+      }
+      for (auto& [round, pair] : open.pairs) {
+        if (pair.exchange && !pair.reported) {
+          what(*pair.exchange);
+        }
+      }
+      for (auto& [round, exchange] : open.exchanges) {
+        if (!exchange->reported) {
+          what(exchange->attempt());
+        }
       }
     }
   }
+  bool reduce();
+  void settle_exchanges(TimePoint at);
+  void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
+  void report_done(OpenedRun& open, RoundExchange& exchange);
+  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
+  void settle_pairs(TimePoint at);
+  void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
+  bool apply_pair(OpenedRun& open, const ApplyResult& order);
+  void settle_catching_up(TimePoint at);
 
   // ---- runs of phases
-  void pump_content(TimePoint at);
+  void settle_content();
   void serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step);
 
   // ---- serving
@@ -174,24 +184,17 @@ struct SyncEngine::State final : PieceReceiver {
   }
   // What only a look shows: whether others read here.
   void look_for_readers();
-  void say(Event event) { answers.push(EngineAnswer(std::move(event))); }
+  void say(Event event) { answers.emplace_back(std::move(event)); }
 
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
-  ValueQueue<EngineCommand> commands;
-  ValueQueue<EngineAnswer> answers;
+  std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;
   std::map<RunId, Audience> audiences;
   std::map<RunId, std::set<Round>> served;  // checkpoints
   std::map<BlobId, ContentFetch> content_fetches;
   std::map<RunId, std::uint64_t> content_received;  // bytes
-  std::atomic<bool> ending{false};
-  std::mutex idle_mutex;
-  std::condition_variable idle;
-  std::uint64_t posted = 0;   // under idle_mutex
-  std::uint64_t carried = 0;  // under idle_mutex
-  std::thread thread;
 };
 
 }  // namespace atl::agent

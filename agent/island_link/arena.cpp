@@ -91,6 +91,17 @@ Result<Arena> Arena::create(const std::string& path, std::uint64_t bytes) {
   return arena;
 }
 
+Result<Arena> Arena::of_this_process(std::uint64_t bytes) {
+  ATOLL_TRY(check_size("of this process", bytes));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return os_error("no room for an arena of " + std::to_string(bytes) + " bytes", errno);
+  }
+  Arena arena;
+  arena.floats_ = std::span<float>(static_cast<float*>(memory), bytes / sizeof(float));
+  return arena;
+}
+
 Result<Arena> Arena::open(const std::string& path, std::uint64_t bytes) {
   ATOLL_TRY(check_size(path, bytes));
   const OpenFile file(::open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -23,6 +23,8 @@ class Arena {
   // that its owner lives.
   // Errors: conflict if the path exists; io otherwise.
   static Result<Arena> create(const std::string& path, std::uint64_t bytes);
+  // In memory of this process alone, zeroed: where no trainer is a process of its own. Errors: io.
+  static Result<Arena> of_this_process(std::uint64_t bytes);
   // Maps a file another process made. Errors: io, or corrupt if its size is not `bytes` or not a multiple of 4.
   static Result<Arena> open(const std::string& path, std::uint64_t bytes);
 

@@ -20,15 +20,15 @@
 #include <vector>
 
 #include "agent/core/core.hpp"
-#include "agent/engine/sync_engine.hpp"
-#include "agent/engine/value_queue.hpp"
 #include "agent/faults/rehearsed_links.hpp"
 #include "agent/host/blas_kernels.hpp"
 #include "agent/host/task_session.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "agent/island_link/arena.hpp"
+#include "agent/service/engine_thread.hpp"
 #include "agent/service/joining.hpp"
 #include "agent/service/leave_watch.hpp"
+#include "agent/service/value_queue.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "agent/storage/stored_runs.hpp"
 #include "strategies/codec.hpp"
@@ -168,7 +168,7 @@ Result<fs::path> fetch_data(const std::string& url, const std::string& sha256, c
 class Driver {
  public:
   Driver(const AgentOptions& options, SessionSettings session, Core core, std::unique_ptr<ControlClient> control,
-         std::unique_ptr<SyncEngine> engine, const StopSignals& signals)
+         std::unique_ptr<EngineThread> engine, const StopSignals& signals)
       : options_(options),
         session_(std::move(session)),
         core_(std::move(core)),
@@ -519,7 +519,7 @@ class Driver {
   SessionSettings session_;
   Core core_;
   std::unique_ptr<ControlClient> control_;
-  std::unique_ptr<SyncEngine> engine_;
+  std::unique_ptr<EngineThread> engine_;
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
   std::shared_ptr<ValueQueue<Prepared>> prepared_ = std::make_shared<ValueQueue<Prepared>>();
@@ -638,7 +638,7 @@ Status run_agent(const AgentOptions& given) {
   const std::shared_ptr<Rehearsal> rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
   engine_settings.rehearsal = rehearsal;
   std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
-  ATOLL_ASSIGN(std::unique_ptr<SyncEngine> engine, SyncEngine::start(engine_settings, std::move(bulk_link)));
+  auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link));
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});

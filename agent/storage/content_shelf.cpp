@@ -32,7 +32,7 @@ std::vector<Content> stored_content(const DiskPath& run_folder) {
 Result<Content> adopt_content(const DiskPath& run_folder, const DiskPath& path) {
   ATOLL_ASSIGN(const FileFacts facts, facts_of(path));
   ATOLL_TRY(sync_file(path));
-  ATOLL_TRY((run_folder / "content").make_folders());
+  ATOLL_TRY(make_folders_durably(run_folder / "content"));
   ATOLL_TRY(rename_durably(path, content_path(run_folder, facts.sha256)));
   return Content{facts.sha256, facts.bytes, {}};
 }

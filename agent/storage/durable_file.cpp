@@ -70,6 +70,12 @@ Status rename_durably(const DiskPath& from, const DiskPath& to) {
   return to.folder().sync_folder();
 }
 
+Status make_folders_durably(const DiskPath& path) {
+  ATOLL_TRY(path.make_folders());
+  ATOLL_TRY(path.folder().sync_folder());
+  return path.folder().folder().sync_folder();
+}
+
 Status replace_file(const DiskPath& path, ByteView content) {
   const DiskPath fresh = path + ".new";
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(fresh));

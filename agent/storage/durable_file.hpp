@@ -51,6 +51,8 @@ Status sync_file(const DiskPath& path);
 Status rename_durably(const DiskPath& from, const DiskPath& to);
 // Replaces a small file as a whole: a reader sees the old or the new content.
 Status replace_file(const DiskPath& path, ByteView content);
+// Makes a folder with its parents; its own name and that of the folder above it are on the disk then. Errors: io.
+Status make_folders_durably(const DiskPath& path);
 // The whole of a regular file, of at most `most` bytes. Errors: not_found, io, corrupt if it is longer.
 Result<Bytes> read_file(const DiskPath& path, std::size_t most);
 

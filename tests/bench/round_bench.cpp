@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "agent/engine/round_result.hpp"
-#include "agent/engine/sync_engine.hpp"
 #include "agent/island_link/arena.hpp"
+#include "agent/service/engine_thread.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/own_disk.hpp"
@@ -67,7 +67,7 @@ struct Island {
     engine_settings.self = settings.island;
     engine_settings.runs = confined_to(folder.path() / "runs").value();
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
-    engine = SyncEngine::start(engine_settings, std::move(link)).value();
+    engine = std::make_unique<EngineThread>(engine_settings, std::move(link));
   }
 
   // The next answer of this type.
@@ -114,7 +114,7 @@ struct Island {
   }
 
   atl_test::TemporaryFolder folder;
-  std::unique_ptr<SyncEngine> engine;
+  std::unique_ptr<EngineThread> engine;
   Member member;
   island_link::Arena arena;
 };

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "agent/engine/sync_engine.hpp"
 #include "agent/island_link/arena.hpp"
+#include "agent/service/engine_thread.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/own_disk.hpp"
@@ -51,7 +51,7 @@ class Island {
     engine_settings.runs = confined_to(folder.path() / "runs").value();
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
     engine_settings.stall_after = 3s;
-    engine = SyncEngine::start(engine_settings, std::move(link)).value();
+    engine = std::make_unique<EngineThread>(engine_settings, std::move(link));
   }
 
   // The next answer of this type; others are dropped.
@@ -126,7 +126,7 @@ class Island {
   }
 
   atl_test::TemporaryFolder folder;
-  std::unique_ptr<SyncEngine> engine;
+  std::unique_ptr<EngineThread> engine;
   Member member;
   island_link::ArenaLayout layout;
   island_link::Arena arena;

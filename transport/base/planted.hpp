@@ -8,20 +8,23 @@ namespace atl::planted {
 
 enum class Bug {
   none,
-  stale_attempt,     // the coordinator counts what was said of an earlier epoch or attempt
-  samples_left_out,  // an agent trains on from where its trainer was, not from where the ledger is
-  silent_wait,       // the coordinator waits for contributions without saying so
-  no_resend,         // it says everything once
-  commits_again,     // after a rollback it commits rounds once more in the lineage that has them
-  digest_unchecked,  // a result that differs from the majority's is committed and applied all the same
-  no_promise,        // the decider of a pair does not wait for the other's promise
-  others_unasked,    // whose decider left goes alone, and does not ask the others of its group
-  runs_ahead,        // an agent's trainer goes on without the results that it should wait for
-  arena_in_use,      // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
-  drops_unnamed,     // an agent drops what its assignment does not name, whether the coordinator knows of it or not
-  other_round,       // an agent goes on with an expert from the newest round of its group that its trainer saved, whichever that is
-  packs_twice,       // the coordinator gives an island that has packed its images another part of the data set
-  wakes_for_ever,    // the coordinator wants to be woken for an island that has done already what it was asked to do
+  stale_attempt,       // the coordinator counts what was said of an earlier epoch or attempt
+  samples_left_out,    // an agent trains on from where its trainer was, not from where the ledger is
+  silent_wait,         // the coordinator waits for contributions without saying so
+  no_resend,           // it says everything once
+  commits_again,       // after a rollback it commits rounds once more in the lineage that has them
+  digest_unchecked,    // a result that differs from the majority's is committed and applied all the same
+  no_promise,          // the decider of a pair does not wait for the other's promise
+  others_unasked,      // whose decider left goes alone, and does not ask the others of its group
+  runs_ahead,          // an agent's trainer goes on without the results that it should wait for
+  arena_in_use,        // in lockstep a trainer writes its next gradient where the engine has yet to read its parameters
+  drops_unnamed,       // an agent drops what its assignment does not name, whether the coordinator knows of it or not
+  other_round,         // an agent goes on with an expert from the newest round of its group that its trainer saved, whichever that is
+  packs_twice,         // the coordinator gives an island that has packed its images another part of the data set
+  wakes_for_ever,      // the coordinator wants to be woken for an island that has done already what it was asked to do
+  weights_forgotten,   // where two islands read each other's contribution, both count alike
+  results_unverified,  // who catches up applies what was fetched without asking where it leads
+  named_unsynced,      // a checkpoint takes its name before what the trainer saved in it is on the disk
 };
 
 #ifdef ATOLL_PLANTED_BUGS

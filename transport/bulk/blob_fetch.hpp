@@ -19,7 +19,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
-#include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/transfer.hpp"
 #include "transport/bulk/want_schedule.hpp"
 
 namespace atl {
@@ -48,7 +48,7 @@ struct BlobFetchProgress {
   double bytes_per_second = 0;  // since the start
 };
 
-class BlobFetch final : public PieceReceiver {
+class BlobFetch final : public Transfer {
  public:
   struct Settings {
     WantSettings wants;                                 // per source
@@ -64,12 +64,13 @@ class BlobFetch final : public PieceReceiver {
   void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override;
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint now, const IslandId& peer) override;
-  void not_sent(TimePoint now, const OutgoingWant& want);
+  void not_sent(TimePoint now, const OutgoingWant& want) override;
+  [[nodiscard]] bool reads(const BlobId& id) const override { return id == blob(); }
   // One more island that has it.
   void add_source(TimePoint now, const IslandId& source);
 
   [[nodiscard]] const BlobId& blob() const;
-  std::vector<OutgoingWant> take_wants(TimePoint now);
+  std::vector<OutgoingWant> take_wants(TimePoint now) override;
   // Complete and verified; a file has its final name.
   [[nodiscard]] bool done() const;
   // Why it ended without: every source dropped, the disk, nothing arriving. A partial file stays, to be resumed.
@@ -78,7 +79,7 @@ class BlobFetch final : public PieceReceiver {
   Bytes take_bytes();
   [[nodiscard]] BlobFetchProgress progress(TimePoint now) const;
   [[nodiscard]] const std::vector<DroppedSource>& dropped() const;
-  [[nodiscard]] std::optional<TimePoint> next_deadline() const;
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const override;
 
  private:
   struct State;

@@ -32,7 +32,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/blob_store.hpp"
-#include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/transfer.hpp"
 #include "transport/bulk/want_schedule.hpp"
 
 namespace atl {
@@ -110,7 +110,7 @@ struct ExchangeProgress {
   std::size_t pieces_to_reduce = 0;
 };
 
-class ExchangeAttempt final : public PieceReceiver {
+class ExchangeAttempt final : public Transfer {
  public:
   struct Settings {
     WantSettings wants;                              // per peer and blob
@@ -133,13 +133,11 @@ class ExchangeAttempt final : public PieceReceiver {
   void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override;
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint now, const IslandId& peer) override;
-  // The link could not take a want: it is asked again in a moment.
-  void not_sent(TimePoint now, const OutgoingWant& want);
+  void not_sent(TimePoint now, const OutgoingWant& want) override;
+  [[nodiscard]] bool reads(const BlobId& blob) const override;
+  std::vector<OutgoingWant> take_wants(TimePoint now) override;
+  [[nodiscard]] std::optional<TimePoint> next_deadline() const override;
 
-  // True if this blob is one this exchange reads.
-  [[nodiscard]] bool reads(const BlobId& blob) const;
-  // What to send now.
-  std::vector<OutgoingWant> take_wants(TimePoint now);
   // Reduces at most one piece; false if none is complete.
   bool reduce_one();
 
@@ -151,8 +149,6 @@ class ExchangeAttempt final : public PieceReceiver {
   // Who has delivered nothing for `longer_than` though asked. A missing contribution comes first: it depends on nobody else, whereas
   // a reduced shard may itself wait for a third member.
   [[nodiscard]] std::vector<Stall> stalled(TimePoint now, Duration longer_than) const;
-  // When take_wants should be called again at the latest.
-  [[nodiscard]] std::optional<TimePoint> next_deadline() const;
 
  private:
   struct State;

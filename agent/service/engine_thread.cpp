@@ -1,0 +1,71 @@
+#include "agent/service/engine_thread.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace atl::agent {
+namespace {
+
+constexpr Duration kLongestSleep = std::chrono::seconds(1);
+
+int timeout_ms(std::optional<TimePoint> deadline) {
+  const Duration until = deadline ? std::min<Duration>(*deadline - now(), kLongestSleep) : kLongestSleep;
+  return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(until).count()));
+}
+
+}  // namespace
+
+EngineThread::EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link) : engine_(std::move(settings), std::move(link)) {
+  thread_ = std::thread([this] { loop(); });
+}
+
+EngineThread::~EngineThread() {
+  ending_ = true;
+  commands_.push(ServeStored{});  // wakes it
+  thread_.join();
+}
+
+void EngineThread::loop() {
+  while (!ending_) {
+    while (const std::optional<EngineCommand> command = commands_.pop()) {
+      engine_.step(*command);
+      hand_out();
+      {
+        const std::lock_guard lock(idle_mutex_);
+        ++carried_;
+      }
+      idle_.notify_all();
+      if (ending_) {
+        return;
+      }
+    }
+    const bool more = engine_.turn();
+    hand_out();
+    std::array<pollfd, 2> fds = {{{commands_.fd(), POLLIN, 0}, {engine_.pollable_fd(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), more ? 0 : timeout_ms(engine_.next_deadline()));
+  }
+}
+
+void EngineThread::hand_out() {
+  for (EngineAnswer& answer : engine_.take_answers()) {
+    answers_.push(std::move(answer));
+  }
+}
+
+void EngineThread::post(EngineCommand command) {
+  {
+    const std::lock_guard lock(idle_mutex_);
+    ++posted_;
+  }
+  commands_.push(std::move(command));
+}
+
+bool EngineThread::drain(Duration at_most) {
+  std::unique_lock lock(idle_mutex_);
+  return idle_.wait_for(lock, at_most, [this] { return carried_ >= posted_; });
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,36 @@
+// Sync engines in trouble. ATOLL_SIM_ENGINE_SEEDS: how many seeds; ATOLL_SIM_SEED: only this one.
+#include "tests/sim/engine_world.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "transport/base/log.hpp"
+
+TEST_CASE("engines in trouble come to the same state, which is the mean of their contributions, and catch up to it") {
+  const char* only = std::getenv("ATOLL_SIM_SEED");
+  const char* many = std::getenv("ATOLL_SIM_ENGINE_SEEDS");
+  const std::uint64_t first = only == nullptr ? 1 : std::strtoull(only, nullptr, 10);
+  const std::uint64_t count = only != nullptr ? 1 : many == nullptr ? 3000 : std::strtoull(many, nullptr, 10);
+  atl::sim::EngineWorldCounts counts;
+  atl::set_log_sink([](atl::LogLevel, std::string_view) {});
+  const auto start = std::chrono::steady_clock::now();
+  std::string wrong;
+  std::uint64_t seed = first;
+  for (; seed < first + count && wrong.empty(); ++seed) {
+    wrong = atl::sim::run_engine_world(seed, counts);
+  }
+  const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
+  atl::set_log_sink({});
+  INFO("ATOLL_SIM_SEED=" << seed - 1);
+  REQUIRE(wrong == "");
+  WARN(count << " seeds, " << static_cast<std::uint64_t>(static_cast<double>(count) / minutes) << " a minute: " << counts.rounds
+             << " rounds in " << counts.attempts << " attempts, " << counts.crashes << " crashes, " << counts.loaded
+             << " checkpoints loaded, " << counts.caught_up << " times caught up, " << counts.broken << " refused or given up");
+  if (only == nullptr) {
+    CHECK(counts.attempts > counts.rounds);
+    CHECK(counts.caught_up > count / 2);
+    CHECK(counts.loaded > count / 10);
+  }
+}
