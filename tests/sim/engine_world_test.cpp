@@ -8,6 +8,15 @@
 #include "tests/catch.hpp"
 #include "transport/base/log.hpp"
 
+TEST_CASE("worlds of engines that found bugs stay safe") {
+  // 3272, 4160: a fetch whose size only its source knew, resumed with every piece there, waited for ever.
+  for (const std::uint64_t seed : {3272, 4160}) {
+    INFO("ATOLL_SIM_SEED=" << seed);
+    atl::sim::EngineWorldCounts counts;
+    REQUIRE(atl::sim::run_engine_world(seed, counts) == "");
+  }
+}
+
 TEST_CASE("engines in trouble come to the same state, which is the mean of their contributions, and catch up to it") {
   const char* only = std::getenv("ATOLL_SIM_SEED");
   const char* many = std::getenv("ATOLL_SIM_ENGINE_SEEDS");

@@ -231,23 +231,51 @@ TEST_CASE("a file fetch is resumed where it stopped") {
   Sources sources(5, conditions);
   sources.add(bytes);
   BlobFetchPlan plan = plan_of(bytes, sources);
-  plan.path = on_this_machine(folder.path() / "outer.safetensors");
+  const std::filesystem::path path = folder.path() / "outer.safetensors";
+  plan.path = on_this_machine(path);
   {
     auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
     REQUIRE_FALSE(sources.run(*fetch, 2s));
-    CHECK_FALSE(std::filesystem::exists(plan.path));
+    CHECK_FALSE(std::filesystem::exists(path));
   }
   {
-    std::ofstream torn(plan.path + ".have", std::ios::app | std::ios::binary);
+    std::ofstream torn(path.string() + ".have", std::ios::app | std::ios::binary);
     torn << "ab";  // an entry that a crash tore
   }
   auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
   REQUIRE(sources.run(*fetch, 60s));
   REQUIRE(fetch->done());
   CHECK(fetch->progress(sources.network().now()).bytes_received < bytes.size() * 9 / 10);
-  CHECK(sha256_of_file(plan.path).value() == sha256(bytes));
-  CHECK_FALSE(std::filesystem::exists(plan.path + ".part"));
-  CHECK_FALSE(std::filesystem::exists(plan.path + ".have"));
+  CHECK(sha256_of_file(path).value() == sha256(bytes));
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".part"));
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".have"));
+}
+
+TEST_CASE("a file fetch of unknown size ends, also where an earlier process had every piece and only the name was missing") {
+  const atl_test::TemporaryFolder folder;
+  const Bytes bytes = random_bytes(8, 20'000);
+  Sources sources(8);
+  sources.add(bytes);
+  BlobFetchPlan plan = plan_of(bytes, sources);
+  plan.size.reset();
+  plan.digest.reset();
+  const std::filesystem::path path = folder.path() / "result";
+  plan.path = on_this_machine(path);
+  {
+    auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
+    REQUIRE(sources.run(*fetch, 60s));
+  }
+  std::filesystem::rename(path, path.string() + ".part");
+  std::ofstream have(path.string() + ".have", std::ios::binary);
+  have << "atoll 1: " << describe(plan.blob) << ", 20000 bytes in pieces of " << plan.piece_bytes << ", sha256 unknown\n";
+  for (std::uint32_t piece = 0; piece * plan.piece_bytes < bytes.size(); ++piece) {
+    have.write(reinterpret_cast<const char*>(&piece), sizeof piece);
+  }
+  have.close();
+  auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
+  REQUIRE(sources.run(*fetch, 60s));
+  REQUIRE(fetch->done());
+  CHECK(sha256_of_file(path).value() == sha256(bytes));
 }
 
 TEST_CASE("a partial file with wrong bytes costs time, not correctness") {
@@ -257,10 +285,11 @@ TEST_CASE("a partial file with wrong bytes costs time, not correctness") {
   sources.add(bytes);
   BlobFetchPlan plan = plan_of(bytes, sources);
   plan.size = bytes.size();
-  plan.path = on_this_machine(folder.path() / "f");
+  const std::filesystem::path path = folder.path() / "f";
+  plan.path = on_this_machine(path);
   { auto fetch = BlobFetch::begin(plan, sources.network().now()).value(); }
   {
-    std::ofstream have(plan.path + ".have", std::ios::app | std::ios::binary);
+    std::ofstream have(path.string() + ".have", std::ios::app | std::ios::binary);
     have.write("\0\0\0\0\x01\0\0\0\xff\xff\xff\xff", 12);  // two pieces it does not have, one that cannot be
   }
   auto fetch = BlobFetch::begin(plan, sources.network().now()).value();
@@ -268,7 +297,7 @@ TEST_CASE("a partial file with wrong bytes costs time, not correctness") {
   REQUIRE(sources.run(*fetch, 60s));
   REQUIRE(fetch->done());
   CHECK(fetch->dropped().empty());
-  CHECK(sha256_of_file(plan.path).value() == sha256(bytes));
+  CHECK(sha256_of_file(path).value() == sha256(bytes));
 }
 
 TEST_CASE("why a fetch cannot succeed is said") {

@@ -334,6 +334,10 @@ std::span<std::byte> BlobFetch::destination(const IslandId& from, const BlobPiec
       status.error().code == Code::io ? state.fail(status.error()) : state.drop(source, status.error());
       return {};
     }
+    if (state.resumed && state.missing_or_asked == 0) {
+      state.verify();  // an earlier process had everything but the name: no piece would come any more to end it
+      return {};
+    }
   }
   if (piece.total != *state.size) {
     state.drop(source,
