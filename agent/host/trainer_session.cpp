@@ -413,7 +413,9 @@ void TrainerSession::plan(const PlanTrainer& order) {
     island_link::MergeOrder said{merge.round.value, merge.fragment,   merge.step.value, merge.alpha,
                                  merge.evaluate,    merge.parameters, std::nullopt};
     if (merge.save) {
-      said.save = save_folder(merge.round);
+      const DiskPath folder = save_folder(merge.round);
+      static_cast<void>(folder.remove());  // of the same round, given up: what cannot be removed is replaced, or said by the trainer
+      said.save = folder.text();
     }
     if (!to_publish_.contains(merge.round)) {
       waiting_for_.insert(merge.round);  // its contribution came with the checkpoint
@@ -423,21 +425,19 @@ void TrainerSession::plan(const PlanTrainer& order) {
   send(plan);
 }
 
-// Where it saves its state of a round, empty; the checkpoint that is written there makes it complete.
-std::string TrainerSession::save_folder(Round round) const {
+// Where it saves its state of a round; the checkpoint that is written there makes it complete. The engine may be writing beside it already.
+DiskPath TrainerSession::save_folder(Round round) const {
   const DiskPath partial = settings_.runs / order_.run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
-  Status made = partial.remove();
-  made = made ? partial.make_folders() : made;
-  if (!made) {
+  if (const Status made = partial.make_folders(); !made) {
     log_warning("run " + order_.run.text + ": the trainer has no folder to save in: " + made.error().why);
   }
-  return (partial / kTrainerFolder).text();
+  return partial / kTrainerFolder;
 }
 
 void TrainerSession::finish(const FinishTrainer& order) {
   if (finishes_) {
     to_publish_.erase(to_publish_.upper_bound(order.round), to_publish_.end());
-    send(island_link::Finish{order.round.value, order.now, save_folder(order.round)});
+    send(island_link::Finish{order.round.value, order.now, save_folder(order.round).text()});
   }
 }
 

@@ -97,7 +97,7 @@ class TrainerSession {
   void note_pause(Round round, std::uint32_t fragment, std::uint64_t step, double waited);
   [[nodiscard]] island_link::Configure configuration() const;
   [[nodiscard]] std::vector<std::uint32_t> all_fragments() const;
-  [[nodiscard]] std::string save_folder(Round round) const;
+  [[nodiscard]] DiskPath save_folder(Round round) const;
   void update_expectation(TimePoint now);
   [[nodiscard]] bool has_time_to_start() const;
   [[nodiscard]] bool to_be_attached() const;
