@@ -86,7 +86,7 @@ Result<TrainerCommand> trainer_command(const SessionSettings& settings, const Ru
                                            "='COMMAND'"};
     }
     if (found->second.attaches()) {
-      command.arguments = {"trainer", "--attach", attach_socket(settings.runs_folder.parent_path(), name).string()};
+      command.arguments = {"trainer", "--attach", attach_socket(std::filesystem::path(settings.runs.text()).parent_path(), name).string()};
     } else {
       run_program(found->second, settings, command);
     }

@@ -72,7 +72,7 @@ TEST_CASE("what is written durably may have a bare name") {
   const atl_test::TemporaryFolder folder;
   const WorkingIn inside(folder.path());
   CHECK(replace_file(on_this_machine("note"), as_bytes("a")));
-  CHECK(rename_durably("note", "renamed"));
+  CHECK(rename_durably(on_this_machine("note"), on_this_machine("renamed")));
   CHECK(coordinator::write_durable("settings", "b"));
   CHECK(names_in(folder.path()) == std::set<std::string>{"renamed", "settings"});
 }

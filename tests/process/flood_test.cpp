@@ -8,6 +8,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 namespace fs = std::filesystem;
@@ -142,6 +143,6 @@ TEST_CASE(
   for (const char* name : {"a", "b"}) {
     const fs::path copy = cluster.folder() / (std::string(name) + "-copy");
     fs::copy(cluster.state(name) / "runs" / run / "checkpoints", copy, fs::copy_options::recursive);
-    CHECK(atl::CheckpointStore::open(copy).value().newest_good().has_value());
+    CHECK(atl::CheckpointStore::open(atl::on_this_machine(copy)).value().newest_good().has_value());
   }
 }

@@ -150,7 +150,7 @@ TEST_CASE(
     std::set<std::string> digests;
     for (const std::string& name : islands) {
       const fs::path folder = cluster.state(name) / "runs" / run / "checkpoints";
-      atl::CheckpointStore store = atl::CheckpointStore::open(folder).value();
+      atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(folder)).value();
       const std::optional<atl::CheckpointMeta> meta = store.newest_good();
       REQUIRE(meta.has_value());
       if (one.rounds > 0) {

@@ -3,6 +3,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
 
 using atl_test::Cluster;
 using atl_test::CommandResult;
@@ -125,7 +126,8 @@ TEST_CASE("process: an agent that is stopped while the coordinator is away write
   }
   for (const char* name : {"a", "b"}) {
     CHECK(cluster.islands[name].wait() == 0);
-    const auto newest = atl::CheckpointStore::open(cluster.state(name) / "runs" / run / "checkpoints").value().newest_good();
+    const auto newest =
+        atl::CheckpointStore::open(atl::on_this_machine(cluster.state(name) / "runs" / run / "checkpoints")).value().newest_good();
     INFO(cluster.log(name));
     REQUIRE(newest);
     CHECK(newest->round == atl::Round(7));

@@ -23,7 +23,7 @@ std::string text_in(const DiskPath& path) {
 
 }  // namespace
 
-TEST_CASE("simulated disk: files and folders are made, listed, renamed, exchanged and removed; no path leads out") {
+TEST_CASE("simulated disk: files and folders are made, listed, renamed, exchanged and removed, and no path leads out") {
   const DiskPath root(std::make_shared<SimulatedDisk>());
   REQUIRE((root / "a/b").make_folders());
   REQUIRE(write_text(root / "a/one", "1", false));

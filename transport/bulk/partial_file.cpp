@@ -4,13 +4,23 @@
 #include <utility>
 
 namespace atl {
+namespace {
+
+// A file that cannot be opened for writing is the disk's fault, whatever the reason: a source is not to blame for a folder that is not
+// there.
+Result<std::unique_ptr<DiskFile>> open_to_write(const DiskPath& path) {
+  Result<std::unique_ptr<DiskFile>> file = path.open(OpenFor::writing);
+  return file ? std::move(file) : Result<std::unique_ptr<DiskFile>>(Error{Code::io, file.error().why});
+}
+
+}  // namespace
 
 Result<PartialFile> PartialFile::open(DiskPath path, const std::string& what, std::uint64_t size, std::size_t pieces) {
   PartialFile file;
   file.path_ = std::move(path);
   file.what_ = what + "\n";
-  ATOLL_ASSIGN(file.bytes_, (file.path_ + ".part").open(OpenFor::writing));
-  ATOLL_ASSIGN(file.have_, (file.path_ + ".have").open(OpenFor::writing));
+  ATOLL_ASSIGN(file.bytes_, open_to_write(file.path_ + ".part"));
+  ATOLL_ASSIGN(file.have_, open_to_write(file.path_ + ".have"));
   Bytes listed(file.what_.size() + 4 * pieces);
   ATOLL_ASSIGN(const std::size_t got, file.have_->read(0, listed));
   listed.resize(got);
