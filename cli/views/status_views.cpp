@@ -75,11 +75,15 @@ std::string round_line(const json& run) {
 
 // What is counted, and what the loss is, of a language model or of one of images.
 std::string counted(const json& run) { return flag_at(run, "images") ? "images" : "tokens"; }
-std::string loss_unit(const json& run) { return flag_at(run, "images") ? "squared error of the flow" : "nats per token"; }
+// With what stands before it; nothing of a trainer of one's own, whose loss is its affair.
+std::string loss_unit(const json& run, const std::string& before) {
+  const bool own = !object_at(run, "trainer").empty();
+  return own ? "" : before + (flag_at(run, "images") ? "squared error of the flow" : "nats per token");
+}
 
 std::string loss_line(const json& run) {
   const std::string curve = loss_curve(run, 24);
-  std::string line = loss_text(number_at(run, "outer_loss")) + " " + loss_unit(run);
+  std::string line = loss_text(number_at(run, "outer_loss")) + loss_unit(run, " ");
   if (number_at(run, "initial_loss")) {
     line += ", from " + loss_text(number_at(run, "initial_loss"));
   }
@@ -479,7 +483,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
     return text + tasks_table(document, terminal) + absences_text(document, terminal);
   }
   text += field("loss",
-                first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end, " + loss_unit(run) + " on held-out data  " +
+                first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end" + loss_unit(run, ", ") + " on held-out data  " +
                     loss_curve(run, 24),
                 terminal);
   text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);

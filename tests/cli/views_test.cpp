@@ -102,6 +102,17 @@ TEST_CASE("what the author of a run may want otherwise is noted while it goes on
   CHECK(render_status(document, {}).find("\nnote ") == std::string::npos);
 }
 
+TEST_CASE("a trainer of one's own is shown with its settings, and its losses without a unit") {
+  json document = documented("status");
+  document["run"]["trainer"] = {{"name", "gpt"}, {"settings", {{"layers", 6}, {"text", "a\x1b[2J"}}}};
+  const std::string text = render_status(document, {});
+  CHECK(text.find("\ntrainer   gpt  {\"layers\":6,\"text\":\"a\\u001b[2J\"}\n") != std::string::npos);
+  CHECK(text.find("\nloss      1.830, from 5.550  ") != std::string::npos);
+  document["run"]["trainer"]["settings"] = json::object();
+  CHECK(render_status(document, {}).find("\ntrainer   gpt\n") != std::string::npos);
+  CHECK(render_summary(document, {}).find("\nloss      5.550 at the start, 1.830 at the end on held-out data  ") != std::string::npos);
+}
+
 TEST_CASE("the spread of islands that meet in pairs is shown once it is known") {
   json document = documented("status");
   CHECK(render_status(document, {}).find("spread") == std::string::npos);

@@ -269,11 +269,13 @@ class Islands(Clusters):
             )
             attached = f"atoll.join = lambda settings: join(settings, path='{folder}/state/island-1/trainers/x')"
             code = f"import sys; sys.path.insert(0, '{HERE}'); import atoll, loops; join = atoll.join; {attached}; loops.with_numpy()"
+            socket = pathlib.Path(folder, "state/island-1/trainers/x")
             for name in ("first", "second"):
                 pathlib.Path(path).write_text(text.replace("attached", name))
-                program = subprocess.Popen([PYTHON, "-c", code])
                 process = self.start(folder, path, "--trainer", "x=attach")
-                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/trainers/x")) or program.poll() is not None)
+                self.wait_until(socket.exists)
+                self.assertEqual(socket.stat().st_mode & 0o777, 0o600)
+                program = subprocess.Popen([PYTHON, "-c", code])
                 self.assertEqual(self.completed(process)["run"]["state"], "completed")
                 self.assertEqual(program.wait(60), 0)
 
