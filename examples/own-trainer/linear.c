@@ -158,7 +158,7 @@ int main(void) {
   if (status == ATOLL_OK && resume_directory(json, directory, sizeof directory)) {
     const char* failure = exchange_file(directory, "rb");
     if (failure != NULL) {
-      atoll_trainer_fail(trainer, failure);
+      atoll_trainer_fail(trainer, failure, 0);
       atoll_trainer_leave(trainer);
       return 1;
     }

@@ -41,7 +41,7 @@ class FakeAgent:
         """The next message that is no progress."""
         while True:
             message = self.link.receive(PATIENCE)
-            if message is None or (message["type"] not in kinds and message["type"] not in ("progress",)):
+            if message is None or (message["type"] not in kinds and message["type"] not in ("progress", "preparing")):
                 raise AssertionError(f"{kinds} was due, not {json.dumps(message)}; the trainer said: {self.text()}")
             if message["type"] in kinds:
                 return message

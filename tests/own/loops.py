@@ -101,6 +101,7 @@ def raises():
     import atoll
 
     island = atoll.join()
+    island.prepare("about to fail")
     island.start({"w": numpy.ones(2, numpy.float32)})
     for _ in island.steps():
         raise ValueError("the labels are missing")
@@ -116,7 +117,7 @@ def twice():
         try:
             island.done(1.0)
         except RuntimeError as failure:
-            island.fail(f"told: {failure}")
+            island.fail(f"told: {failure}", permanent=True)
             return
 
 

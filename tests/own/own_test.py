@@ -103,6 +103,7 @@ class Loops(unittest.TestCase):
             agent.link.send("plan", until_step=2, publish=[], merge=[])
             failed = agent.expect("failed")
             self.assertIn("island.done() without a step", failed["why"])
+            self.assertTrue(failed["permanent"])
 
     def test_plain_trainer(self):
         settings = {"size": 5, "samples": 4, "rate": 0.05}

@@ -84,7 +84,7 @@ Result<std::unique_ptr<atoll_trainer>> join(const char* path, const char* name, 
   ATOLL_TRY(trainer->client.join(hello));
   if (!trainer->client.configuration()) {
     const std::string why = "this trainer does not know the task '" + trainer->client.task()->task + "'";
-    trainer->client.fail(why);
+    trainer->client.fail(why, true);
     return Error{Code::invalid_argument, why};
   }
   trainer->configuration = settings_text(*trainer->client.configuration());
@@ -162,6 +162,10 @@ atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char
 
 const char* atoll_trainer_configuration(atoll_trainer* trainer) { return trainer == nullptr ? "{}" : trainer->configuration.c_str(); }
 
+int atoll_trainer_prepare(atoll_trainer* trainer, const char* what) {
+  return guarded(trainer, [&] { return trainer->client.prepare(text_or_empty(what)); });
+}
+
 int atoll_trainer_declare(atoll_trainer* trainer, const atoll_parameter* parameters, size_t count, const char* description) {
   return guarded(trainer, [&]() -> Status {
     const Manifest manifest = manifest_of(parameters, count, description);
@@ -205,9 +209,9 @@ int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer) {
   });
 }
 
-int atoll_trainer_fail(atoll_trainer* trainer, const char* why) {
+int atoll_trainer_fail(atoll_trainer* trainer, const char* why, int permanent) {
   return guarded(trainer, [&]() -> Status {
-    trainer->client.fail(text_or_empty(why));
+    trainer->client.fail(text_or_empty(why), permanent != 0);
     return {};
   });
 }

@@ -101,6 +101,8 @@ typedef struct {
 atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char* version, uint32_t ranks, char* why, size_t why_size);
 /* The run's settings, as `configure` of the protocol's page: one JSON object. */
 const char* atoll_trainer_configuration(atoll_trainer* trainer);
+/* "reading its data", for people, before it is ready. */
+int atoll_trainer_prepare(atoll_trainer* trainer, const char* what);
 /* Tells the parameters and waits for the arena. `description` of the model may be NULL; it must be the same on all islands. */
 int atoll_trainer_declare(atoll_trainer* trainer, const atoll_parameter* parameters, size_t count, const char* description);
 /* The arena, and where each parameter lies in it. */
@@ -112,8 +114,8 @@ int atoll_trainer_ready(atoll_trainer* trainer, uint64_t tokens_available);
 int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* order);
 /* The order is done. Each is answered once. */
 int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer);
-/* The trainer is about to exit, and why. */
-int atoll_trainer_fail(atoll_trainer* trainer, const char* why);
+/* The trainer is about to exit, and why; permanent: it would fail again, so it is not started again. */
+int atoll_trainer_fail(atoll_trainer* trainer, const char* why, int permanent);
 /* Why the last call failed; never NULL. */
 const char* atoll_trainer_why(atoll_trainer* trainer);
 /* Disconnects and frees everything. */

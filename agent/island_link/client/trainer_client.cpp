@@ -100,9 +100,11 @@ Status TrainerClient::ready(std::uint64_t tokens_available) {
   return link_.send(Ready{step_, position_, tokens_available});
 }
 
-void TrainerClient::fail(const std::string& why) {
+Status TrainerClient::prepare(const std::string& what) { return link_.send(Preparing{what}); }
+
+void TrainerClient::fail(const std::string& why, bool permanent) {
   // That it could not be sent is no news to whoever has failed.
-  static_cast<void>(link_.send(Failed{why}));
+  static_cast<void>(link_.send(Failed{why, permanent ? std::optional<bool>(true) : std::nullopt}));
 }
 
 // ---- messages

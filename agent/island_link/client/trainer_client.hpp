@@ -98,7 +98,9 @@ class TrainerClient {
   // The order in hand is done. Errors: conflict if there is none; as next().
   Status answer(const Answer& answer);
   // It is about to exit because of this. Best effort.
-  void fail(const std::string& why);
+  void fail(const std::string& why, bool permanent);
+  // What it is doing before it is ready, for people.
+  Status prepare(const std::string& what);
 
   [[nodiscard]] std::uint64_t step() const { return step_; }
   [[nodiscard]] std::uint64_t position() const { return position_; }

@@ -64,7 +64,10 @@ class Alone:
         self._step += max(steps, 1)
         self._position += samples
 
-    def fail(self, why: str) -> None:
+    def prepare(self, what: str) -> None:
+        pass
+
+    def fail(self, why: str, permanent: bool) -> None:
         pass
 
     def leave(self) -> None:
@@ -235,9 +238,13 @@ class Island:
         self._arena = None  # which is unmapped now
         self._trainer.leave()
 
-    def fail(self, why: str) -> None:
-        """Tells the agent why the program is about to end."""
-        self._trainer.fail(why)
+    def prepare(self, what: str) -> None:
+        """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log."""
+        self._trainer.prepare(what)
+
+    def fail(self, why: str, permanent: bool = False) -> None:
+        """Tells the agent why the program is about to end; permanent: it would fail again, so it is not started again."""
+        self._trainer.fail(why, permanent)
 
     # ---- orders
 
@@ -374,7 +381,7 @@ def tell_failures(trainer: Any) -> None:
 
     def hook(kind, value, trace):
         if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
-            trainer.fail("".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1][:500])
+            trainer.fail("".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1][:500], False)
             trainer.leave()
         before(kind, value, trace)
 

@@ -114,7 +114,8 @@ def _load() -> ctypes.CDLL:
         library.atoll_trainer_ready.argtypes = [pointer, ctypes.c_uint64]
         library.atoll_trainer_next.argtypes = [pointer, ctypes.c_int, ctypes.POINTER(_Order)]
         library.atoll_trainer_answer.argtypes = [pointer, ctypes.POINTER(_Answer)]
-        library.atoll_trainer_fail.argtypes = [pointer, ctypes.c_char_p]
+        library.atoll_trainer_fail.argtypes = [pointer, ctypes.c_char_p, ctypes.c_int]
+        library.atoll_trainer_prepare.argtypes = [pointer, ctypes.c_char_p]
         library.atoll_trainer_why.restype = ctypes.c_char_p
         library.atoll_trainer_why.argtypes = [pointer]
         library.atoll_trainer_leave.restype = None
@@ -193,8 +194,11 @@ class Trainer:
         answer.error = error.encode() if error else None
         self._check(self._library.atoll_trainer_answer(self._trainer, ctypes.byref(answer)))
 
-    def fail(self, why: str) -> None:
-        self._library.atoll_trainer_fail(self._trainer, why.encode())
+    def prepare(self, what: str) -> None:
+        self._check(self._library.atoll_trainer_prepare(self._trainer, what.encode()))
+
+    def fail(self, why: str, permanent: bool) -> None:
+        self._library.atoll_trainer_fail(self._trainer, why.encode(), int(permanent))
 
     held: Any = None  # closed with the connection
 
