@@ -131,7 +131,7 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
   }
   try {
     const toml::table table = toml::parse(text);
-    static constexpr std::array<std::string_view, 6> kKeys = {"name", "bind", "advertise", "address", "coordinator_key", "network"};
+    static constexpr std::array<std::string_view, 7> kKeys = {"name", "bind", "advertise", "address", "coordinator_key", "network", "web"};
     for (const auto& [key, value] : table) {
       const std::string_view word = key.str();
       const bool known = std::ranges::find(kKeys, word) != kKeys.end();
@@ -144,8 +144,8 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
       }
     }
     const auto text_of = [&](std::string_view key) { return table[key].value_or(std::string()); };
-    return CoordinatorFile{text_of("name"),   text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key"),
-                           text_of("network")};
+    return CoordinatorFile{text_of("name"),    text_of("bind"), text_of("advertise"), text_of("address"), text_of("coordinator_key"),
+                           text_of("network"), text_of("web")};
   } catch (const toml::parse_error& error) {
     return Error{Code::invalid_argument,
                  path.string() + ":" + std::to_string(error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};

@@ -43,6 +43,7 @@ struct CoordinatorFile {
   std::string address;
   std::string coordinator_key;
   std::string network;  // empty: the default
+  std::string web;      // where the page is served; empty: nowhere
 };
 Result<CoordinatorFile> read_coordinator_file(const std::filesystem::path& path);
 

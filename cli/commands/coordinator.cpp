@@ -27,6 +27,7 @@ struct CoordinatorCommandOptions {
   std::string network;
   std::string from;  // a backup
   std::string file;  // of a backup
+  std::string web;   // where the page is served
   bool insecure = false;
 };
 
@@ -100,12 +101,17 @@ Status serve(const Invocation& invocation, const CoordinatorCommandOptions& opti
   service.version = ATOLL_VERSION;
   service.core.codec_version = kCodecVersion;
   service.insecure = options.insecure;
+  service.web = options.web.empty() ? file->web : options.web;
   const std::string where = options.state.empty() ? "" : " --state " + options.state;
-  return coordinator::run_service(service, interrupt.fd(), [&](const std::string& address) {
+  return coordinator::run_service(service, interrupt.fd(), [&](const std::string& address, const std::string& page) {
     print_line(invocation,
-               {{"schema", 1}, {"address", address}, {"advertise", service.settings.advertise}, {"state", service.state.string()}},
+               {{"schema", 1},
+                {"address", address},
+                {"advertise", service.settings.advertise},
+                {"state", service.state.string()},
+                {"web", page.empty() ? nlohmann::json() : nlohmann::json(page)}},
                "coordinator " + service.settings.name + " listens on " + address + ", state in " + service.state.string() +
-                   "; next: atoll token create" + where);
+                   (page.empty() ? "" : ", page at " + page) + "; next: atoll token create" + where);
   });
 }
 
@@ -195,6 +201,7 @@ Command coordinator_command() {
   command.summary = "runs the coordinator in the foreground, until SIGTERM or Ctrl-C";
   command.details = "Make its state directory first: atoll coordinator init. Fit for systemd: examples/atoll-coordinator.service.";
   command.options = settings_options(options);
+  command.options.push_back({"--web", "where its page and /metrics are served, on this machine only: 127.0.0.1:4480", &options->web});
   command.options.push_back({"--insecure", "no encryption, and keys are believed; on loopback only", &options->insecure});
   command.subcommands = {init_command(), backup_command(), check_command()};
   command.run = [options](Invocation& invocation) {

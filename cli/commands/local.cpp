@@ -47,6 +47,7 @@ struct LocalOptions {
   std::string uplink;
   std::string faults;
   std::string network = "lan";
+  std::string web;
 };
 
 // The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
@@ -354,8 +355,8 @@ Exit local(const Invocation& invocation, LocalOptions options) {
                          << printable(folder->string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
                          << printable((*folder / "coordinator").string()) << "\n"
                          << std::flush;
-  Result<LocalCluster> cluster =
-      LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, faults});
+  Result<LocalCluster> cluster = LocalCluster::start(
+      {program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, options.web, faults});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
@@ -392,6 +393,7 @@ Command local_command() {
        &options->trainer_folders},
       {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
       {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
+      {"--web", "where a page shows the run, on this machine only: 127.0.0.1:4480", &options->web},
       {"--faults",
        "a file of faults to rehearse: kills, pauses, slow and cut links, corrupted bytes, at a phase of a round",
        &options->faults,

@@ -76,7 +76,11 @@ Result<LocalCluster> LocalCluster::start(LocalClusterSettings settings, Duration
     ATOLL_TRY(coordinator::init_coordinator(state, {"local", address, address, settings.network}));
   }
   LocalCluster cluster(std::move(settings));
-  ATOLL_TRY(cluster.launch(kCoordinator, {"coordinator", "--state", state.string()}));
+  std::vector<std::string> arguments = {"coordinator", "--state", state.string()};
+  if (!cluster.settings_.web.empty()) {
+    arguments.insert(arguments.end(), {"--web", cluster.settings_.web});
+  }
+  ATOLL_TRY(cluster.launch(kCoordinator, std::move(arguments)));
   ATOLL_TRY(cluster.connect(patience));
   return cluster;
 }

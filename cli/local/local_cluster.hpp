@@ -30,6 +30,7 @@ struct LocalClusterSettings {
   std::vector<std::string> islands;          // their names
   std::vector<std::string> agent_arguments;  // for each agent
   std::string network = "lan";               // a new coordinator's preset of times
+  std::string web = {};                      // where the coordinator's page is served; empty: nowhere
   std::shared_ptr<FaultScript> faults;       // to rehearse; empty: none
 };
 

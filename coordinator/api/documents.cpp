@@ -1,4 +1,4 @@
-// The documents that only read: runs, status, islands, events, spans, tokens.
+// The documents that only read: runs, status, islands, events, metrics, spans, tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,6 +20,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxRuns = 1000;
 constexpr std::size_t kMaxEvents = 1000;
+constexpr std::int64_t kMaxMetrics = 1000;
 constexpr std::int64_t kMaxSpans = 4000;  // of one answer: about a megabyte
 constexpr std::size_t kWarnings = 20;
 constexpr std::size_t kLossPoints = 120;
@@ -479,6 +480,36 @@ Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
   }
   return json{
       {"run", run.id.text}, {"state", to_string(run.state)}, {"ended", has_ended(run.state)}, {"next", next}, {"events", std::move(list)}};
+}
+
+Result<json> Requests::metrics(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", -1, INT64_MAX, -1));
+  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxMetrics, kMaxMetrics));
+  ATOLL_ASSIGN(const std::string which, arguments.text("island", ""));
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  IslandId island;
+  if (!which.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey key, find_key(which, Role::island));
+    island = key.island;
+  }
+  ATOLL_ASSIGN(const std::vector<RoundMetrics> stored, ledger_.metrics(run.id, island, after, static_cast<std::size_t>(limit)));
+  json list = json::array();
+  for (const RoundMetrics& item : stored) {
+    const bool trained = item.round > Round(0);
+    list.push_back({{"round", item.round.value},
+                    {"time_unix_ms", unix_ms(item.time)},
+                    {"step", item.step.value},
+                    {"islands", item.islands},
+                    {"outer_loss", number(item.outer_loss)},
+                    {"local_loss", number(item.local_loss)},
+                    {"training_loss", trained ? number(item.training_loss) : json()},
+                    {"norm", trained ? number(item.norm) : json()},
+                    {"wait_seconds", number(item.wait_seconds)},
+                    {"tokens", item.tokens},
+                    {"bytes_sent", item.bytes_sent}});
+  }
+  const std::int64_t next = stored.empty() ? after : static_cast<std::int64_t>(stored.back().round.value);
+  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}, {"next", next}, {"metrics", std::move(list)}};
 }
 
 Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {

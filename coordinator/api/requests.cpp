@@ -111,6 +111,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"islands", {}, nullptr, &Requests::islands},
       {"events", {"run", "after", "limit", "island", "since_unix_ms", "level"}, &Requests::events, nullptr},
       {"spans", {"run", "after", "limit"}, &Requests::spans, nullptr},
+      {"metrics", {"run", "island", "after", "limit"}, &Requests::metrics, nullptr},
       {"data", {"run"}, &Requests::data, nullptr},
       {"tokens", {}, nullptr, &Requests::tokens},
       {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},

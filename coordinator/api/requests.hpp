@@ -60,6 +60,7 @@ class Requests {
   Result<nlohmann::json> islands(TimePoint now);
   Result<nlohmann::json> events(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> spans(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> metrics(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> data(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> tokens(TimePoint now);
   // Changing.

@@ -274,6 +274,24 @@ Result<std::vector<RoundLoss>> Ledger::losses(const RunId& run) {
   }
 }
 
+Result<std::vector<RoundMetrics>> Ledger::metrics(const RunId& run, const IslandId& island, std::int64_t after, std::size_t limit) {
+  auto rows = database_->prepare(
+      "SELECT round, max(time_ms), max(step), count(*), avg(outer_loss), avg(local_loss), avg(training_loss), avg(norm), "
+      "sum(wait_seconds), "
+      "sum(tokens), sum(bytes_sent) FROM metrics WHERE run=?1 AND (?2='' OR island=?2) AND round>?3 GROUP BY round ORDER BY round LIMIT "
+      "?4");
+  rows.bind(run.text).bind(island.text).bind(after).bind(static_cast<std::uint64_t>(limit));
+  std::vector<RoundMetrics> metrics;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return metrics;
+    }
+    metrics.push_back({Round(rows.number(0)), from_unix_ms(rows.integer(1)), Step(rows.number(2)), rows.number(3), rows.real(4),
+                       rows.real(5), rows.real(6), rows.real(7), rows.real(8), rows.number(9), rows.number(10)});
+  }
+}
+
 Result<std::optional<RoundLoss>> Ledger::newest_loss(const RunId& run) {
   auto row = database_->prepare(
       "SELECT round, avg(outer_loss), avg(local_loss) FROM metrics WHERE run=?1 AND outer_loss IS NOT NULL AND round=(SELECT max(round) "

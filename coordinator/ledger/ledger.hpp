@@ -50,6 +50,21 @@ struct RoundLoss {
   double local_loss = 0;
 };
 
+// What a round brought, over the islands that took part in it. NaN where nobody measured it.
+struct RoundMetrics {
+  Round round;
+  TimePoint time;             // when the last of them had merged it
+  Step step;                  // of the trainers, the furthest
+  std::uint64_t islands = 0;  // that told of it
+  double outer_loss = 0;      // means
+  double local_loss = 0;
+  double training_loss = 0;
+  double norm = 0;          // of the contributions, the mean
+  double wait_seconds = 0;  // sums
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes_sent = 0;
+};
+
 // The newest validation loss of an island's own outer parameters.
 struct OwnLoss {
   Round round;
@@ -100,6 +115,9 @@ class Ledger {
   Result<std::vector<StoredEvent>> warnings(const RunId& run, std::size_t limit);
   // By round; hardly more than kSeriesPoints.
   Result<std::vector<RoundLoss>> losses(const RunId& run);
+  // By round, those after `after` (-1: from round 0, the initial state). All islands, or with `island` that one alone. Thinned as the
+  // losses are.
+  Result<std::vector<RoundMetrics>> metrics(const RunId& run, const IslandId& island, std::int64_t after, std::size_t limit);
   // The newest one.
   Result<std::optional<RoundLoss>> newest_loss(const RunId& run);
   // The newest loss of each island up to round `last`; islands without one are left out.

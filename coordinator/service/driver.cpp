@@ -20,6 +20,7 @@ constexpr std::size_t kMaxFreshSpans = 65'536;  // held between two writes
 constexpr std::size_t kMaxReports = 16;         // runs that one island can report on at a time
 constexpr std::size_t kBatch = 256;             // messages
 constexpr std::size_t kMaxAnswered = 16;
+constexpr int kQuestionsAfterAStep = 4;
 constexpr std::uint64_t kUniqueIds = 1ULL << 32U;  // smaller request ids are not unique across processes: they are counted from 1
 constexpr Duration kLongestPoll = std::chrono::hours(1);
 
@@ -111,15 +112,32 @@ std::optional<TimePoint> Driver::next_deadline() const {
   return next;
 }
 
-Status Driver::run(int stop_fd) {
+// What other threads ask is of the documents that change nothing, and waits behind what islands and operators say.
+void Driver::answer(TimePoint now, Questions& questions) {
+  for (int count = 0; count < kQuestionsAfterAStep; ++count) {
+    const std::optional<Questions::Question> question = questions.take();
+    if (!question) {
+      return;
+    }
+    if (question->verb == "spans") {
+      write_reports(now);  // with what came a moment ago
+    }
+    const Request request{kProtocolVersion, 0, question->verb, question->arguments};
+    question->answer(Requests::changes(request.verb) ? Error{Code::unauthorized, "the page changes nothing: use atoll " + request.verb}
+                                                     : requests_->answer(now, request));
+  }
+}
+
+Status Driver::run(int stop_fd, Questions& questions) {
   for (;;) {
     step(now());
+    answer(now(), questions);
     const std::optional<TimePoint> next = next_deadline();
     const Duration wait = next ? std::clamp(*next - now(), Duration::zero(), kLongestPoll) : kLongestPoll;
     // Rounded up, so that the deadline has passed when poll returns.
     const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait + std::chrono::microseconds(999));
-    pollfd sockets[2] = {{server_->fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
-    if (::poll(sockets, 2, static_cast<int>(wait_ms.count())) < 0 && errno != EINTR) {
+    pollfd sockets[3] = {{server_->fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}, {questions.fd(), POLLIN, 0}};
+    if (::poll(sockets, 3, static_cast<int>(wait_ms.count())) < 0 && errno != EINTR) {
       return Error{Code::internal, std::string("poll failed: ") + std::strerror(errno)};
     }
     if (sockets[1].revents != 0) {

@@ -23,6 +23,7 @@
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/ledger/running_totals.hpp"
 #include "coordinator/service/log_limit.hpp"
+#include "coordinator/service/questions.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control/control_link.hpp"
@@ -42,8 +43,9 @@ class Driver {
   void step(TimePoint now);
   // When step has something to do although nothing comes in.
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
-  // Steps until `stop_fd` is readable; then writes down what a restart would otherwise miss.
-  Status run(int stop_fd);
+  // Steps until `stop_fd` is readable; then writes down what a restart would otherwise miss. In between it answers the questions of other
+  // threads of this process, a few after each step.
+  Status run(int stop_fd, Questions& questions);
 
  private:
   // An agent's process behind a connection.
@@ -66,6 +68,7 @@ class Driver {
   Driver(Place place, Ledger ledger, std::unique_ptr<ControlServer> server);
 
   void take(TimePoint now, const Received& received);
+  void answer(TimePoint now, Questions& questions);
   void take_enrol(TimePoint now, const Received& received, const Enrol& enrol);
   void take_request(TimePoint now, const Received& received, const Request& request);
   void take_island_message(TimePoint now, ConnectionId connection, const IslandId& island, Message message);

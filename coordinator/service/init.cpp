@@ -91,7 +91,9 @@ std::string to_toml(const CoordinatorSettings& settings) {
          quoted(settings.advertise) +
          "\n# How soon silence counts as a loss: local (1.25 s), lan (5 s) or wan (20 s).\n"
          "network = " +
-         quoted(settings.network) + "\n";
+         quoted(settings.network) +
+         "\n# Where its page is served, on this machine only (docs/web.md):\n"
+         "# web = \"127.0.0.1:4480\"\n";
 }
 
 Status check_settings(const CoordinatorSettings& settings) {

@@ -4,12 +4,29 @@
 
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/service/driver.hpp"
+#include "coordinator/service/questions.hpp"
+#include "coordinator/web/web.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/control_server.hpp"
 
 namespace atl::coordinator {
+namespace {
 
-Status run_service(const ServiceOptions& options, int stop_fd, const std::function<void(const std::string& address)>& ready) {
+// How long a viewer waits for a document. The page asks again by itself.
+constexpr Duration kPatience = std::chrono::seconds(5);
+
+Result<std::unique_ptr<Web>> start_page(const std::string& address, Questions& questions) {
+  if (address.empty()) {
+    return std::unique_ptr<Web>();
+  }
+  return Web::start(
+      address, [&questions](const std::string& verb, const std::string& arguments) { return questions.ask(verb, arguments, kPatience); });
+}
+
+}  // namespace
+
+Status run_service(const ServiceOptions& options, int stop_fd,
+                   const std::function<void(const std::string& address, const std::string& page)>& ready) {
   ATOLL_TRY(check_settings(options.settings));
   auto keys = read_key_file(coordinator_key_file(options.state));
   if (!keys) {
@@ -26,8 +43,12 @@ Status run_service(const ServiceOptions& options, int stop_fd, const std::functi
   ATOLL_ASSIGN(const std::unique_ptr<Driver> driver,
                Driver::start(options.core, Place{options.version, options.settings.advertise, keys->public_key}, std::move(ledger),
                              std::move(server), now()));
-  ready(bound);
-  return driver->run(stop_fd);
+  ATOLL_ASSIGN(const std::unique_ptr<Questions> questions, Questions::open());
+  ATOLL_ASSIGN(const std::unique_ptr<Web> web, start_page(options.web, *questions));
+  ready(bound, web ? web->url() : "");
+  Status ended = driver->run(stop_fd, *questions);
+  questions->stop();
+  return ended;
 }
 
 }  // namespace atl::coordinator

@@ -17,12 +17,14 @@ struct ServiceOptions {
   CoordinatorSettings settings;
   Settings core;          // version is taken from below
   std::string version;    // of Atoll
+  std::string web;        // where the page is served, HOST:PORT on loopback; empty: nowhere
   bool insecure = false;  // no encryption, and keys are believed: on loopback only
 };
 
-// Runs in the foreground until `stop_fd` is readable. `ready` is called once, with the address it listens on, when commands and
-// islands can reach it.
-// Errors: not_found (no coordinator there: says how to make one), conflict (another one runs; the port is in use), corrupt, io.
-Status run_service(const ServiceOptions& options, int stop_fd, const std::function<void(const std::string& address)>& ready);
+// Runs in the foreground until `stop_fd` is readable. `ready` is called once, with the address it listens on and where its page is ("" if
+// nowhere), when commands, islands and browsers can reach it.
+// Errors: not_found (no coordinator there: says how to make one), conflict (another one runs; a port is in use), corrupt, io.
+Status run_service(const ServiceOptions& options, int stop_fd,
+                   const std::function<void(const std::string& address, const std::string& page)>& ready);
 
 }  // namespace atl::coordinator

@@ -33,7 +33,7 @@ std::string free_address() {
 // `atoll coordinator` in a child process, from its ready line on.
 class Service {
  public:
-  explicit Service(const std::string& state) {
+  explicit Service(const std::string& state, const std::vector<std::string>& options = {}) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     pid_ = ::fork();
@@ -43,7 +43,8 @@ class Service {
       ::close(ends[1]);
       std::ofstream err("/dev/null");
       std::istringstream in;
-      const std::vector<std::string> arguments = {"coordinator", "--state", state};
+      std::vector<std::string> arguments = {"coordinator", "--state", state};
+      arguments.insert(arguments.end(), options.begin(), options.end());
       const int exit = run_command_line(arguments, Streams{in, out, err}, [](const std::string&) { return std::nullopt; });
       out.close();
       ::_exit(exit);
@@ -80,6 +81,25 @@ class Service {
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// What a web server on loopback answers, with its headers.
+std::string get(const std::string& host, const std::string& path) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(host.substr(host.find(':') + 1))));
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
+  REQUIRE(::send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t size = 0; (size = ::recv(socket, buffer, sizeof buffer, 0)) > 0;) {
+    answer.append(buffer, static_cast<std::size_t>(size));
+  }
+  ::close(socket);
+  return answer;
+}
 
 }  // namespace
 
@@ -172,4 +192,40 @@ TEST_CASE("a coordinator serves commands, keeps others off its state and port, s
     REQUIRE(has(service.ready(), address));
     CHECK(service.end(SIGINT) == 0);
   }
+}
+
+TEST_CASE("a coordinator shows what it knows to browsers and Prometheus, on this machine") {
+  const atl_test::TemporaryFolder folder;
+  const std::string state = folder.path() / "state";
+  REQUIRE(call({"coordinator", "init", "--state", state, "--bind", free_address()}).exit == 0);
+  const std::string web = free_address().substr(6);
+  const std::string run_file = folder.write(
+      "run.toml",
+      "[run]\nname = \"t\"\n[data]\nset = \"corpus\"\n[training]\nsteps = 200\nwarmup_steps = 10\n[islands]\nmin = 2\nmax = 2\n");
+  {
+    Service service(state, {"--web", web});
+    CHECK(has(service.ready(), "page at http://" + web + "/"));
+    REQUIRE(call({"submit", run_file, "--state", state, "-q"}).exit == 0);
+    CHECK(has(get(web, "/"), "<!doctype html>"));
+    CHECK(has(get(web, "/api/runs/t"), "\"state\":\"queued\""));
+    CHECK(has(get(web, "/api/runs/t/metrics"), "\"metrics\":[]"));
+    CHECK(has(get(web, "/metrics"), "atoll_runs{state=\"queued\"} 1"));
+    CHECK(has(get(web, "/api/islands"), "\"islands\":[]"));
+    CHECK(has(get(web, "/api/runs/nobody"), "404"));
+
+    const std::string other = folder.path() / "other";
+    REQUIRE(call({"coordinator", "init", "--state", other, "--bind", free_address()}).exit == 0);
+    const Called taken = call({"coordinator", "--state", other, "--web", web});
+    CHECK(taken.exit == 8);
+    CHECK(has(taken.err, "the page cannot be served at " + web + ": the port is in use"));
+    const Called open = call({"coordinator", "--state", other, "--web", "0.0.0.0:4480"});
+    CHECK(open.exit == 2);
+    CHECK(has(open.err, "ssh -L 4480:127.0.0.1:4480"));
+    CHECK(service.end(SIGTERM) == 0);
+  }
+  std::ofstream(folder.path() / "state" / "coordinator.toml", std::ios::app) << "web = \"" << web << "\"\n";
+  Service service(state);
+  CHECK(has(service.ready(), "page at http://" + web + "/"));
+  CHECK(has(get(web, "/api/runs/t"), "\"state\":\"queued\""));
+  CHECK(service.end(SIGTERM) == 0);
 }

@@ -1,0 +1,247 @@
+// What the coordinator's page answers, over documents that a test writes; the cache; the metrics.
+#include "coordinator/web/site.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "coordinator/web/metrics_text.hpp"
+#include "coordinator/web/page_files.hpp"
+#include "coordinator/web/web.hpp"
+#include "tests/catch.hpp"
+#include "tests/skip.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace atl;
+using namespace atl::coordinator;
+using nlohmann::json;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+json status_document() {
+  return json::parse(R"({"schema": 1, "now_unix_ms": 1000000, "run": {"id": "r-1", "name": "text", "state": "running", "round": 7,
+    "rounds": 20, "outer_loss": 1.83, "local_loss": null, "tokens": 4300800, "tokens_per_second": 21000.5, "bytes_sent": 88154112,
+    "compute_seconds": 590.5, "wait_seconds": 12.4, "members": 2, "min": 2, "checkpoint_round": null, "created_unix_ms": 1500,
+    "ended_unix_ms": null}, "islands": [
+    {"id": "i-1", "name": "a\"b\\\nc", "active": true, "tokens": 7, "tokens_per_second": null, "training_loss": 1.5, "compute_seconds": 1,
+     "wait_seconds": 2, "bytes_sent": 3, "bytes_received": 4, "agent_memory_bytes": 5, "trainer_memory_bytes": 6}]})");
+}
+
+json islands_document() {
+  return json::parse(R"({"islands": [{"id": "i-1", "name": "a", "connected": true, "last_seen_unix_ms": 2500,
+    "uplink_bits_per_second": 8000, "downlink_bits_per_second": null, "uplink_budget_bits_per_second": null}]})");
+}
+
+// A coordinator with one run, which notes what it was asked.
+struct Told {
+  std::vector<std::string> asked;
+  Result<std::string> operator()(const std::string& verb, const std::string& arguments) {
+    asked.push_back(verb + " " + arguments);
+    const json given = json::parse(arguments);
+    if (given.contains("run") && given["run"] != "text" && given["run"] != "r-1") {
+      return Error{Code::not_found, "there is no such run"};
+    }
+    if (verb == "status") {
+      return status_document().dump();
+    }
+    if (verb == "islands") {
+      return islands_document().dump();
+    }
+    if (verb == "ping") {
+      return std::string(R"({"version": "0.1.0"})");
+    }
+    if (verb == "events") {
+      json events = json::array();
+      for (int sequence = given["after"].get<int>() + 1; sequence <= 3; ++sequence) {
+        events.push_back({{"sequence", sequence}, {"text", "line\nwith a break"}});
+      }
+      return json{{"events", events}, {"next", 3}, {"ended", true}}.dump();
+    }
+    return json{
+        {"now_unix_ms", 1'000'000},
+        {"runs",
+         {{{"id", "r-1"}, {"state", "running"}, {"ended_unix_ms", nullptr}}, {{"id", "r-0"}, {"state", "failed"}, {"ended_unix_ms", 5}}}}}
+        .dump();
+  }
+};
+
+HttpAnswer get(Site& site, const std::string& path, std::map<std::string, std::string> query = {}, std::string last = "") {
+  return site.answer({path, std::move(query), std::move(last)});
+}
+
+}  // namespace
+
+TEST_CASE("the page's addresses lead to the page, its files and the coordinator's documents") {
+  Told told;
+  Site site([&](const auto& verb, const auto& arguments) { return told(verb, arguments); });
+  for (const char* path : {"/", "/r/text", "/r/text/summary", "/i/reef", "/r/<script>"}) {
+    INFO(path);
+    const HttpAnswer answer = get(site, path);
+    CHECK(answer.status == 200);
+    CHECK(answer.type == "text/html; charset=utf-8");
+    CHECK_FALSE(has(answer.body, "<script>alert"));
+  }
+  for (const PageFile& file : page_files()) {
+    CHECK(get(site, "/" + std::string(file.name)).body == file.bytes);
+  }
+  for (const char* path :
+       {"/etc/passwd", "/../index.html", "/r", "/x/y", "/api", "/api/tokens", "/api/runs/text/tokens", "/api/runs/a/b/c", "/.", "//"}) {
+    INFO(path);
+    CHECK(get(site, path).status == 404);
+  }
+  CHECK(told.asked.empty());
+  CHECK(json::parse(get(site, "/api/runs/text").body)["run"]["round"] == 7);
+  CHECK(json::parse(get(site, "/api/islands").body)["islands"].size() == 1);
+  CHECK(get(site, "/api/runs").status == 200);
+  const HttpAnswer none = get(site, "/api/runs/nobody");
+  CHECK(none.status == 404);
+  CHECK(json::parse(none.body)["error"]["why"] == "there is no such run");
+  CHECK(get(site, "/api/runs/text/metrics", {{"after", "12"}}).status == 200);
+  CHECK(told.asked.back() == R"(metrics {"after":12,"run":"text"})");
+  CHECK(get(site, "/api/runs/text/metrics", {{"after", "12 or 1"}}).status == 400);
+}
+
+TEST_CASE("events are streamed from a sequence on, and a reader that comes back goes on where it was") {
+  Told told;
+  Site site([&](const auto& verb, const auto& arguments) { return told(verb, arguments); });
+  HttpAnswer answer = get(site, "/api/runs/text/events", {{"since", "1"}});
+  REQUIRE(answer.stream);
+  CHECK(answer.type == "text/event-stream");
+  std::string all;
+  while (answer.stream(all)) {
+  }
+  CHECK_FALSE(has(all, "id: 1\n"));
+  CHECK(has(all, "id: 2\ndata: {\"sequence\":2,\"text\":\"line\\nwith a break\"}\n\n"));
+  CHECK(has(all, "id: 3\n"));
+  CHECK(has(all, "event: ended\n"));
+  std::string rest;
+  HttpAnswer again = get(site, "/api/runs/text/events", {{"since", "1"}}, "2");
+  again.stream(rest);
+  CHECK_FALSE(has(rest, "id: 2\n"));
+  CHECK(has(rest, "id: 3\n"));
+  CHECK(get(site, "/api/runs/nobody/events").status == 404);
+  CHECK(get(site, "/api/runs/text/events", {{"since", "-1"}}).status == 400);
+  CHECK(get(site, "/api/runs/text/events", {}, "x").status == 400);
+}
+
+TEST_CASE("a document is asked for once however many look, and the less often the longer it takes") {
+  int asked = 0;
+  TimePoint time = from_unix_ms(1000);
+  Duration cost = std::chrono::milliseconds(1);
+  DocumentCache cache(
+      [&](const std::string&, const std::string&) -> Result<std::string> {
+        ++asked;
+        time += cost;
+        return std::to_string(asked);
+      },
+      [&] { return time; });
+  const auto first = cache.get("status", "{}");
+  for (int viewer = 0; viewer < 1000; ++viewer) {
+    CHECK(cache.get("status", "{}") == first);
+  }
+  CHECK(asked == 1);
+  time += std::chrono::milliseconds(1001);
+  cost = std::chrono::milliseconds(200);
+  CHECK(**cache.get("status", "{}") == "2");
+  time += std::chrono::milliseconds(3900);
+  CHECK(**cache.get("status", "{}") == "2");
+  time += std::chrono::milliseconds(200);
+  CHECK(**cache.get("status", "{}") == "3");
+  for (int run = 0; run < 2000; ++run) {
+    cache.get("status", std::to_string(run));  // strangers' names take no more than a bounded place
+  }
+  CHECK(asked == 2003);
+}
+
+TEST_CASE("the page is served on this machine only, and says what to do else") {
+  for (const char* address : {"0.0.0.0:4480", "*:4480", "10.0.0.7:4480", "[::]:4480", "example.org:4480"}) {
+    INFO(address);
+    const auto parsed = parse_web_address(address);
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().code == Code::invalid_argument);
+    CHECK(has(parsed.error().why, "ssh -L 4480:127.0.0.1:4480"));
+    CHECK_FALSE(has(parsed.error().why, "\n"));
+  }
+  CHECK_FALSE(parse_web_address("nonsense"));
+  CHECK(parse_web_address("localhost:4480"));
+  CHECK(parse_web_address("[::1]:4480"));
+}
+
+TEST_CASE("metrics have base units, escaped labels and no line for what is not known") {
+  const std::string text = metrics_text("0.1.0", {{"runs", {{{"state", "running"}}}}}, islands_document(), {status_document()});
+  CHECK(has(text, "atoll_build_info{version=\"0.1.0\"} 1\n"));
+  CHECK(has(text, "atoll_runs{state=\"running\"} 1\n"));
+  CHECK(has(text, "atoll_run_round{run=\"r-1\",name=\"text\"} 7\n"));
+  CHECK(has(text, "atoll_run_created_timestamp_seconds{run=\"r-1\",name=\"text\"} 1.5\n"));
+  CHECK_FALSE(has(text, "atoll_run_local_loss"));
+  CHECK(has(text, "atoll_member_active{run=\"r-1\",name=\"text\",island=\"a\\\"b\\\\\\nc\",island_id=\"i-1\"} 1\n"));
+  CHECK(has(text, "atoll_island_uplink_bytes_per_second{island=\"a\",island_id=\"i-1\"} 1000\n"));
+  CHECK_FALSE(has(text, "downlink"));
+  CHECK(metrics_text("", json::object(), json::parse(R"({"islands": [{"connected": 3}, {}]})"), {json::object()}).find("nan") ==
+        std::string::npos);
+}
+
+TEST_CASE("docs/metrics.md has every metric with its type and its words, and no others") {
+  std::stringstream page;
+  page << std::ifstream(std::string(ATOLL_SOURCE_DIR) + "/docs/metrics.md").rdbuf();
+  std::set<std::string> told;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `atoll_")) {
+      told.insert(line);
+    }
+  }
+  std::set<std::string> there = {"| `atoll_build_info` | gauge | Always 1; the label tells the coordinator's version. |",
+                                 "| `atoll_runs` | gauge | Runs, by state. |"};
+  for (const MetricName& metric : metric_names()) {
+    there.insert("| `" + std::string(metric.name) + "` | " + std::string(metric.type) + " | " + std::string(metric.help) + " |");
+  }
+  CHECK(told == there);
+}
+
+TEST_CASE("the examples for Grafana and Prometheus name only metrics that there are") {
+  std::set<std::string> names;
+  for (const MetricName& metric : metric_names()) {
+    names.insert(std::string(metric.name));
+  }
+  for (const char* file : {"grafana.json", "prometheus-alerts.yml"}) {
+    std::stringstream read;
+    read << std::ifstream(std::string(ATOLL_SOURCE_DIR) + "/examples/" + file).rdbuf();
+    const std::string text = read.str();
+    std::size_t found = 0;
+    for (std::size_t at = text.find("atoll_"); at != std::string::npos; at = text.find("atoll_", at + 1)) {
+      const std::string name = text.substr(at, text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at) - at);
+      INFO(file << ": " << name);
+      CHECK(names.contains(name));
+      ++found;
+    }
+    CHECK(found > 4);
+  }
+}
+
+TEST_CASE("promtool finds nothing wrong with the metrics and the alerts") {
+  if (std::system("command -v promtool >/dev/null 2>&1") != 0) {
+    ATL_SKIP("promtool is not installed (Debian's prometheus)");
+  }
+  const atl_test::TemporaryFolder folder;
+  const auto file =
+      folder.write("metrics", metrics_text("0.1.0", {{"runs", {{{"state", "running"}}}}}, islands_document(), {status_document()}));
+  const std::string command = "promtool check rules " ATOLL_SOURCE_DIR
+                              "/examples/prometheus-alerts.yml >/dev/null && promtool check metrics <" +
+                              file.string() + " 2>&1";
+  FILE* out = ::popen(command.c_str(), "r");
+  REQUIRE(out != nullptr);
+  std::string said;
+  for (int c = 0; (c = std::fgetc(out)) != EOF;) {
+    said += static_cast<char>(c);
+  }
+  const int ended = ::pclose(out);
+  INFO(said);
+  CHECK(ended == 0);
+  CHECK(said.empty());
+}
