@@ -16,16 +16,47 @@ struct ListCommand {
   const char* verb;
   const char* rows;  // the document's list
   const char* name;  // of a row, for -q
+  const char* over;  // of a row, when it was over
+  const char* what;  // "that ended"
   std::string (*render)(const nlohmann::json&, const Terminal&);
 };
 
-Exit list(const Invocation& invocation, const ListCommand& what, bool quiet) {
+struct ListOptions {
+  bool quiet = false;
+  bool all = false;
+};
+
+// Takes out of the list what has been over for more than a day, and says so.
+nlohmann::json without_what_is_over(const Invocation& invocation, nlohmann::json document, const ListCommand& what) {
+  constexpr double kDayMs = 24 * 3600 * 1000.0;
+  const double now = number_at(document, "now_unix_ms").value_or(0);
+  nlohmann::json kept = nlohmann::json::array();
+  const nlohmann::json& rows = list_at(document, what.rows);
+  for (const nlohmann::json& row : rows) {
+    const bool over = !flag_at(row, "connected") && now - number_at(row, what.over).value_or(now) > kDayMs;
+    if (!over) {
+      kept.push_back(row);
+    }
+  }
+  const std::size_t hidden = rows.size() - kept.size();
+  if (hidden > 0) {
+    invocation.streams.err << hidden << " " << what.what << " more than a day ago " << (hidden == 1 ? "is" : "are")
+                           << " not shown; --all shows them\n";
+    document[what.rows] = std::move(kept);
+  }
+  return document;
+}
+
+Exit list(const Invocation& invocation, const ListCommand& what, const ListOptions& options) {
   Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
   if (!client) {
     return report(invocation, client.error());
   }
-  const Result<nlohmann::json> document = client->ask(what.verb, nlohmann::json::object());
-  if (!document || !quiet) {
+  Result<nlohmann::json> document = client->ask(what.verb, nlohmann::json::object());
+  if (document && !options.quiet && !options.all && !invocation.json) {
+    document = without_what_is_over(invocation, *std::move(document), what);
+  }
+  if (!document || !options.quiet) {
     return show(invocation, document, what.render);
   }
   for (const nlohmann::json& row : list_at(*document, what.rows)) {
@@ -35,13 +66,14 @@ Exit list(const Invocation& invocation, const ListCommand& what, bool quiet) {
 }
 
 Command list_command(const ListCommand& what, std::string summary, std::string quiet_doc) {
-  auto quiet = std::make_shared<bool>(false);
+  auto options = std::make_shared<ListOptions>();
   Command command;
   command.name = what.verb;
   command.summary = std::move(summary);
-  command.options = {{"-q,--quiet", std::move(quiet_doc), quiet.get()}};
+  command.options = {{"-q,--quiet", std::move(quiet_doc), &options->quiet},
+                     {"-a,--all", "also what has been over for more than a day", &options->all}};
   command.asks_coordinator = true;
-  command.run = [what, quiet](Invocation& invocation) { return list(invocation, what, *quiet); };
+  command.run = [what, options](Invocation& invocation) { return list(invocation, what, *options); };
   return command;
 }
 
@@ -71,9 +103,12 @@ Command revoke_island_command() {
 
 }  // namespace
 
-Command runs_command() { return list_command({"runs", "runs", "id", render_runs}, "lists the runs, newest first", "print ids only"); }
+Command runs_command() {
+  return list_command({"runs", "runs", "id", "ended_unix_ms", "that ended", render_runs}, "lists the runs, newest first", "print ids only");
+}
 Command islands_command() {
-  Command command = list_command({"islands", "islands", "name", render_islands}, "lists the islands", "print names only");
+  Command command = list_command({"islands", "islands", "name", "last_seen_unix_ms", "last seen", render_islands}, "lists the islands",
+                                 "print names only");
   command.subcommands = {revoke_island_command()};
   return command;
 }

@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::json;
 
+std::string ms_text(std::optional<double> ms) { return seconds_text(ms ? std::optional(*ms / 1000) : ms); }
+
 // "34 %" of 1.
 std::string part_text(std::optional<double> part) { return part ? share_text(part, 1 - *part) : "-"; }
 
@@ -71,6 +73,33 @@ std::string round_line(const json& run) {
     line += ", checkpoint of round " + count_text(checkpoint);
   }
   return line;
+}
+
+// "███████▏            35 %, 9m57s so far, about 18m29s left, until 00:18 UTC": at the mean speed of the rounds so far. Empty for a run
+// that is not under way.
+std::string progress_text(const json& document, const json& run) {
+  constexpr std::size_t kWidth = 20;
+  const double round = number_at(run, "round").value_or(0);
+  const double rounds = number_at(run, "rounds").value_or(0);
+  const auto now = number_at(document, "now_unix_ms");
+  const auto started = number_at(run, "started_unix_ms");
+  if (run_has_ended(text_at(run, "state")) || rounds <= 0 || !now || !started) {
+    return "";
+  }
+  const double part = std::clamp(round / rounds, 0.0, 1.0);
+  const auto full = static_cast<std::size_t>(part * kWidth);
+  std::string text;
+  for (std::size_t i = 0; i < kWidth; ++i) {
+    text += i < full ? "█" : "░";
+  }
+  text += " " + part_text(part) + ", " + age_text(now, started) + " so far";
+  if (text_at(run, "state") == "running" && round > 0 && round < rounds) {
+    const double left_ms = (*now - *started) / round * (rounds - round);
+    const std::string end = time_text(*now + left_ms);
+    text += ", about " + ms_text(left_ms) + " left, until " +
+            (left_ms < 86'400'000 ? end.substr(std::min<std::size_t>(11, end.size()), 5) : end.substr(0, 16)) + " UTC";
+  }
+  return text;
 }
 
 // What is counted, and what the loss is, of a language model or of one of images.
@@ -342,8 +371,6 @@ std::string warnings_text(const json& document, const Terminal& terminal) {
   return text.empty() ? text : styled("warnings", Style::attention, terminal) + "\n" + text;
 }
 
-std::string ms_text(std::optional<double> ms) { return seconds_text(ms ? std::optional(*ms / 1000) : ms); }
-
 // One rehearsed fault: when it struck and what followed.
 std::string fault_line(const json& fault) {
   std::string line = printable(text_at(fault, "do")) + " of " + printable(text_at(fault, "island"), 60) + " at " +
@@ -433,6 +460,8 @@ std::string render_status(const json& document, const Terminal& terminal) {
   }
   const bool tasks = has_tasks(document);
   text += tasks ? field("phases", phases_line(document), terminal) : field("round", round_line(run), terminal);
+  const std::string progress = tasks ? "" : progress_text(document, run);
+  text += progress.empty() ? "" : field("progress", progress, terminal);
   text += field("islands",
                 count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
                     count_text(number_at(run, "max")) + ")",

@@ -18,6 +18,8 @@ std::string render_islands(const nlohmann::json& document, const Terminal& termi
 std::string render_events(const nlohmann::json& document, const Terminal& terminal);
 // Where two runs parted: the document of `atoll diff`.
 std::string render_diff(const nlohmann::json& document, const Terminal& terminal);
+// Two runs side by side: the document of `atoll compare`.
+std::string render_comparison(const nlohmann::json& document, const Terminal& terminal);
 // The parts of a run's data, and whether they add up.
 std::string render_data(const nlohmann::json& document, const Terminal& terminal);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);

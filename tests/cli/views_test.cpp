@@ -58,6 +58,7 @@ TEST_CASE("status") {
         "run       r-7f3a9c12  text  (diloco)\n"
         "state     running: round 8: waits for cloud-b (training, step 790 of 800) (for 10.0 s, at most 9m50s more)\n"
         "round     7 of 20, epoch 2, attempt 1, checkpoint of round 5\n"
+        "progress  ███████░░░░░░░░░░░░░ 35 %, 9m57s so far, about 18m29s left, until 00:18 UTC\n"
         "islands   3 active (min 2, max 4)\n"
         "tokens    4.30 M, 21.0 k/s\n"
         "loss      1.830 nats per token, from 5.550  █▃▁\n"
