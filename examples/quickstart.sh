@@ -18,4 +18,5 @@ echo
 echo "the model writes:"
 "$atoll" generate --model "$where/model.safetensors" --prompt "namespace std {" --tokens 400 --temperature 0.7 --top-k 40 --seed 1
 echo
+echo "see it: $atoll coordinator --state $where/coordinator --web 127.0.0.1:4480, then open http://127.0.0.1:4480/"
 echo "model: $where/model.safetensors; try: $atoll generate --model $where/model.safetensors --prompt \"template <\""

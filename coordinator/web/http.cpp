@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -108,20 +109,10 @@ class ConnectionThreads : public httplib::TaskQueue {
   // Newer versions of cpp-httplib want to know whether it was taken.
   using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
   Enqueued enqueue(std::function<void()> connection) override {
-    std::unique_lock lock(mutex_);
-    if (open_ >= most_) {
-      lock.unlock();
+    if (!begin(connection)) {
       turned_away() = true;
       connection();
       turned_away() = false;
-    } else {
-      ++open_;
-      std::thread([this, run = std::move(connection)] {
-        run();
-        const std::lock_guard ending(mutex_);
-        --open_;
-        idle_.notify_all();
-      }).detach();
     }
     return Enqueued(!std::is_void_v<Enqueued>);
   }
@@ -136,6 +127,26 @@ class ConnectionThreads : public httplib::TaskQueue {
   }
 
  private:
+  // False: there are too many, or there is no thread to be had.
+  bool begin(const std::function<void()>& connection) {
+    const std::lock_guard lock(mutex_);
+    if (open_ >= most_) {
+      return false;
+    }
+    try {
+      std::thread([this, connection] {
+        connection();
+        const std::lock_guard ending(mutex_);
+        --open_;
+        idle_.notify_all();
+      }).detach();
+    } catch (const std::system_error&) {
+      return false;
+    }
+    ++open_;
+    return true;
+  }
+
   std::size_t most_;
   std::atomic<std::size_t>& open_;
   std::mutex mutex_;

@@ -80,11 +80,20 @@ class RunPage {
   }
 
   zoom(window, timed) {
-    this.stripSection?.classList.toggle('aligned', timed);
+    requestAnimationFrame(() => this.align(timed));  // once the curve has its size
     if (String(window) === String(this.stripWindow)) return;
     this.stripWindow = window;
     clearTimeout(this.later);
     this.later = setTimeout(() => this.updateStrips().catch(() => {}), 250);
+  }
+
+  // Where both show time the strips stand below the curve's own times.
+  align(timed) {
+    const over = this.curve.plot?.over;
+    if (!over?.offsetWidth) return;
+    const right = this.curve.place.clientWidth - over.offsetLeft - over.offsetWidth;
+    this.strips.node.style.setProperty('--left', timed ? `${over.offsetLeft}px` : '0');
+    this.strips.node.style.setProperty('--right', timed ? `${Math.max(0, right)}px` : '0');
   }
 
   async updateStrips() {

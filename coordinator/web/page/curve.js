@@ -5,7 +5,7 @@ import { clock, count, known, loss } from './text.js';
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const otherColours = ['--other-1', '--other-2', '--other-3', '--other-4'];
-export const axisWidth = 58;
+const axisWidth = 58;
 
 // What can stand below the curve, of a run's rounds: a value for each row, or nothing where it is not known.
 const axes = {
