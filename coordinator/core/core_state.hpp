@@ -261,6 +261,8 @@ struct Core::State {
   // ---- restore.cpp: nobody has the state in memory any more
   void advance_restore(Run& run);
   bool finish_restore(Run& run);
+  // Whether its islands show that the ledger is an older copy: what they have is taken over then, as after a restore.
+  void notice_older_ledger(Run& run);
   bool adopt_newer(Run& run);
   [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;
   [[nodiscard]] std::optional<Wait> wait_for_loading(Run& run);

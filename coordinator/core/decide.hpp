@@ -254,8 +254,13 @@ struct AdoptionDecision {
 };
 // The newest round after the ledger's that an island holds which knows the newest epoch: it was recorded before it was announced, so one
 // that holds it is proof enough; who knows older epochs only may hold rounds that were rolled back. At least min islands must be there, and
-// those that are away are given `grace` to come and say what they know.
+// those that are away are given `grace` to come and say what they know. Islands that hold that round with different digests followed
+// different coordinators: nothing is taken over before their owner has chosen.
 AdoptionDecision decide_adoption(const AdoptionInput& input);
+
+// Nobody is left in the run, and an island holds a round that the ledger does not know although it knows no older epoch: the ledger is an
+// older copy that was put in the place of a newer one. The island that shows it, with its round; null: the ledger is the newest.
+std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input, Epoch epoch);
 
 // "a, b and c"; more than six are counted.
 std::string list_of(const std::vector<std::string>& names);

@@ -58,6 +58,27 @@ RestoreDecision decide_restore(const RestoreInput& input) {
   return decision;
 }
 
+namespace {
+
+// "a has one, b another": connected islands that know the newest epoch and hold this round with another digest. Empty: there are none.
+std::string holders_of_another(const AdoptionInput& input, Epoch newest, const KnownRound& round) {
+  std::vector<std::string> same;
+  std::vector<std::string> other;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    for (const KnownRound& known : candidate.known) {
+      if (candidate.connected && candidate.epoch == newest && known.round == round.round) {
+        std::vector<std::string>& names = known.digest == round.digest ? same : other;
+        if (names.empty() || names.back() != candidate.name) {
+          names.push_back(candidate.name);
+        }
+      }
+    }
+  }
+  return other.empty() ? "" : list_of(same) + (same.size() == 1 ? " has" : " have") + " one, " + list_of(other) + " another";
+}
+
+}  // namespace
+
 AdoptionDecision decide_adoption(const AdoptionInput& input) {
   AdoptionDecision decision;
   std::vector<std::string> away;
@@ -87,7 +108,25 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
       }
     }
   }
+  if (const std::string apart = holders_of_another(input, newest, decision.round);
+      decision.kind == AdoptionDecision::Kind::adopt && !apart.empty()) {
+    decision.kind = AdoptionDecision::Kind::wait;
+    decision.wait.text = "round " + std::to_string(decision.round.round.value) + " is of two histories: " + apart +
+                         "; the islands followed two coordinators. `atoll islands revoke` those whose rounds shall not count";
+    decision.wait.until.reset();
+  }
   return decision;
+}
+
+std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input, Epoch epoch) {
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    for (const KnownRound& known : candidate.known) {
+      if (candidate.connected && candidate.epoch >= epoch && known.round > input.committed) {
+        return std::pair(candidate.name, known.round);
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace atl::coordinator

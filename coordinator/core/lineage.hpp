@@ -50,6 +50,8 @@ class Lineage {
   std::vector<DataRange> roll_back(Round round);
   // Nothing is left of the run's state.
   void start_over();
+  // Islands know of rounds that were committed after what the ledger holds: it is an older copy. Until adopt().
+  void fall_behind() { restored_ = true; }
   // The ledger is older than what islands know: the run goes on from this round, in a lineage of its own.
   void adopt(const KnownRound& round, std::vector<DataRange> parts);
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
@@ -60,7 +62,7 @@ class Lineage {
 
   // ---- what is asked
   [[nodiscard]] bool initialised() const { return initialised_; }
-  // The ledger is a backup: islands may know of rounds that were committed after it. Until adopt().
+  // The ledger is a backup or an older copy: islands may know of rounds that were committed after it. Until adopt().
   [[nodiscard]] bool restored() const { return restored_; }
   // That committed contributions were trained on, each once.
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }

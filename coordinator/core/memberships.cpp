@@ -172,6 +172,19 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   send(membership.record.island, std::move(invite));
 }
 
+namespace {
+
+// Why an island that says what it holds of a run cannot go on where it was.
+std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held) {
+  const std::string newest = "round " + std::to_string(run.lineage.committed().value);
+  if (held != nullptr && held->live && held->committed > run.lineage.committed()) {
+    return "its state is of round " + std::to_string(held->committed.value) + ", newer than the ledger's " + newest;
+  }
+  return new_boot ? "its agent was restarted" : "its state is not that of " + newest;
+}
+
+}  // namespace
+
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
   const IslandId island = membership.record.island;
   run.nobody_since = now();
@@ -202,10 +215,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
           membership_lost(run, membership, "its agent was restarted");
         }
       } else if (held == nullptr || !run.lineage.verified(island, *held)) {
-        leave_epoch(
-            run, island,
-            new_boot ? "its agent was restarted" : "its state is not that of round " + std::to_string(run.lineage.committed().value),
-            false);
+        leave_epoch(run, island, why_not_verified(run, new_boot, held), false);
       }
       break;
     case MembershipState::joining:

@@ -227,7 +227,26 @@ RestoreInput Core::State::restore_input(const Run& run) const {
   return input;
 }
 
+void Core::State::notice_older_ledger(Run& run) {
+  if (run.lineage.restored() || run.private_states() || !run.lineage.initialised()) {
+    return;
+  }
+  const auto newer = find_newer_than_ledger(adoption_input(run), run.epoch);
+  if (!newer) {
+    return;
+  }
+  event(run.about.id, {}, "warning", "ledger_behind",
+        "island " + newer->first + " has round " + std::to_string(newer->second.value) + " of run " + run.about.name +
+            ", and the ledger ends with round " + std::to_string(run.lineage.committed().value) +
+            ": an older copy of the ledger was put in place of the newer one. What the islands have is taken over",
+        {Field{"ledger", static_cast<std::int64_t>(run.lineage.committed().value)},
+         Field{"island", static_cast<std::int64_t>(newer->second.value)}});
+  run.lineage.fall_behind();
+  record(run.to_record());
+}
+
 void Core::State::advance_restore(Run& run) {
+  notice_older_ledger(run);
   if (run.lineage.restored() && adopt_newer(run)) {
     return;
   }

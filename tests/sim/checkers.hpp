@@ -77,8 +77,9 @@ class Checkers {
   void check_pairs();
   // An island has dropped this, and no other has it.
   void last_copy_dropped(const IslandId& island, const Digest& digest);
-  // The ledger was replaced by an older copy of it.
-  void restored(const std::map<RunId, coordinator::RunRecord>& runs);
+  // The ledger was replaced by an older copy of it. tape: as it was then; null: the run says at which round it goes on.
+  void older_ledger(const std::map<RunId, coordinator::RunRecord>& runs, const std::optional<EventTape>& tape);
+  [[nodiscard]] const EventTape& tape() const { return tape_; }
 
   [[nodiscard]] const std::string& failure() const { return failure_; }
   [[nodiscard]] bool is_committed(const Digest& digest) const { return committed_digests_.count(digest) > 0; }
@@ -131,6 +132,7 @@ class Checkers {
   std::map<std::string, Digest> results_;  // of tasks that are done
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;
+  bool older_ledger_ = false;  // the coordinator began again from an older copy: it may learn again what it committed
   struct Sample {
     Round round;             // that holds it, or passed it over
     std::uint64_t load = 0;  // by which it was trained on; 0: passed over

@@ -453,12 +453,12 @@ void Cluster::start_coordinator() {
   pump_coordinator();
 }
 
-void Cluster::start_coordinator_from(const Ledger& backup) {
-  ledger_ = backup;
+void Cluster::start_coordinator_from(const LedgerCopy& older, bool restored) {
+  ledger_ = older.ledger;
   for (auto& [id, run] : ledger_.runs) {
-    run.restored = true;
+    run.restored = restored;
   }
-  checkers_.restored(ledger_.runs);
+  checkers_.older_ledger(ledger_.runs, restored ? std::nullopt : std::optional(older.tape));
   start_coordinator();
 }
 

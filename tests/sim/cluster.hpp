@@ -38,6 +38,11 @@ struct Ledger {
   [[nodiscard]] coordinator::Recovered recovered() const;
 };
 
+struct LedgerCopy {
+  Ledger ledger;
+  EventTape tape;
+};
+
 class Cluster {
  public:
   explicit Cluster(const Scenario& scenario);
@@ -60,8 +65,10 @@ class Cluster {
   Status pause();
   Status resume();
   Status drain(std::size_t index);
-  // The coordinator, which must not run, starts from an older copy of its ledger.
-  void start_coordinator_from(const Ledger& backup);
+  // A copy of the ledger, with what its readers had heard by then.
+  [[nodiscard]] LedgerCopy copy_ledger() const { return {ledger_, checkers_.tape()}; }
+  // The coordinator, which must not run, starts from an older copy of its ledger: restored as such, or put in place by hand.
+  void start_coordinator_from(const LedgerCopy& older, bool restored = true);
   void cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
   void join(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
   [[nodiscard]] std::optional<coordinator::RunView> view();

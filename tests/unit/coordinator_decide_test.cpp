@@ -414,3 +414,37 @@ TEST_CASE("decide_adoption takes the newest round of those that know the newest 
   input.candidates.push_back(candidate(4, true, 4, {{Round(3), digest(3)}}));  // it knows more, but nothing newer than the ledger
   REQUIRE(decide_adoption(input).kind == Kind::nothing);
 }
+
+TEST_CASE("decide_adoption takes nothing over from islands that have the same round of two histories") {
+  AdoptionInput input;
+  input.now = kStart;
+  input.since = kStart;
+  input.committed = Round(4);
+  input.min = 2;
+  input.candidates = {AdoptionCandidate{island(0), "a", true, Epoch(3), {{Round(7), digest(7)}}},
+                      AdoptionCandidate{island(1), "b", true, Epoch(3), {{Round(7), digest(8)}}}};
+  const AdoptionDecision apart = decide_adoption(input);
+  REQUIRE(apart.kind == AdoptionDecision::Kind::wait);
+  REQUIRE(apart.wait.text.find("round 7 is of two histories: a has one, b another") == 0);
+  REQUIRE_FALSE(apart.wait.until);
+  input.candidates[1].connected = false;  // revoked
+  input.min = 1;
+  REQUIRE(decide_adoption(input).kind == AdoptionDecision::Kind::adopt);
+  input.candidates[1] = AdoptionCandidate{island(1), "b", true, Epoch(3), {{Round(6), digest(8)}}};  // an older one is no contradiction
+  REQUIRE(decide_adoption(input).kind == AdoptionDecision::Kind::adopt);
+}
+
+TEST_CASE("a ledger is older than its islands where one that knows no older epoch holds a round that the ledger does not know") {
+  AdoptionInput input;
+  input.committed = Round(4);
+  const auto newer_than = [&](std::uint64_t epoch) { return find_newer_than_ledger(input, Epoch(epoch)); };
+  input.candidates = {AdoptionCandidate{island(0), "a", true, Epoch(3), {{Round(4), digest(4)}}}};
+  REQUIRE_FALSE(newer_than(3));
+  input.candidates.push_back(AdoptionCandidate{island(1), "b", false, Epoch(3), {{Round(9), digest(9)}}});  // not here
+  REQUIRE_FALSE(newer_than(3));
+  input.candidates[1].connected = true;
+  REQUIRE(newer_than(3)->first == "b");
+  REQUIRE(newer_than(3)->second == Round(9));
+  REQUIRE(newer_than(2));
+  REQUIRE_FALSE(newer_than(4));  // of rounds that were rolled back
+}
