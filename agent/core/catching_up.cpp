@@ -95,7 +95,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
   if (!run->outer.catching_up() || run->outer.catching_up()->committed != event.round) {
     return;
   }
-  run->outer.caught_up(event.round, event.digest, run->members.epoch());
+  run->outer.caught_up(event.round, event.digest, run->members.epoch(), run->members.part());
   forget_stand();
   run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
   run->outer.say(run->members.epoch());

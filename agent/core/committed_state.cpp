@@ -62,8 +62,9 @@ CatchUpFromPeers CommittedState::catch_up(const CatchUp& order) {
   return CatchUpFromPeers{order, held_ && !terms_->own_states(), committed_, digest_};
 }
 
-void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch) {
-  count(catching_up_->position);
+void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part) {
+  // The island may have been assigned another part of the data while it copied: the order's position is of the part that it had then.
+  count(catching_up_->part == part ? catching_up_->position : assigned_);
   catching_up_.reset();
   initial_.reset();
   since_ = epoch;

@@ -75,7 +75,7 @@ class CommittedState {
   [[nodiscard]] bool needs(const CatchUp& order) const;
   // What the engine is to do for it.
   CatchUpFromPeers catch_up(const CatchUp& order);
-  void caught_up(Round round, const Digest& digest, Epoch epoch);
+  void caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part);
   void stop_catching_up() { catching_up_.reset(); }
 
   void advance(Round round, const Digest& digest, std::uint64_t data_to);

@@ -61,12 +61,32 @@ TEST_CASE("from peers: the data are counted from where the copied state is, or w
     CHECK_FALSE(outer.needs(order));
     order.committed = Round(4);
     CHECK(outer.needs(order));
-    outer.caught_up(Round(3), digest(3), Epoch(2));
+    outer.caught_up(Round(3), digest(3), Epoch(2), 0);
     CHECK(outer.is(Round(3), digest(3)));
     CHECK(outer.since() == Epoch(2));
     CHECK(outer.counted() == (strategy == "diloco" ? 30 : 5));
     CHECK_FALSE(outer.coming());
   }
+}
+
+TEST_CASE("an island that was assigned another part while it copied the state counts that part from its own beginning") {
+  const RunTerms run = terms();
+  CommittedState outer(run, StartFrom::peers, Epoch(1), 1);
+  CatchUp order;
+  order.epoch = Epoch(6);
+  order.committed = Round(1);
+  order.part = 2;
+  order.position = 1;
+  outer.catch_up(order);
+  Invite other;
+  other.epoch = Epoch(7);
+  other.from = StartFrom::peers;
+  other.committed = Round(1);
+  other.part = 5;
+  other.position = 0;
+  outer.assign(other, false);
+  outer.caught_up(Round(1), digest(1), Epoch(7), 5);
+  CHECK(outer.counted() == 0);
 }
 
 TEST_CASE("a state that was lost is said to be lost until another is assigned") {
