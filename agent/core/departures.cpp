@@ -13,7 +13,11 @@ void Core::State::begin_leaving(const std::string& why) {
   }
 }
 
-void Core::State::say_leave() { send(Leave{departure.why(), run && run->life.active() && departure.cut_short()}); }
+// A contribution comes where the trainer was cut short for it, or where one is being formed and not said yet.
+void Core::State::say_leave() {
+  const bool comes = run && run->life.active() && (departure.cut_short() || run->rounds.forming());
+  send(Leave{departure.why(), comes});
+}
 
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
 // in hand already, that round is the last.

@@ -38,6 +38,10 @@ bool Rounds::applying() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return round.second.is(RoundInHand::Phase::applying); });
 }
 
+bool Rounds::forming() const {
+  return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return round.second.is(RoundInHand::Phase::forming); });
+}
+
 const Merging* Rounds::find_merging(Round round) const {
   const auto found = merging_.find(round);
   return found == merging_.end() ? nullptr : &found->second;

@@ -40,6 +40,7 @@ class Rounds {
   [[nodiscard]] std::set<Round> numbers() const;
   // The outer step of one is being taken.
   [[nodiscard]] bool applying() const;
+  [[nodiscard]] bool forming() const;
   // One is applied that the trainer has not merged; the oldest.
   [[nodiscard]] bool merging() const { return !merging_.empty(); }
   // In lockstep: the trainer is to take the step of such a round, and the parameters come from it.
