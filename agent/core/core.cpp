@@ -152,6 +152,17 @@ struct Core::State::Router {
 void Core::State::on_message(const Message& message) { std::visit(Router{*this}, message); }
 
 void Core::State::on_welcome(const Welcome& message) {
+  if (!session.heeds(message.generation)) {
+    if (session.first_oddity()) {
+      effect(Notice{"the coordinator that answers is " + message.generation.text() + " of its store, and this island has met " +
+                    session.identity().generation.text() + ": it is told so and stops, and this island waits for the newer one"});
+    }
+    session.lose(now);
+    return;
+  }
+  if (session.note(message.generation)) {
+    effect(RememberGeneration{message.generation});
+  }
   if (session.welcome(message)) {
     beat();
     say_all();
@@ -167,9 +178,20 @@ void Core::State::on_refused(const Refused& message) {
     say_hello();
     return;
   }
+  if (message.error.code == Code::not_found && session.identity().generation.known()) {
+    // Its coordinator led this island before and does not know it now: its store may be an older copy, which somebody may put right.
+    if (session.first_oddity()) {
+      effect(
+          Notice{"the coordinator knows this island no more: its store may be older than this island's place in it. It is asked again "
+                 "every minute; " +
+                 message.error.why});
+    }
+    session.postpone_hello(now + std::chrono::minutes(1));
+    return;
+  }
   close_run("the coordinator refused this island: " + message.error.why);
   close_tasks("the coordinator refused this island: " + message.error.why);
-  exit(message.error);
+  exit(message.error.code == Code::not_found ? Error{Code::unauthorized, message.error.why} : message.error);
 }
 
 void Core::State::on_core(const LinkUp&) {

@@ -297,15 +297,23 @@ struct StopTask {
 
 // ---- the process -------------------------------------------------------------------------------------------------------------
 
+// Write this down before anything else is done: the newest coordinator that this island has met. No answer.
+struct RememberGeneration {
+  Generation generation;
+};
+// For the island's log. No answer.
+struct Notice {
+  std::string text;
+};
 // The agent is done: end the process. `error` empty: as asked.
 struct Exit {
   std::optional<Error> error;
 };
 
-using Effect =
-    std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState, FormContribution,
-                 PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution, BeginExchange, CancelExchange,
-                 ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun,
-                 OpenContent, FetchContent, AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer>;
+using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
+                            FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
+                            BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint,
+                            CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
+                            StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

@@ -18,6 +18,14 @@ void Session::lose(TimePoint now) {
   next_hello_ = now + hello_again_;
 }
 
+bool Session::note(const Generation& generation) {
+  if (!(identity_.generation < generation)) {
+    return false;
+  }
+  identity_.generation = generation;
+  return true;
+}
+
 bool Session::welcome(const Welcome& message) {
   if (message.heartbeat_ms > 0) {
     heartbeat_ = std::chrono::milliseconds(std::clamp<std::uint64_t>(message.heartbeat_ms, 10, 60'000));
@@ -45,6 +53,7 @@ void Session::say_hello(TimePoint now, std::vector<HeldRun> runs) {
   hello.uplink_bits_per_second = identity_.uplink_bits_per_second;
   hello.kernels = identity_.kernels;
   hello.trainers = identity_.trainers;
+  hello.generation = identity_.generation;
   hello.runs = std::move(runs);
   out_->send(std::move(hello));
 }

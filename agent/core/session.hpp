@@ -5,6 +5,7 @@
 // Threads: owned by one Core.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "agent/core/outbox.hpp"
@@ -28,9 +29,18 @@ class Session {
   // The link was lost, or the coordinator refused this island: it has to be welcomed again.
   void lose(TimePoint now);
   void reset() { out_->set_linked(false); }
+  // Whether the coordinator is the newest that this island has met. An older one, started from a copy of the newer one's store, leads
+  // nobody: it hears of the newer one with the next hello, and stops.
+  [[nodiscard]] bool heeds(const Generation& generation) const { return !(generation < identity_.generation); }
+  // True once: then the island's owner is told.
+  bool first_oddity() { return !std::exchange(told_of_oddity_, true); }
+  // True if it is newer than any before: that is to be remembered.
+  bool note(const Generation& generation);
   // True if the island was not welcome before: then the events that were kept for people are said.
   bool welcome(const Welcome& message);
 
+  // The next hello is said then, not before.
+  void postpone_hello(TimePoint time) { next_hello_ = time; }
   void say_hello(TimePoint now, std::vector<HeldRun> runs);
   void beat(TimePoint now, std::vector<IslandReport> reports);
   // What is not answered is said now; the next time is due later.
@@ -51,6 +61,7 @@ class Session {
   TimePoint next_hello_;
   TimePoint next_heartbeat_;
   TimePoint next_resend_;
+  bool told_of_oddity_ = false;
 };
 
 }  // namespace atl::agent

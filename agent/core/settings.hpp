@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 
@@ -24,6 +25,7 @@ struct Identity {
   double uplink_bits_per_second = 0;       // its owner's budget; 0: none
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
+  Generation generation = {};              // the newest of its coordinator that it has met
 };
 
 struct Settings {

@@ -464,6 +464,18 @@ class Driver {
       trainer_->publish_initial();
     }
   }
+  // A coordinator that was never joined by a token (`--insecure`) has no place that could be written down.
+  void carry_out(const RememberGeneration& order, TimePoint) {
+    Result<CoordinatorPlace> place = read_coordinator(options_.state);
+    if (!place) {
+      return;
+    }
+    place->generation = order.generation;
+    if (const Status written = write_coordinator(options_.state, *place); !written) {
+      log_warning("the coordinator's generation is not remembered: " + written.error().why);
+    }
+  }
+  void carry_out(const Notice& order, TimePoint) { log_warning(order.text); }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
     outcome_ = order.error ? Status(*order.error) : Status();
@@ -558,7 +570,12 @@ Result<ControlClientSettings> find_coordinator(const AgentOptions& options, cons
     if (!enrolled) {
       return enrolled.error();
     }
-    ATOLL_TRY(write_coordinator(options.state, {settings.address, settings.coordinator_key}));
+    const Result<CoordinatorPlace> before = read_coordinator(options.state);
+    CoordinatorPlace joined{settings.address, settings.coordinator_key};
+    if (before && before->key == joined.key) {
+      joined.generation = before->generation;
+    }
+    ATOLL_TRY(write_coordinator(options.state, joined));
     log_info("joined the coordinator at " + settings.address + " as island " + enrolled->island.text + " (" + name + ")");
     return settings;
   }
@@ -671,6 +688,9 @@ Status run_agent(const AgentOptions& given) {
   identity.platform = platform_text();
   identity.codec_version = kCodecVersion;
   identity.uplink_bits_per_second = options.uplink_bits_per_second;
+  if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == control_settings.coordinator_key) {
+    identity.generation = place->generation;
+  }
   for (const auto& [set, path] : options.data.sets) {
     identity.data_sets.push_back(set);
   }

@@ -65,14 +65,27 @@ Result<CoordinatorPlace> read_coordinator(const fs::path& state) {
   }
   try {
     const nlohmann::json json = nlohmann::json::parse(as_text(*content));
-    return CoordinatorPlace{json.at("address").get<std::string>(), json.at("key").get<std::string>()};
+    CoordinatorPlace place{json.at("address").get<std::string>(), json.at("key").get<std::string>()};
+    if (const auto met = json.find("generation"); met != json.end()) {
+      place.generation.restored = met->at("restored").get<std::uint64_t>();
+      place.generation.starts = met->at("starts").get<std::uint64_t>();
+      place.generation.life = met->at("life").get<std::uint64_t>();
+      ATOLL_ASSIGN(place.generation.proof, digest_from_hex(met->at("proof").get<std::string>()));
+    }
+    return place;
   } catch (const nlohmann::json::exception&) {
     return Error{Code::corrupt, path.string() + ": cannot be read; remove it and join again with a new token"};
   }
 }
 
 Status write_coordinator(const fs::path& state, const CoordinatorPlace& place) {
-  const nlohmann::json json = {{"address", place.address}, {"key", place.key}};
+  nlohmann::json json = {{"address", place.address}, {"key", place.key}};
+  if (place.generation.known()) {
+    json["generation"] = {{"restored", place.generation.restored},
+                          {"starts", place.generation.starts},
+                          {"life", place.generation.life},
+                          {"proof", to_hex(place.generation.proof)}};
+  }
   const std::string text = json.dump(2) + "\n";
   return replace_file(on_this_machine(state / kCoordinatorFile), as_bytes(text));
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "transport/base/generation.hpp"
 #include "transport/base/result.hpp"
 #include "transport/identity/identity.hpp"
 
@@ -27,8 +28,9 @@ class StateLock {
 
 // STATE/coordinator.json.
 struct CoordinatorPlace {
-  std::string address;  // "tcp://host:port"
-  std::string key;      // Z85
+  std::string address;         // "tcp://host:port"
+  std::string key;             // Z85
+  Generation generation = {};  // the newest of it that this island has met
 };
 // Errors: not_found if it has not joined; corrupt; io.
 Result<CoordinatorPlace> read_coordinator(const std::filesystem::path& state);

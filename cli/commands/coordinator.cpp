@@ -172,7 +172,7 @@ Status check(const Invocation& invocation, const CoordinatorCommandOptions& opti
               {"islands", facts.islands},
               {"generation", facts.generation}},
              what + " is sound: " + std::to_string(facts.rows) + " rows, " + std::to_string(facts.runs) + " runs, " +
-                 std::to_string(facts.islands) + " islands, generation " + std::to_string(facts.generation));
+                 std::to_string(facts.islands) + " islands, generation " + facts.generation);
   return {};
 }
 

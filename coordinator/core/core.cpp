@@ -99,6 +99,8 @@ std::optional<TimePoint> Core::next_deadline() const { return state_->out.wake()
 
 Ready Core::take_ready() { return state_->out.take(); }
 
+const std::optional<Superseded>& Core::superseded() const { return state_->superseded; }
+
 // A run has rounds or tasks; what is said of the others is no business of its islands.
 template <typename M>
 void Core::State::route(const IslandId& island, const M& message, void (State::*handle)(Run&, Membership&, const M&)) {
@@ -163,6 +165,9 @@ void Core::State::on_event(const IslandId& island, const IslandEvent& message) {
 void Core::State::advance_all() {
   constexpr int kPasses = 16;  // over one run; then it is looked at again in a moment
   out.sleep();
+  if (superseded) {
+    return;
+  }
   work.begin();
   watch_islands();
   for (const auto& [id, run] : runs) {

@@ -43,6 +43,8 @@ struct Settings {
   Duration rejoin_delay = std::chrono::seconds(5);      // after an expulsion; doubles up to rejoin_delay_max
   Duration rejoin_delay_max = std::chrono::seconds(60);
   Duration told_wait = std::chrono::seconds(2);  // a wait that stands for so long becomes an event
+  Generation generation;                         // this coordinator's
+  Bytes generation_key;                          // what generations are proven with
 };
 
 // A message to one instance of an island's agent. `boot` is what that instance said in its Hello: two agents that use one
@@ -126,6 +128,8 @@ class Core {
   Ready take_ready();
 
   // ---- what is asked (values, no pointers into the core)
+  // The newer generation that an island has met, once one said so: this core does nothing any more, and whoever runs it ends.
+  [[nodiscard]] const std::optional<Superseded>& superseded() const;
   [[nodiscard]] std::vector<RunView> runs(TimePoint now) const;  // by time of submission
   [[nodiscard]] std::optional<RunView> run(TimePoint now, const RunId& id) const;
   [[nodiscard]] std::vector<IslandView> islands(TimePoint now) const;  // by name

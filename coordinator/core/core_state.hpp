@@ -178,6 +178,7 @@ struct Core::State {
   std::map<RunId, Run> runs;
   Outbox out;
   WorkList work;
+  std::optional<Superseded> superseded;  // nothing is decided any more
 
   State(Settings times, TimePoint now) : settings(std::move(times)), islands(settings), out(now, settings.resend) {}
 
@@ -212,6 +213,7 @@ struct Core::State {
 
   // ---- presence.cpp: what arrivals, silence and departures of islands mean for the runs
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
+  void heed_generation(const IslandId& id, const Generation& met);
   [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
   void greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival);
   void on_heartbeat(const IslandId& island, const Heartbeat& heartbeat);

@@ -117,7 +117,7 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
   island.probe.reset();
   out.post(island.record.id, boot,
            Welcome{settings_.version, island.record.id, milliseconds_of(settings_.heartbeat), milliseconds_of(settings_.dead_after),
-                   milliseconds_of(settings_.stall_after)});
+                   milliseconds_of(settings_.stall_after), settings_.generation});
   if (!fresh) {
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "transport/identity/generation_proof.hpp"
 
 namespace atl::coordinator {
 
@@ -59,7 +60,25 @@ bool Core::State::is_routine(const IslandId& id, const Message& message) const {
   return heartbeat != nullptr && islands.is_routine(id, *heartbeat);
 }
 
+// An island says which generation it has met. A newer one that this coordinator's key has issued: this store is an older copy.
+void Core::State::heed_generation(const IslandId& id, const Generation& met) {
+  if (superseded || !(settings.generation < met) || islands.find(id) == nullptr || !proven(met, settings.generation_key)) {
+    return;
+  }
+  superseded = Superseded{met, islands.name_of(id), now()};
+  event({}, id, "error", "superseded",
+        "island " + superseded->island + " has met " + met.text() + " of this coordinator, and this is " + settings.generation.text() +
+            ": another coordinator was started from a copy of this store. This one stops");
+  out.record(*superseded);
+}
+
 void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& message) {
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    heed_generation(id, hello->generation);
+  }
+  if (superseded) {
+    return;
+  }
   if (islands.hears(id, boot, message, out)) {
     dispatch(id, message);
   } else if (const auto* said = std::get_if<Hello>(&message)) {

@@ -16,6 +16,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -207,8 +208,16 @@ struct MetricRecord {
   friend bool operator==(const MetricRecord&, const MetricRecord&) = default;
 };
 
-using Record =
-    std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, EventRecord, MetricRecord, TaskRecord>;
+// An island has met a newer coordinator with the same key, started from a copy of this store: this store decides nothing any more.
+struct Superseded {
+  Generation by;
+  std::string island;  // its name
+  TimePoint time;
+  friend bool operator==(const Superseded&, const Superseded&) = default;
+};
+
+using Record = std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, EventRecord, MetricRecord,
+                            TaskRecord, Superseded>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {

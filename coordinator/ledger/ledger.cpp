@@ -84,7 +84,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& state) {
 }
 
 Status Ledger::found(std::string_view public_key) {
-  return database_->prepare("INSERT OR IGNORE INTO store(id, public_key, generation) VALUES(1, ?, 0)").bind(public_key).run();
+  return database_->prepare("INSERT OR IGNORE INTO store(id, public_key, restored, starts) VALUES(1, ?, 0, 0)").bind(public_key).run();
 }
 
 Status Ledger::check_owner(std::string_view public_key) {
@@ -102,12 +102,39 @@ Status Ledger::check_owner(std::string_view public_key) {
   return {};
 }
 
-Result<std::uint64_t> Ledger::begin_generation(std::string_view public_key) {
+Result<Generation> Ledger::begin_generation(std::string_view public_key) {
   ATOLL_TRY(check_owner(public_key));
-  ATOLL_TRY(database_->execute("UPDATE store SET generation=generation+1 WHERE id=1"));
-  Statement row = database_->prepare("SELECT generation FROM store WHERE id=1");
+  Statement row =
+      database_->prepare("SELECT newer_restored, newer_starts, newer_island FROM store WHERE id=1 AND newer_restored IS NOT NULL");
+  ATOLL_ASSIGN(const bool superseded, row.row());
+  if (superseded) {
+    Generation newer;
+    newer.restored = row.number(0);
+    newer.starts = row.number(1);
+    return Error{Code::conflict, "this store was superseded: island " + row.text(2) + " has met " + newer.text() +
+                                     " of this coordinator, from a copy of this store. Go on with that one. To go on with this one all the "
+                                     "same, stop that one, then make this the newest: atoll coordinator backup FILE, and atoll coordinator "
+                                     "init --from FILE in a new directory"};
+  }
+  ATOLL_TRY(database_->execute("UPDATE store SET starts=starts+1 WHERE id=1"));
+  return generation();
+}
+
+Status Ledger::note_restore() {
+  return database_->execute(
+      "UPDATE store SET restored=max(restored+1, coalesce(newer_restored, 0)+1, CAST(strftime('%s', 'now') AS INTEGER)), starts=0, "
+      "newer_restored=NULL, newer_starts=NULL, newer_island=NULL, newer_ms=NULL WHERE id=1");
+}
+
+Result<Generation> Ledger::generation() {
+  Statement row = database_->prepare("SELECT restored, starts FROM store WHERE id=1");
   ATOLL_ASSIGN(const bool there, row.row());
-  return there ? row.number(0) : 0;
+  Generation generation;
+  if (there) {
+    generation.restored = row.number(0);
+    generation.starts = row.number(1);
+  }
+  return generation;
 }
 
 Result<Recovered> Ledger::recover() {

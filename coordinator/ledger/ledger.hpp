@@ -22,6 +22,7 @@
 #include "coordinator/ledger/running_totals.hpp"
 #include "coordinator/ledger/spans.hpp"
 #include "coordinator/ledger/state_lock.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/result.hpp"
 #include "transport/control/message.hpp"
 
@@ -83,9 +84,13 @@ class Ledger {
   Status found(std::string_view public_key);
   // Errors: corrupt if the store was never founded; conflict if it belongs to another key.
   Status check_owner(std::string_view public_key);
-  // One life of the store begins: every start of its coordinator. Returns its number, larger than any before it, durable.
-  // Errors: as check_owner.
-  Result<std::uint64_t> begin_generation(std::string_view public_key);
+  // One life of the store begins: every start of its coordinator. Returns its generation, newer than any before it of this store, durable,
+  // without its random part and its proof. Errors: as check_owner; conflict where an island has met a newer one, with what to do.
+  Result<Generation> begin_generation(std::string_view public_key);
+  // This store was restored from a backup: its next generation is newer than all that were begun on it and on what it was copied from.
+  Status note_restore();
+  // As it stands, the newest that was begun. Errors: io.
+  Result<Generation> generation();
 
   // Everything a core needs. Rounds: the newest kRecoveredRounds of each run's present lineage, and the newest
   // kRecoveredCheckpoints that islands wrote a checkpoint of; of a run that has ended, kEndedRounds of both.

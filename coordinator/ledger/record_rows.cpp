@@ -277,6 +277,15 @@ Status write_row(Database& database, const TaskRecord& task) {
   return statement.run();
 }
 
+Status write_row(Database& database, const Superseded& superseded) {
+  Statement statement = database.prepare("UPDATE store SET newer_restored=?, newer_starts=?, newer_island=?, newer_ms=? WHERE id=1");
+  statement.bind(superseded.by.restored);
+  statement.bind(superseded.by.starts);
+  statement.bind(superseded.island);
+  statement.bind(unix_ms(superseded.time));
+  return statement.run();
+}
+
 Result<TaskRecord> read_task(const Statement& row) {
   TaskRecord task;
   task.run = RunId(row.text(0));

@@ -21,6 +21,7 @@ Status write_row(Database& database, const PartRecord& part);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
 Status write_row(Database& database, const TaskRecord& task);
+Status write_row(Database& database, const Superseded& superseded);
 Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that

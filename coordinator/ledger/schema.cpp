@@ -7,8 +7,11 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::array kTables = {
-    // Which store this is: whose, and how often it was started.
-    Table{"store", "id INTEGER PRIMARY KEY, public_key TEXT NOT NULL, generation INTEGER NOT NULL", "id", true},
+    // Which store this is: whose, when it was restored and how often it was started since, and the newer generation that an island has met.
+    Table{"store",
+          "id INTEGER PRIMARY KEY, public_key TEXT NOT NULL, restored INTEGER NOT NULL, starts INTEGER NOT NULL, "
+          "newer_restored INTEGER, newer_starts INTEGER, newer_island TEXT, newer_ms INTEGER",
+          "id", true},
     Table{"runs",
           "run TEXT NOT NULL, name TEXT NOT NULL, file TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, "
           "reason_since_ms INTEGER NOT NULL, reason_until_ms INTEGER, error_code TEXT, error_why TEXT, submitted_ms INTEGER NOT NULL, "

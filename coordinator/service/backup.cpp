@@ -152,6 +152,7 @@ Status init_from_backup(const fs::path& file, const fs::path& state, const Coord
     ATOLL_ASSIGN(Ledger opened, Ledger::open(state));  // brings an older schema up to date
     ATOLL_TRY(opened.database().execute("UPDATE runs SET restored=1 WHERE state NOT IN ('completed', 'failed', 'cancelled')"));
     ATOLL_TRY(opened.database().execute("DROP TABLE backup"));
+    ATOLL_TRY(opened.note_restore());
   }
   return init_coordinator(state, settings);
 }

@@ -84,7 +84,8 @@ Result<CheckFacts> check_ledger(Ledger& ledger) {
     facts.rows += rows;
   }
   ATOLL_ASSIGN(facts.islands, count("SELECT count(*) FROM keys WHERE role='island' AND revoked=0"));
-  ATOLL_ASSIGN(facts.generation, count("SELECT coalesce(max(generation), 0) FROM store"));
+  ATOLL_ASSIGN(const Generation generation, ledger.generation());
+  facts.generation = generation.text();
   return facts;
 }
 

@@ -12,8 +12,8 @@ namespace atl::coordinator {
 struct CheckFacts {
   std::uint64_t rows = 0;  // read and found sound
   std::uint64_t runs = 0;
-  std::uint64_t islands = 0;     // enrolled, not revoked
-  std::uint64_t generation = 0;  // how often this store was started
+  std::uint64_t islands = 0;  // enrolled, not revoked
+  std::string generation;     // how often this store was restored and started: "1.4"
 };
 
 // Of a state directory whose coordinator does not run: its settings, its keys, its ledger with every row and index, and that the newest

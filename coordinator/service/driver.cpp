@@ -140,6 +140,12 @@ Status Driver::run(int stop_fd, Questions& questions) {
     if (::poll(sockets, 3, static_cast<int>(wait_ms.count())) < 0 && errno != EINTR) {
       return Error{Code::internal, std::string("poll failed: ") + std::strerror(errno)};
     }
+    if (core_->superseded() && !blocked_since_) {
+      write_reports(now());
+      return Error{Code::conflict, "island " + core_->superseded()->island + " has met " + core_->superseded()->by.text() +
+                                       " of this coordinator: another one was started from a copy of this store and leads the islands now. "
+                                       "This one has stopped, and commits nothing any more"};
+    }
     if (sockets[1].revents != 0) {
       if (!blocked_since_) {
         flush(now());
@@ -183,7 +189,9 @@ void Driver::take(TimePoint now, const Received& received) {
             log_limit_.pass(now, "refused " + std::string(kind_of(message)) + ": the key " + received.public_key + " " + what)) {
       log_warning(*line);
     }
-    refuse(received.connection, Error{Code::unauthorized, "this key " + what + "; " + how});
+    // An agent that was led by this coordinator before does not take it for final that it is unknown: the store may be an older copy.
+    const Code code = key == nullptr && from_island(message) ? Code::not_found : Code::unauthorized;
+    refuse(received.connection, Error{code, "this key " + what + "; " + how});
     return;
   }
   if (request != nullptr && key->role == Role::operator_) {

@@ -1,11 +1,15 @@
 #include "coordinator/service/service.hpp"
 
+#include <sys/random.h>
+
 #include <utility>
 
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/service/driver.hpp"
 #include "coordinator/service/questions.hpp"
 #include "coordinator/web/web.hpp"
+#include "transport/base/check.hpp"
+#include "transport/identity/generation_proof.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/control_server.hpp"
 
@@ -36,12 +40,17 @@ Status run_service(const ServiceOptions& options, int stop_fd,
   }
   ATOLL_TRY(Ledger::check_presence(options.state));
   ATOLL_ASSIGN(Ledger ledger, Ledger::open(options.state));
-  ATOLL_TRY(ledger.begin_generation(keys->public_key));
+  ATOLL_ASSIGN(Generation generation, ledger.begin_generation(keys->public_key));
+  Settings core = options.core;
+  core.generation_key = generation_key(keys->secret_key);
+  ATOLL_CHECK(::getrandom(&generation.life, sizeof generation.life, 0) == sizeof generation.life, "the system has random numbers");
+  prove(generation, core.generation_key);
+  core.generation = generation;
   ATOLL_ASSIGN(std::unique_ptr<ZmqControlServer> server,
                ZmqControlServer::open(ControlServerSettings{options.settings.bind, *keys, options.insecure}));
   const std::string bound = server->bound_address();
   ATOLL_ASSIGN(const std::unique_ptr<Driver> driver,
-               Driver::start(options.core, Place{options.version, options.settings.advertise, keys->public_key}, std::move(ledger),
+               Driver::start(std::move(core), Place{options.version, options.settings.advertise, keys->public_key}, std::move(ledger),
                              std::move(server), now()));
   ATOLL_ASSIGN(const std::unique_ptr<Questions> questions, Questions::open());
   ATOLL_ASSIGN(const std::unique_ptr<Web> web, start_page(options.web, *questions));

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "coordinator/core/network.hpp"
+#include "transport/identity/generation_proof.hpp"
 
 namespace atl::sim {
 namespace {
@@ -201,6 +202,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             parts[{r.run, r.part}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
             tasks[{r.run, r.task}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
+            superseded = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
             trace(r);
@@ -381,6 +384,10 @@ void Cluster::pump_coordinator() {
     }
     ledger_.apply(ready.records);
     checkers_.durable(ready.records, scenario_.spec.strategy.group != Group::all);
+    if (coordinator_->superseded()) {
+      crash_coordinator();  // its process ends, as soon as that is durable
+      return;
+    }
     announce(ready.messages, doomed ? rng_.below(ready.messages.size() + 1) : ready.messages.size());
     if (doomed) {
       crash_coordinator();  // between record and send, or among the sends
@@ -447,6 +454,11 @@ void Cluster::start_coordinator() {
   }
   coordinator::Settings settings = coordinator::settings_for_network(scenario_.wan ? "wan" : "lan").value();
   settings.version = "test";
+  settings.generation_key = generation_key("the coordinator's key");
+  ++ledger_.generation.starts;
+  ledger_.generation.life = coordinator_life_ + 1;  // not drawn: what is drawn follows from the seed alone
+  prove(ledger_.generation, settings.generation_key);
+  settings.generation = ledger_.generation;
   coordinator_clock_ = draw_clock();
   coordinator_ = std::make_unique<coordinator::Core>(settings, ledger_.recovered(), coordinator_now());
   ++coordinator_life_;
@@ -457,6 +469,10 @@ void Cluster::start_coordinator_from(const LedgerCopy& older, bool restored) {
   ledger_ = older.ledger;
   for (auto& [id, run] : ledger_.runs) {
     run.restored = restored;
+  }
+  if (restored) {
+    ++ledger_.generation.restored;
+    ledger_.superseded.reset();
   }
   checkers_.older_ledger(ledger_.runs, restored ? std::nullopt : std::optional(older.tape));
   start_coordinator();

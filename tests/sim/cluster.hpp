@@ -33,6 +33,8 @@ struct Ledger {
   std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
   std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
   std::map<std::string, std::size_t> events;  // by kind
+  Generation generation;
+  std::optional<coordinator::Superseded> superseded;
 
   void apply(const std::vector<coordinator::Record>& records);
   [[nodiscard]] coordinator::Recovered recovered() const;

@@ -69,7 +69,8 @@ void IslandHost::start() {
     stored.push_back(std::move(item));
   }
   const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
-  const agent::Identity identity{id_, id_.text, "test", boot, "sim://" + id_.text, "simulated", {}};
+  agent::Identity identity{id_, id_.text, "test", boot, "sim://" + id_.text, "simulated", {}};
+  identity.generation = met_;
   process_ = std::make_unique<Process>(identity, agent::Settings{}, std::move(stored), cluster_.timeline().now(), cluster_.draw_clock());
   process_->boot = boot;
   feed(agent::LinkUp{});
@@ -195,6 +196,8 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           process_->run = RunId{};
         } else if constexpr (std::is_same_v<E, agent::StartTrainer>) {
           start_trainer(e);
+        } else if constexpr (std::is_same_v<E, agent::RememberGeneration>) {
+          met_ = e.generation;
         } else if constexpr (std::is_same_v<E, agent::StopTrainer>) {
           process_->trainer.up = false;
         } else if constexpr (std::is_same_v<E, agent::LoadTrainer>) {

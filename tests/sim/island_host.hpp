@@ -251,6 +251,7 @@ class IslandHost {
   std::unique_ptr<Process> process_;
   std::uint64_t boots_ = 0;
   std::map<RunId, std::vector<DiskCheckpoint>> disk_;
+  Generation met_;  // the newest of the coordinator that it has met, on its disk
   std::map<RunId, std::map<Digest, ShelfItem>> shelf_;
   std::uint64_t steps_ = 0;
   std::size_t trainer_starts_ = 0;

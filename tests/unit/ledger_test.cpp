@@ -571,15 +571,34 @@ TEST_CASE("a store knows whose it is and counts its lives, and one that is missi
     Ledger ledger = Ledger::open(directory.path()).value();
     CHECK(ledger.begin_generation("key").error().code == Code::corrupt);  // nobody has set it up
     REQUIRE(ledger.found("key").ok());
-    CHECK(ledger.begin_generation("key").value() == 1);
+    CHECK(ledger.begin_generation("key").value().starts == 1);
   }
   REQUIRE(Ledger::check_presence(directory.path()).ok());
   {
     Ledger ledger = Ledger::open(directory.path()).value();
-    CHECK(ledger.begin_generation("key").value() == 2);
+    CHECK(ledger.begin_generation("key").value().starts == 2);
     CHECK(ledger.begin_generation("another").error().code == Code::conflict);
     REQUIRE(ledger.found("another").ok());  // it has an owner
-    CHECK(ledger.begin_generation("key").value() == 3);
+    CHECK(ledger.begin_generation("key").value().starts == 3);
+  }
+  {
+    Ledger ledger = Ledger::open(directory.path()).value();
+    const Generation before = ledger.generation().value();
+    REQUIRE(ledger.note_restore().ok());
+    const Generation after = ledger.begin_generation("key").value();
+    CHECK(before < after);
+    CHECK(after.starts == 1);
+    CHECK(after.text().find("start 1 after the restore of 20") == 0);
+    // An island has met a newer one: this store starts no coordinator any more, until it is restored as the newest.
+    Generation newer = after;
+    newer.restored += 1'000'000'000;
+    REQUIRE(write(ledger, {Superseded{newer, "porto", now()}}).ok());
+    const Error old = ledger.begin_generation("key").error();
+    CHECK(old.code == Code::conflict);
+    CHECK(old.why.find("island porto has met start 1 after the restore of") != std::string::npos);
+    CHECK(old.why.find("coordinator init --from") != std::string::npos);
+    REQUIRE(ledger.note_restore().ok());
+    CHECK(newer < ledger.begin_generation("key").value());
   }
   std::filesystem::resize_file(path, 0);
   const Error lost = Ledger::check_presence(directory.path()).error();

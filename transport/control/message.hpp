@@ -14,6 +14,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -111,6 +112,7 @@ struct Hello {
   double uplink_bits_per_second = 0;       // what its owner lets it send to the others (`agent --uplink`); 0: as much as the line bears
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
+  Generation generation = {};              // the newest of its coordinator that this island has met
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -244,6 +246,7 @@ struct Welcome {
   std::uint64_t heartbeat_ms = 1000;
   std::uint64_t dead_after_ms = 5000;
   std::uint64_t stall_ms = 20'000;  // an exchange in which a peer delivers nothing for so long has failed
+  Generation generation = {};       // of this coordinator
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 

@@ -194,6 +194,10 @@ class Decoder {
   IslandId island(const flatbuffers::String* value) { return IslandId(checked(value, "a text that is no id of an island", is_name)); }
   std::string task(const flatbuffers::String* value) { return checked(value, "a text that is no name of a task", is_task_name); }
   static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
+  static Generation generation(const wire::Generation* value) {
+    return value == nullptr ? Generation{}
+                            : Generation{value->restored(), value->starts(), value->life(), std::bit_cast<Digest>(value->proof())};
+  }
   static DataRange range(const wire::DataRange* value) {
     return value == nullptr ? DataRange{} : DataRange{value->part(), value->from(), value->to()};
   }
@@ -312,7 +316,8 @@ class Decoder {
                  m.codec_version(),
                  m.uplink_bits_per_second(),
                  text(m.kernels()),
-                 list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); })};
+                 list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
+                 generation(m.generation())};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
@@ -357,7 +362,7 @@ class Decoder {
 
   // coordinator to island
   Welcome get(const wire::Welcome& m) {
-    return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms()};
+    return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms(), generation(m.generation())};
   }
   Invite get(const wire::Invite& m) {
     return Invite{run(m.run()),         json(m.spec()),     Epoch(m.epoch()),     m.part(),    m.parts(), start_from(m.from()),

@@ -21,6 +21,17 @@ constexpr wire::Body kind_on_wire(Offset<T> /*body*/) {
 }
 
 // A struct is written through a pointer; "none" is left out.
+class GenerationField {
+ public:
+  explicit GenerationField(const Generation& value)
+      : wire_(value.restored, value.starts, value.life, std::bit_cast<wire::Digest>(value.proof)), present_(value.known()) {}
+  const wire::Generation* get() const { return present_ ? &wire_ : nullptr; }
+
+ private:
+  wire::Generation wire_;
+  bool present_;
+};
+
 class DigestField {
  public:
   explicit DigestField(const Digest& digest) : wire_(std::bit_cast<wire::Digest>(digest)), present_(!digest.empty()) {}
@@ -155,7 +166,7 @@ class Encoder {
         list(m.trainers, "the list of trainers", [this](const std::string& trainer) { return name(trainer, "a trainer's name"); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
                              name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
-                             m.uplink_bits_per_second, text(m.kernels), trainers);
+                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get());
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,
@@ -206,7 +217,8 @@ class Encoder {
 
   // coordinator to island
   Offset<wire::Welcome> put(const Welcome& m) {
-    return wire::CreateWelcome(builder_, name(m.version, "the version"), name(m.island), m.heartbeat_ms, m.dead_after_ms, m.stall_ms);
+    return wire::CreateWelcome(builder_, name(m.version, "the version"), name(m.island), m.heartbeat_ms, m.dead_after_ms, m.stall_ms,
+                               GenerationField(m.generation).get());
   }
   Offset<wire::Refused> put(const Refused& m) { return wire::CreateRefused(builder_, put(m.error)); }
   Offset<wire::Invite> put(const Invite& m) {
