@@ -63,6 +63,7 @@ struct Entry {
   unsigned holds = 0;     // rounds that were held for it
   unsigned failures = 0;  // expulsions and failed catch-ups in a row
   TimePoint retry_at;
+  bool ahead = false;           // it came with a round that the ledger does not know, and knew no older epoch than the ledger
   bool memory_offered = false;  // its hello said that its state is live: worth a look
 };
 

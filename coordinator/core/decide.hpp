@@ -237,6 +237,7 @@ struct AdoptionCandidate {
   bool connected = false;
   Epoch epoch;                    // newest that it knows
   std::vector<KnownRound> known;  // committed rounds that it holds, in memory or on its disk
+  bool ahead = false;             // when it came it held a round that the ledger did not know, and knew no older epoch
 };
 struct AdoptionInput {
   TimePoint now;
@@ -258,9 +259,10 @@ struct AdoptionDecision {
 // different coordinators: nothing is taken over before their owner has chosen.
 AdoptionDecision decide_adoption(const AdoptionInput& input);
 
-// Nobody is left in the run, and an island holds a round that the ledger does not know although it knows no older epoch: the ledger is an
-// older copy that was put in the place of a newer one. The island that shows it, with its round; null: the ledger is the newest.
-std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input, Epoch epoch);
+// Nobody is left in the run, and an island came with a round that the ledger does not know although it knew no older epoch: the ledger is
+// an older copy that was put in the place of a newer one. The island that shows it, with its round; null: the ledger is the newest. (Epochs
+// go on since: whoever was left out because of what it holds has made one.)
+std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input);
 
 // "a, b and c"; more than six are counted.
 std::string list_of(const std::vector<std::string>& names);

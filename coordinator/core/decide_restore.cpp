@@ -118,10 +118,10 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
   return decision;
 }
 
-std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input, Epoch epoch) {
+std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input) {
   for (const AdoptionCandidate& candidate : input.candidates) {
     for (const KnownRound& known : candidate.known) {
-      if (candidate.connected && candidate.epoch >= epoch && known.round > input.committed) {
+      if (candidate.connected && candidate.ahead && known.round > input.committed) {
         return std::pair(candidate.name, known.round);
       }
     }

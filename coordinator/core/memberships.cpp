@@ -174,6 +174,15 @@ void Core::State::send_invite(Run& run, Membership& membership) {
 
 namespace {
 
+// The newest round that it has, in memory or on its disk.
+Round newest_of(const HeldRun& held) {
+  Round newest = held.live ? held.committed : Round(0);
+  for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+    newest = std::max(newest, checkpoint.round);
+  }
+  return newest;
+}
+
 // Why an island that says what it holds of a run cannot go on where it was.
 std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held) {
   const std::string newest = "round " + std::to_string(run.lineage.committed().value);
@@ -189,6 +198,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   const IslandId island = membership.record.island;
   run.nobody_since = now();
   touch(run);
+  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_of(*held) > run.lineage.committed();
   if (held != nullptr && held->epoch > run.epoch && run.lineage.number() > 0 && !run.lineage.restored()) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     run.epoch = held->epoch;

@@ -101,7 +101,7 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
-    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}};
+    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}, membership.entry.ahead};
     if (candidate.connected) {
       const HeldRun& held = islands.held(id, run.about.id);
       candidate.epoch = held.epoch;
@@ -231,7 +231,7 @@ void Core::State::notice_older_ledger(Run& run) {
   if (run.lineage.restored() || run.private_states() || !run.lineage.initialised()) {
     return;
   }
-  const auto newer = find_newer_than_ledger(adoption_input(run), run.epoch);
+  const auto newer = find_newer_than_ledger(adoption_input(run));
   if (!newer) {
     return;
   }
