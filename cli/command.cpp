@@ -49,7 +49,8 @@ Command atoll_command() {
                       trace_command(),       wait_command(),       cancel_command(),  pause_command(),   resume_command(),
                       drain_command(),       export_command(),     islands_command(), token_command(),   agent_command(),
                       coordinator_command(), generate_command(),   sample_command(),  trainer_command(), version_command(),
-                      doctor_command(),      completion_command(), metrics_command(), plot_command(),    compare_command()};
+                      doctor_command(),      completion_command(), manual_command(),  metrics_command(), plot_command(),
+                      compare_command()};
   return tree;
 }
 

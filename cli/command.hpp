@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,7 @@ struct Invocation {
   bool json = false;
   CoordinatorOptions coordinator;
   std::vector<std::string> rest;  // of a command that passes its arguments on
+  std::set<std::string> given;    // the long names of the options that are on the command line
 };
 
 struct Command {
@@ -112,6 +114,7 @@ Command local_command();
 Command version_command();
 Command doctor_command();
 Command completion_command();
+Command manual_command();
 Command trainer_command();
 Command generate_command();
 Command sample_command();

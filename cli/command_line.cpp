@@ -9,9 +9,9 @@
 
 #include "cli/command.hpp"
 #include "cli/log_sink.hpp"
-#include "cli/run_file/spelling.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/spelling.hpp"
 
 namespace atl {
 namespace {
@@ -231,6 +231,11 @@ Exit parse_and_run(const Command& tree, std::span<const std::string> arguments, 
   }
   invocation.json = common.json || common.format == "json";
   invocation.coordinator = common.coordinator;
+  for (const CLI::Option* option : app->get_options()) {
+    if (option->count() > 0) {
+      invocation.given.insert(option->get_lnames().begin(), option->get_lnames().end());
+    }
+  }
   install_log_sink(invocation.streams.err, level_named(common.log_level), common.log_json);
   const Exit exit = run_parsed(command, invocation);
   set_log_sink({});
@@ -244,7 +249,7 @@ int run_command_line(std::span<const std::string> arguments, const Streams& stre
 }
 
 int run_command_line(const Command& tree, std::span<const std::string> arguments, const Streams& streams, const Environment& environment) {
-  Invocation invocation{streams, environment, terminal_of(streams, environment), false, {}, {}};
+  Invocation invocation{streams, environment, terminal_of(streams, environment), false, {}, {}, {}};
   if (!arguments.empty()) {
     const auto found = std::ranges::find(tree.subcommands, arguments.front(), &Command::name);
     if (found != tree.subcommands.end() && found->passes_arguments) {

@@ -20,7 +20,7 @@ struct Streams {
   bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
-  std::size_t columns = 100;  // of the terminal behind `out`
+  std::size_t columns = 100;  // of the terminal behind `out`; kNoEdge where there is none
 };
 
 // The value of an environment variable, if it is set.

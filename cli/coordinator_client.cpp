@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "cli/interrupt.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/nesting.hpp"
 #include "transport/zmq/control_client.hpp"
@@ -78,7 +79,7 @@ Result<json> CoordinatorClient::ask(std::string_view verb, const json& arguments
 }
 
 Result<json> CoordinatorClient::ask_patiently(const Invocation& invocation, std::string_view verb, const json& arguments,
-                                              TimePoint deadline) {
+                                              TimePoint deadline, const Interrupt* interrupt) {
   bool told = false;
   while (true) {
     Result<json> document = ask(verb, arguments, std::clamp<Duration>(deadline - now(), std::chrono::milliseconds(100), kPatience));
@@ -95,7 +96,12 @@ Result<json> CoordinatorClient::ask_patiently(const Invocation& invocation, std:
       invocation.streams.err << "atoll: " << printable(document.error().why, 500) << "; trying again\n" << std::flush;
       told = true;
     }
-    pause_between_questions(std::min<Duration>(std::chrono::milliseconds(500), deadline - now()));
+    const Duration pause = std::min<Duration>(std::chrono::milliseconds(500), deadline - now());
+    if (interrupt == nullptr) {
+      pause_between_questions(pause);
+    } else if (interrupt->came(pause)) {
+      return Error{Code::cancelled, "interrupted"};
+    }
   }
 }
 

@@ -18,6 +18,8 @@
 
 namespace atl {
 
+class Interrupt;
+class Interrupt;
 class ZmqControlClient;
 
 inline constexpr Duration kPatience = std::chrono::seconds(4);
@@ -34,9 +36,10 @@ class CoordinatorClient {
   // The verb's document. Errors: the coordinator's own; unauthorized if it does not admit our key; unavailable without an
   // answer in time; internal for an answer that is no document.
   Result<nlohmann::json> ask(std::string_view verb, const nlohmann::json& arguments, Duration patience = kPatience);
-  // As `ask`, but bears a coordinator that is away: says so on stderr once, and asks again until it answers or until `deadline`.
+  // As `ask`, but bears a coordinator that is away: says so on stderr once, and asks again until it answers or until `deadline`, or until
+  // the interrupt comes (cancelled).
   Result<nlohmann::json> ask_patiently(const Invocation& invocation, std::string_view verb, const nlohmann::json& arguments,
-                                       TimePoint deadline);
+                                       TimePoint deadline, const Interrupt* interrupt = nullptr);
   // Enrols our key with a token's secret. Errors: the coordinator's refusal; unavailable.
   Result<Enrolled> enrol(const std::string& token_secret, const std::string& name);
   [[nodiscard]] const CoordinatorAccess& access() const { return access_; }

@@ -37,13 +37,17 @@ Result<std::string> follow_events(const Invocation& invocation, CoordinatorClien
     arguments["level"] = "debug";
   }
   while (true) {
-    ATOLL_ASSIGN(const nlohmann::json document, options.until_end ? client.ask_patiently(invocation, "events", arguments, TimePoint::max())
-                                                                  : client.ask("events", arguments));
+    ATOLL_ASSIGN(const nlohmann::json document,
+                 options.until_end ? client.ask_patiently(invocation, "events", arguments, TimePoint::max(), options.interrupt)
+                                   : client.ask("events", arguments));
     print_page(invocation, document);
     const bool more = list_at(document, "events").size() == kPageEvents;
     const bool ended = flag_at(document, "ended") && list_at(document, "events").empty();
     if (!invocation.streams.out || ended || (!options.until_end && !more)) {
       return text_at(document, "state");
+    }
+    if (options.interrupt != nullptr && options.interrupt->came()) {
+      return Error{Code::cancelled, "interrupted"};
     }
     if (const auto next = number_at(document, "next")) {
       arguments["after"] = static_cast<std::uint64_t>(*next);

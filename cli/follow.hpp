@@ -7,6 +7,7 @@
 
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
+#include "cli/interrupt.hpp"
 
 namespace atl {
 
@@ -14,11 +15,13 @@ struct FollowOptions {
   std::string run;
   std::string island;  // only this island's; empty: all
   std::optional<std::int64_t> since_unix_ms;
-  bool until_end = true;  // false: what there is now
-  bool tape = false;      // the debug events too: every decision
+  bool until_end = true;                 // false: what there is now
+  bool tape = false;                     // the debug events too: every decision
+  const Interrupt* interrupt = nullptr;  // what ends it early, with cancelled
 };
 
-// Prints the run's events (JSON lines with --json) until it has ended. The value is the run's last state.
+// Prints the run's events (JSON lines with --json) until it has ended. The value is the run's last state. Errors: those of the coordinator;
+// cancelled once the interrupt came.
 Result<std::string> follow_events(const Invocation& invocation, CoordinatorClient& client, const FollowOptions& options);
 
 // 0 completed, 1 failed, 6 cancelled.

@@ -68,7 +68,8 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
   if (parts.size() < 2 || parts.size() > 4) {
     return refuse(text, std::to_string(parts.size()) + (parts.size() == 1 ? " figure is" : " figures are") + " given");
   }
-  const Result<Duration> step = parse_duration(parts[0]);
+  const bool tried = parts[0] == kTried;
+  const Result<Duration> step = tried ? Result<Duration>(Duration(0)) : parse_duration(parts[0]);
   const Result<double> up = parse_bits_per_second(parts[1]);
   const Result<double> down = parts.size() > 2 ? parse_bits_per_second(parts[2]) : up;
   const Result<Duration> trip = parts.size() > 3 ? parse_duration(parts[3]) : Result<Duration>(from_seconds(round_trip_seconds));
@@ -78,13 +79,14 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
       return refuse(text, why);
     }
   }
-  if (*step <= Duration(0)) {
+  if (*step <= Duration(0) && !tried) {
     return refuse(text, "a step takes longer than that");
   }
   if (!(*up > 0) || !(*down > 0)) {
     return refuse(text, "a link of 0 moves nothing");
   }
-  return PlanIsland{{std::string(text.substr(0, equals)), seconds(*step), *up, *down, seconds(*trip)}, "given"};
+  return PlanIsland{{std::string(text.substr(0, equals)), seconds(*step), *up, *down, seconds(*trip)},
+                    tried ? std::string(kTried) : "given"};
 }
 
 Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std::vector<json>& statuses, const RunSpec& spec,

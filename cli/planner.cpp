@@ -104,10 +104,15 @@ json setting_document(const StrategySpec& strategy) {
           {"merge_alpha", strategy.merge_alpha}};
 }
 
-Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands, const CostSource& costs) {
+Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands, const CostSource& costs,
+                                     const std::optional<island_link::Manifest>& declared) {
   ForecastQuestion question;
   ATOLL_ASSIGN(question.composition, compose(spec.strategy));
-  ATOLL_ASSIGN(question.fragment_values, fragment_values(spec, question.composition.fragments));
+  ATOLL_ASSIGN(const ParameterLayout layout,
+               ParameterLayout::make(declared ? *declared : manifest_of(spec), question.composition.fragments));
+  for (const island_link::Fragment& fragment : layout.fragments()) {
+    question.fragment_values.push_back(fragment.count);
+  }
   question.total_steps = spec.training.steps;
   const double budget = run_uplink(spec);
   for (const PlanIsland& island : islands) {
@@ -137,15 +142,17 @@ Status check_utilisation(double utilisation) {
 
 }  // namespace
 
-Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
+Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs,
+                           const std::optional<island_link::Manifest>& declared) {
   ATOLL_TRY(check_utilisation(utilisation));
-  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs));
+  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs, declared));
   ATOLL_ASSIGN(const Forecast found, forecast(question, utilisation));
   const auto members = static_cast<std::uint32_t>(islands.size());
   ATOLL_ASSIGN(const Schedule schedule,
                schedule_of(question.composition, question.total_steps, static_cast<std::uint32_t>(question.fragment_values.size())));
   ATOLL_ASSIGN(json rounds, schedule_document(schedule));
-  ATOLL_ASSIGN(const ParameterLayout layout, ParameterLayout::make(manifest_of(spec), question.composition.fragments));
+  ATOLL_ASSIGN(const ParameterLayout layout,
+               ParameterLayout::make(declared ? *declared : manifest_of(spec), question.composition.fragments));
   std::uint64_t parameters = 0;
   for (const std::uint64_t values : question.fragment_values) {
     parameters += values;
@@ -188,8 +195,9 @@ CodecKind reduce_codec_for(CodecKind codec, const StrategySpec& own) {
 }
 
 // One row, or nothing where the setting is impossible (more fragments than layers, τ ≥ H, …).
-Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
-  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs));
+Result<json> sweep_row(RunSpec spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs,
+                       const std::optional<island_link::Manifest>& declared) {
+  ATOLL_ASSIGN(const ForecastQuestion question, question_of(spec, islands, costs, declared));
   ATOLL_ASSIGN(const Forecast found, forecast(question, utilisation));
   double sent = 0;
   double per_step = 0;
@@ -264,14 +272,15 @@ void mark_cheapest(json& rows) {
 
 }  // namespace
 
-Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs) {
+Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation, const CostSource& costs,
+                            const std::optional<island_link::Manifest>& declared) {
   ATOLL_TRY(check_utilisation(utilisation));
   ATOLL_ASSIGN(const Composition own, compose(spec.strategy));
   if (own.payload != PayloadKind::outer_gradient || own.group != Group::all) {
     return Error{Code::invalid_argument,
                  "strategy '" + spec.strategy.name + "' has nothing to sweep: its islands do not send outer gradients"};
   }
-  ATOLL_ASSIGN(const json planned, plan_document(spec, islands, utilisation, costs));  // the run file's own setting is possible
+  ATOLL_ASSIGN(const json planned, plan_document(spec, islands, utilisation, costs, declared));  // the run file's own setting is possible
   const std::uint32_t layers = spec.model.layers;
   const bool balanced = spec.strategy.grouping == FragmentKind::balanced;
   const auto own_parts = static_cast<std::uint32_t>(planned["fragments"].size()) - 1;  // without the one of embeddings and head
@@ -290,7 +299,7 @@ Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& 
           if (inner_steps > setting.training.steps) {
             continue;
           }
-          if (Result<json> row = sweep_row(std::move(setting), islands, utilisation, costs)) {
+          if (Result<json> row = sweep_row(std::move(setting), islands, utilisation, costs, declared)) {
             rows.push_back(*std::move(row));
           }
         }

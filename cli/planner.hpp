@@ -7,10 +7,12 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "agent/island_link/messages.hpp"
 #include "cli/agent_costs.hpp"
 #include "strategies/planning/forecast.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -18,12 +20,15 @@
 
 namespace atl {
 
+inline constexpr std::string_view kTried = "tried";
+
 struct PlanIsland {
   ForecastIsland figures;
-  std::string source;  // where they are from, for people: "given", "measured"
+  std::string source;  // where they are from, for people: "given", "measured", kTried
 };
 
-// NAME=STEP_TIME,UPLINK[,DOWNLINK[,ROUND_TRIP]], as "lyon=250ms,50mbit,200mbit,30ms". A downlink left out is as fast as the
+// NAME=STEP_TIME,UPLINK[,DOWNLINK[,ROUND_TRIP]], as "lyon=250ms,50mbit,200mbit,30ms". A step time of "tried" is 0, and the
+// island's source kTried: a trial (trial_trainer.hpp) says how long a step takes. A downlink left out is as fast as the
 // uplink; a round trip left out is `round_trip_seconds`. Errors: invalid_argument saying what is wrong and what is meant.
 Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_seconds);
 
@@ -35,15 +40,16 @@ Result<std::vector<PlanIsland>> measured_islands(const nlohmann::json& islands, 
                                                  const RunSpec& spec, double round_trip_seconds);
 
 // The run as its file says it, each island with its own τ where [islands].overlap_steps gives it one. `utilisation`, in (0, 1], is what the
-// sustained bounds are for. Errors: invalid_argument naming what is impossible.
+// sustained bounds are for. `declared`: the parameters, where a trainer of the run's own has told them. Errors: invalid_argument naming
+// what is impossible.
 Result<nlohmann::json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation,
-                                     const CostSource& costs);
+                                     const CostSource& costs, const std::optional<island_link::Manifest>& declared = std::nullopt);
 
 // The same run with other inner_steps, fragments, overlap_steps and codecs, and the cheapest setting (fewest bytes sent by all,
 // then the lowest peak) that reaches `utilisation`, for each inner_steps and of all. An island's own τ stays what the file says.
 // Errors: invalid_argument where the strategy does not send outer gradients.
 Result<nlohmann::json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& islands, double utilisation,
-                                      const CostSource& costs);
+                                      const CostSource& costs, const std::optional<island_link::Manifest>& declared = std::nullopt);
 
 // Table 4 of Streaming DiLoCo, printed and ours.
 Result<nlohmann::json> table_4_document();

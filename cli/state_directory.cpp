@@ -5,11 +5,11 @@
 #include <fstream>
 #include <system_error>
 
-#include "cli/run_file/spelling.hpp"
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/spelling.hpp"
 
 namespace atl {
 namespace {
@@ -30,11 +30,6 @@ Result<std::string> dial_address(const std::string& bind) {
     address.host = "::1";
   }
   return to_string(address);
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
 }
 
 // Address and coordinator's key, as the state directory has them.
@@ -59,6 +54,11 @@ Result<CoordinatorAccess> read_state(const fs::path& state) {
 }
 
 }  // namespace
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
 
 Result<fs::path> state_directory(const std::string& given, const Environment& environment) {
   if (!given.empty()) {
@@ -101,7 +101,7 @@ Result<CoordinatorAccess> find_coordinator(const CoordinatorOptions& options, co
   return access;
 }
 
-Status write_operator_file(const fs::path& state, const std::string& address, const std::string& coordinator_key) {
+Status check_operator_file(const fs::path& state, const std::string& coordinator_key) {
   const fs::path path = state / "operator.toml";
   if (is_there(path)) {
     ATOLL_ASSIGN(const CoordinatorFile file, read_coordinator_file(path));
@@ -109,6 +109,12 @@ Status write_operator_file(const fs::path& state, const std::string& address, co
       return Error{Code::conflict, path.string() + " names another coordinator (" + printable(file.address) + "); use another --state"};
     }
   }
+  return {};
+}
+
+Status write_operator_file(const fs::path& state, const std::string& address, const std::string& coordinator_key) {
+  const fs::path path = state / "operator.toml";
+  ATOLL_TRY(check_operator_file(state, coordinator_key));
   std::error_code error;
   fs::create_directories(state, error);
   std::ofstream stream(path, std::ios::trunc);
@@ -134,6 +140,9 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
     static constexpr std::array<std::string_view, 7> kKeys = {"name", "bind", "advertise", "address", "coordinator_key", "network", "web"};
     for (const auto& [key, value] : table) {
       const std::string_view word = key.str();
+      if (word == "notify" && value.is_table()) {
+        continue;  // read_notify_settings (notify_settings.hpp) reads it
+      }
       const bool known = std::ranges::find(kKeys, word) != kKeys.end();
       const std::string_view near = nearest(word, kKeys);
       if (!known || !value.is_string()) {

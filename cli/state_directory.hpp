@@ -32,6 +32,8 @@ struct CoordinatorAccess {
 // of the key files; invalid_argument for a broken address or file.
 Result<CoordinatorAccess> find_coordinator(const CoordinatorOptions& options, const Environment& environment);
 
+// Errors: conflict if STATE/operator.toml names another coordinator.
+Status check_operator_file(const std::filesystem::path& state, const std::string& coordinator_key);
 // Writes STATE/operator.toml. Errors: conflict if it names another coordinator, io.
 Status write_operator_file(const std::filesystem::path& state, const std::string& address, const std::string& coordinator_key);
 
@@ -46,5 +48,7 @@ struct CoordinatorFile {
   std::string web;      // where the page is served; empty: nowhere
 };
 Result<CoordinatorFile> read_coordinator_file(const std::filesystem::path& path);
+
+bool is_there(const std::filesystem::path& path);
 
 }  // namespace atl

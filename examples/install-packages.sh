@@ -4,13 +4,13 @@
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
-  libcpp-httplib-dev libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libpng-dev libjpeg-dev"
+  libcpp-httplib-dev libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev"
 torch="libtorch-dev libopenblas0-pthread"
 python_torch=""
 for argument in "$@"; do
   case "$argument" in
     --with-tests) # with what trainers in Python and the page in a browser are tested with
-      packages="$packages catch2 clang-format python3-numpy python3-pip chromium"
+      packages="$packages catch2 clang-format python3-numpy python3-pip chromium librsvg2-bin"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" ;;

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "strategies/codec_kernels.hpp"
+#include "strategies/invalid.hpp"
 
 namespace atl {
 namespace {
-
-Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}; }
 
 void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out) {
   std::fill(out.begin(), out.end(), 0.0F);
@@ -113,6 +112,29 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
       return;
   }
   weighted_mean(codec, terms, at, out);
+}
+
+void take_from_one(std::span<const BufferRange> buffers, const CodecSettings& codec, std::span<const EncodedTerm> terms,
+                   std::uint64_t first, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+  if (terms.size() < 2) {
+    return;
+  }
+  const std::uint64_t end = position + out.size();
+  bool decoded = false;
+  for (const BufferRange& range : buffers) {
+    const std::uint64_t from = std::max(range.offset, position);
+    const std::uint64_t to = std::min(range.offset + range.count, end);
+    if (range.share != BufferShare::one || from >= to) {
+      continue;
+    }
+    if (!decoded) {
+      scratch.resize(out.size());
+      kernels::decode(codec, terms[0].bytes.data() + encoded_bytes(codec, first), out.size(), scratch.data());
+      decoded = true;
+    }
+    std::copy_n(scratch.begin() + static_cast<std::ptrdiff_t>(from - position), to - from,
+                out.begin() + static_cast<std::ptrdiff_t>(from - position));
+  }
 }
 
 }  // namespace atl

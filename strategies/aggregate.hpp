@@ -44,6 +44,20 @@ inline constexpr const char* kAggregatorsDoc =
     "of each value: of n contributions a third of n − 1 at each end, rounded down. So many islands cannot pull the result away from the "
     "others, whatever they send. It needs four islands.";
 
+// How values that no optimiser trains (a network's buffers: BatchNorm's running mean and variance) become the same on all islands. They
+// take no part in the outer step: after a round they are what the islands' own values come to.
+enum class BufferShare : std::uint8_t {
+  mean,  // as the contributions are combined
+  one,   // those of the first contributor, in the order of the members
+};
+// Values [offset, offset + count) of a fragment. Ranges are in order and do not overlap.
+struct BufferRange {
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+  BufferShare share = BufferShare::mean;
+  friend bool operator==(const BufferRange&, const BufferRange&) = default;
+};
+
 // With fewer contributions an aggregator is no better than the weighted mean.
 std::uint32_t least_contributions(Aggregator aggregator);
 
@@ -67,5 +81,10 @@ struct EncodedTerm {
 // each value of each term) and sorts n values for each of `out`.
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
                std::span<float> out, std::vector<float>& scratch);
+
+// Of the values that `aggregate` has put into `out`, those of `buffers` that are one island's become that one's. The first of `out` is
+// value `position` of the fragment. Cost: decodes the first term once more where there is such a buffer.
+void take_from_one(std::span<const BufferRange> buffers, const CodecSettings& codec, std::span<const EncodedTerm> terms,
+                   std::uint64_t first, std::uint64_t position, std::span<float> out, std::vector<float>& scratch);
 
 }  // namespace atl

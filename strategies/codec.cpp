@@ -14,9 +14,8 @@
 namespace atl {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000U;
 constexpr std::uint32_t kMaxBlock = 65536;
-constexpr std::size_t kChunk = 4096;  // values checked, then encoded, while they are in the cache; a multiple of 16
+constexpr std::size_t kCheckedAtOnce = 4096;  // values checked, then encoded, while they are in the cache; a multiple of 16
 
 bool has_blocks(const CodecSettings& settings) { return settings.kind == CodecKind::int8 || settings.kind == CodecKind::fp4; }
 
@@ -83,12 +82,12 @@ Result<float> bound_of_scales(const CodecSettings& settings, std::span<const std
 Result<float> bound_of_values(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count) {
   const bool wide = settings.kind == CodecKind::f32;
   const auto magnitude = wide ? kernels::max_magnitude_f32 : kernels::max_magnitude_bf16;
-  if (const std::uint32_t largest = magnitude(bytes.data(), count); largest < kInfinity) {
+  if (const std::uint32_t largest = magnitude(bytes.data(), count); largest < kernels::kInfinityBits) {
     return std::bit_cast<float>(largest);
   }
   const std::size_t width = wide ? 4 : 2;
   std::uint64_t index = 0;
-  while (magnitude(bytes.data() + index * width, 1) < kInfinity) {
+  while (magnitude(bytes.data() + index * width, 1) < kernels::kInfinityBits) {
     ++index;
   }
   return Error{Code::corrupt, "encoded value " + std::to_string(index) + " is not finite"};
@@ -137,14 +136,14 @@ Status encode(const CodecSettings& settings, std::span<const float> values, std:
                                              std::to_string(encoded_bytes(settings, values.size())) + " bytes, but there is room for " +
                                              std::to_string(out.size())};
   }
-  const std::size_t chunk = has_blocks(settings) ? settings.block : kChunk;
+  const std::size_t chunk = has_blocks(settings) ? settings.block : kCheckedAtOnce;
   const bool stochastic = settings.rounding == Rounding::stochastic && settings.kind != CodecKind::f32;
   std::vector<std::uint32_t> random(stochastic ? std::min(chunk, values.size()) : 0);
   std::byte* next = out.data();
   for (std::size_t done = 0; done < values.size();) {
     const auto part = values.subspan(done, std::min(chunk, values.size() - done));
     const std::uint32_t largest = kernels::max_magnitude(part.data(), part.size());
-    if (largest >= kInfinity) {
+    if (largest >= kernels::kInfinityBits) {
       return first_not_finite(part, at.position + done);
     }
     if (stochastic) {

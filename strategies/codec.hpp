@@ -46,6 +46,11 @@ enum class Rounding : std::uint8_t { nearest, stochastic };
 inline constexpr std::array<std::string_view, 2> kRoundings = {"nearest", "stochastic"};
 constexpr std::span<const std::string_view> names_of(Rounding) { return kRoundings; }
 
+// How what is encoded travels: as it is, or each piece without what the codec leaves redundant (transport/bulk/packing.hpp).
+enum class Packing : std::uint8_t { none, zstd };
+inline constexpr std::array<std::string_view, 2> kPackings = {"none", "zstd"};
+constexpr std::span<const std::string_view> names_of(Packing) { return kPackings; }
+
 struct CodecSettings {
   CodecKind kind = CodecKind::f32;
   std::uint32_t block = 256;              // values that share a scale; of int8 and fp4; a multiple of 16, at most 65536
@@ -60,7 +65,7 @@ Status check_codec(const CodecSettings& settings);
 std::uint32_t piece_granularity(const CodecSettings& settings);
 // Where shards may begin that suit both halves of an exchange: the least common multiple of the two granularities.
 std::uint64_t shard_granularity(const CodecSettings& contribution, const CodecSettings& reduced);
-// Bytes of `count` values; count ≤ 2^58.
+// Bytes of `count` values where they are computed with; count ≤ 2^58. Packed they travel as fewer.
 std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count);
 
 // Where the values lie in the contribution, and the seed of its rounding.

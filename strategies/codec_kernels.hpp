@@ -11,6 +11,8 @@
 
 namespace atl::kernels {
 
+inline constexpr std::uint32_t kInfinityBits = 0x7f800000U;  // without sign; those of a NaN are more
+
 // The largest |x| as its bits without sign: an infinity or a NaN is 0x7f800000 or more.
 std::uint32_t max_magnitude(const float* values, std::size_t count);
 std::uint32_t max_magnitude_f32(const std::byte* bytes, std::size_t count);

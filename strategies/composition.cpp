@@ -64,6 +64,7 @@ Composition parts_of(const StrategySpec& spec) {
   parts.codec = {spec.codec, spec.codec_block, spec.rounding};
   parts.reduce_codec = {spec.reduce_codec, spec.codec_block, Rounding::nearest};
   parts.parameters_codec = {spec.parameters_codec, spec.codec_block, Rounding::nearest};
+  parts.packing = spec.packing;
   parts.error_feedback = spec.error_feedback;
   parts.weighting = spec.weighting;
   parts.aggregator = spec.aggregator;

@@ -67,6 +67,7 @@ struct StrategySpec {
   CodecKind reduce_codec = CodecKind::f32;  // of reduced shards, where three or more members exchange
   std::uint32_t codec_block = 256;          // values that share a scale; of int8 and fp4
   Rounding rounding = Rounding::nearest;    // of contributions
+  Packing packing = Packing::none;          // of all that islands exchange in a round
   bool error_feedback = false;              // what rounding took is added to the fragment's next contribution
   OuterOptimizerKind outer_optimizer = OuterOptimizerKind::nesterov;
   double outer_learning_rate = 0.7;
@@ -93,6 +94,7 @@ struct Composition {
   PayloadKind payload = PayloadKind::outer_gradient;
   CodecSettings codec;
   CodecSettings reduce_codec;
+  Packing packing = Packing::none;
   bool error_feedback = false;
   Weighting weighting = Weighting::tokens;
   Aggregator aggregator = Aggregator::weighted_mean;

@@ -11,12 +11,12 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kLanes = 8;
+constexpr std::size_t kSums = 8;
 
 ATOLL_VECTORISED void subtract_and_square(const float* __restrict outer, float* __restrict local, std::size_t count,
                                           double* __restrict lanes) {
-  for (std::size_t i = 0; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t i = 0; i + kSums <= count; i += kSums) {
+    for (std::size_t lane = 0; lane < kSums; ++lane) {
       const float difference = outer[i + lane] - local[i + lane];
       local[i + lane] = difference;
       lanes[lane] += static_cast<double>(difference) * static_cast<double>(difference);
@@ -25,16 +25,16 @@ ATOLL_VECTORISED void subtract_and_square(const float* __restrict outer, float* 
 }
 
 ATOLL_VECTORISED void square(const float* __restrict values, std::size_t count, double* __restrict lanes) {
-  for (std::size_t i = 0; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t i = 0; i + kSums <= count; i += kSums) {
+    for (std::size_t lane = 0; lane < kSums; ++lane) {
       lanes[lane] += static_cast<double>(values[i + lane]) * static_cast<double>(values[i + lane]);
     }
   }
 }
 
 // The squares of floats sum to less than the largest double, so the norm is finite exactly if every value is.
-Result<ContributionSummary> summary(std::span<const float> values, std::array<double, kLanes> lanes) {
-  const std::size_t whole = values.size() / kLanes * kLanes;
+Result<ContributionSummary> summary(std::span<const float> values, std::array<double, kSums> lanes) {
+  const std::size_t whole = values.size() / kSums * kSums;
   for (std::size_t i = whole; i < values.size(); ++i) {
     lanes[i - whole] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
@@ -54,16 +54,16 @@ Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, st
     return Error{Code::invalid_argument,
                  std::to_string(local.size()) + " local parameters do not fit " + std::to_string(outer.size()) + " outer parameters"};
   }
-  std::array<double, kLanes> lanes{};
+  std::array<double, kSums> lanes{};
   subtract_and_square(outer.data(), local.data(), local.size(), lanes.data());
-  for (std::size_t i = local.size() / kLanes * kLanes; i < local.size(); ++i) {
+  for (std::size_t i = local.size() / kSums * kSums; i < local.size(); ++i) {
     local[i] = outer[i] - local[i];
   }
   return summary(local, lanes);
 }
 
 Result<ContributionSummary> summarise_contribution(std::span<const float> values) {
-  std::array<double, kLanes> lanes{};
+  std::array<double, kSums> lanes{};
   square(values.data(), values.size(), lanes.data());
   return summary(values, lanes);
 }

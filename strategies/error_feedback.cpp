@@ -9,7 +9,7 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 16;  // about; a whole number of granules
+constexpr std::size_t kAboutAPass = std::size_t{1} << 16;  // about; a whole number of granules
 
 ATOLL_VECTORISED void add(const float* __restrict residual, std::size_t count, float* __restrict values) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,7 +35,7 @@ Status encode_with_feedback(const CodecSettings& settings, std::span<float> valu
   add(residual.data(), values.size(), values.data());
   ATOLL_TRY(encode(settings, values, out, at));
   const std::size_t granule = piece_granularity(settings);
-  const std::size_t chunk = std::max(granule, kChunk / granule * granule);
+  const std::size_t chunk = std::max(granule, kAboutAPass / granule * granule);
   std::vector<float> sent(std::min(chunk, values.size()));
   for (std::size_t done = 0; done < values.size(); done += chunk) {
     const std::size_t count = std::min(chunk, values.size() - done);

@@ -4,10 +4,10 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "strategies/invalid.hpp"
+
 namespace atl {
 namespace {
-
-Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}; }
 
 Status check_shape(const ParameterInfo& parameter) {
   std::uint64_t product = 1;

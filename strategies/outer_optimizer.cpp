@@ -13,8 +13,7 @@
 namespace atl {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000U;
-constexpr std::size_t kChunk = 4096;  // values decoded at a time: 16 KiB stay in the first-level cache
+constexpr std::size_t kDecodedAtOnce = 4096;  // values decoded at a time: 16 KiB stay in the first-level cache
 
 // g does not overlap the state.
 ATOLL_VECTORISED void nesterov(const float* __restrict g, float eta, float mu, std::size_t count, float* __restrict theta,
@@ -76,7 +75,7 @@ Status check_sizes(std::size_t gradient, const OuterOptimizer& settings, const O
 }
 
 Status check_finite(std::span<const float> values, std::uint64_t position) {
-  if (kernels::max_magnitude(values.data(), values.size()) < kInfinity) {
+  if (kernels::max_magnitude(values.data(), values.size()) < kernels::kInfinityBits) {
     return {};
   }
   const auto found = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
@@ -107,13 +106,13 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
 
 std::size_t chunk_values(const CodecSettings& codec) {
   const std::size_t granularity = piece_granularity(codec);
-  return granularity >= kChunk ? granularity : kChunk / granularity * granularity;
+  return granularity >= kDecodedAtOnce ? granularity : kDecodedAtOnce / granularity * granularity;
 }
 
 // A multiple of both codecs' granularities.
 std::size_t chunk_values(const CodecSettings& one, const CodecSettings& other) {
   const std::size_t both = std::lcm<std::size_t>(piece_granularity(one), piece_granularity(other));
-  return both >= kChunk ? both : kChunk / both * both;
+  return both >= kDecodedAtOnce ? both : kDecodedAtOnce / both * both;
 }
 
 // That all terms are finite, and their weighted sum too: it is looked at only where the terms' bounds do not tell.
@@ -173,6 +172,38 @@ void group_difference(const GroupParameters& group, std::size_t done, std::span<
   scale(static_cast<float>(1.0 / static_cast<double>(group.members.size())), out.size(), out.data());
 }
 
+// The result's values [done, done + out.size()).
+void combine(const ReducedResult& result, std::size_t done, std::span<float> out, std::vector<float>& scratch) {
+  aggregate(result.aggregator, result.codec, result.terms, done, out, scratch);
+  take_from_one(result.buffers, result.codec, result.terms, done, done, out, scratch);
+}
+
+// Calls `step(begin, end, buffer)` for the runs of trained values and of buffers within [done, done + count), from `done`.
+template <typename Step>
+void each_run(std::span<const BufferRange> buffers, std::size_t done, std::size_t count, const Step& step) {
+  std::size_t at = 0;
+  for (const BufferRange& range : buffers) {
+    if (range.offset + range.count <= done || range.offset >= done + count) {
+      continue;
+    }
+    const std::size_t from = std::max<std::uint64_t>(range.offset, done) - done;
+    const std::size_t to = std::min<std::uint64_t>(range.offset + range.count, done + count) - done;
+    if (from > at) {
+      step(at, from, false);
+    }
+    step(from, to, true);
+    at = to;
+  }
+  if (at < count) {
+    step(at, count, false);
+  }
+}
+
+// What a buffer's step is instead of the optimiser's.
+OuterOptimizer plain(const OuterOptimizer& settings) {
+  return settings.kind == OuterOptimizerKind::adopt ? settings : OuterOptimizer{OuterOptimizerKind::sgd, 1.0, 0.0};
+}
+
 }  // namespace
 
 bool has_momentum(OuterOptimizerKind kind) { return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball; }
@@ -209,9 +240,12 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
-    const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done, part.size());
-    step(part, settings, {state.parameters.subspan(done, part.size()), momentum});
+    combine(result, done, part, scratch);
+    each_run(result.buffers, done, part.size(), [&](std::size_t from, std::size_t to, bool buffer) {
+      const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done + from, to - from);
+      step(part.subspan(from, to - from), buffer ? plain(settings) : settings,
+           {state.parameters.subspan(done + from, to - from), momentum});
+    });
   }
   return {};
 }
@@ -235,8 +269,18 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
     const std::size_t values = std::min(size, count - done);
     aggregate(result.aggregator, result.codec, result.terms, done, std::span(chunk).first(values), scratch);
     group_difference(group, done, own, theirs, std::span(difference).first(values));
-    pulled_heavy_ball(chunk.data(), difference.data(), static_cast<float>(settings.learning_rate), static_cast<float>(settings.momentum),
-                      static_cast<float>(settings.pull), values, state.parameters.data() + done, state.momentum.data() + done);
+    each_run(result.buffers, done, values, [&](std::size_t from, std::size_t to, bool buffer) {
+      float* parameters = state.parameters.data() + done;
+      if (!buffer) {
+        pulled_heavy_ball(chunk.data() + from, difference.data() + from, static_cast<float>(settings.learning_rate),
+                          static_cast<float>(settings.momentum), static_cast<float>(settings.pull), to - from, parameters + from,
+                          state.momentum.data() + done + from);
+        return;
+      }
+      for (std::size_t i = from; i < to; ++i) {
+        parameters[i] += difference[i] - chunk[i];
+      }
+    });
   }
   return {};
 }
@@ -248,7 +292,7 @@ Status decode_result(const ReducedResult& result, std::span<float> values) {
   std::vector<float> scratch;
   for (std::size_t done = 0; done < values.size(); done += chunk.size()) {
     const auto part = values.subspan(done, std::min(chunk.size(), values.size() - done));
-    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
+    combine(result, done, part, scratch);
   }
   return {};
 }

@@ -60,6 +60,7 @@ struct ReducedResult {
   CodecSettings codec;
   std::span<const EncodedTerm> terms;
   Aggregator aggregator = Aggregator::weighted_mean;
+  std::span<const BufferRange> buffers = {};  // their step is θ <- θ − g, without momentum: what the islands' own values come to
 };
 
 // The outer parameters of a group in the order of its members, as everyone in it decodes them. This island's own are among
@@ -89,7 +90,8 @@ Status outer_step(std::span<const float> gradient, const OuterOptimizer& setting
 Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state);
 
 // heavy_ball with the pull of a group: mean_j φ_j − φ is computed as (Σ_{j≠self} (φ_j − φ_self)) · float32(1/P), in member order
-// from 0, so that it is exactly 0 where all are equal, and of two members exactly the negative of the other's.
+// from 0, so that it is exactly 0 where all are equal, and of two members exactly the negative of the other's. Buffers become the group's
+// mean, whatever their share is: in a pair there is no island that all hear of.
 // Errors: as above; invalid_argument for another kind or a `self` that is no member; corrupt where the outer parameters of a
 // member are no finite encoding, or too large to subtract.
 Status outer_step(const ReducedResult& result, const GroupParameters& group, const OuterOptimizer& settings, OuterState state);

@@ -8,6 +8,8 @@
 //   pairs   members       the group         its own       NoLoCo
 //   nobody  self          the island        its own       local training
 //   all     coordinator   every active one  shared after  the last rounds of a gossip run: all outer parameters are merged
+//   all     coordinator   some              shared        a round that does not wait: who is late receives its result, and its contribution
+//                                                         goes into a later round of the fragment, formed against its own base
 //
 // Threads: plain values and pure functions.
 #pragma once
@@ -36,7 +38,7 @@ struct RoundTerms {
   Group group = Group::all;
   CommitRule commit = CommitRule::coordinator;
   BaseRule base = BaseRule::shared;
-  std::uint32_t quorum = 0;    // contributions without which the round does not close; 0: of every active member of the group
+  std::uint32_t quorum = 0;    // contributions with which the round closes; 0: those of every active member of the group
   bool merges = false;         // the contribution is the outer parameters of `fragment`, the result their mean
   bool lockstep = false;       // the trainer waits for the result and its own optimiser takes the step
   std::uint32_t fragment = 0;  // of a round that merges
@@ -46,8 +48,9 @@ struct RoundTerms {
 // The terms of each round of a run.
 class RunRounds {
  public:
-  // rounds: of the run, those that merge included; merge_rounds: how many of the last ones merge all islands' outer parameters.
-  RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds);
+  // rounds: of the run, those that merge included; merge_rounds: how many of the last ones merge all islands' outer parameters; quorum: of
+  // rounds that the coordinator commits, 0: all members.
+  RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds, std::uint32_t quorum = 0);
 
   [[nodiscard]] RoundTerms terms(Round round) const;
   [[nodiscard]] Round last() const { return last_; }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include "strategies/invalid.hpp"
+
 namespace atl {
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 1ULL << 48;
-
-Error invalid(std::string why) { return {Code::invalid_argument, std::move(why)}; }
 
 }  // namespace
 

@@ -22,9 +22,11 @@ class MessageSampler {
             Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100)),
                   range(), number()},
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
-            ExchangeFailed{run(), epoch(), round(), attempt(), island(), error()},
+            ExchangeFailed{run(), epoch(), round(), attempt(), island(), error(), {island(), island()}},
+            PathReport{island(), rng_.chance(0.5), text()},
+            Neighbours{members()},
             Withdrawn{run(), epoch(), round(), error(), range()},
-            Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}},
+            Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}, {OwnMetric{word(), real()}}},
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error()},
             IslandEvent{run(), word(), word(), text()},
@@ -37,7 +39,7 @@ class MessageSampler {
             Refused{error()},
             Invite{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number()},
             NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
-            Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}},
+            Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}, {1, 0}},
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},
@@ -45,7 +47,7 @@ class MessageSampler {
             Serve{run(), word(), round(), rng_.chance(0.5)},
             Release{run(), static_cast<Code>(rng_.below(10)), rng_.chance(0.5), text()},
             Enrol{kProtocolVersion, word(), word()},
-            Enrolled{word(), island()},
+            Enrolled{word(), island(), word()},
             Request{kProtocolVersion, number(), word(), json()},
             Reply{number(), maybe_error(), json()},
             PairQuery{run(), epoch(), round(), island(), island(), epoch()},
@@ -121,8 +123,10 @@ class MessageSampler {
     return members;
   }
   IslandReport report() {
-    return IslandReport{run(),  word(), text(),   Step(number()), number(), real(),  real(),
-                        real(), real(), number(), number(),       number(), number()};
+    return IslandReport{run(),    word(),   text(),   Step(number()), number(),
+                        real(),   real(),   real(),   real(),         number(),
+                        number(), number(), number(), number(),       {OwnMetric{word(), real()}},
+                        text()};
   }
   Span span() {
     return Span{static_cast<SpanKind>(rng_.below(9)),

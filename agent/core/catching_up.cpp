@@ -7,12 +7,28 @@ void Core::State::on_engine(const InitialState& event) {
   if (!run->outer.form_initial(event.digest)) {
     return;
   }
-  run->trainer.note_initial();
+  if (event.digest.empty()) {
+    lack_parameters(event.lacks);
+    return;
+  }
+  if (run->terms.spec.model.from.empty()) {
+    run->trainer.note_initial();  // else it has the seed's still, and loads the given ones
+  }
   if (run->terms.own_states()) {
     agree_on_initial(event.digest);
   } else {
     say_all();
   }
+}
+
+// The coordinator hears that it lacks them, and once others have agreed on them it joins them with a copy.
+void Core::State::lack_parameters(const std::string& why) {
+  if (run->terms.own_states()) {
+    give_up({Code::not_found, "the parameters that the run begins with: " + why});
+    return;
+  }
+  tell("warning", "parameters_lacking", "it copies the parameters that the run begins with from an island that has them: " + why);
+  say_all();
 }
 
 void Core::State::agree_on_initial(const Digest& digest) {

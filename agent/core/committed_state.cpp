@@ -39,6 +39,7 @@ void CommittedState::restore(Round round) {
   from_ = StartFrom::checkpoint;
   said_.reset();
   initial_.reset();
+  catching_up_.reset();  // the engine ends it, and does not answer
   restoring_ = round;
 }
 

@@ -42,7 +42,7 @@ class CommittedState {
   [[nodiscard]] Epoch since() const { return since_; }
   // The first sequence of this island's part of the data that no committed round holds.
   [[nodiscard]] std::uint64_t counted() const { return counted_; }
-  // Of round 0, formed and not yet agreed on.
+  // Of round 0, formed and not yet agreed on; an empty digest where this island lacks the parameters that the run begins with.
   [[nodiscard]] const std::optional<Digest>& initial() const { return initial_; }
   [[nodiscard]] const std::optional<CatchUp>& catching_up() const { return catching_up_; }
   [[nodiscard]] std::optional<Round> restoring() const { return restoring_; }

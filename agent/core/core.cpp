@@ -116,6 +116,7 @@ struct Core::State::Router {
   void operator()(const Assignment& message) { state.on_assignment(message); }
   void operator()(const Release& message) { state.on_release(message); }
   void operator()(const Drain& message) { state.begin_leaving(message.why); }
+  void operator()(const Neighbours& message) { state.on_neighbours(message); }
   void operator()(const NewEpoch& message) { of_epoch(message, &State::on_new_epoch); }
   void operator()(const Exchange& message) { of_epoch(message, &State::on_exchange); }
   void operator()(const Commit& message) { of_epoch(message, &State::on_commit); }
@@ -164,8 +165,12 @@ void Core::State::on_welcome(const Welcome& message) {
     effect(RememberGeneration{message.generation});
   }
   if (session.welcome(message)) {
+    departure.expect_answer();
     beat();
     say_all();
+    for (const auto& [from, report] : tried_paths) {
+      send(report);
+    }
   }
 }
 
@@ -194,9 +199,39 @@ void Core::State::on_refused(const Refused& message) {
   exit(message.error.code == Code::not_found ? Error{Code::unauthorized, message.error.why} : message.error);
 }
 
-void Core::State::on_core(const LinkUp&) {
+void Core::State::on_core(const LinkUp& event) {
+  if (!event.bulk_address.empty()) {
+    session.move_to(event.bulk_address);
+  }
   session.reset();
   say_hello();
+}
+
+void Core::State::on_core(const LinkDown&) {
+  session.lose(now);
+  miss_coordinator();
+}
+
+// Every coordinator that is new hears what is broken, and what is whole among neighbours.
+void Core::State::on_core(const PathTried& event) {
+  PathReport report{event.from, event.whole, event.why};
+  if (session.welcomed()) {
+    send(report);
+  }
+  if (event.whole && !neighbours.contains(event.from)) {
+    tried_paths.erase(event.from);
+  } else {
+    tried_paths.insert_or_assign(event.from, std::move(report));
+  }
+}
+
+void Core::State::on_neighbours(const Neighbours& message) {
+  neighbours.clear();
+  for (const Member& member : message.islands) {
+    neighbours.insert(member.island);
+  }
+  std::erase_if(tried_paths, [&](const auto& path) { return path.second.whole && !neighbours.contains(path.first); });
+  effect(TryPaths{message.islands});
 }
 
 void Core::State::on_task(const TaskEnded& event) {

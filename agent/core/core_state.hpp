@@ -6,6 +6,9 @@
 // Threads: owned by one Core.
 #pragma once
 
+#include <map>
+#include <set>
+
 #include "agent/core/checkpoints.hpp"
 #include "agent/core/committed_state.hpp"
 #include "agent/core/core.hpp"
@@ -65,14 +68,18 @@ struct Core::State {
   std::optional<Tasks> tasks;  // of a run of phases; both only where `run` is that of a group that works for it
   TimePoint now;
   Gauges gauges;
+  std::set<IslandId> neighbours;               // that the coordinator named last
+  std::map<IslandId, PathReport> tried_paths;  // to this island, as last tried: those that are broken, and from neighbours
 
   // ---- core.cpp: to whom an event belongs, what is said, and when
   struct Router;
   void dispatch(const Event& event);
   void on_core(const LinkUp& event);
-  void on_core(const LinkDown&) { session.lose(now); }
+  void on_core(const LinkDown&);
   void on_core(const FromCoordinator& event) { on_message(event.message); }
   void on_core(const Gauges& event) { gauges = event; }
+  void on_core(const PathTried& event);
+  void on_neighbours(const Neighbours& message);
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
   void on_task(const TaskEnded& event);
   void on_task(const ContentMissed& event) { tasks->on(event, now); }
@@ -120,6 +127,7 @@ struct Core::State {
   // ---- catching_up.cpp
   void on_engine(const InitialState& event);
   void agree_on_initial(const Digest& digest);
+  void lack_parameters(const std::string& why);
   void on_engine(const CheckpointLoaded& event);
   void on_engine(const CheckpointBroken& event);
   void on_catch_up(const CatchUp& message);
@@ -129,12 +137,14 @@ struct Core::State {
 
   // ---- round_path.cpp
   void on_trainer(const TrainerPublished& event);
+  [[nodiscard]] std::optional<Round> open_round(Round from, std::uint32_t fragment);
   void on_engine(const ContributionFormed& event);
   void on_engine(const ContributionFailed& event);
   void withdraw(Round round, Error error);
   void begin_commit(Round round);
   void begin_alone(Round round);
   void on_exchange(const Exchange& message);
+  RoundInHand* receive(Round round, RoundInHand* late);
   void on_engine(const ExchangeDone& event);
   void on_engine(const ExchangeBroke& event);
   void on_abort(const Abort& message);
@@ -142,6 +152,7 @@ struct Core::State {
   void miss_commit(Round round);
   void on_engine(const ResultApplied& event);
   void on_trainer(const TrainerMerged& event);
+  void on_trainer(const TrainerSaid& event);
   void on_engine(const ParametersAdopted& event);
   void merged(Round round, bool saved);
   void drop_rounds();
@@ -194,6 +205,7 @@ struct Core::State {
   // ---- departures.cpp
   void begin_leaving(const std::string& why);
   void cut_short();
+  void miss_coordinator();
   void say_leave();
   void on_release(const Release& message);
   [[nodiscard]] bool settling() const;

@@ -7,6 +7,7 @@
 // Threads: plain values; owned by one Core.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,8 +46,12 @@ class Departure {
     stage_ = Stage::leaving;
     why_ = why;
     until_ = until;
+    limit_ = until;
     return true;
   }
+  // There is no coordinator that could let go: it goes at this time, unless one answers before.
+  void expect_nobody(TimePoint until) { until_ = asked() && !released() ? std::min(until, limit_) : until_; }
+  void expect_answer() { until_ = asked() && !released() ? limit_ : until_; }
   void cut() { turn(Stage::leaving, Stage::cut_short); }
   // Its last contribution is formed, or there is none.
   void contributed() { turn(Stage::cut_short, Stage::leaving); }
@@ -76,6 +81,7 @@ class Departure {
   Stage stage_ = Stage::staying;
   std::string why_;
   TimePoint until_;
+  TimePoint limit_;  // of until_, with a coordinator that answers
   bool unheard_ = false;
   std::optional<Round> kept_;
 };

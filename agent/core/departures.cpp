@@ -4,7 +4,10 @@
 namespace atl::agent {
 
 void Core::State::begin_leaving(const std::string& why) {
-  if (departure.ask(why, now + (session.welcomed() ? settings.leave_limit : settings.hello_again * 5))) {
+  if (departure.ask(why, now + settings.leave_limit)) {
+    if (!session.welcomed()) {
+      miss_coordinator();
+    }
     cut_short();
   }
   say_leave();
@@ -12,6 +15,9 @@ void Core::State::begin_leaving(const std::string& why) {
     exit(std::nullopt);
   }
 }
+
+// An agent that leaves does not wait for a coordinator that is away for as long as for one that is at work.
+void Core::State::miss_coordinator() { departure.expect_nobody(now + settings.hello_again * 5); }
 
 // A contribution comes where the trainer was cut short for it, or where one is being formed and not said yet.
 void Core::State::say_leave() {

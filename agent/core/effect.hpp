@@ -111,10 +111,16 @@ struct AllowPeers {
   std::vector<Member> members;
   std::vector<std::string> readers;  // keys that may only fetch checkpoints and results
 };
-// Take the initial parameters from the trainer's arena (`publish_now`) as the outer state of round 0. → InitialState.
+// Try the data path from each of these, whatever the runs: they do the same. Replaces the list. → PathTried for each.
+struct TryPaths {
+  std::vector<Member> islands;
+};
+// Take the initial parameters from the trainer's arena (`publish_now`), or as [model].from says, as the outer state of round 0.
+// → InitialState.
 struct FormInitialState {
   RunId run;
   std::uint64_t incarnation = 0;
+  std::string file = {};  // of the given parameters, found by the agent's service; empty: the arena
 };
 // Form and retain the contribution to this round from what the trainer published. → ContributionFormed or ContributionFailed.
 struct FormContribution {
@@ -122,6 +128,12 @@ struct FormContribution {
   Round round;
   std::uint32_t fragment = 0;
   PublishFacts facts = {};  // go into the checkpoints that this round is in flight for
+};
+// A round closed before this contribution to it was there: it is one to the later round `to` now. No answer.
+struct PostponeContribution {
+  RunId run;
+  Round round;
+  Round to;
 };
 // Exchange the retained contribution; `members` in order, with a weight each. Ends an earlier attempt of the round. A member whose own
 // weight is 0 sends nothing, and may have no contribution. With one member nothing is sent. → ExchangeDone or ExchangeBroke.
@@ -134,6 +146,7 @@ struct BeginExchange {
   std::vector<Member> members;
   std::vector<std::uint64_t> tokens;
   std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
+  std::vector<std::uint8_t> shares = {};     // per member: 0: it owns no shard; empty: everybody owns one
 };
 // Whom this island meets in a round to come is known: serve them its outer parameters of the fragment and read theirs, beside the inner
 // steps. In place of one for another epoch, unless that one is bound by a promise. No answer.
@@ -194,13 +207,15 @@ struct CancelExchange {
   Attempt attempt;
 };
 // The attempt's result is committed: take the outer step (with payload gradient: write the mean gradient into the arena), put the
-// fragment into the arena for the trainer, drop the contribution, keep the result if results are kept. → ResultApplied.
+// fragment into the arena for the trainer, drop the contribution, keep the result if results are kept. With `behind` the trainer has not
+// come to this round: the arena stays as it is, and the parameters before the step are the base of what it has under way. → ResultApplied.
 struct ApplyResult {
   RunId run;
   Round round;
   Attempt attempt;
   std::uint32_t fragment = 0;
   Digest digest;
+  bool behind = false;
 };
 // Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. →
 // ParametersAdopted.
@@ -230,7 +245,8 @@ struct WriteCheckpoint {
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
   std::uint32_t part = 0;       // of the data, where the trainer is at `position`
 };
-// Read the outer state, and the contributions to rounds in flight, from the own checkpoint. → CheckpointLoaded or CheckpointBroken.
+// Read the outer state, and the contributions to rounds in flight, from the own checkpoint. Ends a catching up that is under way, which is
+// not answered then. → CheckpointLoaded or CheckpointBroken.
 struct LoadCheckpoint {
   RunId run;
   Round round;
@@ -310,10 +326,11 @@ struct Exit {
   std::optional<Error> error;
 };
 
-using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, FormInitialState,
-                            FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
-                            BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint,
-                            CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
-                            StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
+using Effect =
+    std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
+                 FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
+                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint,
+                 LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
+                 StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

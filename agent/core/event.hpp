@@ -32,6 +32,7 @@ enum class Addressee : std::uint8_t {
 // The link is (re)connected, or lost. A link that cannot tell says LinkUp once: the core repeats what is not answered.
 struct LinkUp {
   static constexpr Addressee kTo = Addressee::core;
+  std::string bulk_address = {};  // at which others reach this island now; empty: where they did
 };
 struct LinkDown {
   static constexpr Addressee kTo = Addressee::core;
@@ -49,10 +50,19 @@ struct TrainerReady {
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
-  std::uint64_t position = 0;   // in its part of the data
-  std::uint32_t fragments = 1;  // of the arena
-  bool finishes = false;        // it can be told that a round is its last (FinishTrainer)
-  std::uint64_t sequences = 0;  // of an epoch of its part; 0: not known
+  std::uint64_t position = 0;    // in its part of the data
+  std::uint32_t fragments = 1;   // of the arena
+  bool finishes = false;         // it can be told that a round is its last (FinishTrainer)
+  std::uint64_t sequences = 0;   // of an epoch of its part; 0: not known
+  std::uint64_t parameters = 0;  // that it declared, single numbers
+};
+// A trainer of one's own has measured numbers, or says that the run may end for all.
+struct TrainerSaid {
+  static constexpr Addressee kTo = Addressee::trainer;
+  RunId run;
+  std::uint64_t incarnation = 0;
+  std::vector<OwnMetric> metrics;  // at most kMaxOwnMetrics
+  std::string enough;              // why; empty: it does not say so
 };
 // LoadTrainer is done: the trainer stands at that step with the outer parameters.
 struct TrainerLoaded {
@@ -124,10 +134,12 @@ struct TrainerExited {
 // ---- sync engine -----------------------------------------------------------------------------------------------------------
 
 // FormInitialState is done: the arena's parameters are the outer state of round 0, and `digest` is its digest D_0.
+// Of given parameters ([model].from): this island may lack them; the digest is empty then.
 struct InitialState {
   static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Digest digest;
+  std::string lacks = {};  // why
 };
 struct ContributionFormed {
   static constexpr Addressee kTo = Addressee::engine;
@@ -191,6 +203,14 @@ struct ExchangeBroke {
   Attempt attempt;
   IslandId accused;  // who did not deliver; may be empty
   Error error;
+  std::vector<IslandId> missing = {};  // of whose own contributions nothing came
+};
+// What a probe of the path from a peer to this island has shown.
+struct PathTried {
+  static constexpr Addressee kTo = Addressee::core;
+  IslandId from;
+  bool whole = false;
+  std::string why;
 };
 // ApplyResult is done: the outer state is that of `round`, and the result is in the arena for the trainer's merge.
 // An error (a result that is not finite) leaves the outer state as it was.
@@ -322,10 +342,11 @@ struct LeaveAsked {
   std::string why;
 };
 
-using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
-                           TrainerEvaluated, TrainerProgress, TrainerExited, InitialState, ContributionFormed, ContributionFailed,
-                           ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted,
-                           CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke,
-                           TaskProgressed, TaskWrote, TaskEnded, ContentHeld, ContentOpened, ContentMissed, Gauges, LeaveAsked>;
+using Event =
+    std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated,
+                 TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
+                 ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted, CheckpointWritten,
+                 CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskEnded,
+                 ContentHeld, ContentOpened, ContentMissed, PathTried, Gauges, LeaveAsked>;
 
 }  // namespace atl::agent

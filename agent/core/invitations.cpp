@@ -60,6 +60,11 @@ void Core::State::on_invite_again(const Invite& message) {
     return;
   }
   const bool newer = message.epoch > run->members.epoch();
+  if (newer) {
+    // A pause that it stands for is of an earlier epoch. Whether the run is being paused in this one is said with the epoch.
+    run->life.heed(std::nullopt);
+    run->life.note_unpaused(message.epoch);
+  }
   if (run->life.standing() && !run->terms.own_states()) {
     go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
   }
@@ -82,6 +87,7 @@ void Core::State::on_invite_again(const Invite& message) {
       break;
   }
   own_up();
+  end_pause();
 }
 
 void Core::State::invite_from_seed(const Invite& message, bool newer) {

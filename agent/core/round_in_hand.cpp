@@ -6,6 +6,7 @@ RoundInHand::RoundInHand(const RunId& run, Round number, std::uint32_t fragment)
   ready_.run = run;
   ready_.round = number;
   ready_.fragment = fragment;
+  published_as_ = number;
 }
 
 std::optional<Message> RoundInHand::said(Epoch epoch, const Digest& digest) const {
@@ -60,6 +61,12 @@ void RoundInHand::withdraw(Epoch epoch, Error error) {
   phase_ = Phase::withdrawn;
   withdrawn_ = true;
   withdrawal_ = Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data};
+}
+
+void RoundInHand::postpone(Round to) {
+  ready_.round = to;
+  attempt_ = Attempt();
+  postponed_ = true;
 }
 
 void RoundInHand::begin_exchange(Attempt attempt, Epoch group_epoch) {

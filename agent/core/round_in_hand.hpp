@@ -3,6 +3,7 @@
 //   forming ──formed──► formed ──exchange──► exchanging ──exchanged──► exchanged ──apply──► applying
 //      └──withdraw──► withdrawn ──exchange──────┘ │  ▲└────fail────► failed
 //                        formed or withdrawn ◄──abort (from exchanging, exchanged, failed)
+// A round that closed without this island's contribution begins with the exchange, and is out of hand after an abort.
 // What it says is what the coordinator has to hear until it answers.
 // Threads: plain value; owned by one Core.
 #pragma once
@@ -38,6 +39,10 @@ class RoundInHand {
   [[nodiscard]] Attempt attempt() const { return attempt_; }
   // The contribution does not count.
   [[nodiscard]] bool withdrawn() const { return withdrawn_; }
+  // This island only receives its result.
+  [[nodiscard]] bool receives() const { return receives_; }
+  // The trainer published for this round, and waits for the result under its number; another one: that round closed without this island.
+  [[nodiscard]] Round published_as() const { return published_as_; }
   // One of the outer state after this round is to be written.
   [[nodiscard]] bool checkpoint() const { return checkpoint_; }
   // In which the group was drawn, where members commit among themselves.
@@ -58,6 +63,13 @@ class RoundInHand {
   // It came formed, with a checkpoint.
   void resume(const PendingRound& pending);
   void withdraw(Epoch epoch, Error error);
+  void publish_as(Round round) { published_as_ = round; }
+  // It closed without this island's contribution.
+  void receive() { receives_ = true; }
+  // It closed before the contribution was there, which is one to a later round now.
+  void postpone(Round to);
+  // Once: a contribution that is left out of the next round as well does not count.
+  [[nodiscard]] bool postponed() const { return postponed_; }
   // Its members commit it, and the contribution does not count.
   void reject() { withdrawn_ = true; }
   void begin_exchange(Attempt attempt, Epoch group_epoch = {});
@@ -72,6 +84,9 @@ class RoundInHand {
   Phase phase_ = Phase::forming;
   Attempt attempt_;
   bool withdrawn_ = false;
+  bool receives_ = false;
+  bool postponed_ = false;
+  Round published_as_;
   bool checkpoint_ = false;
   Epoch group_epoch_;
   atl::Ready ready_;

@@ -11,12 +11,30 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {
+namespace {
+
+// Somebody owns a shard.
+bool fits(const Exchange& order) {
+  return order.shares.empty() ||
+         (order.shares.size() == order.members.size() && std::ranges::any_of(order.shares, [](std::uint8_t share) { return share != 0; }));
+}
+
+// What an island contributes to the exchange; 0: nothing, or it is no member.
+std::uint64_t tokens_of(const Exchange& order, const IslandId& island) {
+  const auto place = std::ranges::find(order.members, island);
+  return place == order.members.end() ? 0 : order.tokens[static_cast<std::size_t>(place - order.members.begin())];
+}
+
+}  // namespace
 
 using Phase = RoundInHand::Phase;
 
 void Core::State::on_trainer(const TrainerPublished& event) {
-  if (!run->trainer.training() || event.round <= run->outer.committed() || event.round > run->trainer.planned() ||
-      run->rounds.contains(event.round)) {
+  if (!run->trainer.training() || event.round > run->trainer.planned()) {
+    return;
+  }
+  const std::optional<Round> round = open_round(event.round, event.fragment);
+  if (!round) {
     return;
   }
   run->trainer.on(event);
@@ -28,13 +46,31 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   run->partners.publish(event.tokens);
   const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
   const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
-  run->rounds.add(event.round, event.fragment).describe(facts, run->trainer.sequences());
-  run->rounds.note_local_loss(event.round, event.local_loss);
+  RoundInHand& in_hand = run->rounds.add(*round, event.fragment);
+  in_hand.describe(facts, run->trainer.sequences());
+  in_hand.publish_as(event.round);
+  run->rounds.note_local_loss(*round, event.local_loss);
   if (event.nonfinite) {
-    withdraw(event.round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
+    withdraw(*round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
   } else {
-    effect(FormContribution{run->terms.id, event.round, event.fragment, facts});
+    effect(FormContribution{run->terms.id, *round, event.fragment, facts});
   }
+}
+
+// Into which round a contribution goes that the trainer was told to publish for round `from`: that one; where it may have closed already,
+// the next of its fragment that has not. Nothing: the contribution is not needed.
+std::optional<Round> Core::State::open_round(Round from, std::uint32_t fragment) {
+  const auto open = [&](Round round) { return round > run->outer.committed() && !run->rounds.contains(round); };
+  if (!run->terms.passes_over()) {
+    return open(from) ? std::optional(from) : std::nullopt;
+  }
+  for (Round round = from; round <= run->terms.last_trained(); round = round.next()) {
+    const Result<RoundPlan> plan = run->trainer.schedule()->round_at(round);
+    if (open(round) && plan && plan->fragment == fragment) {
+      return round;
+    }
+  }
+  return std::nullopt;
 }
 
 void Core::State::on_engine(const ContributionFormed& event) {
@@ -109,7 +145,7 @@ void Core::State::on_exchange(const Exchange& message) {
     }
     return;
   }
-  if (!run->life.active() || message.epoch > run->members.epoch() || message.tokens.size() != message.members.size()) {
+  if (!run->life.active() || message.epoch > run->members.epoch() || message.tokens.size() != message.members.size() || !fits(message)) {
     say_all();  // the answer to that brings the membership it belongs to
     return;
   }
@@ -117,6 +153,12 @@ void Core::State::on_exchange(const Exchange& message) {
     send(ExchangeFailed{run->terms.id, run->members.epoch(), message.round, message.attempt, island(), Error{Code::unavailable, why}});
   };
   RoundInHand* round = run->rounds.find(message.round);
+  if (run->terms.passes_over() && run->trainer.schedule() && tokens_of(message, island()) == 0) {
+    if (round != nullptr && round->is(Phase::forming)) {
+      return;  // the coordinator says it again; by then it is known whether there is a contribution
+    }
+    round = receive(message.round, round);
+  }
   if (round == nullptr || round->is(Phase::forming)) {
     refuse("this island has no contribution to round " + std::to_string(message.round.value));
     return;
@@ -140,7 +182,27 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round->begin_exchange(message.attempt);
   effect(BeginExchange{run->terms.id, run->members.epoch(), message.round, message.attempt, round->fragment(), std::move(members),
-                       message.tokens, session.stall_after()});
+                       message.tokens, session.stall_after(), message.shares});
+}
+
+// The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into
+// the next round that is open.
+RoundInHand* Core::State::receive(Round number, RoundInHand* late) {
+  const Result<RoundPlan> plan = run->trainer.schedule()->round_at(number);
+  if (!plan) {
+    return late;  // the run has no such round
+  }
+  if (late != nullptr) {
+    const std::optional<Round> next = open_round(number.next(), plan->fragment);
+    if (!late->is(Phase::formed) || late->postponed() || !next) {
+      return late;
+    }
+    say(run->rounds.postpone(number, *next));
+  }
+  RoundInHand& round = run->rounds.add(number, plan->fragment);
+  round.receive();
+  round.begin_exchange(Attempt(0));
+  return &round;
 }
 
 void Core::State::on_engine(const ExchangeDone& event) {
@@ -176,7 +238,7 @@ void Core::State::on_engine(const ExchangeBroke& event) {
     give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
     return;
   }
-  round->fail(ExchangeFailed{run->terms.id, run->members.epoch(), event.round, event.attempt, event.accused, event.error});
+  round->fail(ExchangeFailed{run->terms.id, run->members.epoch(), event.round, event.attempt, event.accused, event.error, event.missing});
   say(*round);
 }
 
@@ -184,6 +246,10 @@ void Core::State::on_abort(const Abort& message) {
   RoundInHand* round = run->rounds.find(message.round);
   if (round != nullptr && round->attempt() == message.attempt && round->in_exchange()) {
     effect(CancelExchange{run->terms.id, message.round, message.attempt});
+    if (round->receives()) {
+      run->rounds.forget(message.round);
+      return;
+    }
     round->abort();
     say(*round);
   }
@@ -252,7 +318,13 @@ void Core::State::on_engine(const ResultApplied& event) {
   if (checkpoint && !run->terms.lockstep()) {
     effect(BeginCheckpoint{run->terms.id, event.round, run->outer.digest()});  // in lockstep the outer state comes with the merge
   }
-  if (run->trainer.give(event.round, round.fragment())) {
+  if (round.receives()) {
+    merged(event.round, false);  // its trainer has not come to this round
+    return;
+  }
+  if (run->terms.passes_over() && round.published_as() != event.round) {
+    run->trainer.drop_orders();  // it waits for the result of a round that closed without it: it is loaded with this one's
+  } else if (run->trainer.give(event.round, round.fragment())) {
     return;
   }
   if (!run->terms.lockstep()) {
@@ -269,7 +341,9 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     return;
   }
   run->trainer.on(event);
-  send(run->rounds.describe(event));
+  Merged said = run->rounds.describe(event);
+  said.metrics = run->trainer.take_metrics();
+  send(std::move(said));
   if (!event.save_error.empty()) {
     tell("warning", "trainer_state_not_saved",
          "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);

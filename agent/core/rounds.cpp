@@ -29,9 +29,15 @@ bool Rounds::is(Round round, RoundInHand::Phase phase) const {
 std::set<Round> Rounds::numbers() const {
   std::set<Round> numbers;
   for (const auto& [number, round] : rounds_) {
-    numbers.insert(number);
+    if (!round.receives()) {
+      numbers.insert(number);
+    }
   }
   return numbers;
+}
+
+bool Rounds::contributing() const {
+  return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return !round.second.receives(); });
 }
 
 bool Rounds::applying() const {
@@ -48,7 +54,8 @@ const Merging* Rounds::find_merging(Round round) const {
 }
 
 std::uint64_t Rounds::published_to(std::uint64_t counted) const {
-  return rounds_.empty() ? counted : rounds_.rbegin()->second.ready().data.to;
+  const auto newest = std::find_if(rounds_.rbegin(), rounds_.rend(), [](const auto& round) { return !round.second.receives(); });
+  return newest == rounds_.rend() ? counted : newest->second.ready().data.to;
 }
 
 bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
@@ -60,6 +67,15 @@ bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
 
 RoundInHand& Rounds::add(Round round, std::uint32_t fragment) {
   return rounds_.insert_or_assign(round, RoundInHand(terms_->id, round, fragment)).first->second;
+}
+
+RoundInHand& Rounds::postpone(Round round, Round to) {
+  auto taken = rounds_.extract(round);
+  taken.key() = to;
+  RoundInHand& postponed = rounds_.insert(std::move(taken)).position->second;
+  postponed.postpone(to);
+  out_->effect(PostponeContribution{terms_->id, round, to});
+  return postponed;
 }
 
 void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted) {
@@ -87,7 +103,7 @@ void Rounds::count(const ExchangeDone& event) {
 void Rounds::apply(Round number) {
   RoundInHand& round = rounds_.at(number);
   round.apply();
-  out_->effect(ApplyResult{terms_->id, number, round.attempt(), round.fragment(), round.exchanged().digest});
+  out_->effect(ApplyResult{terms_->id, number, round.attempt(), round.fragment(), round.exchanged().digest, round.receives()});
 }
 
 RoundInHand Rounds::take_applied(Round number, bool checkpoint) {

@@ -37,7 +37,9 @@ class Rounds {
   [[nodiscard]] RoundInHand* find(Round round, RoundInHand::Phase phase);
   [[nodiscard]] RoundInHand* exchanging(Round round, Attempt attempt);
   [[nodiscard]] bool is(Round round, RoundInHand::Phase phase) const;
+  // Those that this island contributes to.
   [[nodiscard]] std::set<Round> numbers() const;
+  [[nodiscard]] bool contributing() const;
   // The outer step of one is being taken.
   [[nodiscard]] bool applying() const;
   [[nodiscard]] bool forming() const;
@@ -62,6 +64,10 @@ class Rounds {
   bool stop_resuming() { return std::exchange(resuming_, false); }
 
   RoundInHand& add(Round round, std::uint32_t fragment);
+  // The contribution is one to a later round now (PostponeContribution).
+  RoundInHand& postpone(Round round, Round to);
+  // An attempt at a round that this island only receives was given up; the next one begins the round anew.
+  void forget(Round round) { rounds_.erase(round); }
   // The contributions that a checkpoint of `committed` holds, as far as they are of use: in their order from the next round on, and of
   // this part of the data from `counted` on.
   void resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted);

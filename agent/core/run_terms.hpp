@@ -11,7 +11,7 @@ namespace atl::agent {
 
 struct RunTerms {
   RunTerms(RunId run, RunSpec settings, const Composition& parts)
-      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(parts, spec.rounds, spec.merge_rounds) {}
+      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(parts, spec.rounds, spec.merge_rounds, spec.quorum) {}
 
   RunId id;
   RunSpec spec;
@@ -26,6 +26,8 @@ struct RunTerms {
   [[nodiscard]] bool commits_itself(Round round) const { return rounds.terms(round).commit != CommitRule::coordinator; }
   // Members of a group commit the rounds that are trained for among themselves.
   [[nodiscard]] bool in_groups() const { return trained().commit == CommitRule::members; }
+  // Rounds close without the contributions of members that are late.
+  [[nodiscard]] bool passes_over() const { return trained().commit == CommitRule::coordinator && trained().quorum > 0; }
   // Nobody else takes part in the rounds of this island.
   [[nodiscard]] bool alone() const { return trained().commit == CommitRule::self; }
   [[nodiscard]] bool lockstep() const { return trained().lockstep; }

@@ -26,6 +26,8 @@ class Session {
   // How long a peer in an exchange may deliver nothing, as the coordinator says.
   [[nodiscard]] Duration stall_after() const { return stall_after_; }
 
+  // The other islands reach this one there from now on.
+  void move_to(const std::string& bulk_address) { identity_.bulk_address = bulk_address; }
   // The link was lost, or the coordinator refused this island: it has to be welcomed again.
   void lose(TimePoint now);
   void reset() { out_->set_linked(false); }

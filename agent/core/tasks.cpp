@@ -62,6 +62,9 @@ void Tasks::want(const Assignment& message) {
 
 // What is held goes only by its name: a coordinator that was started anew does not know what lies here, and it may be the last copy.
 void Tasks::drop(const Assignment& message) {
+  if (adopting_ > 0) {
+    return;  // what is being adopted may be the same bytes; the coordinator names again what is still held then
+  }
   std::vector<Content> named = message.drop;
   if (ATOLL_PLANTED(drops_unnamed)) {
     for (const auto& [digest, bytes] : held_) {
@@ -195,6 +198,7 @@ void Tasks::on(const TaskWrote& event) {
     report_.facts = event.facts;
     stop("the task is done");
   }
+  ++adopting_;
   out_->effect(AdoptContent{event.run, event.start, event.path, event.done ? 0 : event.step});
 }
 
@@ -227,6 +231,7 @@ void Tasks::on(const ContentHeld& event) {
   if (event.start == 0 && opened_ && !fetching_.contains(event.content.digest)) {
     return;  // it came as its fetch was given up, and is gone
   }
+  adopting_ -= event.start != 0 && adopting_ > 0 ? 1U : 0U;
   held_[event.content.digest] = event.content.bytes;
   fetching_.erase(event.content.digest);
   report_.bytes_sent = event.bytes_sent;
@@ -265,6 +270,7 @@ void Tasks::on(const ContentMissed& event, TimePoint now) {
     }
     return;
   }
+  adopting_ -= adopting_ > 0 ? 1U : 0U;
   if (event.start == start_) {
     out_->tell(run(), "warning", "content_not_kept", "task " + assignment_.task + ": " + event.error.why);
     if (!running_ && report_.state == "running") {

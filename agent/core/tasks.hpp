@@ -85,6 +85,7 @@ class Tasks {
   std::uint64_t start_ = 0;               // of the task that runs, or ran last
   bool opened_ = false;                   // what lies on the disk is known
   bool running_ = false;
+  std::size_t adopting_ = 0;  // orders to adopt that are not answered
   unsigned crashes_ = 0;
   std::optional<TimePoint> restart_at_;
   double compute_before_ = 0;  // of earlier starts

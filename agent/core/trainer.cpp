@@ -151,6 +151,7 @@ Status Trainer::on(const TrainerReady& event, const std::string& island) {
   schedule_ = *own;
   finishes_ = event.finishes;
   sequences_ = event.sequences;
+  told_.parameters = event.parameters;
   phase_ = Phase::ready;
   step_ = event.step;
   return {};
@@ -184,16 +185,30 @@ void Trainer::on(const TrainerMerged& event) {
 }
 
 void Trainer::on(const TrainerProgress& event, Round committed) {
-  progress_ = event;
+  told_.progress = event;
   step_ = std::max(step_, event.step);
   keep_pace(committed);
 }
 
+void Trainer::on(const TrainerSaid& event) {
+  for (const OwnMetric& metric : event.metrics) {
+    for (std::vector<OwnMetric>* list : {&told_.metrics, &told_.fresh_metrics}) {
+      const auto known = std::ranges::find(*list, metric.name, &OwnMetric::name);
+      if (known != list->end()) {
+        known->value = metric.value;
+      } else if (list->size() < kMaxOwnMetrics) {
+        list->push_back(metric);
+      }
+    }
+  }
+  told_.enough = event.enough.empty() ? told_.enough : event.enough;
+}
+
 void Trainer::on(const TrainerExited&) {
-  before_.tokens += progress_.tokens;
-  before_.compute_seconds += progress_.compute_seconds;
-  before_.wait_seconds += progress_.wait_seconds;
-  progress_ = TrainerProgress{};
+  told_.before.tokens += told_.progress.tokens;
+  told_.before.compute_seconds += told_.progress.compute_seconds;
+  told_.before.wait_seconds += told_.progress.wait_seconds;
+  told_.progress = TrainerProgress{};
   phase_ = Phase::none;
   holds_.reset();
   crashes_ += 1;
@@ -209,11 +224,14 @@ RestartDecision Trainer::restart(bool permanent, TimePoint now) {
 
 void Trainer::describe(IslandReport& report) const {
   report.step = step_;
-  report.tokens = before_.tokens + progress_.tokens;
-  report.tokens_per_second = progress_.tokens_per_second;
-  report.compute_seconds = before_.compute_seconds + progress_.compute_seconds;
-  report.wait_seconds = before_.wait_seconds + progress_.wait_seconds;
-  report.training_loss = progress_.training_loss;
+  report.tokens = told_.before.tokens + told_.progress.tokens;
+  report.tokens_per_second = told_.progress.tokens_per_second;
+  report.compute_seconds = told_.before.compute_seconds + told_.progress.compute_seconds;
+  report.wait_seconds = told_.before.wait_seconds + told_.progress.wait_seconds;
+  report.training_loss = told_.progress.training_loss;
+  report.parameters = told_.parameters;
+  report.metrics = told_.metrics;
+  report.enough = told_.enough;
 }
 
 }  // namespace atl::agent

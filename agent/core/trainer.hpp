@@ -12,6 +12,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "agent/core/decide.hpp"
 #include "agent/core/event.hpp"
@@ -96,13 +98,16 @@ class Trainer {
   void on(const TrainerPublished& event);
   void on(const TrainerMerged& event);
   void on(const TrainerProgress& event, Round committed);
+  void on(const TrainerSaid& event);
   void on(const TrainerExited& event);
   // After it ended: whether it is started again, and when.
   RestartDecision restart(bool permanent, TimePoint now);
 
   // What it did, those before it included.
   void describe(IslandReport& report) const;
-  [[nodiscard]] double training_loss() const { return progress_.training_loss; }
+  // The numbers of its own that it has said since they were asked for last.
+  std::vector<OwnMetric> take_metrics() { return std::exchange(told_.fresh_metrics, {}); }
+  [[nodiscard]] double training_loss() const { return told_.progress.training_loss; }
 
  private:
   void keep_pace(Round committed);
@@ -111,6 +116,15 @@ class Trainer {
     std::uint64_t tokens = 0;
     double compute_seconds = 0;
     double wait_seconds = 0;
+  };
+  // What it said of itself, for people.
+  struct Told {
+    TrainerProgress progress;
+    Totals before;  // of earlier incarnations
+    std::uint64_t parameters = 0;
+    std::vector<OwnMetric> metrics;  // the newest of each name
+    std::vector<OwnMetric> fresh_metrics;
+    std::string enough;
   };
 
   const RunTerms* terms_;
@@ -130,8 +144,7 @@ class Trainer {
   bool finishes_ = false;
   std::optional<Round> cut_;  // pace: the round that the others have come to; until the trainer was told
   std::optional<Schedule> schedule_;
-  TrainerProgress progress_;
-  Totals before_;  // of earlier incarnations
+  Told told_;
 };
 
 }  // namespace atl::agent

@@ -64,7 +64,7 @@ void Core::State::give_orders() {
   }
   go_on_with_pending();
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
-  if (run->rounds.empty()) {
+  if (!run->rounds.contributing()) {
     // What was trained on and not committed comes again.
     trainer.load(trainer.step_of(run->outer.committed()), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->outer.counted());
   }
@@ -114,6 +114,14 @@ void Core::State::on_trainer(const TrainerEvaluated& event) {
 }
 
 void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->outer.committed()); }
+
+void Core::State::on_trainer(const TrainerSaid& event) {
+  const bool news = !event.enough.empty();
+  run->trainer.on(event);
+  if (news) {
+    beat();  // the others train on until the coordinator hears of it
+  }
+}
 
 void Core::State::on_trainer(const TrainerExited& event) {
   run->trainer.on(event);

@@ -114,7 +114,9 @@ Status CatchUpWork::start_next(TimePoint now, const IslandRun& run) {
   }
   BlobFetchPlan plan = std::move(to_fetch_.front());
   to_fetch_.pop_front();
-  log_info("run " + run.id().text + ": fetching the " + describe(plan.blob) + " from " + std::to_string(plan.sources.size()) + " islands");
+  const std::string what = "run " + run.id().text + ": fetching the " + describe(plan.blob) + " from " +
+                           std::to_string(plan.sources.size()) + (plan.sources.size() == 1 ? " island" : " islands");
+  plan.blob.kind == BlobKind::checkpoint_file ? log_info(what) : log_debug(what);  // of results there may be thousands
   ATOLL_ASSIGN(fetch_, BlobFetch::begin(std::move(plan), now));
   return {};
 }
@@ -195,7 +197,11 @@ Status CatchUpWork::finish(IslandRun& run) {
         return Error{Code::corrupt, "the fetched checkpoint does not have the digest the coordinator named"};
       }
     }
-    ATOLL_TRY(run.load_outer(checkpoint_path()));
+    std::vector<std::string> islands;
+    for (const Member& source : order_.order.sources) {
+      islands.push_back(source.name);
+    }
+    ATOLL_TRY(run.load_outer(checkpoint_path(), islands));
     if (run.round() != order_.order.checkpoint_round) {
       return Error{Code::corrupt, "the fetched checkpoint is of round " + std::to_string(run.round().value)};
     }

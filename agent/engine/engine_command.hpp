@@ -17,6 +17,7 @@ struct PrepareArena {
   RunId run;
   std::uint64_t incarnation = 0;
   island_link::Manifest manifest;
+  std::string island = {};  // its name, for messages
 };
 // Copy the outer parameters into the arena. → ArenaFilled.
 struct FillArena {
@@ -28,10 +29,11 @@ struct ServeStored {
   RunId run;
 };
 
-using EngineCommand = std::variant<OpenRun, AllowPeers, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs,
-                                   HearOfPair, RenouncePair, FormMergeContribution, BeginExchange, CancelExchange, ApplyResult,
-                                   AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults,
-                                   CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored>;
+using EngineCommand =
+    std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
+                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
+                 BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent,
+                 AdoptContent, DropContent, PrepareArena, FillArena, ServeStored>;
 
 struct ArenaPrepared {
   RunId run;
@@ -44,6 +46,12 @@ struct ArenaFilled {
   Status status;
 };
 
-using EngineAnswer = std::variant<Event, ArenaPrepared, ArenaFilled>;
+// The trainer wrote into the arena out of turn (arena_watch.hpp).
+struct ArenaMisused {
+  RunId run;
+  std::string why;
+};
+
+using EngineAnswer = std::variant<Event, ArenaPrepared, ArenaFilled, ArenaMisused>;
 
 }  // namespace atl::agent

@@ -19,6 +19,9 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
   }
   OpenedRun& open = runs[order.run];
   open.run = *std::move(run);
+  if (settings.check_arena) {
+    open.run->watch_arena();
+  }
   open.uplink_bits_per_second = run_uplink(order.spec);
   set_uplink();
   serve_anew(order.run, open.run->checkpoints().list(), open.run->checkpoints().folder());
@@ -38,10 +41,15 @@ void SyncEngine::State::carry_out(const AllowPeers& order) {
   set_peers();
 }
 
+void SyncEngine::State::carry_out(const TryPaths& order) {
+  neighbours = order.islands;
+  set_peers();
+}
+
 void SyncEngine::State::carry_out(const PrepareArena& order) {
   OpenedRun* open = find(order.run);
   Result<island_link::ArenaLayout> layout =
-      open != nullptr ? open->run->prepare_arena(order.manifest) : Result<island_link::ArenaLayout>(why_not_open(order.run));
+      open != nullptr ? open->run->prepare_arena(order.manifest, order.island) : Result<island_link::ArenaLayout>(why_not_open(order.run));
   answers.emplace_back(ArenaPrepared{order.run, order.incarnation, std::move(layout)});
 }
 
@@ -56,109 +64,12 @@ void SyncEngine::State::carry_out(const FormInitialState& order) {
   if (open == nullptr) {
     return;
   }
-  const Result<Digest> digest = open->run->form_initial_state();
+  const Result<Digest> digest = open->run->form_initial_state(order.file);
   if (!digest) {
     say(TrainerExited{order.run, order.incarnation, true, with_context(digest.error(), "the initial parameters")});
     return;
   }
   say(InitialState{order.run, *digest});
-}
-
-void SyncEngine::State::carry_out(const FormContribution& order) {
-  OpenedRun* open = find(order.run);
-  if (open == nullptr) {
-    return;
-  }
-  const TimePoint start = now();
-  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment, order.facts);
-  open->meters[order.round].form = ms_since(start);
-  note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
-  if (!contribution) {
-    say(ContributionFailed{order.run, order.round, contribution.error()});
-    return;
-  }
-  reach(RoundPhase::before_send, order.round);
-  say(ContributionFormed{order.run, order.round, contribution->norm});
-}
-
-void SyncEngine::State::carry_out(const BeginExchange& order) {
-  OpenedRun* open = find(order.run);
-  if (open == nullptr) {
-    return;
-  }
-  open->meters[order.round].arrivals.clear();
-  open->meters[order.round].reduce_start.reset();
-  open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
-  Result<std::unique_ptr<RoundExchange>> exchange = RoundExchange::begin(order, *open->run, settings.self, link->store(), now());
-  if (!exchange) {
-    say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
-    return;
-  }
-  if (settings.rehearsal) {
-    settings.rehearsal->exchange_begins(order.members.size());
-  }
-  open->exchanges[order.round] = *std::move(exchange);
-}
-
-void SyncEngine::State::carry_out(const CancelExchange& order) {
-  if (OpenedRun* open = find(order.run)) {
-    const auto found = open->exchanges.find(order.round);
-    if (found != open->exchanges.end() && found->second->order().attempt == order.attempt) {
-      open->exchanges.erase(found);
-    }
-    // Of a pair, too: else the order to meet in this round again would be taken for a repeated one, and never be answered.
-    const auto pair = open->pairs.find(order.round);
-    if (pair != open->pairs.end() && pair->second.order && pair->second.order->attempt == order.attempt) {
-      open->pairs.erase(pair);
-    }
-  }
-}
-
-void SyncEngine::State::carry_out(const ApplyResult& order) {
-  OpenedRun* open = find(order.run);
-  if (open == nullptr) {
-    return;
-  }
-  if (apply_pair(*open, order)) {
-    return;
-  }
-  const auto found = open->exchanges.find(order.round);
-  const auto fail = [&](Error error) { say(ResultApplied{order.run, order.round, std::move(error)}); };
-  if (found == open->exchanges.end() || !found->second->attempt().done() || found->second->order().attempt != order.attempt) {
-    fail({Code::conflict, "the result of " + round_text(order.round) + " is not held here"});
-    return;
-  }
-  if (!open->run->has_state() || open->run->round().next() != order.round) {
-    fail({Code::conflict,
-          "the result of " + round_text(order.round) + " is not next: the outer state is that of " + round_text(open->run->round())});
-    return;
-  }
-  RoundExchange& exchange = *found->second;
-  if (exchange.digest(open->run->digest_before(order.round)) != order.digest) {
-    fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
-    return;
-  }
-  const TimePoint start = now();
-  link->store().finish_rounds_before(order.run, order.round.next());
-  if (open->keep_results) {
-    keep_result(*open, exchange.result());
-  }
-  const Status applied = open->run->apply(exchange.result(), order.digest);
-  RoundMeter meter = std::exchange(open->meters[order.round], {});
-  meter.step = ms_since(start);
-  note(order.run, SpanKind::outer_step, order.round, exchange.order().fragment, start);
-  note_exchange(order.run, exchange, meter);
-  open->exchanges.erase(open->exchanges.begin(), open->exchanges.upper_bound(order.round));
-  open->meters.erase(open->meters.begin(), open->meters.upper_bound(order.round));
-  if (!applied) {
-    fail(applied.error());
-    return;
-  }
-  open->pairs.clear();
-  log_debug("run " + order.run.text + ": " + round_text(order.round) + " applied; ms: form " + std::to_string(meter.form) + ", exchange " +
-            std::to_string(meter.exchange) + ", digest " + std::to_string(meter.digest) + ", outer step and merge " +
-            std::to_string(meter.step));
-  say(ResultApplied{order.run, order.round, std::nullopt});
 }
 
 void SyncEngine::State::carry_out(const AdoptParameters& order) {

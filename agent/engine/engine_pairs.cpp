@@ -27,11 +27,16 @@ void SyncEngine::State::carry_out(const PreparePair& order) {
     return;
   }
   const Composition& composition = open->run->composition();
-  PairPlan plan{order.run,           order.epoch,
-                order.round,         settings.self,
-                order.group,         open->run->layout()->fragments()[order.fragment].count,
-                composition.codec,   composition.parameters_codec,
-                composition.max_skew};
+  PairPlan plan{order.run,
+                order.epoch,
+                order.round,
+                settings.self,
+                order.group,
+                open->run->layout()->fragments()[order.fragment].count,
+                composition.codec,
+                composition.parameters_codec,
+                composition.max_skew,
+                composition.packing == Packing::zstd};
   PairRound pair;
   pair.served_before = link->store().bytes_served(order.run);
   pair.exchange = std::make_unique<PairExchange>(std::move(plan), *std::move(parameters), link->store(), now());
@@ -219,6 +224,7 @@ bool SyncEngine::State::apply_pair(OpenedRun& open, const ApplyResult& order) {
   } else {
     applied = open.run->apply(pair.result, order.digest);
   }
+  tell_misuse(open);
   // Others are told that this round is over here only now: until then what they read is what was sent.
   link->store().finish_rounds_before(order.run, order.round.next());
   open.pairs.erase(open.pairs.begin(), open.pairs.upper_bound(order.round));

@@ -23,6 +23,27 @@ void SyncEngine::State::set_peers() {
       }
     }
   }
+  for (const Member& member : neighbours) {
+    if (seen.insert(member.island).second) {
+      all.push_back(member);
+    }
+  }
+  if (settings.probe_paths) {
+    std::map<IslandId, RunId> peers;
+    for (const auto& [run, audience] : audiences) {
+      for (const Member& member : audience.members) {
+        peers.try_emplace(member.island, run);
+      }
+      for (const std::string& key : audience.readers) {
+        peers.try_emplace(island_of(key), run);
+      }
+    }
+    for (const Member& member : neighbours) {
+      peers.try_emplace(member.island);
+    }
+    peers.erase(settings.self);
+    probes.set_peers(peers, now());
+  }
   if (const Status set = link->set_peers(all); !set) {
     log_warning("not every peer can be admitted to the bulk link: " + set.error().why);
   }

@@ -73,12 +73,12 @@ Result<std::unique_ptr<IslandRun>> IslandRun::open(RunId run, RunSpec spec, Isla
                                                   std::move(checkpoints), std::move(make_arena)));
 }
 
-Status IslandRun::use_layout(ParameterLayout layout) {
+Status IslandRun::use_layout(ParameterLayout layout, const std::string& where) {
   if (layout_) {
     if (!(*layout_ == layout)) {
-      return Error{Code::invalid_argument,
-                   "the parameters are not those of run " + id_.text +
-                       ": another model, or another version of the trainer: " + first_difference(layout.manifest(), layout_->manifest())};
+      return Error{Code::invalid_argument, "the parameters are not those of run " + id_.text +
+                                               ": another model, or another version of the trainer: " +
+                                               first_difference(layout.manifest(), layout_->manifest(), where, layout_where_)};
     }
     return {};
   }
@@ -95,12 +95,13 @@ Status IslandRun::use_layout(ParameterLayout layout) {
     ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
   }
   layout_ = std::move(layout);
+  layout_where_ = where;
   return {};
 }
 
-Result<island_link::ArenaLayout> IslandRun::prepare_arena(const island_link::Manifest& manifest) {
+Result<island_link::ArenaLayout> IslandRun::prepare_arena(const island_link::Manifest& manifest, const std::string& island) {
   ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::make(manifest, composition_.fragments));
-  ATOLL_TRY(use_layout(std::move(layout)));
+  ATOLL_TRY(use_layout(std::move(layout), island.empty() ? "here" : "on " + island));
   if (!arena_) {
     ATOLL_ASSIGN(island_link::Arena arena, make_arena_(id_, layout_->total() * sizeof(float)));
     arena_ = std::make_shared<island_link::Arena>(std::move(arena));
@@ -115,19 +116,29 @@ Status IslandRun::fill_arena() {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to fill"};
   }
   std::copy(parameters_.floats().begin(), parameters_.floats().end(), arena_->floats().begin());
+  bases_.clear();
+  if (watch_) {
+    watch_->forget();
+  }
   if (composition_.codec.kind == CodecKind::f32) {
     contributions_.clear();
   }
   return {};
 }
 
-Result<Digest> IslandRun::form_initial_state() {
+Result<Digest> IslandRun::form_initial_state(const std::string& given) {
   if (!arena_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no arena yet"};
   }
-  const std::span<const float> initial = arena_->floats();
+  const std::span<float> initial = arena_->floats();
+  if (!given.empty()) {  // the trainer is told to load them when they are agreed on
+    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(fs::path(given)));
+    if (const Status read = layout_->read_given(file, initial); !read) {
+      return with_context(read.error(), given);
+    }
+  }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
-  std::copy(initial.begin(), initial.end(), parameters_.floats().begin());
+  std::ranges::copy(initial, parameters_.floats().begin());
   std::fill(momentum_.floats().begin(), momentum_.floats().end(), 0.0F);
   // What an own trainer says of its model is all that is known of it: islands that say otherwise do not begin alike.
   const std::string own = has_own_trainer(spec_) ? layout_->manifest().description.value_or("") : "";
@@ -174,14 +185,20 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const std::span<float> local = arena_->range(range);
-  const Result<ContributionSummary> summary = composition_.payload == PayloadKind::outer_gradient
-                                                  ? form_outer_gradient(parameters_.floats().subspan(range.offset, range.count), local)
-                                                  : summarise_contribution(local);
+  const auto older = bases_.find(fragment);
+  const std::span<const float> base =
+      older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
+  const Result<ContributionSummary> summary =
+      composition_.payload == PayloadKind::outer_gradient ? form_outer_gradient(base, local) : summarise_contribution(local);
   if (!summary) {
     return with_context(summary.error(), "the contribution of island " + island_.text + " to round " + std::to_string(round.value));
   }
   ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
-  const Contribution& formed = contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts};
+  if (watch_) {
+    watch_->take(fragment, arena_->range(range));
+  }
+  const Contribution& formed = contributions_[round] =
+      Contribution{fragment, summary->norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
@@ -202,7 +219,7 @@ Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
   auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
-  return contributions_[round] = Contribution{fragment, 0, Payload{*buffer, buffer}, {}};
+  return contributions_[round] = Contribution{fragment, 0, Payload{*buffer, buffer}, {}, round_};
 }
 
 Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
@@ -242,8 +259,16 @@ const Contribution* IslandRun::contribution(Round round) const {
 
 void IslandRun::drop_contributions_before(Round round) { contributions_.erase(contributions_.begin(), contributions_.lower_bound(round)); }
 
+void IslandRun::postpone_contribution(Round round, Round to) {
+  if (auto taken = contributions_.extract(round)) {
+    taken.key() = to;
+    contributions_.insert(std::move(taken));
+  }
+}
+
 void IslandRun::forget_rounds() {
   contributions_.clear();
+  bases_.clear();
   std::fill(residual_.floats().begin(), residual_.floats().end(), 0.0F);
   for (const auto& [round, begun] : begun_) {
     checkpoints_.abandon(round);
@@ -252,6 +277,38 @@ void IslandRun::forget_rounds() {
 }
 
 Status IslandRun::apply(const RoundResult& result, const Digest& digest, const GroupParameters* group) {
+  ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
+  if (watch_ && arena_) {
+    misuse_ = watch_->give(result.fragment, arena_->range(range));
+  }
+  if (composition_.payload != PayloadKind::gradient) {
+    ATOLL_TRY(take_step(result, range, group));
+    if (arena_) {
+      const std::span<const float> parameters = parameters_.floats().subspan(range.offset, range.count);
+      std::copy(parameters.begin(), parameters.end(), arena_->range(range).begin());
+    }
+  } else if (arena_) {
+    ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
+  }
+  bases_.erase(result.fragment);
+  advance_to(result.round, digest);
+  return {};
+}
+
+Status IslandRun::apply_behind(const RoundResult& result, const Digest& digest) {
+  ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
+  if (!bases_.contains(result.fragment)) {
+    ATOLL_ASSIGN(FloatBuffer kept, FloatBuffer::make(range.count));
+    std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), kept.floats().begin());
+    bases_.emplace(result.fragment, Base{round_, std::move(kept)});
+  }
+  ATOLL_TRY(take_step(result, range, nullptr));
+  advance_to(result.round, digest);
+  return {};
+}
+
+// Of the result of the next round. Errors: conflict for another round; corrupt for another size.
+Result<island_link::Fragment> IslandRun::next_range(const RoundResult& result) const {
   if (!has_state_ || result.round != round_.next()) {
     return Error{Code::conflict, "the result of round " + std::to_string(result.round.value) +
                                      " does not follow the outer state of round " + std::to_string(round_.value)};
@@ -260,31 +317,29 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
   if (result.values != range.count) {
     return Error{Code::corrupt, "the result of round " + std::to_string(result.round.value) + " has another size than its fragment"};
   }
-  const std::span<float> parameters = parameters_.floats().subspan(range.offset, range.count);
-  if (composition_.payload == PayloadKind::gradient) {
-    if (arena_) {
-      ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
-    }
-  } else {
-    const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
-    const OuterState state{parameters, momentum};
-    if (merges(result.round)) {
-      ATOLL_TRY(outer_step(result.reduced(Aggregator::weighted_mean), OuterOptimizer{OuterOptimizerKind::adopt}, state));
-    } else if (result.terms.empty()) {
-      // Nobody's contribution counts: the outer state stays, and the trainer goes on from it.
-    } else if (group != nullptr) {
-      ATOLL_TRY(outer_step(result.reduced(composition_.aggregator), *group, composition_.outer, state));
-    } else {
-      ATOLL_TRY(outer_step(result.reduced(composition_.aggregator), composition_.outer, state));
-    }
-    if (arena_) {
-      std::copy(parameters.begin(), parameters.end(), arena_->range(range).begin());
-    }
+  return range;
+}
+
+Status IslandRun::take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group) {
+  const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
+  const OuterState state{parameters_.floats().subspan(range.offset, range.count), momentum};
+  const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
+  if (merges(result.round)) {
+    return outer_step(result.reduced(Aggregator::weighted_mean, buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state);
   }
-  round_ = result.round;
+  if (result.terms.empty()) {
+    return {};  // nobody's contribution counts: the outer state stays, and the trainer goes on from it
+  }
+  if (group != nullptr) {
+    return outer_step(result.reduced(composition_.aggregator, buffers), *group, composition_.outer, state);
+  }
+  return outer_step(result.reduced(composition_.aggregator, buffers), composition_.outer, state);
+}
+
+void IslandRun::advance_to(Round round, const Digest& digest) {
+  round_ = round;
   digest_ = digest;
   drop_contributions_before(round_.next());
-  return {};
 }
 
 Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution& contribution) const {
@@ -309,7 +364,7 @@ Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRoun
       term.codec != composition_.codec) {
     return Error{Code::corrupt, path.text() + ": is not the contribution that the checkpoint names"};
   }
-  return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts};
+  return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts, checkpoint};
 }
 
 Status IslandRun::write_residual(Round checkpoint) const {
@@ -440,7 +495,7 @@ Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const 
   return meta.pending;
 }
 
-Status IslandRun::load_outer(const DiskPath& path) {
+Status IslandRun::load_outer(const DiskPath& path, const std::vector<std::string>& islands) {
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
   const auto& metadata = file.header().metadata;
   const auto text = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
@@ -451,7 +506,11 @@ Status IslandRun::load_outer(const DiskPath& path) {
     return Error{Code::corrupt, path.text() + ": its metadata is not that of a checkpoint of run " + id_.text};
   }
   ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::from_checkpoint(file.header(), composition_.fragments));
-  ATOLL_TRY(use_layout(std::move(layout)));
+  std::string where;
+  for (const std::string& island : islands) {
+    where += (where.empty() ? "on " : ", ") + island;
+  }
+  ATOLL_TRY(use_layout(std::move(layout), where.empty() ? "in the run" : where));
   has_state_ = false;
   const Status read = layout_->read(file, parameters_.floats(), momentum_.floats());
   if (!read) {

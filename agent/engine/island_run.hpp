@@ -19,8 +19,10 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "agent/engine/arena_watch.hpp"
 #include "agent/engine/float_buffer.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/engine/round_result.hpp"
@@ -41,6 +43,7 @@ struct Contribution {
   double norm = 0;
   Payload encoded;
   PublishFacts facts;
+  Round base = {};  // the outer state against which it was formed is that of this round
 };
 
 // Where a trainer is in the data.
@@ -62,13 +65,17 @@ class IslandRun {
   // ---- arena
   // Lays out and maps the arena for a trainer's manifest; again for the same one after a restart of the trainer.
   // Errors: invalid_argument if the model does not fit [run].arena_limit, or is another than the run's; io.
-  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest);
+  // From now on a trainer that writes into the arena out of turn is noticed; take_misuse() says so, once.
+  void watch_arena() { watch_.emplace(); }
+  std::optional<std::string> take_misuse() { return std::exchange(misuse_, std::nullopt); }
+  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest, const std::string& island);
   // Outer parameters → arena, all fragments. Retained contributions in the arena are gone then. Errors: conflict without state.
   Status fill_arena();
 
   // ---- outer state
-  // The arena's parameters become the outer state of round 0. Errors: conflict without an arena, corrupt if not finite.
-  Result<Digest> form_initial_state();
+  // The arena's parameters, or those of a safetensors file, become the outer state of round 0. Errors: conflict without an arena; corrupt
+  // if not finite; invalid_argument if the file lacks a parameter or has it in another shape or type.
+  Result<Digest> form_initial_state(const std::string& file = "");
   [[nodiscard]] bool has_state() const { return has_state_; }
   [[nodiscard]] Round round() const { return round_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
@@ -94,12 +101,18 @@ class IslandRun {
   [[nodiscard]] std::vector<float> projection() const;
   [[nodiscard]] const Contribution* contribution(Round round) const;
   void drop_contributions_before(Round round);
+  // A round closed before this contribution to it was there: it is one to the later round `to` now.
+  void postpone_contribution(Round round, Round to);
   // The outer state is about to become another one: contributions, residuals and begun checkpoints lead nowhere.
   void forget_rounds();
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
   // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
   Status apply(const RoundResult& result, const Digest& digest, const GroupParameters* group = nullptr);
+  // The same while the trainer is on its way from an older state: the arena, in which its contribution may lie, stays as it is, and the
+  // fragment's parameters from before the first such step are kept until the trainer gets newer ones: what it publishes is formed against
+  // them. Memory: a copy of the fragment.
+  Status apply_behind(const RoundResult& result, const Digest& digest);
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
@@ -118,8 +131,9 @@ class IslandRun {
   // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
   // verified.
   Result<std::vector<PendingRound>> load_checkpoint(Round round, const Digest& digest);
-  // The outer state from a verified outer.safetensors; the digest is the file's. Errors: corrupt.
-  Status load_outer(const DiskPath& file);
+  // The outer state from a verified outer.safetensors, which came from the islands of these names (none: it is this island's own); the
+  // digest is the file's. Errors: corrupt; invalid_argument if its parameters are not those of this island's trainer.
+  Status load_outer(const DiskPath& file, const std::vector<std::string>& islands = {});
 
   [[nodiscard]] const RunId& id() const { return id_; }
   [[nodiscard]] const RunSpec& spec() const { return spec_; }
@@ -130,9 +144,17 @@ class IslandRun {
  private:
   IslandRun(RunId run, RunSpec spec, Composition composition, IslandId island, DiskPath folder, CheckpointStore checkpoints,
             MakeArena make_arena);
-  Status use_layout(ParameterLayout layout);
+  // The outer parameters that the trainer had of a fragment, where they are not the present ones.
+  struct Base {
+    Round round;
+    FloatBuffer parameters;
+  };
+  Status use_layout(ParameterLayout layout, const std::string& where);
   Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
   [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
+  Result<island_link::Fragment> next_range(const RoundResult& result) const;
+  Status take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group);
+  void advance_to(Round round, const Digest& digest);
   Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
   Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
@@ -148,6 +170,7 @@ class IslandRun {
   MakeArena make_arena_;
 
   std::optional<ParameterLayout> layout_;
+  std::string layout_where_;  // for messages: whose parameters these are, "on lyon"
   std::shared_ptr<island_link::Arena> arena_;
   FloatBuffer parameters_;
   FloatBuffer momentum_;
@@ -156,6 +179,9 @@ class IslandRun {
   Round round_;
   Digest digest_;
   std::map<Round, Contribution> contributions_;
+  std::map<std::uint32_t, Base> bases_;  // by fragment
+  std::optional<ArenaWatch> watch_;
+  std::optional<std::string> misuse_;
   struct BegunCheckpoint {
     Digest digest;
     std::vector<PendingRound> pending;

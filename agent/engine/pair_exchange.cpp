@@ -12,7 +12,6 @@ namespace atl {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 1ULL << 18;
-constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
 constexpr Duration kStandingAgain = std::chrono::seconds(1);
 constexpr Attempt kAttempt{1};  // a pair tries a round once in an epoch
 const char* const kAnotherAlone = "another of the group went alone";
@@ -70,7 +69,9 @@ BlobId PairExchange::blob(BlobKind kind, std::uint32_t part) const {
 }
 
 void PairExchange::read(Other& other, Source& source, const BlobId& id, std::uint64_t size, TimePoint now) {
-  source.schedule.emplace(other.id, id, ends_of(size), WantSettings{}, now);
+  WantSettings wants;
+  wants.packed = plan_.packed && id.kind == BlobKind::contribution;
+  source.schedule.emplace(other.id, id, ends_of(size), wants, now);
   source.bytes.assign(static_cast<std::size_t>(size), std::byte{});
 }
 
@@ -281,7 +282,7 @@ void PairExchange::arrived(TimePoint now, const IslandId& from, const BlobPiece&
     return;
   }
   source->schedule->arrived(now, *index);
-  bytes_received_ += piece.length;
+  bytes_received_ += piece.payload_bytes();
   const bool parameters = source == &other->parameters;
   if (source->done() && (parameters || source == &other->gradient)) {
     if (const Status finite = check_encoded(parameters ? plan_.parameters_codec : plan_.codec, source->bytes, plan_.values); !finite) {
@@ -394,6 +395,9 @@ std::vector<double> PairExchange::norms() const {
 }
 
 std::uint64_t PairExchange::bytes_to_serve() const {
+  if (plan_.packed) {
+    return 0;
+  }
   return others_.size() * (own_parameters_.bytes.size() + own_gradient_.bytes.size() + 1);
 }
 

@@ -70,6 +70,7 @@ struct PairPlan {
   CodecSettings codec;             // of outer gradients
   CodecSettings parameters_codec;  // of outer parameters
   std::uint64_t max_skew = 2;      // rounds that another may be behind and still be waited for
+  bool packed = false;             // gradients and parameters travel packed (transport/bulk/packing.hpp)
 
   [[nodiscard]] const IslandId& decider() const { return group.front(); }
 };
@@ -160,7 +161,7 @@ class PairExchange final : public Transfer {
   };
 
   [[nodiscard]] BlobId blob(BlobKind kind, std::uint32_t part) const;
-  static void read(Other& other, Source& source, const BlobId& blob, std::uint64_t size, TimePoint now);
+  void read(Other& other, Source& source, const BlobId& blob, std::uint64_t size, TimePoint now);
   Other* other_of(const IslandId& from);
   static Source* source_of(Other& other, const BlobId& blob);
   void say(BlobKind kind, bool yes);

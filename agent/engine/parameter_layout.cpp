@@ -1,6 +1,9 @@
 #include "agent/engine/parameter_layout.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "agent/island_link/arena.hpp"
@@ -63,6 +66,9 @@ Result<ParameterLayout> ParameterLayout::from_checkpoint(const SafetensorsHeader
       island_link::Parameter parameter;
       parameter.name = item.at(0).get<std::string>();
       parameter.block = item.at(1).get<std::int32_t>();
+      if (item.size() > 2) {
+        parameter.buffer = item.at(2).get<std::string>();
+      }
       const TensorEntry* entry = header.find(parameter.name);
       if (entry == nullptr) {
         return Error{Code::corrupt, "the file lacks the parameter '" + parameter.name + "'"};
@@ -85,43 +91,114 @@ Result<ParameterLayout> ParameterLayout::from_checkpoint(const SafetensorsHeader
 
 namespace {
 
-std::string shown(const island_link::Parameter& parameter, bool block) {
-  std::string shape;
-  for (const std::uint64_t extent : parameter.shape) {
-    shape += (shape.empty() ? "" : " × ") + std::to_string(extent);
+std::string shown(const std::vector<std::uint64_t>& shape) {
+  std::string text;
+  for (const std::uint64_t extent : shape) {
+    text += (text.empty() ? "" : " × ") + std::to_string(extent);
   }
-  return "'" + make_plain(parameter.name, TextRule::name, 120) + "' (" + (shape.empty() ? "one number" : shape) +
-         (block ? ", block " + std::to_string(parameter.block) : "") + ")";
+  return text.empty() ? "one number" : text;
+}
+
+std::string shown(const island_link::Parameter& parameter, bool block) {
+  return "'" + make_plain(parameter.name, TextRule::name, 120) + "' (" + shown(parameter.shape) +
+         (block ? ", block " + std::to_string(parameter.block) + (parameter.buffer ? ", a buffer: " + *parameter.buffer : "") : "") + ")";
+}
+
+std::uint16_t half_at(ByteView bytes, std::size_t index) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[2 * index]) | std::to_integer<unsigned>(bytes[2 * index + 1]) << 8U);
+}
+float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
+float from_f16(std::uint16_t bits) {
+  const int exponent = bits >> 10U & 0x1f;
+  const auto fraction = static_cast<float>(bits & 0x3ffU);
+  const float size = exponent == 31  ? (fraction == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN())
+                     : exponent == 0 ? std::ldexp(fraction, -24)
+                                     : std::ldexp(fraction + 1024.0F, exponent - 25);
+  return (bits & 0x8000U) != 0 ? -size : size;
 }
 
 }  // namespace
 
-std::string first_difference(const island_link::Manifest& here, const island_link::Manifest& run) {
-  const std::size_t common = std::min(here.parameters.size(), run.parameters.size());
+std::string first_difference(const island_link::Manifest& ours, const island_link::Manifest& theirs, const std::string& here,
+                             const std::string& there) {
+  const std::size_t common = std::min(ours.parameters.size(), theirs.parameters.size());
   for (std::size_t i = 0; i < common; ++i) {
-    const island_link::Parameter& ours = here.parameters[i];
-    const island_link::Parameter& theirs = run.parameters[i];
-    if (!(ours == theirs)) {
-      const bool block = ours.name == theirs.name && ours.shape == theirs.shape;
-      return "parameter " + std::to_string(i) + " is " + shown(ours, block) + " here, and " + shown(theirs, block) + " in the run";
+    const island_link::Parameter& one = ours.parameters[i];
+    const island_link::Parameter& other = theirs.parameters[i];
+    if (!(one == other)) {
+      const bool block = one.name == other.name && one.shape == other.shape;
+      return "parameter " + std::to_string(i) + " is " + shown(one, block) + " " + here + ", and " + shown(other, block) + " " + there;
     }
   }
-  if (here.parameters.size() != run.parameters.size()) {
-    const bool more = here.parameters.size() > common;
-    return "parameter " + std::to_string(common) + ", " + shown((more ? here : run).parameters[common], false) + ", is missing " +
-           (more ? "in the run" : "here");
+  if (ours.parameters.size() != theirs.parameters.size()) {
+    const bool more = ours.parameters.size() > common;
+    return "parameter " + std::to_string(common) + ", " + shown((more ? ours : theirs).parameters[common], false) + ", is missing " +
+           (more ? there : here);
   }
-  if (here.description != run.description) {
-    return "the trainer describes its model as \"" + make_plain(here.description.value_or(""), TextRule::name, 120) + "\" here, and as \"" +
-           make_plain(run.description.value_or(""), TextRule::name, 120) + "\" in the run";
+  if (ours.description != theirs.description) {
+    return "the trainer describes its model as \"" + make_plain(ours.description.value_or(""), TextRule::name, 120) + "\" " + here +
+           ", and as \"" + make_plain(theirs.description.value_or(""), TextRule::name, 120) + "\" " + there;
   }
   return "";
+}
+
+Status holds_parameters(const SafetensorsHeader& header, const island_link::Manifest& manifest) {
+  for (const island_link::Parameter& parameter : manifest.parameters) {
+    const TensorEntry* entry = header.find(parameter.name);
+    if (entry == nullptr) {
+      return Error{Code::invalid_argument, "it has no tensor " + shown(parameter, false)};
+    }
+    if (entry->shape != parameter.shape) {
+      return Error{Code::invalid_argument, "its tensor is " + shown(entry->shape) + ", and the model's " + shown(parameter, false)};
+    }
+    if (entry->dtype != "F32" && entry->dtype != "BF16" && entry->dtype != "F16") {
+      return Error{Code::invalid_argument, "its tensor " + shown(parameter, false) + " is " + entry->dtype + ", not F32, BF16 or F16"};
+    }
+  }
+  return {};
+}
+
+Status ParameterLayout::read_given(const SafetensorsFile& file, std::span<float> parameters) const {
+  ATOLL_TRY(holds_parameters(file.header(), manifest_));
+  for (const island_link::Entry& place : layout_.entries) {
+    const island_link::Parameter& parameter = manifest_.parameters[place.parameter];
+    const TensorEntry& entry = *file.header().find(parameter.name);
+    const std::span<float> to = parameters.subspan(place.offset, island_link::elements(parameter));
+    if (entry.dtype == "F32") {
+      ATOLL_ASSIGN(const std::span<const float> values, file.floats(parameter.name));
+      std::ranges::copy(values, to.begin());
+      continue;
+    }
+    const ByteView bytes = file.bytes(entry);
+    const auto value_of = entry.dtype == "BF16" ? from_bf16 : from_f16;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] = value_of(half_at(bytes, i));
+    }
+  }
+  return {};
+}
+
+std::vector<BufferRange> ParameterLayout::buffers(std::uint32_t fragment) const {
+  const island_link::Fragment& range = layout_.fragments[fragment];
+  std::vector<BufferRange> found;
+  for (const island_link::Entry& entry : layout_.entries) {
+    const island_link::Parameter& parameter = manifest_.parameters[entry.parameter];
+    if (parameter.buffer && entry.offset >= range.offset && entry.offset < range.offset + range.count) {
+      const BufferShare share = *parameter.buffer == island_link::kBufferOfOne ? BufferShare::one : BufferShare::mean;
+      found.push_back({entry.offset - range.offset, island_link::elements(parameter), share});
+    }
+  }
+  std::ranges::sort(found, {}, &BufferRange::offset);
+  return found;
 }
 
 std::string ParameterLayout::manifest_text() const {
   Json json = Json::array();
   for (const island_link::Parameter& parameter : manifest_.parameters) {
     json.push_back(Json::array({parameter.name, parameter.block}));
+    if (parameter.buffer) {
+      json.back().push_back(*parameter.buffer);
+    }
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -13,6 +13,7 @@
 
 #include "agent/island_link/messages.hpp"
 #include "agent/storage/safetensors.hpp"
+#include "strategies/aggregate.hpp"
 #include "strategies/fragments.hpp"
 #include "transport/base/result.hpp"
 
@@ -33,8 +34,14 @@ class ParameterLayout {
   [[nodiscard]] const island_link::Manifest& manifest() const { return manifest_; }
   // For the trainer; the path is still empty.
   [[nodiscard]] const island_link::ArenaLayout& arena() const { return layout_; }
-  // The manifest's names and blocks as JSON, in its order.
+  // What is not trained of a fragment, in its order.
+  [[nodiscard]] std::vector<BufferRange> buffers(std::uint32_t fragment) const;
+  // The manifest's names and blocks as JSON, in its order, and what becomes of buffers.
   [[nodiscard]] std::string manifest_text() const;
+
+  // Given parameters, by their names: F32, BF16 or F16. Tensors that the trainer has not declared are left alone.
+  // Errors: as holds_parameters.
+  [[nodiscard]] Status read_given(const SafetensorsFile& file, std::span<float> parameters) const;
 
   // The tensors of a checkpoint, as they lie in memory. An empty momentum is left out.
   [[nodiscard]] std::vector<TensorView> tensors(std::span<const float> parameters, std::span<const float> momentum) const;
@@ -50,8 +57,13 @@ class ParameterLayout {
   island_link::ArenaLayout layout_;
 };
 
-// Where a trainer's manifest first differs from the run's, for a person: "parameter 3 is 'h.1.weight' (64 × 32) here, and
-// 'h.0.weight' (32 × 32) in the run". Empty if they are the same.
-std::string first_difference(const island_link::Manifest& here, const island_link::Manifest& run);
+// Whether a file has every parameter of a manifest, in its shape and in a type that is read.
+// Errors: invalid_argument naming the first that it has not.
+Status holds_parameters(const SafetensorsHeader& header, const island_link::Manifest& manifest);
+
+// Where two manifests first differ, for a person: "parameter 3 is 'h.1.weight' (64 × 32) on lyon, and 'h.0.weight' (32 × 32) on
+// oslo". `here` and `there` say of which islands they are ("on lyon", "in the run"). Empty if they are the same.
+std::string first_difference(const island_link::Manifest& ours, const island_link::Manifest& theirs, const std::string& here,
+                             const std::string& there);
 
 }  // namespace atl

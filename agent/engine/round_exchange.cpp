@@ -1,12 +1,19 @@
+// A round in the sync engine: the contribution is formed, exchanged, reduced and checked, and the committed result is applied.
 #include "agent/engine/round_exchange.hpp"
 
 #include <algorithm>
 
+#include "agent/engine/sync_engine_state.hpp"
 #include "strategies/aggregate.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl {
 namespace {
+
+constexpr Duration kSoonestStall = std::chrono::seconds(4);  // a machine that is busy with something else is back by then
+constexpr int kUsualTimes = 4;
+constexpr std::size_t kUsualExchanges = 8;  // remembered
 
 // See the cost lines of transport/bulk/exchange_attempt.hpp.
 std::uint64_t bytes_others_read(const ExchangePlan& plan, std::size_t self) {
@@ -36,6 +43,7 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   round->codec_ = merges ? CodecSettings{} : composition.codec;
   round->reduce_codec_ = merges ? CodecSettings{} : composition.reduce_codec;
   round->values_ = run.layout()->fragments()[order.fragment].count;
+  round->buffers_ = run.layout()->buffers(order.fragment);
   std::vector<std::uint64_t> contributors;
   std::copy_if(order.tokens.begin(), order.tokens.end(), std::back_inserter(contributors), [](std::uint64_t tokens) { return tokens > 0; });
   round->aggregator_ = merges ? Aggregator::weighted_mean : composition.aggregator;
@@ -48,6 +56,7 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   plan.attempt = order.attempt;
   plan.self = self;
   plan.weights = order.tokens;
+  plan.packed = composition.packing == Packing::zstd;
   Payload own;
   for (std::size_t i = 0; i < order.members.size(); ++i) {
     plan.members.push_back(order.members[i].island);
@@ -61,12 +70,12 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   }
   const auto bytes_in = [](const CodecSettings& codec) { return [codec](std::uint64_t count) { return encoded_bytes(codec, count); }; };
   plan.layout = cut_pieces(round->values_, plan.members.size(), shard_granularity(round->codec_, round->reduce_codec_),
-                           bytes_in(round->codec_), bytes_in(round->reduce_codec_));
+                           bytes_in(round->codec_), bytes_in(round->reduce_codec_), 1ULL << 16, order.shares);
   const auto own_place = std::find(plan.members.begin(), plan.members.end(), self);
   if (own_place == plan.members.end()) {
     return Error{Code::internal, "this island is not a member of the exchange of round " + std::to_string(order.round.value)};
   }
-  round->bytes_to_serve_ = bytes_others_read(plan, static_cast<std::size_t>(own_place - plan.members.begin()));
+  round->bytes_to_serve_ = plan.packed ? 0 : bytes_others_read(plan, static_cast<std::size_t>(own_place - plan.members.begin()));
   round->served_before_ = store.bytes_served(order.run);
   RoundExchange* self_pointer = round.get();
   const auto reduce = [self_pointer](const ReducePiece& piece) { return self_pointer->reduce(piece); };
@@ -84,6 +93,7 @@ std::optional<ReduceFailure> RoundExchange::reduce(const ReducePiece& piece) {
   }
   sum_.resize(static_cast<std::size_t>(piece.elements));
   aggregate(aggregator_, codec_, terms, 0, sum_, scratch_);
+  take_from_one(buffers_, codec_, terms, 0, piece.first_element, sum_, scratch_);
   if (const Status encoded = encode(reduce_codec_, sum_, piece.reduced); !encoded) {
     return ReduceFailure{0, with_context(encoded.error(), "the sum of the contributions")};
   }
@@ -116,3 +126,249 @@ Digest RoundExchange::digest(const Digest& previous) {
 }
 
 }  // namespace atl
+
+// ------------------------------------------------------------------------------------------------------ what the engine does with it
+
+namespace atl::agent {
+
+void SyncEngine::State::carry_out(const FormContribution& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  const TimePoint start = now();
+  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment, order.facts);
+  open->meters[order.round].form = ms_since(start);
+  note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
+  if (!contribution) {
+    say(ContributionFailed{order.run, order.round, contribution.error()});
+    return;
+  }
+  reach(RoundPhase::before_send, order.round);
+  say(ContributionFormed{order.run, order.round, contribution->norm});
+}
+
+void SyncEngine::State::carry_out(const PostponeContribution& order) {
+  if (OpenedRun* open = find(order.run)) {
+    open->run->postpone_contribution(order.round, order.to);
+  }
+}
+
+void SyncEngine::State::carry_out(const BeginExchange& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  open->meters[order.round].arrivals.clear();
+  open->meters[order.round].reduce_start.reset();
+  open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
+  Result<std::unique_ptr<RoundExchange>> exchange = RoundExchange::begin(order, *open->run, settings.self, link->store(), now());
+  if (!exchange) {
+    say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
+    return;
+  }
+  if (settings.rehearsal) {
+    settings.rehearsal->exchange_begins(order.members.size());
+  }
+  open->exchanges[order.round] = *std::move(exchange);
+}
+
+// One piece of each exchange; false if none was complete.
+bool SyncEngine::State::reduce() {
+  bool busy = false;
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      const TimePoint start = now();
+      if (!exchange->reported && exchange->attempt().reduce_one()) {
+        busy = true;
+        RoundMeter& meter = open.meters[round];
+        meter.reduce_start = meter.reduce_start.value_or(start);
+        meter.reduce_end = now();
+        reach(RoundPhase::reducing, round);
+      }
+    }
+  }
+  return busy;
+}
+
+void SyncEngine::State::settle_exchanges(TimePoint at) {
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      if (!exchange->reported) {
+        settle(open, *exchange, at);
+      }
+    }
+  }
+}
+
+void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoint at) {
+  ExchangeAttempt& attempt = exchange.attempt();
+  if (attempt.failure()) {
+    report_broken(exchange, attempt.failure()->accused, attempt.failure()->error);
+  } else if (attempt.done()) {
+    if (open.run->has_state() && open.run->round().next() == exchange.order().round) {
+      report_done(open, exchange);
+    }
+  } else if (const Duration limit = patience(open, exchange.order()); !attempt.stalled(at, limit).empty()) {
+    const std::vector<Stall> stalls = attempt.stalled(at, limit * 3 / 4);
+    std::vector<IslandId> missing;
+    for (const Stall& stall : stalls) {
+      if (stall.contribution) {
+        missing.push_back(stall.accused);
+        probes.suspect(stall.accused, at);
+      }
+    }
+    const IslandId accused = stalls.front().accused;
+    report_broken(exchange, accused, {Code::timeout, stalls.front().why}, std::move(missing));
+  }
+}
+
+// A few of the usual times: whoever waits for one that does not deliver waits no longer than that. Longer with each attempt, for what is
+// only slow must get through.
+Duration SyncEngine::State::patience(const OpenedRun& open, const BeginExchange& order) const {
+  const Duration most = order.stall_after.value_or(settings.stall_after);
+  if (open.usual.empty()) {
+    return most;
+  }
+  const Duration usual = *std::max_element(open.usual.begin(), open.usual.end());
+  const unsigned doublings = std::min(order.attempt.value > 0 ? order.attempt.value - 1 : 0U, 8U);
+  return std::min(most, std::max<Duration>(kSoonestStall, usual * kUsualTimes) * (1U << doublings));
+}
+
+void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
+  const BeginExchange& order = exchange.order();
+  const RoundResult& result = exchange.result();
+  if (result.terms.size() > 1) {
+    reach(RoundPhase::reducing, order.round);  // the sum of two is taken now, not piece by piece
+  }
+  const TimePoint start = now();
+  RoundMeter& meter = open.meters[order.round];
+  meter.exchange = seconds(start - exchange.started()) * 1000.0;
+  std::vector<IslandId> contributors;
+  for (std::size_t i = 0; i < order.members.size(); ++i) {
+    if (order.tokens[i] > 0) {
+      contributors.push_back(order.members[i].island);
+    }
+  }
+  for (std::size_t i = 0; i < result.terms.size(); ++i) {
+    if (const Status finite = check_encoded(result.codec, result.terms[i].bytes, result.values); !finite) {
+      const bool whole = result.terms.size() == contributors.size();  // terms are contributions, not their sum
+      report_broken(exchange, whole ? contributors[i] : IslandId(), finite.error());
+      return;
+    }
+  }
+  const Digest digest = exchange.digest(open.run->digest_before(order.round));
+  meter.digest = ms_since(start);
+  reach(RoundPhase::before_commit, order.round);
+  exchange.reported = true;
+  open.usual.push_back(start - exchange.started());
+  if (open.usual.size() > kUsualExchanges) {
+    open.usual.pop_front();
+  }
+  // Others may still be reading; what they have not read yet is counted now, and not again with the next round.
+  const std::uint64_t read_so_far = link->store().bytes_served(order.run);
+  const std::uint64_t served_in_all = std::max(read_so_far, exchange.served_before() + exchange.bytes_to_serve());
+  const std::uint64_t sent = served_in_all - std::min(open.told_served, served_in_all);
+  open.told_served = std::max(open.told_served, served_in_all);
+  ExchangeDone done{
+      order.run, order.round, order.attempt, digest, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0};
+  done.slowest = exchange.attempt().progress().slowest;
+  if (const auto last = meter.arrivals.find(done.slowest); last != meter.arrivals.end()) {
+    done.arrived_seconds = seconds(last->second.last - exchange.started());
+  }
+  say(std::move(done));
+}
+
+void SyncEngine::State::report_broken(RoundExchange& exchange, const IslandId& accused, Error error, std::vector<IslandId> missing) {
+  const BeginExchange& order = exchange.order();
+  exchange.reported = true;
+  say(ExchangeBroke{order.run, order.round, order.attempt, accused, std::move(error), std::move(missing)});
+}
+
+void SyncEngine::State::carry_out(const CancelExchange& order) {
+  if (OpenedRun* open = find(order.run)) {
+    const auto found = open->exchanges.find(order.round);
+    if (found != open->exchanges.end() && found->second->order().attempt == order.attempt) {
+      open->exchanges.erase(found);
+    }
+    // Of a pair, too: else the order to meet in this round again would be taken for a repeated one, and never be answered.
+    const auto pair = open->pairs.find(order.round);
+    if (pair != open->pairs.end() && pair->second.order && pair->second.order->attempt == order.attempt) {
+      open->pairs.erase(pair);
+    }
+  }
+}
+
+void SyncEngine::State::carry_out(const ApplyResult& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  if (apply_pair(*open, order)) {
+    return;
+  }
+  const auto found = open->exchanges.find(order.round);
+  const auto fail = [&](Error error) { say(ResultApplied{order.run, order.round, std::move(error)}); };
+  if (found == open->exchanges.end() || !found->second->attempt().done() || found->second->order().attempt != order.attempt) {
+    fail({Code::conflict, "the result of " + round_text(order.round) + " is not held here"});
+    return;
+  }
+  if (!open->run->has_state() || open->run->round().next() != order.round) {
+    fail({Code::conflict,
+          "the result of " + round_text(order.round) + " is not next: the outer state is that of " + round_text(open->run->round())});
+    return;
+  }
+  RoundExchange& exchange = *found->second;
+  if (exchange.digest(open->run->digest_before(order.round)) != order.digest) {
+    fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
+    return;
+  }
+  const TimePoint start = now();
+  link->store().finish_rounds_before(order.run, order.round.next());
+  if (open->keep_results) {
+    keep_result(*open, exchange.result());
+  }
+  const Status applied =
+      order.behind ? open->run->apply_behind(exchange.result(), order.digest) : open->run->apply(exchange.result(), order.digest);
+  tell_misuse(*open);
+  RoundMeter meter = std::exchange(open->meters[order.round], {});
+  meter.step = ms_since(start);
+  note(order.run, SpanKind::outer_step, order.round, exchange.order().fragment, start);
+  note_exchange(order.run, exchange, meter);
+  open->exchanges.erase(open->exchanges.begin(), open->exchanges.upper_bound(order.round));
+  open->meters.erase(open->meters.begin(), open->meters.upper_bound(order.round));
+  if (!applied) {
+    fail(applied.error());
+    return;
+  }
+  open->pairs.clear();
+  log_debug("run " + order.run.text + ": " + round_text(order.round) + " applied; ms: form " + std::to_string(meter.form) + ", exchange " +
+            std::to_string(meter.exchange) + ", digest " + std::to_string(meter.digest) + ", outer step and merge " +
+            std::to_string(meter.step));
+  say(ResultApplied{order.run, order.round, std::nullopt});
+}
+
+void SyncEngine::State::tell_misuse(OpenedRun& open) {
+  if (const std::optional<std::string> why = open.run->take_misuse()) {
+    answers.emplace_back(ArenaMisused{open.run->id(), *why});
+  }
+}
+
+void SyncEngine::State::note_exchange(const RunId& run, const RoundExchange& exchange, const RoundMeter& meter) {
+  if (!settings.spans) {
+    return;
+  }
+  const BeginExchange& order = exchange.order();
+  for (const auto& [peer, arrival] : meter.arrivals) {
+    note(run,
+         Span{SpanKind::receive, order.round, order.fragment, peer, exchange.started(), arrival.last - exchange.started(), arrival.bytes});
+  }
+  if (meter.reduce_start) {
+    note(run, Span{SpanKind::reduce, order.round, order.fragment, {}, *meter.reduce_start, meter.reduce_end - *meter.reduce_start, 0});
+  }
+  if (const std::optional<BlobStore::Reading> read = link->store().read_of_round(run, order.round)) {
+    note(run, Span{SpanKind::send, order.round, order.fragment, {}, read->first, read->last - read->first, read->bytes});
+  }
+}
+
+}  // namespace atl::agent

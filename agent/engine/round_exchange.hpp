@@ -27,7 +27,8 @@ class RoundExchange {
   [[nodiscard]] const RoundResult& result();
   [[nodiscard]] Digest digest(const Digest& previous);
   [[nodiscard]] TimePoint started() const { return started_; }
-  // Payload bytes that the others read from this island in this attempt, all of them together.
+  // Payload bytes that the others read from this island in this attempt, all of them together; 0 where they are packed, and nobody
+  // knows how many there will be: what others read after the attempt is over counts with a later round then.
   [[nodiscard]] std::uint64_t bytes_to_serve() const { return bytes_to_serve_; }
   [[nodiscard]] std::uint64_t served_before() const { return served_before_; }
 
@@ -46,6 +47,7 @@ class RoundExchange {
   CodecSettings codec_;         // of contributions
   CodecSettings reduce_codec_;  // of reduced shards
   std::uint64_t values_ = 0;
+  std::vector<BufferRange> buffers_;
   std::vector<float> weights_;  // of the contributors
   Aggregator aggregator_ = Aggregator::weighted_mean;
   std::vector<float> sum_;      // one piece

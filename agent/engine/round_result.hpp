@@ -32,7 +32,10 @@ struct RoundResult {
   std::uint64_t values = 0;
   CodecSettings codec;
   std::vector<EncodedTerm> terms;
-  [[nodiscard]] ReducedResult reduced(Aggregator aggregator) const { return {codec, terms, aggregator}; }
+  // buffers: of the fragment, kept by the caller.
+  [[nodiscard]] ReducedResult reduced(Aggregator aggregator, std::span<const BufferRange> buffers) const {
+    return {codec, terms, aggregator, buffers};
+  }
 };
 
 // The bytes before those of the terms.

@@ -28,6 +28,7 @@ bool SyncEngine::State::turn() {
   settle_pairs(at);
   settle_catching_up(at);
   settle_content();
+  settle_probes(at);
   return busy;
 }
 
@@ -38,8 +39,11 @@ std::optional<TimePoint> SyncEngine::State::next_deadline() {
     sooner(now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause));
   }
   each_transfer([&](const Transfer& transfer) {
-    sooner(now() + kLongestPause);
-    if (const std::optional<TimePoint> deadline = transfer.next_deadline()) {
+    const std::optional<TimePoint> deadline = transfer.next_deadline();
+    if (&transfer != &probes) {
+      sooner(now() + kLongestPause);
+    }
+    if (deadline) {
       sooner(*deadline);
     }
   });
@@ -66,6 +70,12 @@ int SyncEngine::pollable_fd() const { return state_->link->pollable_fd(); }
 const IslandRun* SyncEngine::run(const RunId& run) const {
   const OpenedRun* open = state_->find(run);
   return open != nullptr ? open->run.get() : nullptr;
+}
+
+const PairRound* SyncEngine::pair(const RunId& run, Round round) const {
+  const OpenedRun* open = state_->find(run);
+  const auto found = open != nullptr ? open->pairs.find(round) : decltype(open->pairs.end())();
+  return open != nullptr && found != open->pairs.end() ? &found->second : nullptr;
 }
 
 }  // namespace atl::agent

@@ -17,6 +17,7 @@
 
 #include "agent/engine/engine_command.hpp"
 #include "agent/engine/island_run.hpp"
+#include "agent/engine/pair_round.hpp"
 #include "agent/engine/span_log.hpp"
 #include "agent/faults/rehearsal.hpp"
 #include "transport/base/disk.hpp"
@@ -32,9 +33,11 @@ struct EngineSettings {
   DiskPath runs;  // STATE/runs
   MakeArena make_arena;
   Duration stall_after = std::chrono::seconds(20);  // an exchange in which a peer delivers nothing for so long has failed
+  bool probe_paths = false;                         // to see whether data come from each peer, and say so
   std::shared_ptr<SpanLog> spans;                   // where its time went; empty: not kept
   std::shared_ptr<Rehearsal> rehearsal;             // of faults; empty: none, the rule
   std::uint64_t kept_results_bytes = 16ULL << 30;   // on disk, for joiners; the oldest go first
+  bool check_arena = false;                         // trainers that write there out of turn are told (arena_watch.hpp)
 };
 
 class SyncEngine {
@@ -54,8 +57,9 @@ class SyncEngine {
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
   // Readable while something has come; -1 on a simulated link.
   [[nodiscard]] int pollable_fd() const;
-  // A run that is open, to look at.
+  // A run that is open, and its round of a pair that is under way, to look at.
   [[nodiscard]] const IslandRun* run(const RunId& run) const;
+  [[nodiscard]] const PairRound* pair(const RunId& run, Round round) const;
 
  private:
   struct State;

@@ -1,7 +1,7 @@
 // The inside of the sync engine: what it has of each run, and the functions that change it.
 //
-// Only sync_engine.cpp, engine_orders.cpp, engine_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and engine_content.cpp include this.
-// Threads: one.
+// Only sync_engine.cpp, engine_orders.cpp, engine_transfers.cpp, round_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and
+// engine_content.cpp include this. Threads: one.
 #pragma once
 
 #include <deque>
@@ -18,6 +18,7 @@
 #include "agent/engine/round_exchange.hpp"
 #include "agent/engine/sync_engine.hpp"
 #include "transport/bulk/blob_fetch.hpp"
+#include "transport/bulk/path_probes.hpp"
 #include "transport/bulk/transfer.hpp"
 
 namespace atl::agent {
@@ -52,6 +53,7 @@ struct OpenedRun {
   std::map<Round, RoundMeter> meters;
   std::map<Round, Error> not_begun;   // checkpoints, and why
   double uplink_bits_per_second = 0;  // the run's budget; 0: none
+  std::deque<Duration> usual;         // how long the newest exchanges took
   std::uint64_t told_served = 0;      // bytes that the core was told others read from here
 };
 
@@ -79,6 +81,7 @@ struct SyncEngine::State final : PieceReceiver {
   // ---- commands
   void carry_out(const OpenRun& order);
   void carry_out(const AllowPeers& order);
+  void carry_out(const TryPaths& order);
   void carry_out(const FormInitialState& order);
   void carry_out(const FormContribution& order);
   void carry_out(const PreparePair& order);
@@ -89,6 +92,7 @@ struct SyncEngine::State final : PieceReceiver {
   PairExchange* exchange_of(const RunId& run, Epoch epoch, Round round);  // none: no such pair is open
   void carry_out(const FormMergeContribution& order);
   void carry_out(const BeginExchange& order);
+  void carry_out(const PostponeContribution& order);
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
   void carry_out(const AdoptParameters& order);
@@ -120,6 +124,9 @@ struct SyncEngine::State final : PieceReceiver {
     for (auto& [blob, work] : content_fetches) {
       what(*work.fetch);
     }
+    if (settings.probe_paths) {
+      what(probes);
+    }
     for (auto& [id, open] : runs) {
       if (open.catching_up && open.catching_up->fetch() != nullptr) {
         what(*open.catching_up->fetch());
@@ -140,7 +147,11 @@ struct SyncEngine::State final : PieceReceiver {
   void settle_exchanges(TimePoint at);
   void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
   void report_done(OpenedRun& open, RoundExchange& exchange);
-  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error);
+  void report_broken(RoundExchange& exchange, const IslandId& accused, Error error, std::vector<IslandId> missing = {});
+  // How long a peer may deliver nothing in this exchange.
+  [[nodiscard]] Duration patience(const OpenedRun& open, const BeginExchange& order) const;
+  void settle_probes(TimePoint at);
+  void give_up_on(const PathFinding& finding, TimePoint at);
   void settle_pairs(TimePoint at);
   void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
   bool apply_pair(OpenedRun& open, const ApplyResult& order);
@@ -171,6 +182,8 @@ struct SyncEngine::State final : PieceReceiver {
   void note(const RunId& run, SpanKind kind, Round round, std::uint32_t fragment, TimePoint start, std::uint64_t amount = 0);
   // When a round is applied: what came from whom and when, and what others read from here.
   void note_exchange(const RunId& run, const RoundExchange& exchange, const RoundMeter& meter);
+  // Whether its trainer wrote into the arena out of turn.
+  void tell_misuse(OpenedRun& open);
   void note(const RunId& run, Span span) {
     if (settings.spans) {
       settings.spans->add(run, std::move(span));
@@ -192,8 +205,10 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;
   std::map<RunId, Audience> audiences;
+  std::vector<Member> neighbours;
   std::map<RunId, std::set<Round>> served;  // checkpoints
   std::map<BlobId, ContentFetch> content_fetches;
+  PathProbes probes;
   std::map<RunId, std::uint64_t> content_received;  // bytes
 };
 

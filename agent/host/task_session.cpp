@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 namespace {
 
 // From the `stop` message to SIGTERM.
-constexpr auto kStopPatience = std::chrono::seconds(3);
 
 island_link::Task message_of(const StartTask& order, const std::vector<fs::path>& files, const SessionSettings& settings,
                              const DiskPath& work) {

@@ -27,6 +27,8 @@
 
 namespace atl {
 
+inline constexpr Duration kStopPatience = std::chrono::seconds(3);  // for a program to end by itself once it was told on its link
+
 struct TrainerCommand {
   std::string program;                             // a path
   std::vector<std::string> arguments;              // without the program's name

@@ -7,6 +7,7 @@
 
 #include "agent/engine/built_in_model.hpp"
 #include "agent/host/trainer_command.hpp"
+#include "agent/island_link/arena.hpp"
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "strategies/composition.hpp"
@@ -20,7 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 // From the `stop` message to SIGTERM, and from a failure that it has said to its end.
-constexpr auto kStopPatience = std::chrono::seconds(3);
 // From a message that it did not take to SIGKILL: one that dies says of what within this time.
 constexpr auto kDeafPatience = std::chrono::seconds(1);
 
@@ -197,10 +197,11 @@ void TrainerSession::hear(const island_link::Hello& message, std::vector<Session
 
 void TrainerSession::hear(const island_link::Manifest& message, std::vector<SessionOutput>& out) {
   island_link::Manifest manifest = message;
+  parameters_ = island_link::elements(message.parameters);
   if (order_.spec.trainer.same_code) {
     manifest.description = manifest.description.value_or("") + " (version " + version_ + ")";
   }
-  out.push_back(PrepareArena{order_.run, order_.incarnation, std::move(manifest)});
+  out.push_back(PrepareArena{order_.run, order_.incarnation, std::move(manifest), settings_.island});
 }
 
 void TrainerSession::hear(const island_link::Ready& message, std::vector<SessionOutput>& out) {
@@ -210,7 +211,7 @@ void TrainerSession::hear(const island_link::Ready& message, std::vector<Session
   if (!std::exchange(announced_, true)) {
     out.push_back(
         Event(TrainerReady{order_.run, order_.incarnation, Step(message.step), message.position, static_cast<std::uint32_t>(fragments_),
-                           finishes_, message.tokens_available / tokens_per_sequence(order_.spec)}));
+                           finishes_, message.tokens_available / tokens_per_sequence(order_.spec), parameters_}));
   }
 }
 
@@ -326,6 +327,20 @@ void TrainerSession::hear(const island_link::Preparing& message, std::vector<Ses
   log_info("run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_);
 }
 
+void TrainerSession::hear(const island_link::Metrics& message, std::vector<SessionOutput>& out) {
+  TrainerSaid said{order_.run, order_.incarnation, {}, {}};
+  for (const island_link::Metric& metric : message.values) {
+    if (said.metrics.size() < kMaxOwnMetrics) {
+      said.metrics.push_back({make_plain(metric.name, TextRule::name, island_link::kLongestMetricName), or_nan(metric.value)});
+    }
+  }
+  out.push_back(Event(std::move(said)));
+}
+
+void TrainerSession::hear(const island_link::Enough& message, std::vector<SessionOutput>& out) {
+  out.push_back(Event(TrainerSaid{order_.run, order_.incarnation, {}, make_plain(message.why, TextRule::text, 300)}));
+}
+
 // -------------------------------------------------------------------------------------------------------------------- orders
 
 island_link::Configure TrainerSession::configuration() const {
@@ -397,6 +412,9 @@ void TrainerSession::load(Step step, std::uint64_t position) {
   to_publish_.clear();
   waiting_for_.clear();
   send(island_link::Load{all_fragments(), step.value, position});
+  if (step == Step(0) && !order_.spec.model.from.empty()) {
+    send(island_link::Evaluate{});  // the loss that the run starts from
+  }
 }
 
 void TrainerSession::plan(const PlanTrainer& order) {

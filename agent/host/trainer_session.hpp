@@ -50,6 +50,7 @@ class TrainerSession {
   static Result<std::unique_ptr<TrainerSession>> start(const StartTrainer& order, const std::vector<std::filesystem::path>& files,
                                                        const SessionSettings& settings, TimePoint now);
 
+  [[nodiscard]] const RunSpec& spec() const { return order_.spec; }
   [[nodiscard]] std::vector<int> watch_fds() const;
   [[nodiscard]] TimePoint next_check() const;
   // Reads what came, notices its end. Call when a descriptor is readable, and at next_check.
@@ -89,6 +90,8 @@ class TrainerSession {
   void hear(const island_link::Progress& message, std::vector<SessionOutput>& out);
   void hear(const island_link::Failed& message, std::vector<SessionOutput>& out);
   void hear(const island_link::Preparing& message, std::vector<SessionOutput>& out);
+  void hear(const island_link::Metrics& message, std::vector<SessionOutput>& out);
+  void hear(const island_link::Enough& message, std::vector<SessionOutput>& out);
   void read_link(TimePoint now, std::vector<SessionOutput>& out);
   void take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out);
   void send(const island_link::AgentMessage& message);
@@ -108,6 +111,7 @@ class TrainerSession {
   island_link::AgentEnd link_;
   TrainerHost host_;
   std::size_t fragments_ = 0;
+  std::uint64_t parameters_ = 0;
   std::uint64_t first_position_ = 0;  // since it was started or loaded
   std::uint64_t last_position_ = 0;
   std::uint64_t sequences_before_ = 0;  // trained on before it was loaded

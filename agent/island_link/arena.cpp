@@ -214,6 +214,10 @@ Status check_manifest(const Manifest& manifest) {
       return Error{Code::invalid_argument, "the trainer's parameter '" + parameter.name + "' is in block " +
                                                std::to_string(parameter.block) + ", more than there are parameters"};
     }
+    if (parameter.buffer && *parameter.buffer != kBufferMean && *parameter.buffer != kBufferOfOne) {
+      return Error{Code::invalid_argument, "the trainer's buffer '" + parameter.name + "' is declared as '" + *parameter.buffer +
+                                               "'; it can be '" + kBufferMean + "' or '" + kBufferOfOne + "'"};
+    }
   }
   return {};
 }

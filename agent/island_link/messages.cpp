@@ -100,6 +100,12 @@ void describe(Visitor& v, Of<Visitor, Resume>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Parameter>& m) {
   v("name", m.name), v("shape", m.shape), v("block", m.block);
+  if constexpr (Visitor::kWrites) {
+    if (!m.buffer) {
+      return;  // of a thousand parameters few are
+    }
+  }
+  v("buffer", m.buffer);
 }
 
 template <typename Visitor>
@@ -183,6 +189,21 @@ void describe(Visitor& v, Of<Visitor, Failed>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Preparing>& m) {
   v("what", m.what);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Metric>& m) {
+  v("name", m.name), v("value", m.value);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Metrics>& m) {
+  v("values", m.values);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Enough>& m) {
+  v("why", m.why);
 }
 
 template <typename Visitor>

@@ -130,10 +130,15 @@ struct Resume {
   friend bool operator==(const Resume&, const Resume&) = default;
 };
 
+inline constexpr const char* kBufferMean = "mean";  // of the islands' own
+inline constexpr const char* kBufferOfOne = "one";  // that of the first island that contributes
+
 struct Parameter {
   std::string name;
   std::vector<std::uint64_t> shape;  // the product is the number of elements, at least 1
   std::int32_t block = 0;            // -1 embeddings · 0…L-1 the layers · L final norm and head
+  // Nothing: it is trained. Else a buffer, which no outer step moves: kBufferMean or kBufferOfOne, what it is after a round.
+  std::optional<std::string> buffer = {};
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 
@@ -304,6 +309,29 @@ struct TaskDone {
   friend bool operator==(const TaskDone&, const TaskDone&) = default;
 };
 
+// A number that the trainer has measured, by a name of its own.
+struct Metric {
+  std::string name;             // at most kLongestMetricName bytes
+  std::optional<double> value;  // null: not finite
+  friend bool operator==(const Metric&, const Metric&) = default;
+};
+inline constexpr std::size_t kMostMetrics = 32;
+inline constexpr std::size_t kLongestMetricName = 64;
+
+// The newest of each name stands. Said before the `published` or `merged` that they belong to.
+struct Metrics {
+  static constexpr const char* kType = "metrics";
+  std::vector<Metric> values;  // at most kMostMetrics
+  friend bool operator==(const Metrics&, const Metrics&) = default;
+};
+
+// The model is good enough: the run may end for all islands, after the next round.
+struct Enough {
+  static constexpr const char* kType = "enough";
+  std::string why;
+  friend bool operator==(const Enough&, const Enough&) = default;
+};
+
 // What a trainer that is not ready yet is doing, for people.
 struct Preparing {
   static constexpr const char* kType = "preparing";
@@ -320,7 +348,7 @@ struct Failed {
 };
 
 using TrainerMessage = std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress,
-                                    TaskProgress, TaskSaved, TaskDone, Failed, Preparing>;
+                                    TaskProgress, TaskSaved, TaskDone, Failed, Preparing, Metrics, Enough>;
 
 // ---- agent → trainer --------------------------------------------------------------------------------------------------
 

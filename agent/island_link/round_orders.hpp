@@ -1,10 +1,11 @@
 // The publishes and merges that the agent has ordered and the trainer has not begun: which comes next, and what a finish leaves of them.
 //
-// One implementation of README.md's Stepping and Finish for every trainer: the built-in one, the client library, and the simulator's, whose
-// orders have other types for rounds and steps. `Publish` and `Merge` have `round`, `fragment` and `step`.
+// One implementation of README.md's Stepping and Finish for the client library, for the tests' arithmetic trainer and for the simulator's,
+// whose orders have other types for rounds and steps. `Publish` and `Merge` have `round`, `fragment` and `step`.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -59,6 +60,11 @@ class RoundOrders {
     std::erase_if(publishes_, [&](const Publish& order) { return now ? round < order.round : last < order.step || unmerged(order); });
     std::erase_if(merges_, [&](const Merge& order) { return round < order.round; });
     return last;
+  }
+
+  // Whether the merge of that round is still to come.
+  [[nodiscard]] bool will_merge(RoundNumber round, std::uint32_t fragment) const {
+    return std::ranges::any_of(merges_, [&](const Merge& order) { return order.round == round && order.fragment == fragment; });
   }
 
   // The step of the order that comes next, whenever that is: where a trainer that finishes now stands next.

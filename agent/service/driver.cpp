@@ -1,21 +1,13 @@
 #include "agent/service/driver.hpp"
 
 #include <poll.h>
-#include <signal.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,20 +16,22 @@
 #include "agent/host/blas_kernels.hpp"
 #include "agent/host/task_session.hpp"
 #include "agent/host/trainer_session.hpp"
-#include "agent/island_link/arena.hpp"
+#include "agent/service/agent_metrics.hpp"
 #include "agent/service/engine_thread.hpp"
 #include "agent/service/joining.hpp"
 #include "agent/service/leave_watch.hpp"
-#include "agent/service/value_queue.hpp"
+#include "agent/service/own_port.hpp"
+#include "agent/service/preparation.hpp"
+#include "agent/service/state_watch.hpp"
+#include "agent/service/surroundings.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "agent/storage/stored_runs.hpp"
 #include "strategies/codec.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/own_disk.hpp"
-#include "transport/http/fetch.hpp"
-#include "transport/identity/join_token.hpp"
+#include "transport/base/room_on_disk.hpp"
+#include "transport/base/service_manager.hpp"
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -46,143 +40,38 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto kGaugeEvery = std::chrono::seconds(2);
-constexpr auto kTellFetchEvery = std::chrono::seconds(5);
 constexpr auto kLastWait = std::chrono::seconds(5);             // for the trainer's end, when the agent ends
 constexpr auto kLongestRetry = std::chrono::milliseconds(500);  // a coordinator that comes back is found within this
-constexpr std::size_t kLongestLinkPath = 80;                    // of a local socket's folder
-
-std::uint64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-std::uint64_t random_number() {
-  std::uint64_t value = 0;
-  ATOLL_CHECK(::getrandom(&value, sizeof value, 0) == sizeof value, "the system has random numbers");
-  return value;
-}
-
-// SIGTERM and SIGINT as a descriptor, blocked in every thread from here on.
-class StopSignals {
- public:
-  StopSignals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-    fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    ::signal(SIGPIPE, SIG_IGN);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-  ~StopSignals() {
-    ::close(fd_);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  [[nodiscard]] int fd() const { return fd_; }
-  // True if another one came.
-  [[nodiscard]] bool take() const {
-    signalfd_siginfo info{};
-    return ::read(fd_, &info, sizeof info) == sizeof info;
-  }
-
- private:
-  int fd_ = -1;
-  sigset_t before_{};
-};
-
-// A private folder for the trainer's socket; the state directory's path may be too long for one.
-class LinkFolder {
- public:
-  static Result<LinkFolder> make(const fs::path& state) {
-    std::error_code failure;
-    LinkFolder folder;
-    folder.path_ = state / "link";
-    if (folder.path_.string().size() > kLongestLinkPath) {
-      std::string name = (fs::temp_directory_path(failure) / "atoll-XXXXXX").string();
-      if (::mkdtemp(name.data()) == nullptr) {
-        return Error{Code::io, name + ": no folder for the trainer's socket can be made"};
-      }
-      folder.path_ = name;
-    } else {
-      fs::remove_all(folder.path_, failure);
-      ATOLL_TRY(on_this_machine(folder.path_).make_folders());
-      fs::permissions(folder.path_, fs::perms::owner_all, failure);
-    }
-    return folder;
-  }
-  LinkFolder(LinkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  LinkFolder& operator=(LinkFolder&&) = delete;
-  LinkFolder(const LinkFolder&) = delete;
-  LinkFolder& operator=(const LinkFolder&) = delete;
-  ~LinkFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) {
-      fs::remove_all(path_, ignored);
-    }
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  LinkFolder() = default;
-  fs::path path_;
-};
-
-// The data of a trainer that is about to start, found or fetched on a thread of its own.
-struct PreparedData {
-  StartTrainer order;
-  Result<std::vector<fs::path>> files;
-};
-struct PreparedTask {
-  StartTask order;
-  Result<std::vector<fs::path>> files;
-};
-using Prepared = std::variant<PreparedData, PreparedTask>;
-Result<std::vector<fs::path>> no_files() { return std::vector<fs::path>(); }
-
-Result<fs::path> fetch_data(const std::string& url, const std::string& sha256, const fs::path& cache, bool loopback_http,
-                            const RunId& run) {
-  FetchSettings settings;
-  settings.url = url;
-  ATOLL_ASSIGN(settings.sha256, digest_from_hex(sha256));
-  settings.cache = cache;
-  settings.allow_loopback_http = loopback_http;
-  TimePoint told = now();
-  settings.progress = [&](const FetchProgress& progress) {
-    if (now() - told >= kTellFetchEvery) {
-      told = now();
-      log_info("run " + run.text + ": " + human_bytes(progress.received_bytes) + " of " +
-               (progress.total_bytes > 0 ? human_bytes(progress.total_bytes) : std::string("?")) + " fetched from " + url);
-    }
-    return true;
-  };
-  return fetch(settings);
-}
 
 // ------------------------------------------------------------------------------------------------------------------- the loop
 
 class Driver {
  public:
-  Driver(const AgentOptions& options, SessionSettings session, Core core, std::unique_ptr<ControlClient> control,
-         std::unique_ptr<EngineThread> engine, const StopSignals& signals)
+  Driver(const AgentOptions& options, std::string bound, std::string dialled, SessionSettings session, Core core,
+         std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, const StopSignals& signals, const StateLock& lock)
       : options_(options),
+        bound_(std::move(bound)),
+        dialled_(std::move(dialled)),
         session_(std::move(session)),
         core_(std::move(core)),
         control_(std::move(control)),
         engine_(std::move(engine)),
         signals_(signals),
-        leave_watch_({options.leave_file, options.leave_command, options.state}) {}
+        leave_watch_({options.leave_file, options.leave_command, options.state}),
+        state_watch_(lock),
+        preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}) {}
 
   Status run() {
+    if (!options_.metrics.empty()) {
+      ATOLL_ASSIGN(metrics_, AgentMetrics::start({options_.metrics, session_.island, options_.version, options_.state}));
+    }
+    tell_service_manager("READY=1\nSTATUS=waits for the coordinator at " + dialled_);
     while (!ended_) {
       if (!turn()) {
         sleep();
       }
     }
+    tell_service_manager("STOPPING=1");
     end_trainer();
     return outcome_;
   }
@@ -196,14 +85,18 @@ class Driver {
       log_info("island " + session_.island + ": leaving: " + *why);
       pending_.push_back(LeaveAsked{*why});
     }
+    if (const std::optional<Error> lost = state_watch_.pump(at)) {
+      log_error("island " + session_.island + ": leaving: " + lost->why + "; put it back and start the agent again");
+      pending_.push_back(LeaveAsked{lost->why});
+    }
     while (std::optional<LinkEvent> event = control_->receive()) {
       take(*std::move(event));
     }
     while (std::optional<EngineAnswer> answer = engine_->take_answer()) {
       std::visit([&](auto& value) { take(value); }, *answer);
     }
-    while (std::optional<Prepared> data = prepared_->pop()) {
-      std::visit([&](auto& prepared) { take(prepared, at); }, *data);
+    while (std::optional<Prepared> prepared = preparation_.take()) {
+      std::visit([&](auto& value) { take(value, at); }, *prepared);
     }
     pump_trainer(at);
     pump_task(at);
@@ -230,7 +123,7 @@ class Driver {
 
   void sleep() {
     std::vector<pollfd> fds = {
-        {signals_.fd(), POLLIN, 0}, {control_->fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}, {prepared_->fd(), POLLIN, 0}};
+        {signals_.fd(), POLLIN, 0}, {control_->fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}, {preparation_.fd(), POLLIN, 0}};
     TimePoint until = std::min(next_gauge_, core_.next_deadline().value_or(next_gauge_));
     until = std::min(until, leave_watch_.next_check().value_or(until));
     if (trainer_) {
@@ -264,8 +157,20 @@ class Driver {
 
   void take(LinkEvent event) {
     linked_ = std::holds_alternative<atl::LinkUp>(event) || (linked_ && !std::holds_alternative<atl::LinkDown>(event));
+    if (metrics_) {
+      metrics_->connected(linked_);
+    }
+    if (!std::holds_alternative<Message>(event)) {
+      tell_service_manager((linked_ ? "STATUS=connected to the coordinator at " : "STATUS=waits for the coordinator at ") + dialled_);
+    }
     if (std::holds_alternative<atl::LinkUp>(event)) {
-      pending_.push_back(agent::LinkUp{});
+      // A machine that changed its network is reached elsewhere now.
+      const Result<std::string> address = advertised_address(options_.advertise, bound_, dialled_);
+      pending_.push_back(agent::LinkUp{address ? *address : std::string()});
+      const Status known = options_.coordinator.empty() ? Status() : remember_address(options_.state, options_.coordinator);
+      if (!known) {
+        log_warning("the coordinator's address is not remembered: " + known.error().why);
+      }
     } else if (std::holds_alternative<atl::LinkDown>(event)) {
       pending_.push_back(agent::LinkDown{});
     } else if (auto* message = std::get_if<Message>(&event)) {
@@ -279,6 +184,11 @@ class Driver {
   void take(ArenaPrepared& answer) {
     if (for_trainer(answer.run, answer.incarnation)) {
       trainer_->arena_prepared(answer.layout);
+    }
+  }
+  void take(ArenaMisused& answer) {
+    if (trainer_ && trainer_->run() == answer.run && !trainer_->ended()) {
+      trainer_->abort(Error{Code::unavailable, answer.why});
     }
   }
   void take(ArenaFilled& answer) {
@@ -307,7 +217,7 @@ class Driver {
     task_ = *std::move(session);
   }
 
-  void take(PreparedData& data, TimePoint at) {
+  void take(PreparedTrainer& data, TimePoint at) {
     if (!starting_ || starting_->incarnation != data.order.incarnation || starting_->run != data.order.run) {
       return;  // another start came, or a stop
     }
@@ -319,6 +229,22 @@ class Driver {
       return;
     }
     trainer_ = *std::move(session);
+  }
+
+  void take(PreparedParameters& found, TimePoint) {
+    if (!for_trainer(found.order.run, found.order.incarnation)) {
+      return;
+    }
+    if (!found.file) {
+      const Error& error = found.file.error();
+      pending_.push_back(TrainerExited{found.order.run, found.order.incarnation, !worth_retrying(error.code),
+                                       with_context(error, "the parameters that the run begins with")});
+    } else if (const auto* lacking = std::get_if<Lacking>(&*found.file)) {
+      pending_.push_back(InitialState{found.order.run, Digest{}, lacking->why});
+    } else {
+      found.order.file = std::get<fs::path>(*found.file).string();
+      engine_->post(found.order);
+    }
   }
 
   void pump_trainer(TimePoint at) {
@@ -369,6 +295,9 @@ class Driver {
       if (std::holds_alternative<RunEnded>(message) || std::holds_alternative<Leave>(message)) {
         tell_spans();  // the last ones come before the run is over
       }
+      if (const auto* heartbeat = std::get_if<Heartbeat>(&message); metrics_ && heartbeat != nullptr) {
+        metrics_->note(*heartbeat);
+      }
       if (const Status sent = control_->send(message); !sent && sent.error().code != Code::unavailable) {
         log_warning("a message to the coordinator was not sent: " + sent.error().why);
       }
@@ -378,47 +307,16 @@ class Driver {
     }
   }
 
-  // The files of a run, if it names any: a trainer of one's own may have data of its own.
-  static Result<std::vector<fs::path>> files_of(const RunSpec& spec, const DataPermissions& permissions, const Downloader& download) {
-    const bool own = spec.data.set.empty() && spec.data.files.empty() && spec.data.url.empty() && has_own_trainer(spec);
-    const bool reads = spec.work.images.empty();  // else a group's islands have the images as results of its run
-    return reads && !own ? resolve_data(spec.data, permissions, download) : no_files();
-  }
-
   void carry_out(const StartTrainer& order, TimePoint) {
     trainer_.reset();
     loading_.reset();
     starting_ = order;
-    std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http,
-                 queue = prepared_] {
-      const Downloader download = [&](const std::string& url, const std::string& sha256) {
-        return fetch_data(url, sha256, cache, http, order.run);
-      };
-      queue->push(PreparedData{order, files_of(order.spec, permissions, download)});
-    }).detach();
+    preparation_.begin(order);
   }
   void carry_out(const StartTask& order, TimePoint) {
     task_.reset();
     starting_task_ = order;
-    std::thread([order, permissions = options_.data, cache = options_.state / "cache", http = options_.allow_loopback_http,
-                 queue = prepared_] {
-      const Downloader download = [&](const std::string& url, const std::string& sha256) {
-        return fetch_data(url, sha256, cache, http, order.run);
-      };
-      // Where the data set is spread only its packing reads files of the owner's.
-      const bool spread = order.spec.data.spread > 0;
-      const bool packs = order.task.starts_with("images/");
-      const bool of_owner = order.spec.diffusion.features.starts_with("npy:") && spread ? packs : order.task.starts_with("features");
-      PreparedTask prepared{order, packs || !spread ? resolve_data(order.spec.data, permissions, download) : no_files()};
-      if (of_owner && prepared.files) {
-        if (Result<std::string> features = resolve_features(order.spec.diffusion.features, permissions)) {
-          prepared.order.spec.diffusion.features = *std::move(features);
-        } else {
-          prepared.files = features.error();
-        }
-      }
-      queue->push(std::move(prepared));
-    }).detach();
+    preparation_.begin(order);
   }
   void carry_out(const StopTask& order, TimePoint at) {
     starting_task_.reset();
@@ -460,14 +358,19 @@ class Driver {
     }
   }
   void carry_out(const FormInitialState& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->publish_initial();
+    if (!for_trainer(order.run, order.incarnation)) {
+      return;
     }
+    if (trainer_->spec().model.from.empty()) {
+      trainer_->publish_initial();
+      return;
+    }
+    preparation_.begin(order, trainer_->spec());
   }
   // A coordinator that was never joined by a token (`--insecure`) has no place that could be written down.
   void carry_out(const RememberGeneration& order, TimePoint) {
     Result<CoordinatorPlace> place = read_coordinator(options_.state);
-    if (!place) {
+    if (!place || state_watch_.lost()) {
       return;
     }
     place->generation = order.generation;
@@ -478,7 +381,8 @@ class Driver {
   void carry_out(const Notice& order, TimePoint) { log_warning(order.text); }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
-    outcome_ = order.error ? Status(*order.error) : Status();
+    const std::optional<Error>& lost = state_watch_.lost();
+    outcome_ = order.error ? Status(*order.error) : lost ? Status(*lost) : Status();
   }
   // Everything else is the sync engine's.
   template <typename Order>
@@ -498,6 +402,7 @@ class Driver {
                                                        (standing.reason.empty() ? "" : ": " + standing.reason) + " (round " +
                                                        std::to_string(standing.committed.value) + ")");
     }
+    tell_service_manager(standing.run.empty() ? "STATUS=waits for a run" : "STATUS=run " + standing.run.text + ": " + standing.state);
     told_ = standing;
   }
 
@@ -528,13 +433,17 @@ class Driver {
   }
 
   const AgentOptions& options_;
+  std::string bound_;    // where the bulk link listens
+  std::string dialled_;  // where the coordinator is
   SessionSettings session_;
   Core core_;
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<EngineThread> engine_;
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
-  std::shared_ptr<ValueQueue<Prepared>> prepared_ = std::make_shared<ValueQueue<Prepared>>();
+  StateWatch state_watch_;
+  Preparation preparation_;
+  std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
   std::optional<StartTrainer> starting_;  // its data are being prepared
   std::unique_ptr<TrainerSession> trainer_;
@@ -549,72 +458,69 @@ class Driver {
   Standing told_;
 };
 
-// ------------------------------------------------------------------------------------------------------------------ beginning
+// ------------------------------------------------------------------------------------------------------------------ its parts
 
-// Where the coordinator is: from the token (enrolling with it), from the options, or as stored.
-Result<ControlClientSettings> find_coordinator(const AgentOptions& options, const KeyPair& keys, const std::string& name, int stop_fd) {
-  ControlClientSettings settings;
-  settings.keys = keys;
-  settings.insecure = options.insecure;
-  settings.address = options.coordinator;
-  settings.retry_most = kLongestRetry;
-  if (!options.join_token.empty()) {
-    ATOLL_ASSIGN(const JoinToken token, join_token_from_text(options.join_token));
-    settings.coordinator_key = token.coordinator_key;
-    settings.address = options.coordinator.empty() ? token.coordinator_address : options.coordinator;
-    if (token.role != "island") {
-      return Error{Code::invalid_argument,
-                   "this token is for an " + token.role + ", not for an island; make one with `atoll token create --role island`"};
-    }
-    const Result<Enrolled> enrolled = enrol(settings, token.secret, name, stop_fd);
-    if (!enrolled) {
-      return enrolled.error();
-    }
-    const Result<CoordinatorPlace> before = read_coordinator(options.state);
-    CoordinatorPlace joined{settings.address, settings.coordinator_key};
-    if (before && before->key == joined.key) {
-      joined.generation = before->generation;
-    }
-    ATOLL_TRY(write_coordinator(options.state, joined));
-    log_info("joined the coordinator at " + settings.address + " as island " + enrolled->island.text + " (" + name + ")");
-    return settings;
-  }
-  const Result<CoordinatorPlace> place = read_coordinator(options.state);
-  if (!place && (settings.address.empty() || !options.insecure)) {
-    return place.error();
-  }
-  settings.coordinator_key = place ? place->key : std::string();
-  if (settings.address.empty()) {
-    settings.address = place->address;
-  }
+Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyPair& keys, const std::string& coordinator_address) {
+  ZmqBulkSettings bulk;
+  bulk.island = island_of(keys.public_key);
+  bulk.public_key = keys.public_key;
+  bulk.secret_key = keys.secret_key;
+  bulk.insecure = options.insecure;
+  bulk.uplink_bits_per_second = options.uplink_bits_per_second;
+  ATOLL_ASSIGN(const Address coordinator, parse_address(coordinator_address));
+  const bool here = coordinator.is_loopback() && options.advertise.empty();
+  bulk.bind = !options.bind.empty() ? options.bind : here || options.insecure ? "tcp://127.0.0.1:*" : "";
+  return bulk;
+}
+
+Result<EngineSettings> settings_of_engine(const AgentOptions& options, const IslandId& island) {
+  EngineSettings settings;
+  settings.self = island;
+  settings.spans = std::make_shared<SpanLog>();
+  settings.probe_paths = true;
+  ATOLL_ASSIGN(settings.runs, confined_to(options.state / "runs"));
+  settings.check_arena = options.check_arena;
+  settings.make_arena = shared_arenas(island, options.state / "runs");
+  settings.rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
   return settings;
 }
 
-Result<std::string> own_program() {
-  std::error_code failure;
-  const fs::path path = fs::read_symlink("/proc/self/exe", failure);
-  if (failure) {
-    return Error{Code::io, "/proc/self/exe cannot be read: " + failure.message()};
+// What sessions with trainers need besides the island's name and the folder of its sockets.
+Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine, const Kernels& kernels) {
+  SessionSettings session;
+  session.spans = engine.spans;
+  session.runs = engine.runs;
+  session.memory_limit_bytes = options.trainer_memory_bytes;
+  session.hang_after = options.trainer_hang_after;
+  session.program = options.program;
+  session.trainers = options.trainers;
+  if (session.program.empty()) {
+    ATOLL_ASSIGN(session.program, own_program());
   }
-  return path.string();
+  if (!kernels.core_type.empty()) {
+    session.environment[kCoreTypeVariable] = kernels.core_type;
+  }
+  return session;
 }
 
-// Arenas that killed agents left behind, of whatever island: as large as a model each.
-void remove_old_arenas() {
-  for (const std::string& path : island_link::remove_abandoned_arenas("/dev/shm", "atoll-i-")) {
-    log_info("removed " + path + ", which an agent that was killed had left");
+Identity identity_of(const AgentOptions& options, const Kernels& kernels, const std::string& coordinator_key) {
+  Identity identity;
+  identity.kernels = kernels.text;
+  identity.version = options.version;
+  identity.boot = random_number();
+  identity.platform = platform_text();
+  identity.codec_version = kCodecVersion;
+  identity.uplink_bits_per_second = options.uplink_bits_per_second;
+  if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == coordinator_key) {
+    identity.generation = place->generation;
   }
-}
-
-// What an agent keeps, trainers' states included, is its owner's alone, and so is what an older version left.
-Status keep_private(const fs::path& state) {
-  ::umask(0077);
-  ATOLL_TRY(on_this_machine(state / "runs").make_folders());
-  ATOLL_TRY(on_this_machine(state / "trainers").make_folders());
-  if (::chmod((state / "runs").c_str(), 0700) != 0) {
-    return Error{Code::io, (state / "runs").string() + ": cannot be made private to its owner: " + std::strerror(errno)};
+  for (const auto& [set, path] : options.data.sets) {
+    identity.data_sets.push_back(set);
   }
-  return {};
+  for (const auto& [trainer, program] : options.trainers) {
+    identity.trainers.push_back(trainer);
+  }
+  return identity;
 }
 
 }  // namespace
@@ -627,33 +533,29 @@ Status run_agent(const AgentOptions& given) {
   std::error_code failure;
   options.state = fs::absolute(options.state, failure);
   ATOLL_ASSIGN(const StateLock lock, StateLock::take(options.state));
-  ATOLL_TRY(keep_private(options.state));
-  ATOLL_ASSIGN(const KeyPair keys, read_or_make_key_file(options.state / "keys" / "island"));
+  KeyPair keys;
+  const auto begin = [&]() -> Status {
+    ATOLL_TRY(keep_private(options.state));
+    ATOLL_ASSIGN(keys, read_or_make_key_file(options.state / "keys" / "island"));
+    return {};
+  };
+  ATOLL_TRY(once_there_is_room(options.state, signals.fd(), begin));
   const IslandId island = island_of(keys.public_key);
-  const std::string name = options.name.empty() ? host_name() : options.name;
-  ATOLL_ASSIGN(const ControlClientSettings control_settings, find_coordinator(options, keys, name, signals.fd()));
+  const Entrance entrance{
+      options.state,        options.join_token, options.coordinator, options.insecure, options.name.empty() ? host_name() : options.name,
+      !options.name.empty()};
+  ATOLL_ASSIGN(ControlClientSettings control_settings, find_coordinator(entrance, keys, signals.fd()));
+  const std::string name = name_of_island(entrance);
+  control_settings.retry_most = kLongestRetry;
 
-  ZmqBulkSettings bulk;
-  bulk.island = island;
-  bulk.public_key = keys.public_key;
-  bulk.secret_key = keys.secret_key;
-  bulk.insecure = options.insecure;
-  bulk.uplink_bits_per_second = options.uplink_bits_per_second;
-  ATOLL_ASSIGN(const Address coordinator, parse_address(control_settings.address));
-  const bool here = coordinator.is_loopback() && options.advertise.empty();
-  bulk.bind = !options.bind.empty() ? options.bind : here || options.insecure ? "tcp://127.0.0.1:*" : "tcp://*:*";
-  ATOLL_ASSIGN(std::unique_ptr<ZmqBulkLink> link, ZmqBulkLink::open(bulk, std::make_shared<BlobStore>()));
-  ATOLL_ASSIGN(const std::string address, advertised_address(options.advertise, link->bound_address(), control_settings.address));
+  ATOLL_ASSIGN(const ZmqBulkSettings bulk, settings_of_link(options, keys, control_settings.address));
+  ATOLL_ASSIGN(std::unique_ptr<ZmqBulkLink> link, open_bulk_link(bulk, options.state, std::make_shared<BlobStore>()));
+  const std::string bound = link->bound_address();
+  ATOLL_ASSIGN(const std::string address, advertised_address(options.advertise, bound, control_settings.address));
 
   remove_old_arenas();
-  EngineSettings engine_settings;
-  const auto spans = std::make_shared<SpanLog>();
-  engine_settings.self = island;
-  engine_settings.spans = spans;
-  ATOLL_ASSIGN(engine_settings.runs, confined_to(options.state / "runs"));
-  engine_settings.make_arena = shared_arenas(island, options.state / "runs");
-  const std::shared_ptr<Rehearsal> rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
-  engine_settings.rehearsal = rehearsal;
+  ATOLL_ASSIGN(const EngineSettings engine_settings, settings_of_engine(options, island));
+  const std::shared_ptr<Rehearsal>& rehearsal = engine_settings.rehearsal;
   std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
   auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link));
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
@@ -662,49 +564,28 @@ Status run_agent(const AgentOptions& given) {
     engine->post(OpenContent{run.run});
   }
 
-  ATOLL_ASSIGN(const LinkFolder link_folder, LinkFolder::make(options.state));
-  SessionSettings session;
+  std::optional<LinkFolder> link_folder;
+  const auto make_link = [&]() -> Status {
+    ATOLL_ASSIGN(LinkFolder made, LinkFolder::make(options.state));
+    link_folder.emplace(std::move(made));
+    return {};
+  };
+  ATOLL_TRY(once_there_is_room(options.state, signals.fd(), make_link));
+  ATOLL_ASSIGN(SessionSettings session, settings_of_sessions(options, engine_settings, kernels));
   session.island = name;
-  session.spans = spans;
-  session.link_folder = link_folder.path();
-  session.runs = engine_settings.runs;
-  session.memory_limit_bytes = options.trainer_memory_bytes;
-  session.hang_after = options.trainer_hang_after;
-  session.program = options.program;
-  session.trainers = options.trainers;
-  if (session.program.empty()) {
-    ATOLL_ASSIGN(session.program, own_program());
-  }
-  if (!kernels.core_type.empty()) {
-    session.environment[kCoreTypeVariable] = kernels.core_type;
-  }
-  Identity identity;
-  identity.kernels = kernels.text;
+  session.link_folder = link_folder->path();
+  Identity identity = identity_of(options, kernels, control_settings.coordinator_key);
   identity.island = island;
   identity.name = name;
-  identity.version = options.version;
-  identity.boot = random_number();
   identity.bulk_address = address;
-  identity.platform = platform_text();
-  identity.codec_version = kCodecVersion;
-  identity.uplink_bits_per_second = options.uplink_bits_per_second;
-  if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == control_settings.coordinator_key) {
-    identity.generation = place->generation;
-  }
-  for (const auto& [set, path] : options.data.sets) {
-    identity.data_sets.push_back(set);
-  }
-  for (const auto& [trainer, program] : options.trainers) {
-    identity.trainers.push_back(trainer);
-  }
   ATOLL_ASSIGN(std::unique_ptr<ControlClient> control, ZmqControlClient::open(control_settings));
   control = rehearsal ? rehearsed(std::move(control), rehearsal) : std::move(control);
   Settings core_settings;
   core_settings.leave_limit = options.leave_within;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
   log_info("island " + name + ": trainers are to compute with " + kernels.text);
-  Driver driver(options, std::move(session), Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control),
-                std::move(engine), signals);
+  Driver driver(options, bound, control_settings.address, std::move(session),
+                Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), signals, lock);
   return driver.run();
 }
 

@@ -7,6 +7,7 @@
 //   STATE/agent.lock        one agent at a time
 //   STATE/keys/island       this island's key pair: who it is (transport/identity/identity.hpp)
 //   STATE/coordinator.json  where the coordinator is, once joined
+//   STATE/port              where other islands reach it (own_port.hpp)
 //   STATE/runs/RUN/…        checkpoints (checkpoint.hpp), what is being fetched, results kept for joiners
 //   STATE/trainers/NAME     the socket at which a trainer that its user started joins (agent/host/attach_point.hpp)
 //   STATE/cache/…           downloads
@@ -32,16 +33,18 @@ struct AgentOptions {
   std::string name;         // unique within the coordinator; empty: the host's name
   std::string join_token;   // enrols this island; empty: it is enrolled
   std::string coordinator;  // "tcp://host:port"; empty: as stored or in the token
-  std::string bind;         // of the bulk link; empty: any port, on loopback if the coordinator is there
+  std::string bind;         // of the bulk link; empty: own_port.hpp says; any port of loopback if the coordinator is there
   std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
   bool insecure = false;    // plain links; loopback only
   DataPermissions data;
   TrainerPrograms trainers;  // what runs may name in [trainer]
+  std::string metrics;       // HOST:PORT where Prometheus finds its figures; empty: nowhere
   std::string version;
   std::string program;                     // the executable that `trainer` is run of; empty: this one
   double uplink_bits_per_second = 0;       // the bulk link's budget; 0: none
   std::uint64_t trainer_memory_bytes = 0;  // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);
+  bool check_arena = false;                          // trainers that write into the arena out of turn are noticed
   std::filesystem::path leave_file;                  // leave when it appears (agent/service/leave_watch.hpp); empty: none
   std::string leave_command;                         // leave when it exits with status 0; empty: none
   Duration leave_within = std::chrono::seconds(60);  // then the agent goes, whatever is in hand

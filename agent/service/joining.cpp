@@ -7,12 +7,20 @@
 #include <unistd.h>
 
 #include <array>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "agent/storage/membership_file.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/room_on_disk.hpp"
+#include "transport/identity/join_token.hpp"
 
 namespace atl::agent {
 namespace {
+
+constexpr auto kAskAgain = std::chrono::seconds(2);
 
 bool names_no_host(const std::string& host) { return host.empty() || host == "*" || host == "0.0.0.0" || host == "::"; }
 
@@ -44,19 +52,92 @@ Result<std::string> address_towards(const Address& peer) {
   return result;
 }
 
+// Remembered once it is another place; a disk that is full is waited for.
+Status remember(const Entrance& entrance, CoordinatorPlace place, int stop_fd) {
+  const Result<CoordinatorPlace> before = read_coordinator(entrance.state);
+  if (before && before->key == place.key) {
+    if (before->address == place.address && before->name == place.name) {
+      return {};
+    }
+    place.generation = before->generation;
+  }
+  return once_there_is_room(entrance.state, stop_fd, [&] { return write_coordinator(entrance.state, place); });
+}
+
 }  // namespace
+
+Result<ControlClientSettings> find_coordinator(const Entrance& entrance, const KeyPair& keys, int stop_fd) {
+  ControlClientSettings settings;
+  settings.keys = keys;
+  settings.insecure = entrance.insecure;
+  settings.address = entrance.coordinator;
+  if (!entrance.join_token.empty()) {
+    ATOLL_ASSIGN(const JoinToken token, join_token_from_text(entrance.join_token));
+    settings.coordinator_key = token.coordinator_key;
+    settings.address = entrance.coordinator.empty() ? token.coordinator_address : entrance.coordinator;
+    if (token.role != "island") {
+      return Error{Code::invalid_argument,
+                   "this token is for an " + token.role + ", not for an island; make one with `atoll token create --role island`"};
+    }
+    ATOLL_ASSIGN(const Enrolled enrolled, enrol(settings, token.secret, entrance.name, stop_fd));
+    const std::string name = enrolled.name.empty() ? entrance.name : enrolled.name;
+    ATOLL_TRY(remember(entrance, {settings.address, settings.coordinator_key, {}, name}, stop_fd));
+    log_info("joined the coordinator at " + settings.address + " as island " + enrolled.island.text + " (" + name + ")");
+    return settings;
+  }
+  const Result<CoordinatorPlace> place = read_coordinator(entrance.state);
+  if (!place && (settings.address.empty() || !entrance.insecure)) {
+    return place.error();
+  }
+  settings.coordinator_key = place ? place->key : std::string();
+  if (settings.address.empty()) {
+    settings.address = place->address;
+  }
+  return settings;
+}
+
+std::string name_of_island(const Entrance& entrance) {
+  const Result<CoordinatorPlace> place = read_coordinator(entrance.state);
+  if (!place || place->name.empty()) {
+    return entrance.name;
+  }
+  if (entrance.named && place->name != entrance.name) {
+    log_warning("this island was enrolled as '" + place->name + "' and stays that: --name " + entrance.name + " has no effect");
+  }
+  return place->name;
+}
+
+Status remember_address(const std::filesystem::path& state, const std::string& address) {
+  Result<CoordinatorPlace> place = read_coordinator(state);
+  if (!place || place->address == address) {
+    return {};
+  }
+  place->address = address;
+  return write_coordinator(state, *place);
+}
 
 Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string& token_secret, const std::string& name, int stop_fd) {
   ATOLL_ASSIGN(const std::unique_ptr<ZmqControlClient> client, ZmqControlClient::open(settings));
+  Enrol request;
+  request.token_secret = token_secret;
+  request.name = name;
+  TimePoint again = TimePoint::max();  // it could not write at the moment
+  bool told = false;
   while (true) {
+    if (now() >= again) {
+      again = TimePoint::max();
+      (void)client->send(request);
+    }
     while (std::optional<LinkEvent> event = client->receive()) {
-      if (std::holds_alternative<LinkUp>(*event)) {
-        Enrol request;
-        request.token_secret = token_secret;
-        request.name = name;
+      if (std::holds_alternative<atl::LinkUp>(*event)) {
         (void)client->send(request);  // a link that breaks now comes up again
       } else if (const auto* message = std::get_if<Message>(&*event)) {
-        if (const auto* refused = std::get_if<Refused>(message)) {
+        if (const auto* refused = std::get_if<Refused>(message); refused != nullptr && worth_retrying(refused->error.code)) {
+          again = now() + kAskAgain;
+          if (!std::exchange(told, true)) {
+            log_warning("waiting for the coordinator at " + settings.address + ": " + refused->error.why);
+          }
+        } else if (refused != nullptr) {
           return refused->error;
         }
         if (const auto* enrolled = std::get_if<Enrolled>(message)) {

@@ -2,15 +2,38 @@
 // Threads: one.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "transport/base/result.hpp"
 #include "transport/control/message.hpp"
+#include "transport/identity/identity.hpp"
 #include "transport/zmq/control_client.hpp"
 
 namespace atl::agent {
 
-// Enrols the key of `settings` with the secret of a token; waits for the coordinator as long as it takes, or until `stop_fd` is readable.
+// What an agent is told of the coordinator when it is started.
+struct Entrance {
+  std::filesystem::path state;
+  std::string join_token;   // empty: it is enrolled
+  std::string coordinator;  // "tcp://host:port"; empty: as stored or in the token
+  bool insecure = false;
+  std::string name;    // for the island, if it is enrolled now
+  bool named = false;  // its owner has chosen the name
+};
+
+// Where the coordinator is: from the token (enrolling with it), from what is given, or as stored. Waits for the coordinator, and for room
+// on the disk, until stop_fd is readable. Errors: not_found (not joined), the coordinator's refusal, cancelled, io.
+Result<ControlClientSettings> find_coordinator(const Entrance& entrance, const KeyPair& keys, int stop_fd);
+
+// By which name the coordinator knows this island: it may not be the one that was asked for, or is given by now. After find_coordinator().
+std::string name_of_island(const Entrance& entrance);
+
+// The coordinator answered at this address: it is looked for there at the next start, too. An island that never joined has no place.
+Status remember_address(const std::filesystem::path& state, const std::string& address);
+
+// Enrols the key of `settings` with the secret of a token; waits for the coordinator as long as it takes, also for one
+// that cannot write at the moment, or until `stop_fd` is readable.
 // Errors: the coordinator's refusal; cancelled.
 Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string& token_secret, const std::string& name, int stop_fd);
 

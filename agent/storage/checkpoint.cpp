@@ -280,15 +280,25 @@ Result<CheckpointMeta> CheckpointStore::finish(CheckpointMeta meta) {
   }
   refused_.erase(meta.round);
   verified_.insert(meta.round);
+  read_.insert_or_assign(meta.round, meta);
   return meta;
+}
+
+const CheckpointMeta* CheckpointStore::known_meta(Round round) const {
+  const auto known = read_.find(round);
+  if (known != read_.end()) {
+    return &known->second;
+  }
+  Result<CheckpointMeta> meta = read_meta(folder_of(round) / kMetaFile);
+  return meta ? &read_.emplace(round, *std::move(meta)).first->second : nullptr;
 }
 
 std::vector<Round> CheckpointStore::rounds() const {
   std::vector<std::pair<Epoch, Round>> found;
   for (const DiskEntry& entry : folder_.list().value_or({})) {
     if (const std::optional<Round> round = round_of(entry.name)) {
-      const Result<CheckpointMeta> meta = read_meta(folder_ / entry.name / kMetaFile);
-      found.emplace_back(meta ? meta->epoch : Epoch(~0ULL), *round);
+      const CheckpointMeta* meta = known_meta(*round);
+      found.emplace_back(meta != nullptr ? meta->epoch : Epoch(~0ULL), *round);
     }
   }
   std::sort(found.rbegin(), found.rend());
@@ -302,26 +312,53 @@ std::vector<Round> CheckpointStore::rounds() const {
 std::vector<CheckpointMeta> CheckpointStore::list() const {
   std::vector<CheckpointMeta> all;
   for (const Round round : rounds()) {
-    Result<CheckpointMeta> meta = read_meta(folder_of(round) / kMetaFile);
-    if (meta && meta->round == round && !refused_.contains(round)) {
-      all.push_back(*std::move(meta));
+    const CheckpointMeta* meta = known_meta(round);
+    if (meta != nullptr && meta->round == round && !refused_.contains(round)) {
+      all.push_back(*meta);
     }
   }
   return all;
 }
 
-Result<CheckpointMeta> CheckpointStore::verify(Round round) const {
+Result<CheckpointMeta> CheckpointStore::meta_of(Round round) const {
   ATOLL_ASSIGN(CheckpointMeta meta, read_meta(folder_of(round) / kMetaFile));
   if (meta.round != round || meta.outer() == nullptr) {
     return Error{Code::corrupt, folder_of(round).text() + ": is not the checkpoint its name says"};
   }
+  return meta;
+}
+
+Status CheckpointStore::verify_file(Round round, const std::string& name, const FileFacts& expected) const {
+  ATOLL_ASSIGN(const FileFacts found, facts_of(folder_of(round) / name));
+  return found == expected ? Status()
+                           : Error{Code::corrupt, (folder_of(round) / name).text() + ": its SHA-256 is not the one it was written with"};
+}
+
+Result<CheckpointMeta> CheckpointStore::verify(Round round) const {
+  ATOLL_ASSIGN(CheckpointMeta meta, meta_of(round));
   for (const auto& [name, expected] : meta.files) {
-    ATOLL_ASSIGN(const FileFacts found, facts_of(folder_of(round) / name));
-    if (found != expected) {
-      return Error{Code::corrupt, (folder_of(round) / name).text() + ": its SHA-256 is not the one it was written with"};
-    }
+    ATOLL_TRY(verify_file(round, name, expected));
   }
   return meta;
+}
+
+CheckpointStore::Faults CheckpointStore::faults() const {
+  Faults faults;
+  for (const Round round : rounds()) {
+    ++faults.checkpoints;
+    const Result<CheckpointMeta> meta = meta_of(round);
+    if (!meta) {
+      faults.found.push_back(meta.error());
+      continue;
+    }
+    for (const auto& [name, expected] : meta->files) {
+      faults.bytes += expected.bytes;
+      if (const Status sound = verify_file(round, name, expected); !sound) {
+        faults.found.push_back(sound.error());
+      }
+    }
+  }
+  return faults;
 }
 
 std::optional<CheckpointMeta> CheckpointStore::newest_good() {
@@ -335,6 +372,7 @@ std::optional<CheckpointMeta> CheckpointStore::newest_good() {
       return *std::move(meta);
     }
     refused_.insert(round);
+    read_.erase(round);
     log_warning("the checkpoint of round " + std::to_string(round.value) + " is refused, the next older one is tried: " + meta.error().why);
   }
   return std::nullopt;
@@ -359,9 +397,15 @@ void CheckpointStore::prune(std::size_t keep, const std::set<Round>& needed) {
       continue;
     }
     verified_.erase(round);
-    // Out of sight in one step, so that a crash while removing leaves no half checkpoint under a round's name.
+    read_.erase(round);
+    // Out of sight in one step, so that a crash while removing leaves no half checkpoint under a round's name; durably, so that a loss of
+    // power does not bring the name back without what was removed below it.
     const DiskPath hidden = folder_ / ("." + std::to_string(round.value) + ".removed");
-    remove_quietly(folder_of(round).rename_to(hidden) ? hidden : folder_of(round));
+    if (const Status gone = rename_durably(folder_of(round), hidden); !gone) {
+      log_warning(gone.error().why);  // it goes with a later checkpoint, or when the folder is opened the next time
+      continue;
+    }
+    remove_quietly(hidden);
   }
 }
 

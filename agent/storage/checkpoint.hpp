@@ -67,6 +67,8 @@ class CheckpointStore {
  public:
   // Makes the folder if needed and removes what a crash left. Errors: io.
   static Result<CheckpointStore> open(DiskPath folder);
+  // Those that lie there, to look at: nothing is made or removed.
+  static CheckpointStore look_at(DiskPath folder) { return CheckpointStore(std::move(folder)); }
 
   // Starts one: an empty partial folder (an earlier attempt at the same round is removed), in which the trainer makes
   // kTrainerFolder if it saves something. Several rounds may be begun at a time. Errors: io.
@@ -84,10 +86,17 @@ class CheckpointStore {
   void abandon(Round round);
 
   // What meta.json of each checkpoint says, newest first: by epoch, then by round, for a run that went back to an older round writes
-  // its later epochs' checkpoints last. Those that cannot be read are left out. Digests are not verified.
+  // its later epochs' checkpoints last. Those that cannot be read are left out. Digests are not verified, and each meta.json is read once.
   [[nodiscard]] std::vector<CheckpointMeta> list() const;
   // The checkpoint of a round, every byte verified. Errors: not_found, corrupt (names the file), io.
   Result<CheckpointMeta> verify(Round round) const;
+  // All that is wrong with the checkpoints that lie here, one for each file, and how many were looked at.
+  struct Faults {
+    std::vector<Error> found;
+    std::size_t checkpoints = 0;
+    std::uint64_t bytes = 0;  // read
+  };
+  [[nodiscard]] Faults faults() const;
   // The newest whose digests hold; each that is refused is warned about and not looked at again. None: nullopt.
   std::optional<CheckpointMeta> newest_good();
   // Keeps the `keep` newest (at least one), those in `needed` and the newest good one; removes refused and older ones.
@@ -100,11 +109,16 @@ class CheckpointStore {
  private:
   explicit CheckpointStore(DiskPath folder) : folder_(std::move(folder)) {}
   Status complete(CheckpointMeta& meta);
+  [[nodiscard]] Result<CheckpointMeta> meta_of(Round round) const;
+  [[nodiscard]] Status verify_file(Round round, const std::string& name, const FileFacts& expected) const;
   [[nodiscard]] std::vector<Round> rounds() const;  // newest first, before them those that cannot be read
+  // From memory once it was read or written; null if it cannot be read.
+  [[nodiscard]] const CheckpointMeta* known_meta(Round round) const;
 
   DiskPath folder_;
   std::set<Round> refused_;
   std::set<Round> verified_;
+  mutable std::map<Round, CheckpointMeta> read_;
   std::map<Round, FileFacts> written_;  // outer.safetensors of partial ones: hashed while written
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -37,15 +38,27 @@ Result<StateLock> StateLock::take(const fs::path& state) {
                                      "; stop that one, or give --state another directory"};
   }
   const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(fd, 0) != 0 || ::write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
-    const int number = errno;
-    ::close(fd);
-    return Error{Code::io, path.string() + ": cannot be written: " + std::strerror(number)};
+  // The pid is for people; the lock holds without it, on a full disk, say.
+  if (::ftruncate(fd, 0) == 0) {
+    (void)!::write(fd, pid.data(), pid.size());
   }
-  return StateLock(fd);
+  return StateLock(fd, path);
 }
 
-StateLock::StateLock(StateLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+StateLock::StateLock(StateLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+Status StateLock::still_held() const {
+  struct stat there {};
+  struct stat held {};
+  const bool looked = ::stat(path_.c_str(), &there) == 0;
+  if (!looked && errno != ENOENT && errno != ENOTDIR) {
+    return {};
+  }
+  if (looked && ::fstat(fd_, &held) == 0 && there.st_ino == held.st_ino && there.st_dev == held.st_dev) {
+    return {};
+  }
+  return Error{Code::io, "the state directory " + path_.parent_path().string() + " was removed or replaced while this agent runs"};
+}
 
 StateLock::~StateLock() {
   if (fd_ >= 0) {
@@ -66,6 +79,7 @@ Result<CoordinatorPlace> read_coordinator(const fs::path& state) {
   try {
     const nlohmann::json json = nlohmann::json::parse(as_text(*content));
     CoordinatorPlace place{json.at("address").get<std::string>(), json.at("key").get<std::string>()};
+    place.name = json.value("name", "");
     if (const auto met = json.find("generation"); met != json.end()) {
       place.generation.restored = met->at("restored").get<std::uint64_t>();
       place.generation.starts = met->at("starts").get<std::uint64_t>();
@@ -85,6 +99,9 @@ Status write_coordinator(const fs::path& state, const CoordinatorPlace& place) {
                           {"starts", place.generation.starts},
                           {"life", place.generation.life},
                           {"proof", to_hex(place.generation.proof)}};
+  }
+  if (!place.name.empty()) {
+    json["name"] = place.name;
   }
   const std::string text = json.dump(2) + "\n";
   return replace_file(on_this_machine(state / kCoordinatorFile), as_bytes(text));

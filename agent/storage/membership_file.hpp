@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "transport/base/generation.hpp"
 #include "transport/base/result.hpp"
@@ -21,9 +22,14 @@ class StateLock {
   StateLock& operator=(const StateLock&) = delete;
   ~StateLock();
 
+  // Errors: io if the file that is locked is not the one in the directory any more: somebody removed or replaced it, and another agent
+  // could take the directory. What cannot be looked at (a network's disk that is away) is not gone.
+  [[nodiscard]] Status still_held() const;
+
  private:
-  explicit StateLock(int fd) : fd_(fd) {}
+  StateLock(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
   int fd_;
+  std::filesystem::path path_;
 };
 
 // STATE/coordinator.json.
@@ -31,6 +37,7 @@ struct CoordinatorPlace {
   std::string address;         // "tcp://host:port"
   std::string key;             // Z85
   Generation generation = {};  // the newest of it that this island has met
+  std::string name = {};       // by which the coordinator has enrolled this island; empty: not known
 };
 // Errors: not_found if it has not joined; corrupt; io.
 Result<CoordinatorPlace> read_coordinator(const std::filesystem::path& state);

@@ -8,15 +8,16 @@
 #include <limits>
 #include <utility>
 
+#include "agent/island_link/arena.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
 #include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/objective.hpp"
+#include "agent/trainer/tensor_values.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "agent/trainer/trainer_state.hpp"
 
 namespace atl {
 
-using island_link::Arena;
 using island_link::ArenaLayout;
 using island_link::Configure;
 using island_link::Manifest;
@@ -37,8 +38,6 @@ struct DecayRange {
   std::int64_t count;
   bool decays;
 };
-
-std::span<float> floats_of(const at::Tensor& tensor) { return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}; }
 
 std::vector<DecayRange> decay_ranges(const std::vector<Objective::Leaf>& leaves) {
   std::vector<DecayRange> ranges;
@@ -94,8 +93,7 @@ struct Learner::State {
   std::vector<DecayRange> ranges;
   at::Tensor decay_mask;  // on a GPU: 1 where weight decay applies
 
-  Arena arena;
-  ArenaLayout layout;
+  std::span<float> arena;
   std::vector<std::vector<CopyRun>> runs;  // by fragment
   std::vector<std::uint64_t> averaged_at;  // by fragment: the step of the parameters that its average took in last
 
@@ -188,12 +186,12 @@ struct Learner::State {
   // Copies a fragment between a flat tensor and the arena.
   void to_arena(std::uint32_t fragment, const at::Tensor& flat) {
     for (const CopyRun& run : runs[fragment]) {
-      at::from_blob(arena.floats().data() + run.arena, {run.count}, at::kFloat).copy_(flat.narrow(0, run.flat, run.count));
+      at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat).copy_(flat.narrow(0, run.flat, run.count));
     }
   }
   void from_arena(std::uint32_t fragment, const at::Tensor& flat, double alpha) {
     for (const CopyRun& run : runs[fragment]) {
-      const at::Tensor theirs = at::from_blob(arena.floats().data() + run.arena, {run.count}, at::kFloat);
+      const at::Tensor theirs = at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat);
       at::Tensor ours = flat.narrow(0, run.flat, run.count);
       if (alpha == 0.0) {
         ours.copy_(theirs);
@@ -239,10 +237,10 @@ std::uint64_t Learner::tokens_available() const {
 }
 std::size_t Learner::fragments() const { return state_->runs.size(); }
 
-Status Learner::attach(Arena arena, ArenaLayout layout) {
+Status Learner::attach(std::span<float> arena, const ArenaLayout& layout) {
   State& s = *state_;
   ATOLL_TRY(island_link::check_layout(s.manifest(), layout));
-  if (arena.bytes() != layout.bytes) {
+  if (arena.size_bytes() != layout.bytes) {
     return Error{Code::corrupt, "the arena and its layout have different sizes"};
   }
   std::vector<std::uint64_t> arena_offset(s.manifest().parameters.size());
@@ -266,8 +264,7 @@ Status Learner::attach(Arena arena, ArenaLayout layout) {
     }
     flat += count;
   }
-  s.arena = std::move(arena);
-  s.layout = std::move(layout);
+  s.arena = arena;
   return {};
 }
 
@@ -380,7 +377,7 @@ Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
     State& s = *state_;
     s.from_arena(fragment, s.parameters, alpha);
     s.take_into_average(fragment, s.step,
-                        [&s](const CopyRun& run) { return at::from_blob(s.arena.floats().data() + run.arena, {run.count}, at::kFloat); });
+                        [&s](const CopyRun& run) { return at::from_blob(s.arena.data() + run.arena, {run.count}, at::kFloat); });
     return {};
   });
 }
@@ -412,7 +409,7 @@ Result<std::optional<double>> Learner::evaluate() {
   });
 }
 
-Status Learner::save(const std::string& directory, const std::string& notes) {
+Status Learner::save(const std::string& directory) {
   return catching([&]() -> Status {
     const State& s = *state_;
     const at::Tensor parameters = s.parameters.cpu();
@@ -420,12 +417,12 @@ Status Learner::save(const std::string& directory, const std::string& notes) {
     const at::Tensor second = s.second.cpu();
     const at::Tensor average = s.average.defined() ? s.average.cpu() : at::empty({0}, at::kFloat);
     return save_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)},
-                              {s.step, s.position, s.updates, notes, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>()});
+                              {s.step, s.position, s.updates, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>()});
   });
 }
 
-Result<std::string> Learner::restore(const std::string& directory, std::uint64_t step, std::uint64_t position) {
-  return catching([&]() -> Result<std::string> {
+Status Learner::restore(const std::string& directory, std::uint64_t step, std::uint64_t position) {
+  return catching([&]() -> Status {
     State& s = *state_;
     const at::Tensor parameters = at::empty({s.parameters.numel()}, at::kFloat);
     const at::Tensor first = at::empty_like(parameters);
@@ -451,7 +448,7 @@ Result<std::string> Learner::restore(const std::string& directory, std::uint64_t
     }
     s.updates = place.updates;
     stand_at(step, position);
-    return place.notes;
+    return {};
   });
 }
 

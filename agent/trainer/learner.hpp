@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "agent/island_link/arena.hpp"
 #include "agent/island_link/messages.hpp"
 #include "transport/base/result.hpp"
 
@@ -38,8 +38,8 @@ class Learner {
   [[nodiscard]] std::uint64_t windows_per_step() const;  // by which position() moves
   [[nodiscard]] std::uint64_t tokens_available() const;
 
-  // Gives the arena that fragments are copied to and from. Errors: corrupt if the layout does not fit the manifest.
-  Status attach(island_link::Arena arena, island_link::ArenaLayout layout);
+  // Gives the arena that fragments are copied to and from; it must stay mapped. Errors: corrupt if the layout does not fit the manifest.
+  Status attach(std::span<float> arena, const island_link::ArenaLayout& layout);
   [[nodiscard]] std::size_t fragments() const;
 
   // Forward and backward of the next step, over all its micro-batches.
@@ -64,12 +64,10 @@ class Learner {
   Result<std::optional<double>> evaluate();
   [[nodiscard]] std::uint32_t evaluation_batches() const;
 
-  // Parameters, optimiser, step and position, and a text of the caller's, into `directory`/trainer.safetensors (made if its parent
-  // exists): written under another name, synced, renamed. Errors: io.
-  Status save(const std::string& directory, const std::string& notes);
-  // What save wrote; the caller's text comes back. Errors: not_found, io; corrupt if the file is broken, of another model or of another
-  // step than expected.
-  Result<std::string> restore(const std::string& directory, std::uint64_t step, std::uint64_t position);
+  // Parameters, optimiser, step and position into `directory`/trainer.safetensors. Errors: io.
+  Status save(const std::string& directory);
+  // What save wrote. Errors: not_found, io; corrupt if the file is broken, of another model or of another step than expected.
+  Status restore(const std::string& directory, std::uint64_t step, std::uint64_t position);
 
  private:
   struct State;

@@ -50,4 +50,20 @@ Result<std::uint64_t> Options::integer(const std::string& name, std::uint64_t le
   return parsed;
 }
 
+int exit_status(Code code) {
+  switch (code) {
+    case Code::corrupt:
+    case Code::io:
+      return 1;
+    case Code::invalid_argument:
+      return 2;
+    case Code::not_found:
+      return 4;
+    case Code::conflict:
+      return 8;
+    default:
+      return 70;
+  }
+}
+
 }  // namespace atl

@@ -31,4 +31,7 @@ class Options {
   std::set<std::string> flags_;
 };
 
+// What a process ends with that such an error ended.
+int exit_status(Code code);
+
 }  // namespace atl

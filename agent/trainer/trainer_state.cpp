@@ -1,10 +1,7 @@
 #include "agent/trainer/trainer_state.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -114,9 +111,6 @@ Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::M
   ATOLL_ASSIGN(place.step, read_number(metadata, "atoll.step"));
   ATOLL_ASSIGN(place.position, read_number(metadata, "atoll.position"));
   ATOLL_ASSIGN(place.updates, read_number(metadata, "atoll.updates"));
-  if (const auto notes = metadata.find("atoll.notes"); notes != metadata.end()) {
-    place.notes = notes->second;
-  }
   if (const auto averaged = metadata.find("atoll.averaged_at"); averaged != metadata.end()) {
     std::istringstream words(averaged->second);
     for (std::uint64_t step = 0; words >> step;) {
@@ -143,13 +137,9 @@ Status save_trainer_state(const std::string& directory, const island_link::Manif
   std::map<std::string, std::string> metadata = {{"atoll.step", std::to_string(place.step)},
                                                  {"atoll.position", std::to_string(place.position)},
                                                  {"atoll.updates", std::to_string(place.updates)},
-                                                 {"atoll.notes", place.notes},
                                                  {"atoll.checksums", checksums(arrays)}};
   if (!place.averaged_at.empty()) {
     metadata["atoll.averaged_at"] = joined(place.averaged_at, [](std::uint64_t step) { return std::to_string(step); });
-  }
-  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
-    return file_error(directory, "make the directory");
   }
   const std::string path = directory + kFile;
   NewFile file(path + ".new");

@@ -2,8 +2,8 @@
 //
 // One safetensors file, `trainer.safetensors`, in a directory of the agent's choosing: for each parameter NAME of the manifest the tensors
 // NAME, NAME.exp_avg and NAME.exp_avg_sq, and NAME.ema where an average is kept; in the metadata `atoll.step`, `atoll.position`,
-// `atoll.updates`, `atoll.notes` (a text of the caller's), `atoll.averaged_at` and `atoll.checksums` of the flat arrays, so that a flipped
-// bit is found before a step is taken with it. Threads: plain functions.
+// `atoll.updates`, `atoll.averaged_at` and `atoll.checksums` of the flat arrays, so that a flipped bit is found before a step is taken with
+// it. Threads: plain functions.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,11 @@ struct TrainerArrays {
 struct TrainerPlace {
   std::uint64_t step = 0;
   std::uint64_t position = 0;
-  std::uint64_t updates = 0;  // of the optimiser; fewer than steps if it started afresh in the middle of a run
-  std::string notes;
+  std::uint64_t updates = 0;                    // of the optimiser; fewer than steps if it started afresh in the middle of a run
   std::vector<std::uint64_t> averaged_at = {};  // by fragment: the step that the average has come to
 };
 
-// Makes `directory` if its parent exists; writes under another name, syncs, renames. A crash leaves the old file or the new one.
-// Errors: io, naming the file (a full disk says so); nothing is left behind then.
+// Writes under another name, syncs, renames. Errors: io, naming the file (a full disk says so); nothing is left behind then.
 Status save_trainer_state(const std::string& directory, const island_link::Manifest& manifest, const TrainerArrays& arrays,
                           const TrainerPlace& place);
 

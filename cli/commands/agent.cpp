@@ -1,14 +1,19 @@
-// `atoll agent`: one island, in the foreground.
+// `atoll agent`: one island, in the foreground; and `check`, which reads what it keeps.
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "agent/service/driver.hpp"
+#include "agent/storage/check.hpp"
 #include "cli/command.hpp"
 #include "cli/join_token_source.hpp"
 #include "cli/local/uplink.hpp"
+#include "cli/settings_file.hpp"
 #include "cli/state_directory.hpp"
+#include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
 
@@ -16,6 +21,7 @@ namespace atl {
 namespace {
 
 struct AgentCommandOptions {
+  std::string config;
   std::string state;
   std::string join;
   std::string join_file;
@@ -29,8 +35,10 @@ struct AgentCommandOptions {
   std::vector<std::string> trainer_environment;
   std::vector<std::string> trainer_folders;
   std::string uplink;
+  std::string metrics;
   std::string trainer_memory;
   Duration trainer_hang_after = std::chrono::minutes(5);
+  bool check_arena = false;
   std::string leave_file;
   std::string leave_command;
   Duration leave_within = std::chrono::seconds(60);
@@ -45,9 +53,11 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.coordinator = given.coordinator;
   options.bind = given.bind;
   options.advertise = given.advertise;
+  options.metrics = given.metrics;
   options.insecure = given.insecure;
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
+  options.check_arena = given.check_arena;
   options.leave_file = given.leave_file;
   options.leave_command = given.leave_command;
   options.leave_within = given.leave_within;
@@ -73,6 +83,21 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   return options;
 }
 
+// What a settings file says, where the command line does not: --config, or agent.toml in the state directory if it is there.
+Status read_config(const Invocation& invocation, const AgentCommandOptions& given, std::span<const CommandOption> options) {
+  static constexpr std::array<std::string_view, 3> kNotInFile = {"config", "state", "join"};
+  std::filesystem::path path = given.config;
+  if (path.empty()) {
+    ATOLL_ASSIGN(path, state_directory(given.state, invocation.environment));
+    path /= "agent.toml";
+    std::error_code failure;
+    if (!std::filesystem::exists(path, failure)) {
+      return {};
+    }
+  }
+  return take_settings(path, options, invocation.given, kNotInFile);
+}
+
 Exit run_island(const Invocation& invocation, const AgentCommandOptions& given) {
   const Result<agent::AgentOptions> options = agent_options(invocation, given);
   if (!options) {
@@ -85,6 +110,55 @@ Exit run_island(const Invocation& invocation, const AgentCommandOptions& given) 
     return Exit::interrupted;
   }
   return ran ? Exit::ok : report(invocation, ran.error());
+}
+
+Exit check_island(const Invocation& invocation, const std::string& given) {
+  const Result<std::filesystem::path> state = state_directory(given, invocation.environment);
+  const Result<agent::AgentCheck> check = state ? agent::check_state(*state) : Result<agent::AgentCheck>(state.error());
+  if (!check) {
+    return report(invocation, check.error());
+  }
+  std::ostream& out = invocation.streams.out;
+  if (invocation.json) {
+    nlohmann::json faults = nlohmann::json::array();
+    for (const Error& fault : check->faults) {
+      faults.push_back({{"code", to_string(fault.code)}, {"text", fault.why}});
+    }
+    const nlohmann::json document = {{"schema", 1},
+                                     {"checked", state->string()},
+                                     {"sound", check->faults.empty()},
+                                     {"runs", check->runs},
+                                     {"checkpoints", check->checkpoints},
+                                     {"files", check->files},
+                                     {"bytes", check->bytes},
+                                     {"faults", faults}};
+    out << document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    return check->faults.empty() ? Exit::ok : Exit::run_failed;
+  }
+  for (const Error& fault : check->faults) {
+    out << printable(fault.why, 2000) << "\n";
+  }
+  const std::string read = std::to_string(check->checkpoints) + " checkpoints of " + std::to_string(check->runs) + " runs, " +
+                           std::to_string(check->files) + " other files, " + human_bytes(check->bytes) + " read";
+  if (check->faults.empty()) {
+    out << printable(state->string(), 2000) << " is sound: " << read << "\n";
+    return Exit::ok;
+  }
+  invocation.streams.err << "atoll: " << check->faults.size() << " faults in " << printable(state->string(), 2000) << " (" << read
+                         << "); the agent does without a checkpoint that is damaged, and copies the state from its peers\n";
+  return Exit::run_failed;
+}
+
+Command check_agent_command() {
+  auto state = std::make_shared<std::string>();
+  Command command;
+  command.name = "check";
+  command.summary = "reads everything in a stopped agent's state directory, and tells whether it is sound";
+  command.details = "Exits with 0 if all is sound, and with 1 if something is damaged; it names each file. Nothing is changed.";
+  command.options = {
+      {"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", state.get(), false, {}, Completes::folders}};
+  command.run = [state](Invocation& invocation) { return check_island(invocation, *state); };
+  return command;
 }
 
 }  // namespace
@@ -109,6 +183,13 @@ Command agent_command() {
        Completes::files},
       {"--join", "a join token itself, which others on this machine can see", &options->join},
       {"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", &options->state, false, {}, Completes::folders},
+      {"--config",
+       "TOML with these options' values: data = [\"corpus=/srv/text\"], uplink = \"50mbit\" (else agent.toml in the state directory, if "
+       "there)",
+       &options->config,
+       false,
+       {},
+       Completes::files},
       {"--name", "what the island is called (else the host's name)", &options->name},
       {"--data", "NAME=PATH: the files behind a data set's name; PATH is a file, a folder or a glob", &options->data},
       {"--allow-data", "a folder whose files run files may name", &options->allow_data, false, {}, Completes::folders},
@@ -117,17 +198,25 @@ Command agent_command() {
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--trainer-folder", "NAME=DIR: where that trainer is started (else the agent's working directory)", &options->trainer_folders},
       {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},
-      {"--bind", "where other islands reach it, tcp://HOST:PORT (else any free port)", &options->bind},
+      {"--bind", "where other islands reach it, tcp://HOST:PORT (else port 4401, or the one it had before)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},
       {"--uplink", "what this island may send to the others, like 50mbit (else as much as the line bears)", &options->uplink},
+      {"--metrics", "where Prometheus finds this island's figures, HOST:PORT; whoever reaches it reads them (else nowhere)",
+       &options->metrics},
       {"--trainer-memory", "a trainer that needs more is ended, like 8GiB (else no limit)", &options->trainer_memory},
+      {"--check-arena", "for debugging a trainer: one that writes into the arena out of turn fails, with the fragment's number",
+       &options->check_arena},
       {"--trainer-hang-after", "a trainer that makes no progress for so long is restarted", &options->trainer_hang_after},
       {"--leave-file", "leave once this file is there; its first line is the reason", &options->leave_file, false, {}, Completes::files},
       {"--leave-command", "leave once this command (run every 5 s by sh) exits with 0; its first line is the reason",
        &options->leave_command},
       {"--leave-within", "go after so long at the latest, whatever is in hand", &options->leave_within},
       {"--insecure", "no encryption; loopback only", &options->insecure}};
-  command.run = [options](Invocation& invocation) { return run_island(invocation, *options); };
+  command.subcommands = {check_agent_command()};
+  command.run = [options, described = command.options](Invocation& invocation) {
+    const Status configured = read_config(invocation, *options, described);
+    return configured ? run_island(invocation, *options) : report(invocation, configured.error());
+  };
   return command;
 }
 

@@ -3,43 +3,10 @@
 #include <ostream>
 
 #include "cli/command.hpp"
+#include "cli/command_places.hpp"
 
 namespace atl {
 namespace {
-
-// One command with its full path, and the options that every command has.
-struct Place {
-  std::string path;  // "atoll token create"
-  const Command* command = nullptr;
-  std::vector<CommandOption> options;
-};
-
-std::vector<std::string> split(const std::string& names) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(',', at), names.size());
-    parts.push_back(names.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-bool is_positional(const CommandOption& option) { return option.names.front() != '-'; }
-bool is_flag(const CommandOption& option) { return std::holds_alternative<bool*>(option.target); }
-
-void collect(const Command& command, const std::string& parent, CommonOptions& common, std::vector<Place>& places) {
-  const std::string path = parent.empty() ? command.name : parent + " " + command.name;
-  std::vector<CommandOption> options = command.options;
-  if (command.run && !command.passes_arguments) {
-    for (CommandOption& option : common_options(command, common)) {
-      options.push_back(std::move(option));
-    }
-  }
-  places.push_back({path, &command, std::move(options)});
-  for (const Command& subcommand : command.subcommands) {
-    collect(subcommand, path, common, places);
-  }
-}
 
 // The words of a fixed list, or the shell code that prints them one a line; empty where the shell completes by itself.
 std::string words_of(const CommandOption& option) {
@@ -69,9 +36,9 @@ std::string shell_quoted(std::string_view text) {
 }
 
 // Walks over the words before the cursor and leaves the command's path in `at`: the same in bash and zsh.
-std::string path_walk(const std::vector<Place>& places, const std::string& loop, const std::string& word) {
+std::string path_walk(const std::vector<CommandPlace>& places, const std::string& loop, const std::string& word) {
   std::string paths;
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     if (place.path != "atoll") {
       paths += (paths.empty() ? "" : "|") + ("\"" + place.path + "\"");
     }
@@ -80,9 +47,9 @@ std::string path_walk(const std::vector<Place>& places, const std::string& loop,
          "\" ;;\n    esac\n  done\n";
 }
 
-std::string option_patterns(const Place& place, const CommandOption& option) {
+std::string option_patterns(const CommandPlace& place, const CommandOption& option) {
   std::string patterns;
-  for (const std::string& name : split(option.names)) {
+  for (const std::string& name : names_of(option)) {
     patterns += (patterns.empty() ? "" : "|") + ("\"" + place.path + " " + name + "\"");
   }
   return patterns;
@@ -100,12 +67,12 @@ std::string bash_values(const CommandOption& option) {
                                                   : "COMPREPLY=()";
 }
 
-std::string bash_script(const std::vector<Place>& places) {
+std::string bash_script(const std::vector<CommandPlace>& places) {
   std::string text = "# bash completion of atoll: source it, or save it in ~/.local/share/bash-completion/completions/atoll\n_atoll() {\n";
   text += "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\"\n";
   text += path_walk(places, "i = 1; i < COMP_CWORD; i++", "${COMP_WORDS[i]}");
   text += "  case \"$at $prev\" in\n";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     for (const CommandOption& option : place.options) {
       if (!is_positional(option) && !is_flag(option)) {
         text += "    " + option_patterns(place, option) + ") " + bash_values(option) + "; return ;;\n";
@@ -113,7 +80,7 @@ std::string bash_script(const std::vector<Place>& places) {
     }
   }
   text += "  esac\n  case \"$at\" in\n";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     std::string words;
     std::string more;
     for (const Command& subcommand : place.command->subcommands) {
@@ -124,7 +91,7 @@ std::string bash_script(const std::vector<Place>& places) {
         more = bash_values(option) + "; [[ $cur != -* ]] && return; ";
         continue;
       }
-      for (const std::string& name : split(option.names)) {
+      for (const std::string& name : names_of(option)) {
         words += name + " ";
       }
     }
@@ -151,11 +118,11 @@ std::string zsh_item(const std::string& name, const std::string& doc) {
   return shell_quoted(escaped);
 }
 
-std::string zsh_script(const std::vector<Place>& places) {
+std::string zsh_script(const std::vector<CommandPlace>& places) {
   std::string text = "#compdef atoll\n# zsh completion of atoll: save it as _atoll in a folder of $fpath\n_atoll() {\n";
   text += path_walk(places, "i = 2; i < CURRENT; i++", "${words[i]}");
   text += "  local -a items\n  case \"$at ${words[CURRENT-1]}\" in\n";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     for (const CommandOption& option : place.options) {
       if (!is_positional(option) && !is_flag(option)) {
         text += "    " + option_patterns(place, option) + ") " + zsh_values(option) + "; return ;;\n";
@@ -163,7 +130,7 @@ std::string zsh_script(const std::vector<Place>& places) {
     }
   }
   text += "  esac\n  case \"$at\" in\n";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     std::string items;
     std::string more;
     for (const Command& subcommand : place.command->subcommands) {
@@ -174,7 +141,7 @@ std::string zsh_script(const std::vector<Place>& places) {
         more = " ; " + zsh_values(option);
         continue;
       }
-      for (const std::string& name : split(option.names)) {
+      for (const std::string& name : names_of(option)) {
         items += " " + zsh_item(name, option.doc);
       }
     }
@@ -196,22 +163,22 @@ std::string fish_values(const CommandOption& option) {
                                                   : " -x";
 }
 
-std::string fish_script(const std::vector<Place>& places) {
+std::string fish_script(const std::vector<CommandPlace>& places) {
   std::string text =
       "# fish completion of atoll: save it as ~/.config/fish/completions/atoll.fish\nfunction __atoll_at\n  set -l at atoll\n";
   text += "  for word in (commandline -opc)[2..-1]\n    switch \"$at $word\"\n      case";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     text += place.path == "atoll" ? "" : " '" + place.path + "'";
   }
   text += "\n        set at \"$at $word\"\n    end\n  end\n  echo $at\nend\ncomplete -c atoll -f\n";
-  for (const Place& place : places) {
+  for (const CommandPlace& place : places) {
     const std::string line = "complete -c atoll -n 'test (__atoll_at) = \"" + place.path + "\"'";
     for (const Command& subcommand : place.command->subcommands) {
       text += line + " -a " + subcommand.name + " -d " + shell_quoted(subcommand.summary) + "\n";
     }
     for (const CommandOption& option : place.options) {
       std::string names;
-      for (const std::string& name : split(option.names)) {
+      for (const std::string& name : names_of(option)) {
         names += name.starts_with("--") ? " -l " + name.substr(2) : name.starts_with("-") ? " -s " + name.substr(1) : "";
       }
       text += line + names + (is_flag(option) ? "" : fish_values(option)) + " -d " + shell_quoted(option.doc) + "\n";
@@ -232,8 +199,7 @@ Command completion_command() {
   command.run = [shell](Invocation& invocation) {
     const Command tree = atoll_command();
     CommonOptions common;
-    std::vector<Place> places;
-    collect(tree, "", common, places);
+    const std::vector<CommandPlace> places = command_places(tree, common);
     invocation.streams.out << (*shell == "bash" ? bash_script(places) : *shell == "zsh" ? zsh_script(places) : fish_script(places));
     return Exit::ok;
   };

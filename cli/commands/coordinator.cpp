@@ -1,10 +1,14 @@
 // `atoll coordinator`: the control plane in the foreground, and `init`, which makes its state directory.
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/notify_settings.hpp"
+#include "cli/price.hpp"
+#include "cli/settings_file.hpp"
 #include "cli/state_directory.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
@@ -15,11 +19,13 @@
 #include "coordinator/service/service.hpp"
 #include "strategies/codec.hpp"
 #include "transport/base/descriptor_limit.hpp"
+#include "transport/base/service_manager.hpp"
 
 namespace atl {
 namespace {
 
 struct CoordinatorCommandOptions {
+  std::string config;
   std::string state;
   std::string name;
   std::string bind;
@@ -28,6 +34,9 @@ struct CoordinatorCommandOptions {
   std::string from;  // a backup
   std::string file;  // of a backup
   std::string web;   // where the page is served
+  std::string web_certificate;
+  std::string web_key;
+  std::string price;
   bool insecure = false;
 };
 
@@ -101,9 +110,16 @@ Status serve(const Invocation& invocation, const CoordinatorCommandOptions& opti
   service.version = ATOLL_VERSION;
   service.core.codec_version = kCodecVersion;
   service.insecure = options.insecure;
-  service.web = options.web.empty() ? file->web : options.web;
+  ATOLL_ASSIGN(service.notify, read_notify_settings(coordinator::settings_file(service.state)));
+  if (!options.config.empty()) {
+    ATOLL_ASSIGN(coordinator::NotifySettings notify, read_notify_settings(options.config));
+    service.notify = notify.url.empty() ? service.notify : std::move(notify);
+  }
+  service.web = {options.web.empty() ? file->web : options.web, options.web_certificate, options.web_key, service.state};
+  ATOLL_ASSIGN(service.web.price_per_gigabyte, parse_price(options.price));
   const std::string where = options.state.empty() ? "" : " --state " + options.state;
-  return coordinator::run_service(service, interrupt.fd(), [&](const std::string& address, const std::string& page) {
+  const Status ended = coordinator::run_service(service, interrupt.fd(), [&](const std::string& address, const std::string& page) {
+    tell_service_manager("READY=1\nSTATUS=listens on " + address + (page.empty() ? "" : ", page at " + page));
     print_line(invocation,
                {{"schema", 1},
                 {"address", address},
@@ -113,6 +129,8 @@ Status serve(const Invocation& invocation, const CoordinatorCommandOptions& opti
                "coordinator " + service.settings.name + " listens on " + address + ", state in " + service.state.string() +
                    (page.empty() ? "" : ", page at " + page) + "; next: atoll token create" + where);
   });
+  tell_service_manager("STOPPING=1");
+  return ended;
 }
 
 std::vector<CommandOption> settings_options(const std::shared_ptr<CoordinatorCommandOptions>& options) {
@@ -176,7 +194,7 @@ Status check(const Invocation& invocation, const CoordinatorCommandOptions& opti
   return {};
 }
 
-Command check_command() {
+Command check_coordinator_command() {
   auto options = std::make_shared<CoordinatorCommandOptions>();
   Command command;
   command.name = "check";
@@ -199,13 +217,36 @@ Command coordinator_command() {
   Command command;
   command.name = "coordinator";
   command.summary = "runs the coordinator in the foreground, until SIGTERM or Ctrl-C";
-  command.details = "Make its state directory first: atoll coordinator init. Fit for systemd: examples/atoll-coordinator.service.";
+  command.details = "Make its state directory first: atoll coordinator init. The Debian package has a unit for systemd.";
   command.options = settings_options(options);
-  command.options.push_back({"--web", "where its page and /metrics are served, on this machine only: 127.0.0.1:4480", &options->web});
+  command.options.push_back({"--web", "where its page and /metrics are served: 127.0.0.1:4480, on this machine only", &options->web});
+  command.options.push_back(
+      {"--web-certificate",
+       "serve the page by TLS to viewers with a token, at any address: a PEM file, or `own` for a certificate that signs "
+       "itself",
+       &options->web_certificate,
+       false,
+       {},
+       Completes::files});
+  command.options.push_back(
+      {"--web-key", "the certificate's key (else in the certificate's file)", &options->web_key, false, {}, Completes::files});
+  command.options.push_back({"--price", "of what islands send, as 0.09/GB; the page says what a run has cost", &options->price});
   command.options.push_back({"--insecure", "no encryption, and keys are believed; on loopback only", &options->insecure});
-  command.subcommands = {init_command(), backup_command(), check_command()};
-  command.run = [options](Invocation& invocation) {
-    const Status served = serve(invocation, *options);
+  command.options.push_back(
+      {"--config",
+       "TOML with these options' values: web = \"127.0.0.1:4480\"; they count before those of coordinator.toml in the "
+       "state directory",
+       &options->config,
+       false,
+       {},
+       Completes::files});
+  command.subcommands = {init_command(), backup_command(), check_coordinator_command()};
+  command.run = [options, described = command.options](Invocation& invocation) {
+    static constexpr std::array<std::string_view, 2> kNotInFile = {"config", "state"};
+    static constexpr std::array<std::string_view, 1> kTables = {"notify"};
+    const Status configured =
+        options->config.empty() ? Status() : take_settings(options->config, described, invocation.given, kNotInFile, kTables);
+    const Status served = configured ? serve(invocation, *options) : configured;
     return served ? Exit::ok : report(invocation, served.error());
   };
   return command;

@@ -10,7 +10,7 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kPageEvents = 1000;
+constexpr std::size_t kEventsAtOnce = 1000;
 
 struct TapeOfRun {
   std::string id;
@@ -20,7 +20,7 @@ struct TapeOfRun {
 
 Result<TapeOfRun> read_tape(CoordinatorClient& client, const std::string& run) {
   TapeOfRun read;
-  nlohmann::json arguments = {{"run", run}, {"after", 0}, {"limit", kPageEvents}, {"level", "debug"}};
+  nlohmann::json arguments = {{"run", run}, {"after", 0}, {"limit", kEventsAtOnce}, {"level", "debug"}};
   while (true) {
     ATOLL_ASSIGN(const nlohmann::json page, client.ask("events", arguments));
     read.id = text_at(page, "run");
@@ -28,7 +28,7 @@ Result<TapeOfRun> read_tape(CoordinatorClient& client, const std::string& run) {
     for (const nlohmann::json& event : list_at(page, "events")) {
       take_event(read.tape, event);
     }
-    if (list_at(page, "events").size() < kPageEvents) {
+    if (list_at(page, "events").size() < kEventsAtOnce) {
       return read;
     }
     arguments["run"] = read.id;

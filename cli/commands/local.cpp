@@ -14,6 +14,7 @@
 #include "cli/ensemble_folder.hpp"
 #include "cli/export_model.hpp"
 #include "cli/follow.hpp"
+#include "cli/given_parameters.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/local/fault_script.hpp"
 #include "cli/local/local_cluster.hpp"
@@ -44,6 +45,7 @@ struct LocalOptions {
   std::vector<std::string> trainers;
   std::vector<std::string> trainer_environment;
   std::vector<std::string> trainer_folders;
+  bool check_arena = false;
   std::string uplink;
   std::string faults;
   std::string network = "lan";
@@ -103,6 +105,9 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
   if (const std::string features(features_file(spec.diffusion.features)); !features.empty()) {
     add("--allow-data", base_of(features));
   }
+  if (begins_from_file(spec)) {
+    add("--allow-data", base_of(spec.model.from));
+  }
   for (const std::string& folder : options.allow_data) {
     add("--allow-data", fs::absolute(folder).string());
   }
@@ -115,6 +120,9 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
     add("--uplink", options.uplink);
   }
   add_trainers(spec.trainer.name, trainer_command, options, add);
+  if (options.check_arena) {
+    arguments.emplace_back("--check-arena");  // the last: it has no value
+  }
   return arguments;
 }
 
@@ -160,6 +168,7 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
                                              "='COMMAND'"};
   }
   resolve_files(spec, options.file);
+  ATOLL_TRY(pin_file(spec, spec.model.from));
   return spec;
 }
 
@@ -270,10 +279,12 @@ Result<nlohmann::json> events_of(LocalCluster& cluster, const std::string& run) 
   }
 }
 
-Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const RunSpec& spec,
-           const LocalOptions& options, const FaultScript* faults) {
-  if (const Status started = cluster.start_agents(); !started) {
-    return report(invocation, started.error());
+Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, RunSpec spec, const LocalOptions& options,
+           const FaultScript* faults) {
+  Status begun = cluster.start_agents();
+  begun = begun ? pin_run(spec, cluster.client(), kStartPatience) : begun;
+  if (!begun) {
+    return report(invocation, begun.error());
   }
   const Result<nlohmann::json> submitted =
       cluster.client().ask("submit", {{"spec", nlohmann::json::parse(to_json(spec))}, {"once", true}}, kStartPatience);
@@ -391,6 +402,8 @@ Command local_command() {
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--trainer-folder", "NAME=DIR: where that trainer is started (else here; of [trainer].command in the run file's folder)",
        &options->trainer_folders},
+      {"--check-arena", "for debugging a trainer: one that writes into the arena out of turn fails, with the fragment's number",
+       &options->check_arena},
       {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
       {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
       {"--web", "where a page shows the run, on this machine only: 127.0.0.1:4480", &options->web},

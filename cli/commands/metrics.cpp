@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array kColumns = {"round",         "time_unix_ms", "step",         "islands", "outer_loss", "local_loss",
                                  "training_loss", "norm",         "wait_seconds", "tokens",  "bytes_sent"};
-constexpr Duration kBetween = std::chrono::seconds(1);
+constexpr Duration kBetweenScrapes = std::chrono::seconds(1);
 
 struct MetricsOptions {
   std::string run;
@@ -60,7 +60,7 @@ Status print_rows(const Invocation& invocation, CoordinatorClient& client, const
       break;
     }
     if (metrics.rows.empty()) {
-      pause_between_questions(kBetween);
+      pause_between_questions(kBetweenScrapes);
     }
   }
   return {};

@@ -1,12 +1,19 @@
 // `atoll plan`: what a run will cost, before it runs.
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
+#include "agent/host/trainer_programs.hpp"
+#include "agent/island_link/arena.hpp"
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
+#include "cli/newest_statuses.hpp"
 #include "cli/planner.hpp"
+#include "cli/price.hpp"
 #include "cli/run_file/run_file.hpp"
+#include "cli/trial_trainer.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/views.hpp"
 #include "strategies/specification/run_rules.hpp"
@@ -14,32 +21,25 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kRunsAsked = 10;
 constexpr std::string_view kNolocoLatency = "noloco-latency";
 constexpr std::string_view kGoodput = "decoupled-diloco-goodput";
 
 struct PlanOptions {
+  std::string trainer;
   std::string file;
   std::vector<std::string> islands;
   Duration round_trip = std::chrono::milliseconds(50);
   double utilisation = 0.95;
   bool sweep = false;
   std::string agent_ns;
+  std::string price;
   std::string paper;
 };
 
 Result<std::vector<PlanIsland>> ask_islands(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
   ATOLL_ASSIGN(const nlohmann::json islands, client.ask("islands", nlohmann::json::object()));
-  ATOLL_ASSIGN(const nlohmann::json runs, client.ask("runs", nlohmann::json::object()));
-  std::vector<nlohmann::json> statuses;
-  for (const nlohmann::json& run : list_at(runs, "runs")) {
-    if (statuses.size() == kRunsAsked) {
-      break;
-    }
-    ATOLL_ASSIGN(nlohmann::json status, client.ask("status", {{"run", text_at(run, "id")}}));
-    statuses.push_back(std::move(status));
-  }
+  ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
   return measured_islands(islands, statuses, spec, seconds(options.round_trip));
 }
 
@@ -63,9 +63,73 @@ Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const R
   return islands;
 }
 
+// --trainer: the program of the run's own trainer, started once; what it declares stands for [trainer].parameters.
+Result<std::optional<TrialResult>> trial_of(const Invocation& invocation, RunFile& file, const PlanOptions& options) {
+  RunSpec& spec = file.spec;
+  if (options.trainer.empty()) {
+    return std::optional<TrialResult>();
+  }
+  const std::size_t equals = options.trainer.find('=');
+  const std::string name = options.trainer.substr(0, equals);
+  if (!has_own_trainer(spec) || name != spec.trainer.name) {
+    return Error{Code::invalid_argument, "--trainer " + name + ": the run file's trainer is " +
+                                             (has_own_trainer(spec) ? spec.trainer.name : std::string("the built-in one"))};
+  }
+  const std::string command = equals == std::string::npos ? file.trainer_command : options.trainer.substr(equals + 1);
+  if (command.empty() || command == "attach") {
+    return Error{Code::invalid_argument, "--trainer " + name + "='COMMAND' starts it; [trainer].command in the run file is not there"};
+  }
+  const std::filesystem::path folder =
+      equals == std::string::npos ? std::filesystem::absolute(options.file).parent_path() : std::filesystem::current_path();
+  agent::TrainerOptions given;
+  given.commands.push_back(name + "=" + command);
+  given.folders.push_back(name + "=" + folder.string());
+  ATOLL_ASSIGN(const agent::TrainerPrograms programs, agent::trainer_programs(given, invocation.environment("PATH").value_or("")));
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) {
+    return Error{Code::io, "/proc/self/exe: " + failure.message()};
+  }
+  resolve_files(spec, options.file);
+  ATOLL_ASSIGN(TrialResult tried, try_trainer(spec, programs, program, invocation.streams.err));
+  return std::optional(std::move(tried));
+}
+
+// What the bytes cost that each island sends, and all of them.
+Result<nlohmann::json> with_price(Result<nlohmann::json> document, const std::optional<double>& per_gigabyte) {
+  if (document && per_gigabyte) {
+    double all = 0;
+    for (nlohmann::json& island : (*document)["islands"]) {
+      const double price = number_at(island, "bytes_sent").value_or(0) / 1e9 * *per_gigabyte;
+      island["price"] = price;
+      all += price;
+    }
+    (*document)["price_per_gigabyte"] = *per_gigabyte;
+    (*document)["price"] = all;
+  }
+  return document;
+}
+
+// Islands whose step time the trial says.
+Status fill_in(std::vector<PlanIsland>& islands, const std::optional<TrialResult>& trial) {
+  for (PlanIsland& island : islands) {
+    if (island.source == kTried && (!trial || trial->seconds_per_step <= 0)) {
+      return Error{Code::invalid_argument, "--island " + island.figures.name + "=tried,…: " +
+                                               (trial ? "the trainer did no step in time" : "give the trainer with --trainer")};
+    }
+    if (island.source == kTried) {
+      island.figures.step_seconds = trial->seconds_per_step;
+    }
+  }
+  return {};
+}
+
 Exit plan(const Invocation& invocation, const PlanOptions& options) {
   if (options.paper == kGoodput) {
     return show(invocation, goodput_document(), render_goodput);
+  }
+  if (options.paper == kNolocoLatency) {
+    invocation.streams.err << "simulates averaging by a tree and in pairs for 2 to 1,024 islands: some ten seconds" << std::endl;
   }
   if (!options.paper.empty()) {
     return options.paper == kNolocoLatency ? show(invocation, gossip_timing_document(), render_gossip_timing)
@@ -75,7 +139,7 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
     return report(invocation, Error{Code::invalid_argument,
                                     "no run file given; try: atoll plan run.toml --island a=250ms,50mbit --island b=250ms,50mbit"});
   }
-  const Result<RunFile> file = read_run_file(options.file);
+  Result<RunFile> file = read_run_file(options.file);
   if (!file) {
     report(invocation, file.error());
     return Exit::usage;
@@ -89,20 +153,42 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
                                     "plan reckons with rounds, and strategy \"" + file->spec.strategy.name +
                                         "\" has none: its experts send each other nothing; `atoll status` shows how far its tasks are"});
   }
-  if (has_own_trainer(file->spec) && file->spec.trainer.parameters.empty()) {
-    return report(invocation, Error{Code::invalid_argument, "plan cannot know how large the model of trainer " + file->spec.trainer.name +
-                                                                " is; say it in the run file: [trainer] parameters = \"1.3B\""});
+  const Result<std::optional<TrialResult>> trial = trial_of(invocation, *file, options);
+  if (!trial) {
+    return report(invocation, trial.error());
   }
-  const Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options);
+  const std::optional<island_link::Manifest> declared = *trial ? std::optional((*trial)->manifest) : std::nullopt;
+  if (declared) {
+    file->spec.trainer.parameters = std::to_string(island_link::elements(declared->parameters));
+  }
+  if (has_own_trainer(file->spec) && file->spec.trainer.parameters.empty()) {
+    return report(invocation, Error{Code::invalid_argument,
+                                    "plan cannot know how large the model of trainer " + file->spec.trainer.name + " is; --trainer " +
+                                        file->spec.trainer.name +
+                                        "='COMMAND' starts it once to ask, or say it in the run file: [trainer] parameters = \"1.3B\""});
+  }
+  Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options);
+  if (const Status filled = islands ? fill_in(*islands, *trial) : Status(); !filled) {
+    return report(invocation, filled.error());
+  }
   if (!islands) {
     return report(invocation, islands.error());
+  }
+  const Result<std::optional<double>> price = parse_price(options.price);
+  if (!price) {
+    return report(invocation, price.error());
+  }
+  if (*price && options.sweep) {
+    return report(invocation, Error{Code::invalid_argument,
+                                    "--price goes with one plan; --sweep marks what sends the fewest bytes, which is the cheapest"});
   }
   const Result<CostSource> costs = options.agent_ns.empty() ? Result<CostSource>(measured_costs()) : given_costs(options.agent_ns);
   if (!costs) {
     return report(invocation, costs.error());
   }
-  return options.sweep ? show(invocation, sweep_document(file->spec, *islands, options.utilisation, *costs), render_plan_sweep)
-                       : show(invocation, plan_document(file->spec, *islands, options.utilisation, *costs), render_plan);
+  return options.sweep ? show(invocation, sweep_document(file->spec, *islands, options.utilisation, *costs, declared), render_plan_sweep)
+                       : show(invocation, with_price(plan_document(file->spec, *islands, options.utilisation, *costs, declared), *price),
+                              render_plan);
 }
 
 }  // namespace
@@ -119,10 +205,15 @@ Command plan_command() {
       {"FILE", "the run file (TOML)", &options->file, false, {}, Completes::files},
       {"--island", "NAME=STEP_TIME,UPLINK[,DOWNLINK[,ROUND_TRIP]], as lyon=250ms,50mbit,200mbit,30ms; once for each island",
        &options->islands},
+      {"--trainer",
+       "NAME=COMMAND: starts the run's own trainer once, here, to learn what it declares and how long a step takes (NAME alone: "
+       "[trainer].command); --island a=tried,50mbit takes that time",
+       &options->trainer},
       {"--round-trip", "of islands for which none is given (nobody measures it)", &options->round_trip},
       {"--utilisation", "the share of time computing that is wanted", &options->utilisation},
       {"--agent-ns", "FORM,APPLY: the nanoseconds an agent takes to form a value of a contribution and to apply one (else measured here)",
        &options->agent_ns},
+      {"--price", "of what islands send, as 0.09/GB; the plan says what the run costs then", &options->price},
       {"--sweep", "a table over inner_steps, fragments, overlap_steps and codec, the cheapest that reaches --utilisation marked",
        &options->sweep},
       {"--paper",

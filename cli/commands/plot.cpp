@@ -1,9 +1,10 @@
-// `atoll plot`: the losses of runs as curves, in the terminal or as an SVG file.
+// `atoll plot`: the losses of runs as curves, in the terminal or as a picture.
 #include <memory>
 #include <ostream>
 
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
+#include "cli/rasterized.hpp"
 #include "cli/run_metrics.hpp"
 #include "cli/views/chart.hpp"
 #include "cli/views/document.hpp"
@@ -60,8 +61,12 @@ Status plot(const Invocation& invocation, const PlotOptions& options) {
     invocation.streams.out << text;
     return {};
   }
+  Bytes png;
+  if (options.path.ends_with(".png")) {
+    ATOLL_ASSIGN(png, rasterized(text));
+  }
   ATOLL_ASSIGN(OutputFile file, OutputFile::create(options.path));
-  ATOLL_TRY(file.write(as_bytes(text)));
+  ATOLL_TRY(file.write(png.empty() ? as_bytes(text) : ByteView(png)));
   ATOLL_TRY(file.finish());
   invocation.streams.err << "wrote " << printable(options.path, 1000) << "\n";
   return {};
@@ -73,9 +78,14 @@ Command plot_command() {
   auto options = std::make_shared<PlotOptions>();
   Command command;
   command.name = "plot";
-  command.summary = "draws the validation losses of runs, in the terminal or as an SVG file";
+  command.summary = "draws the validation losses of runs, in the terminal or as a picture";
   command.options = {{"RUN", "the runs", &options->runs, true, {}, Completes::runs},
-                     {"-o,--output", "an SVG file to write instead", &options->path, false, {}, Completes::files},
+                     {"-o,--output",
+                      "a file to write instead: PNG where its name ends in .png (by rsvg-convert, of Debian's librsvg2-bin), else SVG",
+                      &options->path,
+                      false,
+                      {},
+                      Completes::files},
                      {"--against", "what the losses stand against", &options->against, false, {"steps", "rounds", "time", "tokens"}},
                      {"--log", "a logarithmic axis for the loss", &options->logarithmic}};
   command.asks_coordinator = true;

@@ -77,7 +77,7 @@ Command list_command(const ListCommand& what, std::string summary, std::string q
   return command;
 }
 
-std::string render_revoked(const nlohmann::json& document, const Terminal&) {
+std::string render_revoked_island(const nlohmann::json& document, const Terminal&) {
   const std::string island = "island " + printable(text_at(document, "ended")) + " (" + printable(text_at(document, "ended_id")) + ")";
   return flag_at(document, "changed") ? island + " has no access any more, on open connections neither; let it in again with a new token\n"
                                       : island + " had been revoked before: nothing changed\n";
@@ -95,7 +95,7 @@ Command revoke_island_command() {
       return report(invocation, Error{Code::invalid_argument, "'" + *island + "' is a token: atoll token revoke " + *island});
     }
     Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
-    return client ? show(invocation, client->ask("token_revoke", {{"id", *island}, {"kind", "island"}}), render_revoked)
+    return client ? show(invocation, client->ask("token_revoke", {{"id", *island}, {"kind", "island"}}), render_revoked_island)
                   : report(invocation, client.error());
   };
   return command;

@@ -6,18 +6,26 @@
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
 #include "cli/follow.hpp"
+#include "cli/given_parameters.hpp"
+#include "cli/newest_statuses.hpp"
+#include "cli/planner.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
+#include "cli/views/rehearsal_view.hpp"
 #include "cli/views/views.hpp"
 #include "strategies/specification/run_keys.hpp"
 
 namespace atl {
 namespace {
 
+constexpr double kAssumedRoundTrip = 0.05;  // seconds, as of `plan`
+constexpr double kWantedUtilisation = 0.95;
+
 struct SubmitOptions {
   std::string file;
   std::string name;
+  bool dry_run = false;
   bool quiet = false;
   bool follow = false;
 };
@@ -33,6 +41,9 @@ void print_submitted(const Invocation& invocation, const nlohmann::json& documen
   if (quiet) {
     return;
   }
+  for (const nlohmann::json& apart : list_at(document, "apart")) {
+    invocation.streams.err << "warning: " << (apart.is_string() ? printable(apart.get<std::string>(), 1000) : "") << "\n";
+  }
   const std::string reason = printable(text_at(document, "reason"), 300);
   invocation.streams.err << (flag_at(document, "created") ? "submitted " : "there already is ") << printable(text_at(document, "name"))
                          << ": " << printable(text_at(document, "state")) << (reason.empty() ? "" : ", " + reason)
@@ -41,9 +52,20 @@ void print_submitted(const Invocation& invocation, const nlohmann::json& documen
 }
 
 Exit follow(const Invocation& invocation, CoordinatorClient& client, const std::string& run) {
+  const Result<Interrupt> interrupt = Interrupt::open();
+  if (!interrupt) {
+    return report(invocation, interrupt.error());
+  }
   FollowOptions what;
   what.run = run;
+  what.interrupt = &*interrupt;
   const Result<std::string> state = follow_events(invocation, client, what);
+  if (!state && state.error().code == Code::cancelled) {
+    invocation.streams.err << "run " << printable(run) << " goes on; follow it again with: atoll logs " << printable(run)
+                           << " -f, or end it with: atoll cancel " << printable(run) << "\n"
+                           << std::flush;
+    return Exit::interrupted;
+  }
   if (!state) {
     return report(invocation, state.error());
   }
@@ -51,6 +73,39 @@ Exit follow(const Invocation& invocation, CoordinatorClient& client, const std::
     show(invocation, client.ask("status", {{"run", run}}), render_summary);
   }
   return exit_for_state(*state);
+}
+
+// The plan on the islands that take part, as far as their figures are known; else why there is none.
+Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, const nlohmann::json& rehearsal) {
+  if (spec.strategy.group == Group::expert) {
+    return Error{Code::unavailable, "plan reckons with rounds, and a run of experts has none"};
+  }
+  ATOLL_ASSIGN(nlohmann::json islands, client.ask("islands", nlohmann::json::object()));
+  nlohmann::json members = nlohmann::json::array();
+  for (const nlohmann::json& candidate : list_at(rehearsal, "islands")) {
+    for (const nlohmann::json& island : list_at(islands, "islands")) {
+      if (flag_at(candidate, "takes_part") && text_at(island, "id") == text_at(candidate, "id")) {
+        members.push_back(island);
+      }
+    }
+  }
+  islands["islands"] = std::move(members);
+  ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
+  ATOLL_ASSIGN(const std::vector<PlanIsland> measured, measured_islands(islands, statuses, spec, kAssumedRoundTrip));
+  return plan_document(spec, measured, kWantedUtilisation, measured_costs());
+}
+
+// --dry-run: exit code 0 if the run would begin, 8 if islands are lacking.
+Exit rehearse(const Invocation& invocation, CoordinatorClient& client, const nlohmann::json& arguments, const RunSpec& spec) {
+  Result<nlohmann::json> document = client.ask("submit", arguments);
+  if (!document) {
+    return report(invocation, document.error());
+  }
+  Result<nlohmann::json> plan = flag_at(*document, "enough") ? plan_on(client, spec, *document) : Result<nlohmann::json>(nlohmann::json());
+  (*document)["plan"] = plan ? *plan : nlohmann::json();
+  (*document)["no_plan"] = plan ? nlohmann::json() : nlohmann::json(plan.error().why);
+  show(invocation, document, render_rehearsal);
+  return flag_at(*document, "enough") ? Exit::ok : Exit::conflict;
 }
 
 Exit submit(const Invocation& invocation, const SubmitOptions& options) {
@@ -80,7 +135,16 @@ Exit submit(const Invocation& invocation, const SubmitOptions& options) {
   if (!client) {
     return report(invocation, client.error());
   }
-  const nlohmann::json arguments = {{"spec", nlohmann::json::parse(to_json(file->spec))}, {"once", !options.name.empty()}};
+  Status pinned = pin_file(file->spec, std::filesystem::absolute(options.file).parent_path() / file->spec.model.from);
+  pinned = pinned ? pin_run(file->spec, *client) : pinned;
+  if (!pinned) {
+    return report(invocation, pinned.error());
+  }
+  nlohmann::json arguments = {{"spec", nlohmann::json::parse(to_json(file->spec))}, {"once", !options.name.empty()}};
+  if (options.dry_run) {
+    arguments["dry_run"] = true;
+    return rehearse(invocation, *client, arguments, file->spec);
+  }
   const Result<nlohmann::json> document = client->ask("submit", arguments);
   if (!document) {
     return report(invocation, document.error());
@@ -97,10 +161,12 @@ Command submit_command() {
   command.name = "submit";
   command.summary = "submits a run file and prints the run's id";
   command.details = "With --name, submitting the same file again returns the same run. Relative `files` are looked up by each island.";
-  command.options = {{"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
-                     {"--name", "call the run so, and submit it at most once", &options->name},
-                     {"-q,--quiet", "print nothing but the id", &options->quiet},
-                     {"-f,--follow", "print the run's events until it has ended, then a summary", &options->follow}};
+  command.options = {
+      {"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
+      {"--name", "call the run so, and submit it at most once", &options->name},
+      {"-q,--quiet", "print nothing but the id", &options->quiet},
+      {"-f,--follow", "print the run's events until it has ended, then a summary", &options->follow},
+      {"-n,--dry-run", "submit nothing: say which islands would take part, what is missing, and the plan", &options->dry_run}};
   command.asks_coordinator = true;
   command.run = [options](Invocation& invocation) { return submit(invocation, *options); };
   return command;

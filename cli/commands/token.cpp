@@ -19,26 +19,36 @@ namespace {
 struct CreateOptions {
   std::string role = "island";
   std::string name;
+  std::string island;
   Duration expires = std::chrono::hours(24);
   bool quiet = false;
 };
 
 Exit create(const Invocation& invocation, const CreateOptions& options) {
+  const bool viewer = options.role == "viewer";
+  if (viewer ? !options.name.empty() : !options.island.empty()) {
+    return report(invocation, Error{Code::invalid_argument, viewer ? "a viewer has no name; --island NAME shows it that island alone"
+                                                                   : "--island goes with --role viewer"});
+  }
   Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
   if (!client) {
     return report(invocation, client.error());
   }
   const auto expires_ms = std::chrono::duration_cast<std::chrono::milliseconds>(options.expires).count();
   const Result<nlohmann::json> document =
-      client->ask("token_create", {{"role", options.role}, {"name", options.name}, {"expires_ms", expires_ms}});
+      client->ask("token_create", {{"role", options.role}, {"name", viewer ? options.island : options.name}, {"expires_ms", expires_ms}});
   if (!document || invocation.json) {
     return show(invocation, document, render_tokens);
   }
   invocation.streams.out << printable(text_at(*document, "token"), 2000) << "\n" << std::flush;
-  if (!options.quiet) {
+  const std::string good_for = age_text(number_at(*document, "expires_unix_ms"), number_at(*document, "now_unix_ms"));
+  if (!options.quiet && viewer) {
+    invocation.streams.err << "good for " << good_for
+                           << "; the viewer opens https://HOST:PORT/?token=TOKEN, as the coordinator's --web says it\n";
+  } else if (!options.quiet) {
     const bool island = options.role == "island";
     invocation.streams.err
-        << "good once, for " << age_text(number_at(*document, "expires_unix_ms"), number_at(*document, "now_unix_ms")) << "; on the "
+        << "good once, for " << good_for << "; on the "
         << (island ? "island, with the token in FILE: atoll agent --join-file FILE (`ps` shows it in: atoll agent --join TOKEN)"
                    : "operator's machine, with the token in FILE: atoll token use --join-file FILE")
         << "\n";
@@ -46,7 +56,7 @@ Exit create(const Invocation& invocation, const CreateOptions& options) {
   return Exit::ok;
 }
 
-std::string render_revoked(const nlohmann::json& document, const Terminal&) {
+std::string render_revoked_key(const nlohmann::json& document, const Terminal&) {
   const std::string kind = printable(text_at(document, "kind"));
   const std::string ended = text_at(document, "ended");
   const std::string who = printable(ended) + " (" + printable(text_at(document, "ended_id")) + ")";
@@ -73,13 +83,14 @@ Status use(const Invocation& invocation, const std::string& argument, const std:
   }
   ATOLL_ASSIGN(const std::filesystem::path state, state_directory(invocation.coordinator.state, invocation.environment));
   CoordinatorAccess access;
-  access.address = token.coordinator_address;
+  access.address = invocation.coordinator.coordinator.empty() ? token.coordinator_address : invocation.coordinator.coordinator;
   access.coordinator_key = token.coordinator_key;
   access.insecure = invocation.coordinator.insecure;
   ATOLL_ASSIGN(access.keys, read_or_make_key_file(state / "keys" / "operator"));
-  ATOLL_TRY(write_operator_file(state, access.address, access.coordinator_key));
+  ATOLL_TRY(check_operator_file(state, access.coordinator_key));
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(access));
   ATOLL_ASSIGN(const Enrolled enrolled, client.enrol(token.secret, ""));
+  ATOLL_TRY(write_operator_file(state, access.address, access.coordinator_key));
   if (invocation.json) {
     invocation.streams.out << json_line(
                                   {{"schema", 1}, {"role", enrolled.role}, {"coordinator", access.address}, {"state", state.string()}})
@@ -94,10 +105,16 @@ Command create_command() {
   auto options = std::make_shared<CreateOptions>();
   Command command;
   command.name = "create";
-  command.summary = "makes a token that lets one island or operator join, once";
-  command.options = {{"--role", "island or operator", &options->role, false, {"island", "operator"}},
+  command.summary = "makes a token that lets one island or operator join, once, or a viewer see the page";
+  command.options = {{"--role", "island, operator, or viewer of the page", &options->role, false, {"island", "operator", "viewer"}},
                      {"--expires", "how long it is good for", &options->expires},
                      {"--name", "what the joiner will be called; otherwise it chooses", &options->name},
+                     {"--island",
+                      "of a viewer: the link is for this island's owner and shows what concerns it, nothing else",
+                      &options->island,
+                      false,
+                      {},
+                      Completes::islands},
                      {"-q,--quiet", "print nothing but the token", &options->quiet}};
   command.asks_coordinator = true;
   command.run = [options](Invocation& invocation) { return create(invocation, *options); };
@@ -125,7 +142,7 @@ Command revoke_command() {
   command.asks_coordinator = true;
   command.run = [id](Invocation& invocation) {
     Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
-    return client ? show(invocation, client->ask("token_revoke", {{"id", *id}}), render_revoked) : report(invocation, client.error());
+    return client ? show(invocation, client->ask("token_revoke", {{"id", *id}}), render_revoked_key) : report(invocation, client.error());
   };
   return command;
 }

@@ -1,10 +1,13 @@
 // `atoll validate`: everything that is wrong with run files, without a network.
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "agent/engine/built_in_model.hpp"
 #include "cli/command.hpp"
 #include "cli/run_file/run_file.hpp"
+#include "strategies/codec.hpp"
 #include "strategies/specification/run_notes.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
@@ -16,6 +19,28 @@ struct ValidateOptions {
   std::vector<std::string> files;
   bool keys_markdown = false;
 };
+
+// Bytes of an island's contribution to the largest round, as its codec writes it; 0 where nothing is sent, or not known.
+std::uint64_t contribution_bytes(const RunSpec& spec) {
+  const Result<Composition> parts = compose(spec.strategy);
+  if (!parts || parts->group == Group::nobody || parts->group == Group::expert || model_parameter_bytes(spec) == 0) {
+    return 0;
+  }
+  const Result<std::vector<std::uint64_t>> fragments = fragment_values(spec, parts->fragments);
+  return fragments && !fragments->empty() ? encoded_bytes(parts->codec, *std::ranges::max_element(*fragments)) : 0;
+}
+
+// Of a trainer of one's own, as far as the run file says it.
+std::string own_trainer_text(const RunSpec& spec) {
+  const double bytes = model_parameter_bytes(spec);
+  std::array<char, 32> millions{};
+  std::snprintf(millions.data(), millions.size(), "%.1f M parameters", bytes / 4e6);
+  const std::uint64_t sent = contribution_bytes(spec);
+  return (bytes > 0 ? std::string(millions.data()) : "parameters") + " of trainer " + spec.trainer.name +
+         (sent > 0 ? ", contributions of " + human_bytes(sent) : "") +
+         (bytes > 0 ? ", an arena of " + human_bytes(static_cast<std::uint64_t>(bytes)) : "") + ", " +
+         std::to_string(tokens_per_sequence(spec)) + (tokens_per_sequence(spec) == 1 ? " token" : " tokens") + " a sample";
+}
 
 std::string summary_of(const RunSpec& spec) {
   const StrategySpec& strategy = spec.strategy;
@@ -32,9 +57,7 @@ std::string summary_of(const RunSpec& spec) {
   const double bytes = model_parameter_bytes(spec);
   std::array<char, 32> millions{};
   std::snprintf(millions.data(), millions.size(), "%.1f M parameters", bytes / 4e6);
-  const std::string model =
-      !has_own_trainer(spec) ? std::string(millions.data())
-                             : (bytes > 0 ? std::string(millions.data()) : std::string("parameters")) + " of trainer " + spec.trainer.name;
+  const std::string model = has_own_trainer(spec) ? own_trainer_text(spec) : std::string(millions.data());
   std::string text = "valid: " + strategy.name + ", " + std::to_string(spec.rounds) + (spec.rounds == 1 ? " round" : " rounds") + " of " +
                      std::to_string(strategy.inner_steps) + (strategy.inner_steps == 1 ? " inner step" : " inner steps") + ", " + model +
                      ", " + islands;
@@ -47,11 +70,14 @@ nlohmann::json document_of(const RunFile& file) {
     problems.push_back(
         {{"line", problem.line}, {"column", problem.column}, {"section", problem.section}, {"key", problem.key}, {"why", problem.why}});
   }
-  return {{"file", file.source},
-          {"valid", file.valid()},
-          {"problems", std::move(problems)},
-          {"notes", file.valid() ? notes_on(file.spec) : std::vector<std::string>()},
-          {"spec", file.valid() ? nlohmann::json::parse(to_json(file.spec)) : nlohmann::json()}};
+  return {
+      {"file", file.source},
+      {"valid", file.valid()},
+      {"problems", std::move(problems)},
+      {"parameters", file.valid() ? nlohmann::json(static_cast<std::uint64_t>(model_parameter_bytes(file.spec) / 4)) : nlohmann::json()},
+      {"contribution_bytes", file.valid() ? nlohmann::json(contribution_bytes(file.spec)) : nlohmann::json()},
+      {"notes", file.valid() ? notes_on(file.spec) : std::vector<std::string>()},
+      {"spec", file.valid() ? nlohmann::json::parse(to_json(file.spec)) : nlohmann::json()}};
 }
 
 Exit validate(Invocation& invocation, const ValidateOptions& options) {

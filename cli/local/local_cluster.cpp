@@ -1,8 +1,5 @@
 #include "cli/local/local_cluster.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +9,10 @@
 #include <system_error>
 
 #include "cli/join_token_source.hpp"
+#include "cli/state_directory.hpp"
 #include "cli/views/document.hpp"
 #include "coordinator/service/init.hpp"
+#include "transport/base/free_port.hpp"
 
 namespace atl {
 namespace {
@@ -23,30 +22,10 @@ namespace fs = std::filesystem;
 constexpr Duration kTick = std::chrono::milliseconds(20);
 const std::string kCoordinator = "coordinator";
 
-// A port that nobody uses at the moment.
-Result<std::uint16_t> free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (socket >= 0) {
-    ::close(socket);
-  }
-  return bound ? Result<std::uint16_t>(ntohs(address.sin_port)) : Result<std::uint16_t>(Error{Code::io, "no port on 127.0.0.1 is free"});
-}
-
 Status make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   return error ? Status(Error{Code::io, folder.string() + " cannot be made: " + error.message()}) : Status();
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
 }
 
 std::string last_lines(const fs::path& file) {

@@ -14,7 +14,9 @@ constexpr Duration kBetweenLines = std::chrono::seconds(10);
 }  // namespace
 
 void Progress::show(const nlohmann::json& document) {
-  const std::string line = render_progress(document, terminal_);
+  Terminal terminal = terminal_;
+  terminal.columns = streams_.err_is_terminal ? terminal_.columns_or(80) : kNoEdge;
+  const std::string line = render_progress(document, terminal);
   if (streams_.err_is_terminal) {
     streams_.err << "\r\x1b[K" << line << std::flush;
     open_ = true;

@@ -19,7 +19,9 @@ int main(int argc, char** argv) {
                              ::isatty(STDIN_FILENO) == 1,
                              out_is_terminal,
                              ::isatty(STDERR_FILENO) == 1,
-                             sized ? size.ws_col : std::size_t{100}};
+                             sized             ? size.ws_col
+                             : out_is_terminal ? std::size_t{80}
+                                               : atl::kNoEdge};
   return atl::run_command_line(arguments, streams, [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

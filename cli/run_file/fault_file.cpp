@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/run_file/spelling.hpp"
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/spelling.hpp"
 
 namespace atl {
 namespace {
@@ -47,18 +47,10 @@ std::vector<std::string_view> key_names() {
   return names;
 }
 
-std::string listed(std::span<const std::string_view> words) {
-  std::string all;
-  for (const std::string_view word : words) {
-    all += (all.empty() ? "" : ", ") + std::string(word);
-  }
-  return all;
-}
-
 // Reads one [[fault]] after the other, and keeps what is wrong.
-class Reading {
+class FaultReading {
  public:
-  Reading(FaultFile& file, const FaultedRun& run) : file_(file), run_(run) {}
+  FaultReading(FaultFile& file, const FaultedRun& run) : file_(file), run_(run) {}
 
   void read(const toml::table& root) {
     if (run_.rounds == 0) {
@@ -248,7 +240,7 @@ FaultFile parse_fault_file(std::string_view text, std::string source, const Faul
   }
   try {
     const toml::table root = toml::parse(text);
-    Reading(file, run).read(root);
+    FaultReading(file, run).read(root);
   } catch (const toml::parse_error& error) {
     refuse(std::max<std::uint32_t>(error.source().begin.line, 1), std::max<std::uint32_t>(error.source().begin.column, 1),
            "not TOML: " + printable(error.description(), 300));

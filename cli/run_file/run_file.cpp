@@ -7,7 +7,6 @@
 #include <set>
 
 #include "agent/engine/built_in_model.hpp"
-#include "cli/run_file/spelling.hpp"
 #include "cli/run_file/strategy_names.hpp"
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
@@ -17,6 +16,7 @@
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/spelling.hpp"
 
 namespace atl {
 namespace {
@@ -78,7 +78,9 @@ Place Reading::nearest_place(std::string_view section, std::string_view key) con
 }
 
 // Keys of language models and of rounds, which a run of experts has none of.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kWithoutEffectOnImages = {{{"run", "arena_limit"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kWithoutEffectOnImages = {{{"run", "arena_limit"},
+                                                                                                   {"model", "from"},
+                                                                                                   {"model", "sha256"},
                                                                                                    {"model", "vocabulary"},
                                                                                                    {"model", "tied_embeddings"},
                                                                                                    {"data", "parts"},
@@ -102,14 +104,6 @@ std::vector<std::string_view> names_of(std::string_view section) {
     }
   }
   return names;
-}
-
-std::string listed(std::span<const std::string_view> names) {
-  std::string all;
-  for (const std::string_view name : names) {
-    all += (all.empty() ? "" : ", ") + std::string(name);
-  }
-  return all;
 }
 
 void Reading::unknown_section(const toml::key& name, const toml::node& node) {
@@ -292,7 +286,7 @@ void Reading::settle_trainer() {
     return;
   }
   for (const std::string_view key : names_of("model")) {
-    if (is_set("model", key)) {
+    if (is_set("model", key) && key != "from" && key != "sha256") {
       report({"model",
               key,
               "the model is the trainer's own (trainer.name = \"" + file_.spec.trainer.name + "\"); remove [model]",
@@ -522,10 +516,14 @@ std::string problems_text(const RunFile& file) { return problems_text(file.sourc
 
 void resolve_files(RunSpec& spec, const std::filesystem::path& run_file) {
   const std::filesystem::path folder = std::filesystem::absolute(run_file).parent_path();
-  for (std::string& file : spec.data.files) {
+  const auto resolve = [&](std::string& file) {
     if (std::filesystem::path(file).is_relative()) {
       file = (folder / file).lexically_normal().string();
     }
+  };
+  std::ranges::for_each(spec.data.files, resolve);
+  if (begins_from_file(spec)) {
+    resolve(spec.model.from);
   }
   std::string& features = spec.diffusion.features;
   if (const std::string file(features_file(features)); !file.empty() && std::filesystem::path(file).is_relative()) {

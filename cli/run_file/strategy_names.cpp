@@ -43,7 +43,7 @@ void check_effect(const StrategySpec& strategy, const std::function<bool(std::st
     refuse("error_feedback", "codec = \"f32\", which loses nothing");
   }
   if (strategy.group == Group::nobody) {
-    for (const std::string_view key : {"codec", "reduce_codec", "weighting"}) {
+    for (const std::string_view key : {"codec", "reduce_codec", "packing", "weighting"}) {
       refuse(key, "group = \"" + std::string(name_of(strategy.group)) + "\"");
     }
   }

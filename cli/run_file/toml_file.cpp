@@ -35,4 +35,12 @@ Result<std::string> read_toml_file(const std::filesystem::path& path) {
   return text;
 }
 
+std::string listed(std::span<const std::string_view> names) {
+  std::string all;
+  for (const std::string_view name : names) {
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  }
+  return all;
+}
+
 }  // namespace atl

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/base/result.hpp"
@@ -26,6 +28,9 @@ struct TomlProblem {
 
 // "run.toml:12:3: unknown key …", one line for each problem.
 std::string problems_text(const std::string& source, const std::vector<TomlProblem>& problems);
+
+// "a, b, c".
+std::string listed(std::span<const std::string_view> names);
 
 // At most one byte more than kLargestTomlFile, so that the reader of the text sees that it is too large.
 // Errors: not_found, io, invalid_argument for a folder or device.

@@ -212,7 +212,7 @@ std::string braille_chart(const Chart& chart, const Terminal& terminal, std::siz
     labels.emplace_back(std::min(static_cast<std::size_t>((1 - frame->up(tick)) * static_cast<double>(high)), high - 1), tick_text(tick));
     margin = std::max(margin, columns_of(labels.back().second));
   }
-  const std::size_t columns = std::max<std::size_t>(terminal.columns, 30) - margin - 4;
+  const std::size_t columns = std::max<std::size_t>(terminal.columns_or(100), 30) - margin - 4;
   Canvas canvas(columns, high);
   draw_lines(chart, *frame, canvas);
   std::string text = chart.y_name + (chart.logarithmic ? ", logarithmic" : "") + "\n";

@@ -26,11 +26,11 @@ std::string render_runs(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
   Table table({{"ID"},
                {"NAME", false, true},
-               {"STRATEGY"},
+               {"STRATEGY", false, false, 1},
                {"STATE"},
                {"ROUND", true},
                {"LOSS", true},
-               {"ISLANDS", true},
+               {"ISLANDS", true, false, 2},
                {"AGE", true},
                {"REASON", false, true}});
   for (const json& run : list_at(document, "runs")) {
@@ -51,13 +51,13 @@ std::string render_runs(const json& document, const Terminal& terminal) {
 std::string render_islands(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
   Table table({{"NAME", false, true},
-               {"ID", false, true},
+               {"ID", false, true, 2},
                {"STATE"},
                {"RUN", false, true},
-               {"ADDRESS", false, true},
+               {"ADDRESS", false, true, 3},
                {"LINK"},
                {"SEEN", true},
-               {"BUDGET", true},
+               {"BUDGET", true, false, 1},
                {"UP", true},
                {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {
@@ -82,7 +82,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
 
 std::string render_tokens(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
-  Table table({{"ID"}, {"ROLE"}, {"NAME", false, true}, {"STATE"}, {"AGE", true}, {"GOOD FOR", true}, {"USED BY", false, true}});
+  Table table({{"ID"}, {"ROLE"}, {"NAME", false, true}, {"STATE"}, {"AGE", true, false, 1}, {"GOOD FOR", true}, {"USED BY", false, true}});
   for (const json& token : list_at(document, "tokens")) {
     const std::string state = text_at(token, "state");
     const bool usable = state == "usable";

@@ -58,9 +58,9 @@ std::string expected_table(const json& document, const Terminal& terminal) {
                {"COMPUTES", true},
                {"WAITS", true},
                {"SENDS", true},
-               {"A STEP", true},
+               {"A STEP", true, false, 1},
                {"A DAY", true},
-               {"MEAN", true},
+               {"MEAN", true, false, 2},
                {"PEAK", true},
                {"BOUND " + fixed("%.4g %%", wanted * 100), true}});
   for (const json& island : list_at(document, "islands")) {
@@ -125,16 +125,22 @@ std::string render_plan(const json& document, const Terminal& terminal) {
   text += "takes " + seconds_text(number_at(document, "seconds")) + ", computing " + percent(number_at(document, "utilisation")) +
           " of the islands' time; a round sends at most " + bytes_text(number_at(document, "bytes_per_round")) + "; an agent needs " +
           bytes_text(number_at(document, "agent_memory_bytes")) + " besides its trainer\n";
+  if (const auto price = number_at(document, "price")) {
+    text += "what the islands send costs " + fixed(*price < 1 ? "%.2g" : "%.2f", *price) + ", at " +
+            fixed("%.4g", number_at(document, "price_per_gigabyte").value_or(0)) + " a GB\n";
+  }
   const json& costs = object_at(document, "agent_costs");
   text += "reckoned with " + costs_text(costs) + " (" + printable(text_at(costs, "source"), 60) + ")\n";
   for (const json& note : list_at(document, "notes")) {
     text += note.is_string() ? "note: " + printable(note.get<std::string>(), 500) + "\n" : "";
   }
+  text = wrapped(text, 2, terminal);
   text += heading("islands", terminal) + given_table(document, terminal);
   text += heading("expected", terminal) + expected_table(document, terminal);
-  text +=
-      "PEAK is the uplink at which no merge would wait (with no overlap: the whole uplink). BOUND is the uplink below which no schedule\n"
-      "of these bytes computes that share of the time.\n";
+  text += wrapped(
+      "PEAK is the uplink at which no merge would wait (with no overlap: the whole uplink). BOUND is the uplink below which no schedule "
+      "of these bytes computes that share of the time.\n",
+      0, terminal);
   text += heading("fragments", terminal) + fragments_table(document, terminal);
   text += heading("schedule: each fragment's first round, then every " + whole(number_at(strategy, "inner_steps")) + " steps", terminal) +
           schedule_table(document, terminal);
@@ -146,15 +152,15 @@ std::string render_plan_sweep(const json& document, const Terminal& terminal) {
                {"FRAGMENTS", true},
                {"OVERLAP", true},
                {"CODEC"},
-               {"REDUCED"},
+               {"REDUCED", false, false, 4},
                {"COMPUTES", true},
                {"TAKES", true},
-               {"A STEP", true},
+               {"A STEP", true, false, 1},
                {"A DAY", true},
-               {"MEAN", true},
-               {"PEAK", true},
-               {"BOUND", true},
-               {"MEMORY", true},
+               {"MEAN", true, false, 2},
+               {"PEAK", true, false, 6},
+               {"BOUND", true, false, 5},
+               {"MEMORY", true, false, 3},
                {""}});
   bool reached = false;
   for (const json& row : list_at(document, "settings")) {
@@ -179,14 +185,13 @@ std::string render_plan_sweep(const json& document, const Terminal& terminal) {
                 Style::good}});
   }
   const std::string wanted = fixed("%.4g %%", 100 * number_at(document, "utilisation_wanted").value_or(1));
-  std::string text = given_table(document, terminal) + "\n" + table.text(terminal);
-  text += reached ? "Marked: the fewest bytes among those that compute at least " + wanted +
-                        " of the time. A longer H always costs fewer bytes, and some loss: choose H by quality.\n"
-                  : "No setting computes " + wanted +
-                        " of the time: these links are too thin for this model, or its last synchronisation weighs too much.\n";
+  std::string text = reached ? "Marked: the fewest bytes among those that compute at least " + wanted +
+                                   " of the time. A longer H always costs fewer bytes, and some loss: choose H by quality.\n"
+                             : "No setting computes " + wanted +
+                                   " of the time: these links are too thin for this model, or its last synchronisation weighs too much.\n";
   text += "The agents' arithmetic is " + printable(text_at(document, "agent_costs_source"), 60) + ", for each codec.\n";
-  return text + "Of the island that sends most; BOUND: the uplink below which no schedule of these bytes computes " + wanted +
-         " of the time.\n";
+  text += "Of the island that sends most; BOUND: the uplink below which no schedule of these bytes computes " + wanted + " of the time.\n";
+  return given_table(document, terminal) + "\n" + table.text(terminal) + wrapped(text, 0, terminal);
 }
 
 std::string render_plan_table_4(const json& document, const Terminal& terminal) {

@@ -24,7 +24,9 @@ std::string ms_text(std::optional<double> ms) { return seconds_text(ms ? std::op
 std::string part_text(std::optional<double> part) { return part ? share_text(part, 1 - *part) : "-"; }
 
 std::string field(std::string_view name, const std::string& value, const Terminal& terminal) {
-  return styled(std::string(name) + std::string(name.size() < 10 ? 10 - name.size() : 1, ' '), Style::dim, terminal) + value + "\n";
+  constexpr std::size_t kIndent = 10;
+  const std::string head = std::string(name) + std::string(name.size() < kIndent ? kIndent - name.size() : 1, ' ');
+  return wrapped(styled(head, Style::dim, terminal) + value, kIndent, terminal) + "\n";
 }
 
 std::string loss_curve(const json& run, std::size_t width) {
@@ -169,11 +171,11 @@ std::string islands_table(const json& document, const Terminal& terminal) {
                {"STATE"},
                {"STEP", true},
                {"TOKENS/S", true},
-               {"SHARE", true},
+               {"SHARE", true, false, 1},
                {"COMPUTING", true},
                {"SENT", true},
-               {"RECEIVED", true},
-               {"SEEN", true},
+               {"RECEIVED", true, false, 3},
+               {"SEEN", true, false, 2},
                {"REASON", false, true}});
   for (const json& island : list_at(document, "islands")) {
     const std::string state = text_at(island, "state");
@@ -205,7 +207,7 @@ std::string waits_text(const json& document, const Terminal& terminal) {
       }
     }
     if (!causes.empty()) {
-      text += "  " + printable(text_at(island, "name"), 60) + ": " + causes + "\n";
+      text += wrapped("  " + printable(text_at(island, "name"), 60) + ": " + causes, 4, terminal) + "\n";
     }
   }
   return text.empty() ? text : styled("waits", Style::bold, terminal) + "\n" + text;
@@ -305,10 +307,10 @@ std::string tasks_table(const json& document, const Terminal& terminal) {
                {"ISLAND", false, true},
                {"STEP", true},
                {"LOSS", true},
-               {"SAVED", true},
-               {"COPIES", true},
-               {"RESULT", true},
-               {"TIME", true}});
+               {"SAVED", true, false, 2},
+               {"COPIES", true, false, 1},
+               {"RESULT", true, false, 3},
+               {"TIME", true, false, 4}});
   for (const json& phase : list_at(document, "phases")) {
     for (const json& task : list_at(phase, "tasks")) {
       const std::string state = text_at(task, "state");
@@ -355,8 +357,10 @@ std::string absences_text(const json& document, const Terminal& terminal) {
   std::string text;
   for (const json& absence : list_at(document, "absences")) {
     const auto until = number_at(absence, "to_round");
-    text += "  " + printable(text_at(absence, "island"), 60) + ": from round " + count_text(number_at(absence, "from_round")) +
-            (until ? " to " + count_text(until) : " on") + ": " + printable(text_at(absence, "cause"), 300) + "\n";
+    const std::string line = "  " + printable(text_at(absence, "island"), 60) + ": from round " +
+                             count_text(number_at(absence, "from_round")) + (until ? " to " + count_text(until) : " on") + ": " +
+                             printable(text_at(absence, "cause"), 300);
+    text += wrapped(line, 4, terminal) + "\n";
   }
   return text.empty() ? text : styled("absences", Style::attention, terminal) + "\n" + text;
 }
@@ -365,8 +369,9 @@ std::string warnings_text(const json& document, const Terminal& terminal) {
   std::string text;
   for (const json& warning : list_at(document, "warnings")) {
     const std::string island = printable(text_at(warning, "island"), 60);
-    text += "  " + time_text(number_at(warning, "time_unix_ms")) + " " + (island.empty() ? "" : island + ": ") +
-            printable(text_at(warning, "text"), 300) + "\n";
+    const std::string line = "  " + time_text(number_at(warning, "time_unix_ms")) + " " + (island.empty() ? "" : island + ": ") +
+                             printable(text_at(warning, "text"), 300);
+    text += wrapped(line, 4, terminal) + "\n";
   }
   return text.empty() ? text : styled("warnings", Style::attention, terminal) + "\n" + text;
 }
@@ -405,7 +410,7 @@ std::string fault_line(const json& fault) {
 std::string faults_text(const json& document, const Terminal& terminal) {
   std::string text;
   for (const json& fault : list_at(document, "faults")) {
-    text += "  " + fault_line(fault) + "\n";
+    text += wrapped("  " + fault_line(fault), 4, terminal) + "\n";
   }
   return text.empty() ? text : styled("faults", Style::attention, terminal) + "\n" + text;
 }
@@ -416,6 +421,26 @@ double largest_step(const json& document) {
     most = std::max(most, number_at(island, "step").value_or(0));
   }
   return most;
+}
+
+// Of a trainer of one's own, whose settings no one else understands: "gpt  {"layers":6}" and "84.5 k parameters, 338 kB".
+std::string trainer_lines(const json& run, const Terminal& terminal) {
+  const json& trainer = object_at(run, "trainer");
+  const std::string settings = object_at(trainer, "settings").dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto parameters = number_at(run, "parameters");
+  return field("trainer", printable(text_at(trainer, "name")) + (settings == "{}" ? "" : "  " + printable(settings)), terminal) +
+         (parameters ? field("model", count_text(parameters) + " parameters, " + bytes_text(*parameters * 4), terminal) : "");
+}
+
+// Numbers of the trainers' own: "accuracy 0.2500, perplexity 12.30".
+std::string metrics_line(const json& run) {
+  std::string line;
+  for (const auto& [name, value] : object_at(run, "metrics").items()) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.4g", value.is_number() ? value.get<double>() : 0.0);
+    line += (line.empty() ? "" : ", ") + printable(name, 64) + " " + text.data();
+  }
+  return line;
 }
 
 std::string times_text(double factor) {
@@ -454,9 +479,8 @@ std::string render_status(const json& document, const Terminal& terminal) {
                                printable(text_at(run, "strategy")) + ")",
                            terminal);
   text += field("state", state_line(document, run, terminal), terminal);
-  if (const json& trainer = object_at(run, "trainer"); !trainer.empty()) {
-    const std::string settings = object_at(trainer, "settings").dump(-1, ' ', false, json::error_handler_t::replace);
-    text += field("trainer", printable(text_at(trainer, "name")) + (settings == "{}" ? "" : "  " + printable(settings)), terminal);
+  if (!object_at(run, "trainer").empty()) {
+    text += trainer_lines(run, terminal);
   }
   const bool tasks = has_tasks(document);
   text += tasks ? field("phases", phases_line(document), terminal) : field("round", round_line(run), terminal);
@@ -474,6 +498,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
     text +=
         field(counted(run), count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
     text += field("loss", loss_line(run), terminal);
+    text += metrics_line(run).empty() ? "" : field("metrics", metrics_line(run), terminal);
     text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
     text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
   }

@@ -10,6 +10,7 @@ namespace atl {
 namespace {
 
 constexpr std::size_t kGap = 2;
+constexpr std::size_t kUseful = 20;  // of a flexible column: less says too little of a name or a reason
 
 std::string cut(const std::string& text, std::size_t width) {
   if (columns_of(text) <= width) {
@@ -30,29 +31,65 @@ void Table::add(std::vector<Cell> row) {
   rows_.push_back(std::move(row));
 }
 
+namespace {
+
+// Takes from the flexible columns, the widest first, until all fit or none is wider than its floor.
+void narrow(std::vector<std::size_t>& widths, const std::vector<std::size_t>& floors, std::size_t columns) {
+  std::size_t total = kGap * (widths.size() - 1) + std::accumulate(widths.begin(), widths.end(), std::size_t{0});
+  while (total > columns) {
+    std::size_t widest = widths.size();
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      if (widths[c] > floors[c] && (widest == widths.size() || widths[c] > widths[widest])) {
+        widest = c;
+      }
+    }
+    if (widest == widths.size()) {
+      return;
+    }
+    --widths[widest];
+    --total;
+  }
+}
+
+}  // namespace
+
 std::vector<std::size_t> Table::widths(std::size_t columns) const {
-  std::vector<std::size_t> widths;
+  std::vector<std::size_t> natural;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t width = columns_of(columns_[c].heading);
     for (const auto& row : rows_) {
       width = std::max(width, columns_of(row[c].text));
     }
-    widths.push_back(width);
+    natural.push_back(width);
   }
-  std::size_t total = std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + kGap * (widths.size() - 1);
-  while (total > columns) {
-    std::size_t widest = columns_.size();
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const bool can_give = columns_[c].flexible && widths[c] > columns_of(columns_[c].heading);
-      if (can_give && (widest == columns_.size() || widths[c] > widths[widest])) {
-        widest = c;
-      }
+  std::vector<std::size_t> shown(columns_.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  std::vector<std::size_t> width;
+  const auto narrow_to = [&](std::size_t useful) {
+    std::vector<std::size_t> floors;
+    width.clear();
+    for (const std::size_t c : shown) {
+      width.push_back(natural[c]);
+      const std::size_t least = std::max(columns_of(columns_[c].heading), useful);
+      floors.push_back(columns_[c].flexible ? std::min(natural[c], least) : natural[c]);
     }
-    if (widest == columns_.size()) {
+    narrow(width, floors, columns);
+    return std::accumulate(width.begin(), width.end(), kGap * (width.size() - 1)) <= columns;
+  };
+  while (!narrow_to(kUseful)) {
+    const auto least_needed = [&](std::size_t a, std::size_t b) {  // those that are always shown come last
+      return static_cast<unsigned>(columns_[a].left_out - 1) < static_cast<unsigned>(columns_[b].left_out - 1);
+    };
+    const auto next = std::min_element(shown.begin(), shown.end(), least_needed);
+    if (columns_[*next].left_out == 0) {
+      narrow_to(0);
       break;
     }
-    --widths[widest];
-    --total;
+    shown.erase(next);
+  }
+  std::vector<std::size_t> widths(columns_.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    widths[shown[i]] = width[i];
   }
   return widths;
 }
@@ -64,6 +101,9 @@ std::string Table::text(const Terminal& terminal) const {
     std::string row;
     std::size_t pending = 0;  // spaces not yet written, so that no line ends with them
     for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (width[c] == 0) {
+        continue;
+      }
       const Cell cell = cell_of(c);
       const std::string shown = cut(cell.text, width[c]);
       const std::size_t padding = width[c] - columns_of(shown);

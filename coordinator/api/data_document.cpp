@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/core/phases.hpp"
 #include "coordinator/ledger/ledger.hpp"
@@ -12,8 +13,6 @@ namespace atl::coordinator {
 namespace {
 
 using nlohmann::json;
-
-json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
 json passes(std::uint64_t position, std::uint64_t of_a_pass) {
   return of_a_pass == 0 ? json() : json(static_cast<double>(position) / static_cast<double>(of_a_pass));

@@ -1,13 +1,13 @@
-// The documents that only read: runs, status, islands, events, metrics, spans, tokens.
+// The documents of how things stand: runs, status, islands, tokens. What happened in a run is in history_documents.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/api/run_facts.hpp"
-#include "coordinator/ledger/spans.hpp"
 #include "strategies/specification/run_notes.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -19,16 +19,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxRuns = 1000;
-constexpr std::size_t kMaxEvents = 1000;
-constexpr std::int64_t kMaxMetrics = 1000;
-constexpr std::int64_t kMaxSpans = 4000;  // of one answer: about a megabyte
 constexpr std::size_t kWarnings = 20;
 constexpr std::size_t kLossPoints = 120;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-json number(double value) { return std::isfinite(value) ? json(value) : json(); }
-json time(const std::optional<TimePoint>& value) { return value ? json(unix_ms(*value)) : json(); }
-json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
 // At most kLossPoints, evenly by index; the first and the last stay.
 json thinned(const std::vector<RoundLoss>& losses) {
@@ -78,6 +71,15 @@ json waits_document(const MembershipView& membership) {
   return waits;
 }
 
+// Numbers of a trainer's own, by name.
+json metrics_document(const IslandReport& report) {
+  json metrics = json::object();
+  for (const OwnMetric& metric : report.metrics) {
+    metrics[metric.name] = number(metric.value);
+  }
+  return metrics;
+}
+
 json island_document(const MembershipView& membership, const IslandReport& report, RunState run, const std::optional<OwnLoss>& own) {
   const bool active = membership.state == MembershipState::active;
   const std::string& reason = membership.reason.text.empty() ? report.reason : membership.reason.text;
@@ -92,6 +94,7 @@ json island_document(const MembershipView& membership, const IslandReport& repor
           {"tokens", reported ? json(report.tokens) : json()},
           {"tokens_per_second", reported && active && !has_ended(run) ? number(report.tokens_per_second) : json()},
           {"training_loss", reported ? number(report.training_loss) : json()},
+          {"metrics", metrics_document(report)},
           {"own_loss", own ? number(own->loss) : json()},
           {"own_loss_round", own ? json(own->round.value) : json()},
           {"compute_seconds", reported ? number(report.compute_seconds) : json()},
@@ -134,6 +137,40 @@ Totals totals_of(const RunView& run, const std::map<IslandId, IslandReport>& rep
   return totals;
 }
 
+// Each number of the trainers' own: its mean over the islands that have said it, weighted by the tokens that they have trained on.
+json mean_metrics(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
+  struct Sum {
+    double weighted = 0;
+    double weight = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const MembershipView& membership : run.memberships) {
+    const auto found = reports.find(membership.island);
+    for (const OwnMetric& metric : found == reports.end() ? std::vector<OwnMetric>() : found->second.metrics) {
+      if (std::isfinite(metric.value)) {
+        const auto weight = static_cast<double>(std::max<std::uint64_t>(found->second.tokens, 1));
+        sums[metric.name].weighted += weight * metric.value;
+        sums[metric.name].weight += weight;
+      }
+    }
+  }
+  json metrics = json::object();
+  for (const auto& [name, sum] : sums) {
+    metrics[name] = sum.weighted / sum.weight;
+  }
+  return metrics;
+}
+
+// Of the model: what a trainer of one's own has declared, else what the run file says.
+json parameters_of(std::uint64_t specified, bool own_trainer, const std::map<IslandId, IslandReport>& reports) {
+  std::uint64_t declared = 0;
+  for (const auto& [island, report] : reports) {
+    declared = std::max(declared, report.parameters);
+  }
+  const std::uint64_t parameters = own_trainer && declared > 0 ? declared : specified;
+  return parameters == 0 ? json() : json(parameters);
+}
+
 std::uint32_t active_members(const RunView& run) {
   return static_cast<std::uint32_t>(std::count_if(run.memberships.begin(), run.memberships.end(), [](const MembershipView& membership) {
     return membership.state == MembershipState::active;
@@ -144,6 +181,14 @@ std::uint32_t active_members(const RunView& run) {
 json trainer_document(const std::string& name, const std::string& settings) {
   return name.empty() ? json()
                       : json{{"name", name}, {"settings", settings.empty() ? json::object() : json::parse(settings, nullptr, false)}};
+}
+
+json paths_document(const std::vector<PathView>& paths) {
+  json list = json::array();
+  for (const PathView& path : paths) {
+    list.push_back({{"from", path.from}, {"passes", path.passes}, {"why", path.why}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -188,6 +233,7 @@ Result<json> Requests::runs(TimePoint now) {
                     {"strategy", facts(run).strategy},
                     {"part_of", text_or_null(run.part_of.text)},
                     {"state", to_string(run.state)},
+                    {"pause_after", run.pause_after ? json(run.pause_after->value) : json()},
                     {"reason", reason_of(run)},
                     {"round", run.committed.value},
                     {"rounds", run.rounds},
@@ -224,6 +270,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"notes", known.notes},
               {"part_of", text_or_null(run.part_of.text)},
               {"state", to_string(run.state)},
+              {"pause_after", run.pause_after ? json(run.pause_after->value) : json()},
               {"reason", reason},
               {"waiting_for", std::move(waiting_for)},
               {"reason_since_unix_ms", since_known ? json(unix_ms(run.reason.since)) : json()},
@@ -246,7 +293,8 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"min", run.min},
               {"max", run.max},
               {"members", active_members(run)},
-              {"parameters", known.parameters == 0 ? json() : json(known.parameters)},
+              {"parameters", parameters_of(known.parameters, !known.trainer.empty(), reports)},
+              {"metrics", mean_metrics(run, reports)},
               {"bytes_sent", totals.bytes_sent},
               {"bytes_per_round", run.committed.value == 0 ? json() : json(totals.bytes_sent / run.committed.value)},
               {"compute_seconds", totals.compute_seconds},
@@ -420,6 +468,7 @@ Result<json> Requests::islands(TimePoint now) {
                                       {"connected", connected},
                                       {"last_seen_unix_ms", time(view.last_seen)},
                                       {"enrolled_unix_ms", unix_ms(key.enrolled)},
+                                      {"paths", paths_document(view.paths)},
                                       {"uplink_budget_bits_per_second",
                                        view.uplink_budget_bits_per_second > 0 ? number(view.uplink_budget_bits_per_second) : json()},
                                       {"uplink_bits_per_second", rated ? number(rate->second.up_bits_per_second) : json()},
@@ -437,103 +486,7 @@ Result<json> Requests::islands(TimePoint now) {
   return json{{"islands", std::move(list)}};
 }
 
-// ------------------------------------------------------------------------------------------------------- events and tokens
-
-Result<json> Requests::events(TimePoint now, const Arguments& arguments) {
-  EventQuery query;
-  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
-  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxEvents, 200));
-  ATOLL_ASSIGN(const std::int64_t since, arguments.integer("since_unix_ms", 0, 253'402'300'799'999, 0));
-  ATOLL_ASSIGN(const std::string island, arguments.text("island", ""));
-  ATOLL_ASSIGN(const std::string level, arguments.text("level", "info"));
-  if (level != "info" && level != "debug") {
-    return Error{Code::invalid_argument, "events: 'level' is info or debug"};
-  }
-  query.debug = level == "debug";
-  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
-  query.run = run.id;
-  query.after = static_cast<std::uint64_t>(after);
-  query.limit = static_cast<std::size_t>(limit);
-  query.since = since == 0 ? std::nullopt : std::optional(from_unix_ms(since));
-  if (!island.empty()) {
-    ATOLL_ASSIGN(const EnrolledKey key, find_key(island, Role::island));
-    query.island = key.island;
-  }
-  ATOLL_ASSIGN(const std::vector<StoredEvent> stored, ledger_.events(query));
-  json list = json::array();
-  std::uint64_t next = query.after;
-  for (const StoredEvent& item : stored) {
-    json fields = json::parse(item.fields, nullptr, false);
-    if (!fields.is_object()) {
-      fields = json::object();
-    }
-    json round = fields.contains("round") ? fields["round"] : json();
-    list.push_back({{"sequence", item.sequence},
-                    {"time_unix_ms", unix_ms(item.event.time)},
-                    {"level", item.event.level},
-                    {"kind", item.event.kind},
-                    {"island", item.event.island.empty() ? json() : json(name_of(item.event.island))},
-                    {"round", std::move(round)},
-                    {"text", item.event.text},
-                    {"fields", std::move(fields)}});
-    next = item.sequence;
-  }
-  return json{
-      {"run", run.id.text}, {"state", to_string(run.state)}, {"ended", has_ended(run.state)}, {"next", next}, {"events", std::move(list)}};
-}
-
-Result<json> Requests::metrics(TimePoint now, const Arguments& arguments) {
-  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", -1, INT64_MAX, -1));
-  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxMetrics, kMaxMetrics));
-  ATOLL_ASSIGN(const std::string which, arguments.text("island", ""));
-  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
-  IslandId island;
-  if (!which.empty()) {
-    ATOLL_ASSIGN(const EnrolledKey key, find_key(which, Role::island));
-    island = key.island;
-  }
-  ATOLL_ASSIGN(const std::vector<RoundMetrics> stored, ledger_.metrics(run.id, island, after, static_cast<std::size_t>(limit)));
-  json list = json::array();
-  for (const RoundMetrics& item : stored) {
-    const bool trained = item.round > Round(0);
-    list.push_back({{"round", item.round.value},
-                    {"time_unix_ms", unix_ms(item.time)},
-                    {"step", item.step.value},
-                    {"islands", item.islands},
-                    {"outer_loss", number(item.outer_loss)},
-                    {"local_loss", number(item.local_loss)},
-                    {"training_loss", trained ? number(item.training_loss) : json()},
-                    {"norm", trained ? number(item.norm) : json()},
-                    {"wait_seconds", number(item.wait_seconds)},
-                    {"tokens", item.tokens},
-                    {"bytes_sent", item.bytes_sent}});
-  }
-  const std::int64_t next = stored.empty() ? after : static_cast<std::int64_t>(stored.back().round.value);
-  return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}, {"next", next}, {"metrics", std::move(list)}};
-}
-
-Result<json> Requests::spans(TimePoint now, const Arguments& arguments) {
-  ATOLL_ASSIGN(const std::int64_t after, arguments.integer("after", 0, INT64_MAX, 0));
-  ATOLL_ASSIGN(const std::int64_t limit, arguments.integer("limit", 1, kMaxSpans, kMaxSpans));
-  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
-  ATOLL_ASSIGN(const std::vector<Ledger::StoredSpan> stored,
-               ledger_.spans(run.id, static_cast<std::uint64_t>(after), static_cast<std::size_t>(limit)));
-  json list = json::array();
-  for (const Ledger::StoredSpan& item : stored) {
-    const Span& span = item.span.span;
-    list.push_back({{"island", name_of(item.span.island)},
-                    {"activity", to_string(span.kind)},
-                    {"round", span.round.value},
-                    {"fragment", span.fragment},
-                    {"peer", span.peer.empty() ? json() : json(name_of(span.peer))},
-                    {"cause", text_or_null(item.span.cause)},
-                    {"start_unix_ns", span.start.time_since_epoch().count()},
-                    {"length_ns", span.length.count()},
-                    {"amount", span.amount}});
-  }
-  const std::uint64_t next = stored.empty() ? static_cast<std::uint64_t>(after) : stored.back().id;
-  return json{{"run", run.id.text}, {"next", next}, {"spans", std::move(list)}};
-}
+// ----------------------------------------------------------------------------------------------------------------- tokens
 
 Result<json> Requests::tokens(TimePoint now) {
   ATOLL_ASSIGN(const std::vector<Token> tokens, admission_.tokens());

@@ -9,6 +9,7 @@
 #include "strategies/specification/run_rules.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/spelling.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/join_token.hpp"
 
@@ -31,7 +32,7 @@ std::string random_hex(std::size_t digits) {
 }
 
 // What a person typed, short enough for a message.
-std::string shown(std::string_view text) { return "'" + std::string(text.substr(0, 64)) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text.substr(0, 64)) + "'"; }
 
 // The one thing that `which` fits: its id, its name, or a prefix of its id. `things` yields (id, name).
 struct Named {
@@ -62,14 +63,20 @@ Result<std::size_t> find_named(const std::vector<Named>& things, std::string_vie
   }
   const std::string a = kind == "island" ? "an " : "a ";
   if (fits.empty()) {
-    return Error{Code::not_found,
-                 "there is no " + std::string(kind) + " " + shown(which) + "; `" + std::string(list_command) + "` shows them"};
+    std::vector<std::string_view> known;
+    for (const Named& thing : things) {
+      known.insert(known.end(), {thing.id, thing.name});
+    }
+    const std::string_view near = nearest(which, known);
+    return Error{Code::not_found, "there is no " + std::string(kind) + " " + in_quotes(which) +
+                                      (near.empty() ? "" : "; did you mean " + std::string(near) + "?") + " (`" +
+                                      std::string(list_command) + "` shows them)"};
   }
   std::string ids;
   for (std::size_t i = 0; i < std::min<std::size_t>(fits.size(), 5); ++i) {
     ids += (i == 0 ? "" : ", ") + things[fits[i]].id;
   }
-  return Error{Code::conflict, shown(which) + " fits more than one " + std::string(kind) + ": " + ids + (fits.size() > 5 ? ", …" : "") +
+  return Error{Code::conflict, in_quotes(which) + " fits more than one " + std::string(kind) + ": " + ids + (fits.size() > 5 ? ", …" : "") +
                                    "; give more of the id"};
 }
 
@@ -105,7 +112,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
     Result<json> (Requests::*plain)(TimePoint) = nullptr;
   };
   static const std::vector<Verb> kVerbs = {
-      {"submit", {"spec", "once"}, &Requests::submit, nullptr},
+      {"submit", {"spec", "once", "dry_run"}, &Requests::submit, nullptr},
       {"runs", {}, nullptr, &Requests::runs},
       {"status", {"run"}, &Requests::status, nullptr},
       {"islands", {}, nullptr, &Requests::islands},
@@ -114,6 +121,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"metrics", {"run", "island", "after", "limit"}, &Requests::metrics, nullptr},
       {"data", {"run"}, &Requests::data, nullptr},
       {"tokens", {}, nullptr, &Requests::tokens},
+      {"viewers", {}, nullptr, &Requests::viewers},
       {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},
       {"token_revoke", {"id", "kind"}, &Requests::token_revoke, nullptr},
       {"cancel", {"run"}, &Requests::cancel, nullptr},
@@ -137,7 +145,8 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
     }
     return json{{"version", place_.version}, {"protocol", kProtocolVersion}};
   }
-  return Error{Code::invalid_argument, "the coordinator (atoll " + place_.version + ") does not know the request " + shown(request.verb)};
+  return Error{Code::invalid_argument,
+               "the coordinator (atoll " + place_.version + ") does not know the request " + in_quotes(request.verb)};
 }
 
 // --------------------------------------------------------------------------------------------------------- finding things
@@ -190,7 +199,7 @@ Result<EnrolledKey> Requests::find_key(std::string_view which, std::optional<Rol
     return std::pair(a->revoked, b->enrolled) < std::pair(b->revoked, a->enrolled);
   });
   if (named.size() > 1 && !named[1]->revoked) {
-    return Error{Code::conflict, shown(which) + " is the name of an " + std::string(to_string(named[0]->role)) + " (" +
+    return Error{Code::conflict, in_quotes(which) + " is the name of an " + std::string(to_string(named[0]->role)) + " (" +
                                      named[0]->island.text + ") and of an " + std::string(to_string(named[1]->role)) + " (" +
                                      named[1]->island.text + "); give the id"};
   }
@@ -240,18 +249,40 @@ std::string name_for_once(const std::vector<RunView>& runs, const std::string& w
 Result<json> Requests::submit(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const std::string text, arguments.object("spec"));
   ATOLL_ASSIGN(const bool once, arguments.boolean("once", false));
+  ATOLL_ASSIGN(const bool dry_run, arguments.boolean("dry_run", false));
   ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(text));
   ATOLL_TRY(check_run_spec(spec));
   const std::string file = to_json(spec);
   const std::vector<RunView> before = core_.runs(now);
   const std::string name = once ? name_for_once(before, spec.name, file) : "";
+  if (dry_run) {
+    return rehearse_submit(now, spec, name.empty() ? spec.name : name);
+  }
+  const StartView start = core_.rehearse_start(now, spec);
   ATOLL_ASSIGN(const RunId id, core_.submit(now, RunId("r-" + random_hex(8)), spec, name, file));
   const bool created = std::none_of(before.begin(), before.end(), [&](const RunView& run) { return run.id == id; });
   const std::optional<RunView> run = core_.run(now, id);
   if (!run) {
     return Error{Code::internal, "the run " + id.text + " was submitted and is not there"};
   }
-  return json{{"run", id.text}, {"name", run->name}, {"created", created}, {"state", to_string(run->state)}, {"reason", run->reason.text}};
+  return json{
+      {"run", id.text},      {"name", run->name}, {"created", created}, {"state", to_string(run->state)}, {"reason", run->reason.text},
+      {"apart", start.apart}};
+}
+
+json Requests::rehearse_submit(TimePoint now, const RunSpec& spec, const std::string& name) const {
+  const StartView start = core_.rehearse_start(now, spec);
+  json islands = json::array();
+  for (const StartCandidateView& island : start.islands) {
+    islands.push_back(
+        {{"id", island.island.text}, {"name", island.name}, {"takes_part", island.takes_part}, {"obstacle", island.obstacle}});
+  }
+  return json{{"run", nullptr},          {"name", name},
+              {"created", false},        {"state", "queued"},
+              {"reason", start.wait},    {"dry_run", true},
+              {"enough", start.enough},  {"min", spec.islands.min},
+              {"max", spec.islands.max}, {"islands", std::move(islands)},
+              {"apart", start.apart}};
 }
 
 // Of the run of a group: whoever changes it changes the run that it is part of.
@@ -371,9 +402,18 @@ Result<json> Requests::token_create(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const Role role, role_from_string(role_text));
   ATOLL_ASSIGN(const std::int64_t expires_ms, arguments.integer("expires_ms", 1, kLongestToken, std::int64_t{24} * 3600 * 1000));
   ATOLL_ASSIGN(const std::string name, arguments.text("name", ""));
+  if (role == Role::viewer && !name.empty()) {
+    ATOLL_ASSIGN(const EnrolledKey island, find_key(name, Role::island));
+    if (island.name != name) {
+      return Error{Code::invalid_argument, "a viewer's link is for an island by its name: " + island.name};
+    }
+  }
   const TimePoint expires = from_unix_ms(unix_ms(now) + expires_ms);
   const std::string secret = make_token_secret();
-  ATOLL_ASSIGN(const std::string word, to_text(JoinToken{place_.address, place_.coordinator_key, secret, role_text, expires}));
+  std::string word = secret;  // a viewer's is all that a browser needs
+  if (role != Role::viewer) {
+    ATOLL_ASSIGN(word, to_text(JoinToken{place_.address, place_.coordinator_key, secret, role_text, expires}));
+  }
   for (int attempt = 0;; ++attempt) {
     const Token token{"t-" + random_hex(6), role, name, now, expires, "", {}, false};
     const Status made = admission_.create_token(token, secret);
@@ -384,6 +424,15 @@ Result<json> Requests::token_create(TimePoint now, const Arguments& arguments) {
       return made.error();
     }
   }
+}
+
+Result<json> Requests::viewers(TimePoint now) {
+  ATOLL_ASSIGN(const auto viewers, admission_.viewers(now));
+  json list = json::array();
+  for (const auto& [secret, island] : viewers) {
+    list.push_back({{"sha256", to_hex(secret)}, {"island", island}});
+  }
+  return json{{"viewers", std::move(list)}};
 }
 
 Result<json> Requests::token_revoke(TimePoint now, const Arguments& arguments) {

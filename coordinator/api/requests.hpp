@@ -63,8 +63,10 @@ class Requests {
   Result<nlohmann::json> metrics(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> data(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> tokens(TimePoint now);
+  Result<nlohmann::json> viewers(TimePoint now);
   // Changing.
   Result<nlohmann::json> submit(TimePoint now, const Arguments& arguments);
+  [[nodiscard]] nlohmann::json rehearse_submit(TimePoint now, const RunSpec& spec, const std::string& name) const;
   Result<nlohmann::json> token_create(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> token_revoke(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> cancel(TimePoint now, const Arguments& arguments);

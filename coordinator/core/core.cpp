@@ -26,6 +26,9 @@ RunRecord Run::to_record() const {
   value.epoch = epoch;
   life.write_to(value);
   lineage.write_to(value);
+  if (value.state == RunState::cancelled && ATOLL_PLANTED(cancel_unwritten)) {
+    value.state = RunState::running;
+  }
   return value;
 }
 
@@ -149,6 +152,8 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
           route(island, m, &State::on_assignment_report);
         } else if constexpr (std::is_same_v<M, IslandEvent>) {
           on_event(island, m);
+        } else if constexpr (std::is_same_v<M, PathReport>) {
+          on_path_report(island, m);
         }
         // Anything else is not for an island to say.
       },
@@ -185,7 +190,7 @@ void Core::State::advance_all() {
       continue;
     }
     advance(run);
-    const bool again = work.has(*id, run.life.submitted()) && work.taken(*id) < kPasses;
+    const bool again = work.has(*id, run.spec.priority, run.life.submitted()) && work.taken(*id) < kPasses;
     if (!run.life.idle() && !again) {
       settle(run);
     }

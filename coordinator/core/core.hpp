@@ -133,6 +133,8 @@ class Core {
   [[nodiscard]] std::vector<RunView> runs(TimePoint now) const;  // by time of submission
   [[nodiscard]] std::optional<RunView> run(TimePoint now, const RunId& id) const;
   [[nodiscard]] std::vector<IslandView> islands(TimePoint now) const;  // by name
+  // Nothing is submitted.
+  [[nodiscard]] StartView rehearse_start(TimePoint now, const RunSpec& spec) const;
   // What this island waited for before it merged this round, one after the other; of an island's newest few hundred waits, empty for
   // others.
   [[nodiscard]] std::vector<WaitCause> wait_causes(const RunId& run, const IslandId& island, Round round) const;

@@ -20,6 +20,7 @@
 #include "coordinator/core/lineage.hpp"
 #include "coordinator/core/open_rounds.hpp"
 #include "coordinator/core/outbox.hpp"
+#include "coordinator/core/paths.hpp"
 #include "coordinator/core/phases.hpp"
 #include "coordinator/core/tasks.hpp"
 #include "coordinator/core/work_list.hpp"
@@ -70,6 +71,7 @@ struct Entry {
 // What an island has on its disk, and what it keeps for joiners.
 struct Source {
   std::optional<Checkpointed> checkpointed;  // the newest it told
+  TimePoint answered;                        // when it was told the epoch because it had said that again
   std::optional<Round> checkpoint_settled;   // the newest round whose checkpoint is written, or could not be
   bool offering = false;
   std::optional<Checkpointed> offered;  // since the offer
@@ -154,6 +156,8 @@ struct Run {
   [[nodiscard]] bool own(Round round) const { return private_states() && round <= last_own(); }
   // The last round before those that merge all islands' outer parameters; without any, the last of all.
   [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  // After which all members can stand: the next round that is not committed yet; where each commits its own, after those that are furthest.
+  [[nodiscard]] Round next_stand() const { return private_states() ? std::min(last_own(), furthest().next()) : lineage.next(); }
   // In pairs: all islands' outer parameters are being merged.
   [[nodiscard]] bool merging() const;
   // The newest round that a member is known to have come to by itself.
@@ -177,6 +181,7 @@ struct Core::State {
   Settings settings;
   Islands islands;
   std::map<RunId, Run> runs;
+  Paths paths;
   Outbox out;
   WorkList work;
   std::optional<Superseded> superseded;  // nothing is decided any more
@@ -198,7 +203,7 @@ struct Core::State {
   void on_event(const IslandId& island, const IslandEvent& message);
   void advance_all();
   // Something about the run changed that another decision may depend on: it is looked at again.
-  void touch(const Run& run) { work.add(run.about.id, run.life.submitted()); }
+  void touch(const Run& run) { work.add(run.about.id, run.spec.priority, run.life.submitted()); }
   [[nodiscard]] TimePoint time_of_submission(TimePoint wanted) const;
   [[nodiscard]] TimePoint now() const { return out.now(); }
   void wake_at(TimePoint time) { out.wake_at(time); }
@@ -216,6 +221,7 @@ struct Core::State {
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
   void heed_generation(const IslandId& id, const Generation& met);
   [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
+  void announce_move(Run& run, const IslandId& id);
   void greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival);
   void on_heartbeat(const IslandId& island, const Heartbeat& heartbeat);
   void watch_islands();
@@ -228,6 +234,7 @@ struct Core::State {
   void start_run(Run& run, const std::vector<IslandId>& chosen);
   void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
   void send_invite(Run& run, Membership& membership);
+  void compare_held(Run& run, Membership& membership, const HeldRun* held);
   void greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held);
   void leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled);
   void membership_lost(Run& run, Membership& membership, const std::string& cause);
@@ -242,6 +249,13 @@ struct Core::State {
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;
+  // The name of another run that this island works for, or that waits for it to come back and had it before this run; empty: there is
+  // none. Of two runs that both wait for an island that was theirs, the first one to take it has it.
+  [[nodiscard]] std::string serves_another(const Run& run, const IslandId& island) const;
+  // A member of the run that is away is connected, is not about to leave and serves no other run.
+  [[nodiscard]] bool may_come_back(const Run& run, const IslandId& island) const;
+  // Why a member that is away is away, for people.
+  [[nodiscard]] std::string why_away(const Run& run, const IslandId& id, const Membership& membership) const;
   static bool has_set(const Run& run, const Island& island);  // that the run names, if it names one
   [[nodiscard]] bool admits_name(const Run& run, const Island& island) const;
   void on_run_ended(Run& run, Membership& membership, const RunEnded& message);
@@ -256,7 +270,7 @@ struct Core::State {
   void order_catch_up(Run& run, Membership& membership);
   [[nodiscard]] Duration hold_limit(const Run& run) const;
   [[nodiscard]] std::optional<Wait> hold_for_joiners(Run& run);
-  [[nodiscard]] AdmitInput admission_input(const Run& run) const;
+  [[nodiscard]] AdmitInput admission_input(const Run& run);
   [[nodiscard]] bool takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message);
   void on_checkpointed(Run& run, Membership& membership, const Checkpointed& message);
   void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
@@ -274,7 +288,7 @@ struct Core::State {
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
 
-  // ---- rounds.cpp: what is exchanged and committed
+  // ---- round_path.cpp: what becomes of a round
   void on_ready(Run& run, Membership& membership, const atl::Ready& message);
   void on_withdrawn(Run& run, Membership& membership, const Withdrawn& message);
   void reject(Run& run, Membership& membership, const Withdrawn& message);
@@ -282,17 +296,9 @@ struct Core::State {
   void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
   void note_bytes(Membership& membership, const Exchanged& message) const;
   void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
-  void on_merged(Run& run, Membership& membership, const Merged& message);
-  void on_initial(Run& run, Membership& membership, const atl::Ready& message);
   void contribute(Run& run, Membership& membership, Round round, const Contribution& contribution);
   [[nodiscard]] bool current(Run& run, Membership& membership, Epoch epoch);
   void answer_committed(Run& run, Membership& membership, Round round, const Digest& digest);
-  void advance_initial(Run& run);
-  void commit_initial(Run& run, const Digest& digest);
-  [[nodiscard]] std::string text_of(const WaitKey& key) const;
-  void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
-
-  // ---- attempts.cpp: what becomes of a round
   void advance_rounds(Run& run);
   void wait_for(Run& run, const Wait& wait);
   [[nodiscard]] RoundInput round_input(Run& run, Round round);
@@ -302,7 +308,7 @@ struct Core::State {
   void note_shares(Run& run, const AttemptPlan& plan);
   void advance_collecting(Run& run, Round round);
   void advance_exchanging(Run& run, Round round);
-  void plan(Run& run, Round round, const std::vector<IslandId>& participants);
+  void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
   void send_exchange(Run& run, Round round, const IslandId& island);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
@@ -310,6 +316,34 @@ struct Core::State {
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
+
+  // ---- initial_round.cpp: round 0
+  void on_initial(Run& run, Membership& membership, const atl::Ready& message);
+  void advance_initial(Run& run);
+  void commit_initial(Run& run, const Digest& digest);
+
+  // ---- merged_rounds.cpp: what trainers have merged
+  void on_merged(Run& run, Membership& membership, const Merged& message);
+  [[nodiscard]] std::string text_of(const WaitKey& key) const;
+  void tell_own_metrics(const Run& run, const Membership& membership, const Merged& message);
+  void account_wait(Run& run, Membership& membership, Round round, double wait_seconds);
+
+  // ---- data_paths.cpp: between whom data pass
+  void on_path_report(const IslandId& island, const PathReport& message);
+  void note_broken(const IslandId& reader, const IslandId& from, const std::string& why);
+  void touch_runs_of(const IslandId& a, const IslandId& b);
+  // In which both are members; none: nullptr.
+  [[nodiscard]] const Run* common_run(const IslandId& a, const IslandId& b) const;
+  [[nodiscard]] DetourInput detour_input(const std::vector<IslandId>& members, bool at_once = false) const;
+  [[nodiscard]] std::string why_apart(const IslandId& island, const std::vector<IslandId>& others) const;
+  // It could take part in exchanges with the members.
+  [[nodiscard]] bool reaches(const IslandId& island, const Run& run);
+  [[nodiscard]] std::optional<Wait> wait_for_paths(const Run& run);
+  [[nodiscard]] std::string text_of_apart(const IslandId& a, const IslandId& b) const;
+  // Islands that try the paths between them before they share a run: all that are connected; nobody where those are too many.
+  [[nodiscard]] std::vector<IslandId> neighbours() const;
+  void name_neighbours(const IslandId& to);
+  void name_neighbours();  // to everybody
 
   // ---- pairs.cpp: islands that meet in pairs
   void note_pair_round(Run& run, Membership& membership, const Merged& message);
@@ -371,15 +405,21 @@ struct Core::State {
   void wait_for_images(Run& run, Task& task);
   void say_what_lacks_images(Run& run);
 
+  // ---- operations.cpp: what operators ask of a run. Errors: not_found.
+  Result<Run*> run_asked_for(const RunId& id);
+
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);
   void advance_shared(Run& run);
   void settle(Run& run);
+  [[nodiscard]] StartInput start_input(const Run& run) const;
   void advance_queued(Run& run);
   void admit_with_own_state(Run& run, const IslandId& id);
   void advance_alone(Run& run);
   void advance_end(Run& run);
   void pause_after(Run& run, Round round);
+  void note_enough(Run& run, const Membership& membership, const std::string& why);
+  void complete_early(Run& run);
   void note_own_round(Run& run, Round round);
   void advance_pause(Run& run);
   void pause_now(Run& run);

@@ -64,6 +64,7 @@ struct RoundInput {
   Round round;
   std::vector<RoundMember> members;  // active, in order
   std::uint32_t min = 1;
+  std::uint32_t quorum = 0;  // contributions with which the round closes; 0: those of all members
   std::optional<TimePoint> first_answer;
   Duration deadline{};
   std::optional<TimePoint> begun;  // when the islands began with it
@@ -78,7 +79,7 @@ struct RoundDecision {
     hopeless,   // every member withdrew: there is nothing to exchange
   };
   Kind kind = Kind::wait;
-  std::vector<IslandId> participants;  // ready or withdrawn, in order
+  std::vector<IslandId> participants;  // ready or withdrawn, in order; with a quorum all: who has not answered only receives
   std::vector<IslandId> left_out;      // did not answer by the deadline
   std::string why_left_out;
   bool stragglers = false;  // left out by the straggler_factor: they may come back at once
@@ -176,6 +177,7 @@ struct RestoreCandidate {
   bool connected = false;
   std::optional<Round> checkpoint;  // newest one whose digest the ledger confirms
   TimePoint away_since = {};        // who took part last comes first
+  std::string serves = {};          // another run, by its name: it does not come before that one ends or is paused
 };
 struct RestoreInput {
   TimePoint now;

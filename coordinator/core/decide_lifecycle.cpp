@@ -9,7 +9,8 @@ InitialDecision decide_initial(const InitialInput& input) {
   const std::string min = std::to_string(input.min);
   InitialDecision decision;
   if (input.ready >= std::max<std::size_t>(1, input.min) && (input.starting.empty() || input.now >= input.deadline)) {
-    decision.commit = true;
+    decision.commit = input.known;
+    decision.wait.text = input.known ? "" : "waits for an island that has the parameters that the run begins with ([model] from)";
   } else if (input.starting.empty()) {
     decision.wait.text = "waits for " + std::to_string(input.min - input.ready) + " more islands (needs " + min + ", has " + ready + ")";
   } else {
@@ -23,13 +24,15 @@ InitialDecision decide_initial(const InitialInput& input) {
   return decision;
 }
 
+std::string stops_after(Round round, bool completes) {
+  return (completes ? "ends after round " : "is being paused after round ") + std::to_string(round.value);
+}
+
 std::optional<Wait> decide_pause(const PauseInput& input) {
   if (input.writing.empty()) {
     return std::nullopt;
   }
-  return Wait{
-      "is being paused after round " + std::to_string(input.after.value) + "; waits for the checkpoint of " + list_of(input.writing),
-      std::nullopt};
+  return Wait{stops_after(input.after, input.completes) + "; waits for the checkpoint of " + list_of(input.writing), std::nullopt};
 }
 
 std::optional<Wait> decide_end(const EndInput& input) {
@@ -76,6 +79,9 @@ Wait decide_standing(const StandingInput& input) {
   Wait wait = input.wait;
   if (!input.enough && !input.away.empty()) {
     wait.text += ": " + list_of(input.away);
+  }
+  if (!input.stops.empty() && !wait.text.starts_with(input.stops)) {
+    wait.text = input.stops + (wait.text.empty() ? "" : "; " + wait.text);
   }
   return wait;
 }

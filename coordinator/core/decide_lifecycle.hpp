@@ -19,12 +19,13 @@ struct InitialInput {
   std::size_t min = 1;
   std::size_t ready = 0;              // members that have said their digest
   std::vector<std::string> starting;  // names of those that have not
+  bool known = true;                  // false: all that are ready lack the parameters that the run begins with
 };
 struct InitialDecision {
   bool commit = false;
   Wait wait;
 };
-// Once everybody is ready, or at the deadline; never with fewer than min.
+// Once everybody is ready, or at the deadline; never with fewer than min, nor before one of them has a state.
 InitialDecision decide_initial(const InitialInput& input);
 
 // ---- the last round before a pause ----------------------------------------------------------------------------------------------------
@@ -32,8 +33,9 @@ InitialDecision decide_initial(const InitialInput& input);
 struct PauseInput {
   Round after;
   std::vector<std::string> writing;  // names of those whose checkpoint is not told of yet
+  bool completes = false;            // the run is not paused there, but complete
 };
-// Nothing: nobody is waited for, and the run is paused now.
+// Nothing: nobody is waited for, and the run is paused, or complete, now.
 std::optional<Wait> decide_pause(const PauseInput& input);
 
 // ---- the end of a run of rounds -------------------------------------------------------------------------------------------------------
@@ -93,8 +95,11 @@ struct StandingInput {
   Wait wait;  // of the run's machines
   bool enough = true;
   std::vector<std::string> away;  // names of those that are missed, with what they do or why
+  std::string stops = {};         // stops_after(), of a run that is being paused, or is good enough
 };
-// The wait with whom it is for, where there are too few islands.
+// "is being paused after round 7", or that the run ends there.
+std::string stops_after(Round round, bool completes);
+// The wait with whom it is for, where there are too few islands, after what becomes of the run.
 Wait decide_standing(const StandingInput& input);
 
 }  // namespace atl::coordinator

@@ -11,9 +11,12 @@ RestoreDecision decide_restore(const RestoreInput& input) {
   std::vector<std::string> away;
   std::size_t connected = input.others;
   std::optional<Round> newest;
+  std::optional<Round> newest_busy;
   for (const RestoreCandidate& candidate : input.candidates) {
-    if (!candidate.connected) {
-      away.push_back(candidate.name);
+    const bool busy = candidate.connected && !candidate.serves.empty();
+    if (busy || !candidate.connected) {
+      away.push_back(candidate.name + (busy ? " (serves run " + candidate.serves + ")" : ""));
+      newest_busy = busy ? std::max(newest_busy, candidate.checkpoint) : newest_busy;
       continue;
     }
     ++connected;
@@ -39,17 +42,18 @@ RestoreDecision decide_restore(const RestoreInput& input) {
     return decision;
   }
   const TimePoint until = input.since + input.grace;
-  if (*newest < input.committed && !away.empty() && input.now < until) {
+  const bool held_elsewhere = newest_busy > newest;  // that is no loss: it comes back some time
+  if (*newest < input.committed && !away.empty() && (input.now < until || held_elsewhere)) {
     decision.wait.text = nobody + "; the newest checkpoint here is of round " + std::to_string(newest->value) + "; waits for " +
-                         list_of(away) + " before the rounds after it are given up";
-    decision.wait.until = until;
+                         list_of(away) + (held_elsewhere ? "" : " before the rounds after it are given up");
+    decision.wait.until = held_elsewhere ? std::nullopt : std::optional<TimePoint>(until);
     return decision;
   }
   decision.restore = true;
   decision.round = *newest;
   std::vector<RestoreCandidate> holders;
   std::ranges::copy_if(input.candidates, std::back_inserter(holders),
-                       [&](const RestoreCandidate& c) { return c.connected && c.checkpoint == newest; });
+                       [&](const RestoreCandidate& c) { return c.connected && c.serves.empty() && c.checkpoint == newest; });
   std::ranges::stable_sort(holders, std::greater(), &RestoreCandidate::away_since);
   holders.resize(std::min<std::size_t>(holders.size(), input.max));
   for (const RestoreCandidate& holder : holders) {

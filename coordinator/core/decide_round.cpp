@@ -1,4 +1,6 @@
+// What a round does while it collects contributions, and what an attempt to exchange them came to.
 #include <algorithm>
+#include <iterator>
 
 #include "coordinator/core/decide.hpp"
 #include "transport/base/planted.hpp"
@@ -22,6 +24,14 @@ TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDe
   decision.why_left_out =
       "needed more than straggler_factor times the first island's time for " + round + " (" + human_duration(first) + ")";
   return std::max(patience, *input.first_answer);
+}
+
+// The quorum is there: the others only receive.
+RoundDecision plan_with_all(const RoundInput& input) {
+  RoundDecision decision;
+  decision.kind = RoundDecision::Kind::plan;
+  std::ranges::transform(input.members, std::back_inserter(decision.participants), &RoundMember::island);
+  return decision;
 }
 
 }  // namespace
@@ -59,6 +69,9 @@ RoundDecision decide_round(const RoundInput& input) {
     }
     return decision;
   }
+  if (input.quorum > 0 && ready >= input.quorum && !input.hold) {
+    return plan_with_all(input);
+  }
   if (!input.first_answer) {
     decision.wait.text = "training towards " + round;
     return decision;
@@ -78,6 +91,114 @@ RoundDecision decide_round(const RoundInput& input) {
   } else {
     decision.wait = *input.hold;
   }
+  return decision;
+}
+
+namespace {
+
+std::string attempt_name(const AttemptInput& input) {
+  return "round " + std::to_string(input.round.value) + ", attempt " + std::to_string(input.attempt.value);
+}
+
+std::string name_of(const AttemptInput& input, const IslandId& island) {
+  for (const AttemptMember& member : input.members) {
+    if (member.island == island) {
+      return member.name;
+    }
+  }
+  return island.text;
+}
+
+// The most accused member, the later in order of several.
+IslandId most_accused(const AttemptInput& input, const std::map<IslandId, unsigned>& blame) {
+  IslandId worst;
+  unsigned most = 0;
+  for (const AttemptMember& member : input.members) {
+    const auto found = blame.find(member.island);
+    const unsigned accusers = found == blame.end() ? 0 : found->second;
+    if (accusers >= most) {
+      most = accusers;
+      worst = member.island;
+    }
+  }
+  return worst;
+}
+
+AttemptDecision retry(const AttemptInput& input, std::string why, std::map<IslandId, unsigned> blame) {
+  AttemptDecision decision;
+  decision.kind = AttemptDecision::Kind::retry;
+  decision.blame = std::move(blame);
+  decision.why = std::move(why);
+  if (input.bad_attempts + 1 >= kBadAttempts && input.members.size() > 1) {
+    const IslandId worst = most_accused(input, decision.blame);
+    decision.left_out.push_back(worst);
+    decision.why += "; after " + std::to_string(input.bad_attempts + 1) + " attempts " + name_of(input, worst) + " is left out";
+  }
+  return decision;
+}
+
+// All have finished: the digest that more than half hold wins.
+AttemptDecision judge_digests(const AttemptInput& input) {
+  std::map<Digest, std::size_t> votes;
+  for (const AttemptMember& member : input.members) {
+    ++votes[*member.done];
+  }
+  const auto best = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (best->second * 2 <= input.members.size()) {
+    return retry(input, attempt_name(input) + ": the islands' results differ, and none has a majority", input.blame);
+  }
+  AttemptDecision decision;
+  decision.kind = AttemptDecision::Kind::commit;
+  decision.digest = best->first;
+  for (const AttemptMember& member : input.members) {
+    if (*member.done != best->first && !ATOLL_PLANTED(digest_unchecked)) {
+      decision.left_out.push_back(member.island);
+    }
+  }
+  if (!decision.left_out.empty()) {
+    decision.why = "its result of round " + std::to_string(input.round.value) + " differs from the others'";
+  }
+  return decision;
+}
+
+}  // namespace
+
+AttemptDecision decide_attempt(const AttemptInput& input) {
+  std::vector<std::string> silent;
+  std::vector<std::string> failed;
+  std::map<IslandId, unsigned> blame = input.blame;
+  for (const AttemptMember& member : input.members) {
+    if (member.failed) {
+      failed.push_back(member.name);
+      if (!member.accused.empty()) {
+        ++blame[member.accused];
+      }
+    } else if (!member.done) {
+      silent.push_back(member.name);
+    }
+  }
+  if (failed.empty() && silent.empty()) {
+    return judge_digests(input);
+  }
+  const TimePoint limit = input.planned + input.limit;
+  AttemptDecision decision;
+  if (!failed.empty()) {
+    const TimePoint grace = input.first_failure.value_or(input.now) + input.grace;
+    if (silent.empty() || input.now >= grace) {
+      return retry(input, attempt_name(input) + " failed at " + list_of(failed), std::move(blame));
+    }
+    decision.wait.until = grace;
+  } else if (input.now >= limit) {
+    for (const AttemptMember& member : input.members) {
+      if (!member.failed && !member.done) {
+        ++blame[member.island];
+      }
+    }
+    return retry(input, attempt_name(input) + ": " + list_of(silent) + " did not finish in time", std::move(blame));
+  } else {
+    decision.wait.until = limit;
+  }
+  decision.wait.text = attempt_name(input) + ": exchanging; waits for " + list_of(silent);
   return decision;
 }
 

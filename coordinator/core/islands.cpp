@@ -109,8 +109,10 @@ std::optional<Arrival> Islands::greet(const IslandId& id, std::uint64_t boot, co
 }
 
 std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out) {
-  const Arrival arrival{boot != island.boot};
-  const bool fresh = !island.greeted || arrival.new_boot;
+  const std::string address = bounded(hello.bulk_address, 256);
+  const bool moved = !island.record.bulk_address.empty() && island.record.bulk_address != address;
+  const bool fresh = !island.greeted || boot != island.boot;
+  const Arrival arrival{boot != island.boot, moved, !fresh};
   island.boot = boot;
   island.heard = out.now();
   island.greeted = true;
@@ -118,10 +120,19 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
   out.post(island.record.id, boot,
            Welcome{settings_.version, island.record.id, milliseconds_of(settings_.heartbeat), milliseconds_of(settings_.dead_after),
                    milliseconds_of(settings_.stall_after), settings_.generation});
-  if (!fresh) {
+  if (moved) {
+    out.event({}, island.record.id, "info", "island_moved",
+              "island " + island.record.name + " is reached at " + address + ", no longer at " + island.record.bulk_address);
+  }
+  if (!fresh && !moved) {
     return std::nullopt;
   }
-  note_hello(island, boot, hello, out);
+  if (fresh) {
+    note_hello(island, boot, hello, out);
+  } else {
+    island.record.bulk_address = address;
+    out.record(island.record);
+  }
   return arrival;
 }
 

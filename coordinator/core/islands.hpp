@@ -51,6 +51,8 @@ struct Island {
 // That an island is let in, with what it says of itself in its hello.
 struct Arrival {
   bool new_boot = false;
+  bool moved = false;  // others reach it at another address than before
+  bool here = false;   // it was here all the time: only what is said above is news
 };
 
 class Islands {

@@ -35,7 +35,7 @@ void Core::State::readmit(Run& run) {
   }
   const bool exchanging = run.rounds().any_exchanging();
   for (auto& [id, membership] : run.memberships) {
-    if (!membership.entry.memory_offered || membership.record.state != MembershipState::absent || !islands.stays(id) ||
+    if (!membership.entry.memory_offered || membership.record.state != MembershipState::absent || !may_come_back(run, id) ||
         now() < membership.entry.retry_at) {
       continue;
     }
@@ -45,7 +45,7 @@ void Core::State::readmit(Run& run) {
     const HeldRun& held = islands.held(id, run.about.id);
     if (held.committed != run.lineage.committed() || held.digest != run.lineage.digest() || run.members.size() >= run.spec.islands.max) {
       membership.entry.memory_offered = false;
-    } else if (!exchanging) {
+    } else if (!exchanging && reaches(id, run)) {
       membership.entry.from = StartFrom::memory;
       give_part(run, membership.record);
       claim_part(run, membership);
@@ -171,12 +171,12 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
 
 Duration Core::State::hold_limit(const Run& run) const { return run.lockstep() ? run.spec.islands.deadline : settings.join_hold; }
 
-AdmitInput Core::State::admission_input(const Run& run) const {
+AdmitInput Core::State::admission_input(const Run& run) {
   AdmitInput input;
   input.now = now();
   input.committed = run.lineage.committed();
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining && islands.alive(id)) {
+    if (membership.record.state == MembershipState::joining && islands.alive(id) && reaches(id, run)) {
       input.joiners.push_back(Joiner{id, islands.name_of(id), membership.entry.catch_up.has_value(), membership.entry.caught_up,
                                      membership.entry.boundaries_missed, membership.entry.holds});
     }
@@ -250,9 +250,10 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
     return;
   }
   const bool fresh = !source.checkpointed || source.checkpointed->round < message.round || source.checkpointed->digest != message.digest;
-  if (source.checkpointed == message && membership.record.state == MembershipState::active && !run.life.pausing() &&
-      run.is_member(island)) {
-    // Said again: it may not have heard that the run is not paused any more.
+  if (source.checkpointed == message && membership.record.state == MembershipState::active && run.is_member(island) &&
+      now() - source.answered >= settings.resend) {
+    // Said again: it may not have heard of the epoch, or that the run is not being paused any more. It says nothing else that tells.
+    source.answered = now();
     send(island, new_epoch_of(run));
   }
   if (!takes_checkpoint(run, membership, message)) {

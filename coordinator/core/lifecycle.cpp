@@ -47,6 +47,7 @@ void Lifecycle::recover(const RunRecord& record) {
   state_ = record.state;
   reason_ = record.reason;
   pause_after_ = record.pause_after;
+  enough_ = record.enough;
   error_ = record.error;
   submitted_ = record.submitted;
   started_ = record.started;
@@ -57,6 +58,7 @@ void Lifecycle::write_to(RunRecord& record) const {
   record.state = state_;
   record.reason = reason_;
   record.pause_after = pause_after_;
+  record.enough = enough_;
   record.error = error_;
   record.submitted = submitted_;
   record.started = started_;
@@ -91,6 +93,7 @@ void Lifecycle::end(RunState state, const std::string& reason, std::optional<Err
 
 void Lifecycle::resume(RunState state, TimePoint now) {
   pause_after_.reset();
+  enough_.clear();
   error_.reset();
   ended_.reset();
   become(state, "resumed", now);

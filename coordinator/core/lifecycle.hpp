@@ -2,7 +2,8 @@
 //
 //   queued → starting → running ⇄ interrupted → completed | failed | cancelled
 //   `pause` leads to paused, once the round after which the run pauses is committed and on the disks; `resume` leads back from paused,
-//   failed and cancelled; a run whose every copy is lost with its first rounds is queued again.
+//   failed and cancelled; a run whose model a trainer calls good enough stands after a round in the same way, and is completed there; a run
+//   whose every copy is lost with its first rounds is queued again.
 // Threads: owned by one core.
 #pragma once
 
@@ -31,6 +32,8 @@ class Lifecycle {
   void wait(const std::string& reason, TimePoint now, std::optional<TimePoint> until);
   // The run is to be paused once this round is committed and on the disks.
   void pause_after(Round round) { pause_after_ = round; }
+  // Once it stands after the round after which it would be paused, it is complete.
+  void complete_there(const std::string& why) { enough_ = why; }
   void pause(const std::string& reason, TimePoint now);
   void end(RunState state, const std::string& reason, std::optional<Error> error, TimePoint now);
   // On from an end or a pause, in this state.
@@ -51,6 +54,8 @@ class Lifecycle {
   [[nodiscard]] bool over() const { return has_ended(state_); }
   [[nodiscard]] bool pausing() const { return pause_after_.has_value(); }
   [[nodiscard]] std::optional<Round> pauses_after() const { return pause_after_; }
+  // Why it is complete after that round; empty: it is paused.
+  [[nodiscard]] const std::string& enough() const { return enough_; }
   [[nodiscard]] const Reason& reason() const { return reason_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
   [[nodiscard]] const std::optional<Error>& first_error() const { return first_error_; }
@@ -62,6 +67,7 @@ class Lifecycle {
   RunState state_ = RunState::queued;
   Reason reason_;
   std::optional<Round> pause_after_;
+  std::string enough_;
   std::optional<Error> error_;        // of a failed run
   std::optional<Error> first_error_;  // of an island that cannot take part, or a task that failed
   TimePoint submitted_;

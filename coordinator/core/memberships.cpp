@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 
@@ -33,19 +34,30 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
       own != run.memberships.end() && own->second.record.state == MembershipState::refused) {
     return "cannot take part: " + own->second.record.cause;
   }
+  const std::string busy = serves_another(run, island.record.id);
+  return busy.empty() ? "" : "serves run " + busy;
+}
+
+std::string Core::State::serves_another(const Run& run, const IslandId& island) const {
+  const bool ours = run.memberships.contains(island);
   for (const auto& [id, other] : runs) {
     // A run of phases and its groups: in which of these it has a place is told by its task.
     const std::string& whole = run.of_group() ? run.spec.work.run : run.about.id.text;
     const bool same_work = (other.of_group() ? other.spec.work.run : id.text) == whole;
-    if (id == run.about.id || other.life.idle() || same_work) {
+    const auto membership = other.memberships.find(island);
+    if (id == run.about.id || other.life.idle() || same_work || membership == other.memberships.end() || ATOLL_PLANTED(islands_taken)) {
       continue;
     }
-    const auto membership = other.memberships.find(island.record.id);
-    if (membership != other.memberships.end() && membership->second.record.state != MembershipState::refused) {
-      return "serves run " + other.about.name;
+    const MembershipState state = membership->second.record.state;
+    if (state != MembershipState::refused && !(state == MembershipState::absent && ours)) {
+      return other.about.name;
     }
   }
   return "";
+}
+
+bool Core::State::may_come_back(const Run& run, const IslandId& island) const {
+  return islands.stays(island) && serves_another(run, island).empty();
 }
 
 void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
@@ -194,11 +206,17 @@ std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held)
 
 }  // namespace
 
-void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
+// What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
+void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  run.nobody_since = now();
-  touch(run);
   membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_of(*held) > run.lineage.committed();
+  if (membership.entry.ahead && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
+    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have.
+    const std::vector<IslandId> members = run.members;
+    for (const IslandId& id : members) {
+      leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
+    }
+  }
   if (held != nullptr && held->epoch > run.epoch && run.lineage.number() > 0 && !run.lineage.restored()) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     run.epoch = held->epoch;
@@ -207,6 +225,13 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   if (held != nullptr && !run.private_states() && run.lineage.verified(island, *held)) {
     run.data.adopt(*held, out);
   }
+}
+
+void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
+  const IslandId island = membership.record.island;
+  run.nobody_since = now();
+  touch(run);
+  compare_held(run, membership, held);
   switch (membership.record.state) {
     case MembershipState::starting:
       if (new_boot) {
@@ -428,6 +453,7 @@ void Core::State::advance_leaving(Run& run) {
     }
     release(id, run);
     islands.gone(id);
+    name_neighbours();
   }
 }
 

@@ -54,17 +54,19 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
   }
 }
 
-void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Outbox& out) {
+void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Outbox& out, std::vector<std::uint8_t> shares) {
   attempt_ = attempt_.next();
   exchanging_ = true;
   recovered_ = false;
-  plan_ = AttemptPlan{participants, {}, out.now()};
+  plan_ = AttemptPlan{participants, {}, out.now(), std::move(shares)};
   for (const IslandId& id : participants) {
-    plan_.tokens.push_back(contributions_.at(id).tokens);
+    const Contribution* contribution = contribution_of(id);
+    plan_.tokens.push_back(contribution == nullptr ? 0 : contribution->tokens);
   }
   exchanged_.clear();
   arrival_ = Arrival{};
   failed_.clear();
+  missing_.clear();
   first_failure_.reset();
   out.restart(resend_);
 }
@@ -108,6 +110,7 @@ OpenRound::Report OpenRound::failed(const IslandId& island, const ExchangeFailed
   }
   exchanged_.erase(island);
   failed_[island] = message.accused;
+  missing_[island] = message.missing;
   return Report::counted;
 }
 

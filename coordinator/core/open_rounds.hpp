@@ -32,6 +32,7 @@ struct AttemptPlan {
   std::vector<IslandId> members;
   std::vector<std::uint64_t> tokens;
   TimePoint planned;
+  std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
 };
 
 class OpenRound {
@@ -63,8 +64,8 @@ class OpenRound {
   [[nodiscard]] Attempt attempt() const { return attempt_; }
   [[nodiscard]] const AttemptPlan& plan() const { return plan_; }
   void recover(const RoundRecord& record, bool exchanging, const Outbox& out);
-  // The next attempt, among these. Everybody has contributed or withdrawn.
-  void plan_attempt(const std::vector<IslandId>& participants, const Outbox& out);
+  // The next attempt, among these. Who has neither contributed nor withdrawn only receives.
+  void plan_attempt(const std::vector<IslandId>& participants, const Outbox& out, std::vector<std::uint8_t> shares = {});
   void give_up();
   // What was contributed is forgotten, too; attempts go on counting.
   void start_anew();
@@ -73,6 +74,8 @@ class OpenRound {
   Report exchanged(const IslandId& island, const Exchanged& message, TimePoint now);
   // `text`: for people, of the first failure of an attempt.
   Report failed(const IslandId& island, const ExchangeFailed& message, const std::string& text, TimePoint now);
+  // Of whose own contributions somebody got nothing in this attempt: reader → senders.
+  [[nodiscard]] const std::map<IslandId, std::vector<IslandId>>& missing() const { return missing_; }
   [[nodiscard]] bool holds_result(const IslandId& island, const Digest& digest) const;
   // Whom to send the plan again now, as it has not answered.
   [[nodiscard]] std::vector<IslandId> silent_and_due(const Outbox& out);
@@ -93,7 +96,8 @@ class OpenRound {
   AttemptPlan plan_;
   std::map<IslandId, Digest> exchanged_;
   std::map<IslandId, IslandId> failed_;  // accuser → accused
-  std::string failure_;                  // the first one's error
+  std::map<IslandId, std::vector<IslandId>> missing_;
+  std::string failure_;  // the first one's error
   std::optional<TimePoint> first_failure_;
   // To whom pieces came last, from whom, and how long after the exchange began there.
   struct Arrival {

@@ -1,5 +1,5 @@
 // Runs whose islands meet in pairs: the coordinator keeps the membership and learns of the rest by reports. Every island commits its
-// own rounds; only the rounds at the end, which merge all islands' outer parameters, are planned and committed here (rounds.cpp).
+// own rounds; only the rounds at the end, which merge all islands' outer parameters, are planned and committed here (round_path.cpp).
 #include <algorithm>
 #include <cmath>
 
@@ -144,7 +144,7 @@ bool Core::State::restore_merged(Run& run) {
   Round newest = own;
   bool anybody = false;
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && islands.stays(id)) {
+    if (membership.record.state == MembershipState::absent && may_come_back(run, id)) {
       anybody = true;
       for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
         newest = genuine(held) ? std::max(newest, held.round) : newest;
@@ -159,7 +159,7 @@ bool Core::State::restore_merged(Run& run) {
     roll_back(run, newest);
   }
   for (auto& [id, membership] : run.memberships) {
-    if (newest == own || membership.record.state != MembershipState::absent || !islands.stays(id)) {
+    if (newest == own || membership.record.state != MembershipState::absent || !may_come_back(run, id)) {
       continue;
     }
     const std::vector<HeldCheckpoint>& held = islands.held(id, run.about.id).checkpoints;
@@ -189,13 +189,14 @@ OwnCopies Core::State::own_copies(const Run& run) const {
     if (membership.record.state != MembershipState::absent) {
       continue;
     }
-    copies.anybody = copies.anybody || islands.stays(id);
+    const bool free = may_come_back(run, id);
+    copies.anybody = copies.anybody || free;
     if (has_state(run, id) && membership.record.left == last_here) {
       copies.newest.push_back(id);
-    } else if (!has_state(run, id) && islands.stays(id)) {
+    } else if (!has_state(run, id) && free) {
       copies.without.push_back(id);
     }
-    if (!islands.alive(id) && membership.record.left == last) {
+    if ((!islands.alive(id) || !serves_another(run, id).empty()) && membership.record.left == last) {
       copies.missing.push_back(islands.name_of(id));
     }
   }
@@ -241,7 +242,7 @@ void Core::State::restore_own(Run& run) {
 // A connected island that could go on by itself.
 bool Core::State::has_state(const Run& run, const IslandId& id) const {
   const HeldRun& held = islands.held(id, run.about.id);
-  return islands.stays(id) && (held.live || !held.checkpoints.empty());
+  return may_come_back(run, id) && (held.live || !held.checkpoints.empty());
 }
 
 void Core::State::advance_pairs(Run& run) {
@@ -254,7 +255,7 @@ void Core::State::advance_pairs(Run& run) {
     advance_end(run);
     return;
   }
-  if (run.life.pausing() && run.members.empty()) {
+  if (run.life.pausing() && run.members.empty() && run.life.enough().empty()) {
     pause_now(run);
     return;
   }

@@ -18,7 +18,7 @@ std::size_t number_of(const std::string& task) {
 
 void Core::State::admit_islands(Run& run) {
   for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && islands.stays(id)) {
+    if (membership.record.state == MembershipState::absent && may_come_back(run, id)) {
       activate(run, membership);
       touch(run);
     }
@@ -330,11 +330,8 @@ void Core::State::end_phases(Run& run) {
 Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& id, const std::string& reader_key) {
   State& state = *state_;
   state.out.advance_to(now);
-  const auto found = state.runs.find(id);
-  if (found == state.runs.end()) {
-    return Error{Code::not_found, "there is no run " + id.text};
-  }
-  Run& run = found->second;
+  ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
+  Run& run = *found;
   const Task* last = run.phased() ? run.tasks().find("assemble") : nullptr;
   if (last == nullptr) {
     return Error{Code::invalid_argument, "run " + run.about.name + " has no ensemble; `atoll export` writes its model"};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
 #include "transport/identity/generation_proof.hpp"
 
 namespace atl::coordinator {
@@ -62,7 +63,8 @@ bool Core::State::is_routine(const IslandId& id, const Message& message) const {
 
 // An island says which generation it has met. A newer one that this coordinator's key has issued: this store is an older copy.
 void Core::State::heed_generation(const IslandId& id, const Generation& met) {
-  if (superseded || !(settings.generation < met) || islands.find(id) == nullptr || !proven(met, settings.generation_key)) {
+  if (superseded || !(settings.generation < met) || islands.find(id) == nullptr || !proven(met, settings.generation_key) ||
+      ATOLL_PLANTED(age_unnoticed)) {
     return;
   }
   superseded = Superseded{met, islands.name_of(id), now()};
@@ -84,7 +86,11 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
   } else if (const auto* said = std::get_if<Hello>(&message)) {
     Hello hello = *said;
     std::erase_if(hello.runs, [&](const HeldRun& run) { return !runs.contains(run.run); });
-    greet_in_runs(id, islands.greet(id, hello.boot, hello, out));
+    const std::optional<Arrival> arrival = islands.greet(id, hello.boot, hello, out);
+    greet_in_runs(id, arrival);
+    if (!arrival && islands.alive(id)) {
+      name_neighbours(id);  // it may not have heard
+    }
   }
 }
 
@@ -92,12 +98,34 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
   if (!arrival) {
     return;
   }
+  if (arrival->new_boot) {
+    paths.forgive(id, now());
+  }
+  name_neighbours();
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
     if (!run.life.over() && membership != run.memberships.end()) {
       const std::map<RunId, HeldRun>& all = islands.at(id).held;
       const auto held = all.find(run_id);
-      greet_member(run, membership->second, arrival->new_boot, held == all.end() ? nullptr : &held->second);
+      if (!arrival->here) {
+        greet_member(run, membership->second, arrival->new_boot, held == all.end() ? nullptr : &held->second);
+      }
+      if (arrival->moved) {
+        announce_move(run, id);
+      }
+    }
+  }
+}
+
+// The others dial it anew; what was being exchanged with it comes again.
+void Core::State::announce_move(Run& run, const IslandId& id) {
+  if (!run.is_member(id)) {
+    return;
+  }
+  new_epoch(run, islands.name_of(id) + " has another address");
+  for (const Round round : run.phased() ? std::vector<Round>{} : run.rounds().numbers()) {
+    if (run.rounds().at(round).exchanging()) {
+      abort(run, round, islands.name_of(id) + " has another address");
     }
   }
 }
@@ -119,6 +147,9 @@ void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {
         membership->second.record.state == MembershipState::refused) {
       release(id, found->second);
       continue;
+    }
+    if (!report.enough.empty()) {
+      note_enough(found->second, membership->second, report.enough);
     }
     reports.push_back(report);
   }
@@ -193,6 +224,8 @@ void Core::State::watch_unheard_members(Run& run) {
 
 void Core::State::lose(const IslandId& id, const std::string& cause) {
   islands.lost(id);
+  paths.forgive(id, now());
+  name_neighbours();
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
     if (!run.life.over() && membership != run.memberships.end()) {

@@ -60,6 +60,7 @@ struct RunRecord {
   std::uint64_t tokens = 0;          // that committed contributions were trained on, each once
   bool restored = false;             // the ledger is a backup: islands may know of rounds that were committed after it
   std::optional<Round> pause_after;  // asked for: the run is paused once this round is committed and on the disks
+  std::string enough;                // why it is not paused then, but complete: an island's trainer said that the model is good enough
   friend bool operator==(const RunRecord&, const RunRecord&) = default;
 };
 

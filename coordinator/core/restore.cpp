@@ -207,7 +207,7 @@ RestoreInput Core::State::restore_input(const Run& run) const {
     if (membership.record.state != MembershipState::absent || (run.of_group() && islands.alive(id) && !is_lent(run, id))) {
       continue;  // here, and busy with something else
     }
-    RestoreCandidate candidate{id, islands.name_of(id), islands.stays(id), std::nullopt, {}};
+    RestoreCandidate candidate{id, islands.name_of(id), islands.stays(id), std::nullopt, {}, serves_another(run, id)};
     if (!membership.record.absences.empty()) {
       candidate.away_since = membership.record.absences.back().since;
     }
@@ -228,7 +228,7 @@ RestoreInput Core::State::restore_input(const Run& run) const {
 }
 
 void Core::State::notice_older_ledger(Run& run) {
-  if (run.lineage.restored() || run.private_states() || !run.lineage.initialised()) {
+  if (run.lineage.restored() || run.private_states() || !run.lineage.initialised() || ATOLL_PLANTED(age_unnoticed)) {
     return;
   }
   const auto newer = find_newer_than_ledger(adoption_input(run));

@@ -1,107 +1,33 @@
-// How a run begins, waits and ends, and what operators ask of it.
+// How a run begins, waits and ends. What operators ask of it is in operations.cpp.
 #include <algorithm>
 #include <limits>
 
 #include "coordinator/core/core_state.hpp"
 
 namespace atl::coordinator {
-Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  if (spec.islands.min < 1 || spec.islands.max < spec.islands.min || spec.rounds < 1) {
-    return Error{Code::invalid_argument,
-                 "the run file is impossible: it needs at least one island and one round, and islands.max not below islands.min"};
-  }
-  const auto named = [&](const std::string& wanted) {
-    return std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& run) { return run.second.about.name == wanted; });
-  };
-  std::string chosen = name.empty() ? spec.name : name;
-  if (const auto same = named(chosen); same != state.runs.end()) {
-    if (!name.empty()) {
-      if (same->second.about.file == file) {
-        return same->first;
-      }
-      return Error{Code::conflict, "run " + same->first.text + " is named '" + name + "' and has another run file; choose another name"};
-    }
-    unsigned number = 2;
-    while (named(spec.name + "-" + std::to_string(number)) != state.runs.end()) {
-      ++number;
-    }
-    chosen = spec.name + "-" + std::to_string(number);
-  }
-  if (state.runs.count(fresh) > 0) {
-    return Error{Code::conflict, "a run " + fresh.text + " exists already"};
-  }
-  Run& run = state.runs[fresh];
-  run.about.id = fresh;
-  run.adopt_spec(spec);
-  run.about.name = chosen;
-  run.about.file = file;
-  run.about.spec = to_json(spec);
-  run.life.submit(state.time_of_submission(now));
-  run.last_commit = now;
-  run.nobody_since = now;
-  state.set_state(run, RunState::queued, "submitted");
-  state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted", {Field{"spec", run.about.spec}});
-  state.advance_all();
-  return fresh;
-}
 
-Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  const auto run = state.runs.find(id);
-  if (run == state.runs.end()) {
-    return Error{Code::not_found, "there is no run " + id.text};
+// A trainer says that the model is good enough: all stand after the next round, as for a pause, and the run is complete there.
+void Core::State::note_enough(Run& run, const Membership& membership, const std::string& why) {
+  const bool member = membership.record.state == MembershipState::active && run.is_member(membership.record.island);
+  if (!member || run.phased() || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
+      (run.pairs() && run.merging())) {
+    return;
   }
-  if (run->second.life.over()) {
-    return Error{Code::conflict, "run " + run->second.about.name + " has ended already: " + run->second.life.reason().text};
+  const std::string text = bounded("island " + islands.name_of(membership.record.island) + " says that the model is good enough: " + why);
+  run.life.complete_there(text);
+  event(run.about.id, membership.record.island, "info", "run_enough", text);
+  if (!run.life.pausing()) {
+    pause_after(run, run.next_stand());
   }
-  state.end_run(run->second, RunState::cancelled, why.empty() ? "cancelled" : "cancelled: " + why, std::nullopt);
-  state.advance_all();
-  return {};
-}
-
-Status Core::pause(TimePoint now, const RunId& id) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  const auto found = state.runs.find(id);
-  if (found == state.runs.end()) {
-    return Error{Code::not_found, "there is no run " + id.text};
-  }
-  Run& run = found->second;
-  if (run.life.over()) {
-    return Error{Code::conflict, "run " + run.about.name + " has ended already: " + run.life.reason().text};
-  }
-  if (run.life.is(RunState::paused) || run.life.pausing()) {
-    return {};
-  }
-  if (run.pairs() && run.merging()) {
-    return Error{Code::conflict, "run " + run.about.name +
-                                     " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
-  }
-  if (run.phased() && !state.groups_stand(run)) {
-    // Its groups end their rounds in hand first.
-    for (const auto& [name, task] : run.tasks().all()) {
-      if (const auto group = state.runs.find(task.record().group); group != state.runs.end() && !group->second.life.idle()) {
-        ATOLL_TRY(pause(now, group->first));
-      }
-    }
-    run.life.pause_after(Round(0));
-    state.record(run.to_record());
-  } else if (!run.lineage.initialised() || run.members.empty() || run.phased()) {
-    state.pause_now(run);
-  } else {
-    state.pause_after(run, run.private_states() ? std::min(run.last_own(), run.furthest().next()) : run.lineage.next());
-  }
-  state.advance_all();
-  return {};
+  record(run.to_record());
 }
 
 void Core::State::pause_after(Run& run, Round round) {
   run.life.pause_after(round);
   record(run.to_record());
-  event(run.about.id, {}, "info", "run_pausing", "run " + run.about.name + " is paused after round " + std::to_string(round.value),
+  event(run.about.id, {}, "info", "run_pausing",
+        "run " + run.about.name + (run.life.enough().empty() ? " is paused after round " : " ends after round ") +
+            std::to_string(round.value),
         {Field{"round", static_cast<std::int64_t>(round.value)}});
   if (run.private_states()) {
     for (const IslandId& id : run.members) {
@@ -154,11 +80,28 @@ void Core::State::advance_pause(Run& run) {
     }
     wake_at(std::max(patience, membership.source.offer_resend.next));
   }
-  if (const std::optional<Wait> wait = decide_pause({last, writing})) {
+  if (const std::optional<Wait> wait = decide_pause({last, writing, !run.life.enough().empty()})) {
     run.wait = *wait;
+  } else if (!run.life.enough().empty()) {
+    complete_early(run);
   } else {
     pause_now(run);
   }
+}
+
+// All stand after the round, and at least one island has it on its disk.
+void Core::State::complete_early(Run& run) {
+  std::size_t ended = 0;
+  for (const IslandId& id : run.members) {
+    Membership& membership = run.memberships.at(id);
+    membership.record.state = MembershipState::ended;
+    save(run, membership);
+    ended += 1;
+  }
+  end_run(run, RunState::completed,
+          bounded("completed after round " + std::to_string(run.lineage.committed().value) + " with " + std::to_string(ended) + " of " +
+                  std::to_string(run.memberships.size()) + " islands; " + run.life.enough()),
+          std::nullopt);
 }
 
 void Core::State::pause_now(Run& run) {
@@ -188,107 +131,6 @@ void Core::State::pause_now(Run& run) {
   for (const IslandId& id : freed) {
     release(id, run);
   }
-}
-
-Status Core::resume(TimePoint now, const RunId& id) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  const auto found = state.runs.find(id);
-  if (found == state.runs.end()) {
-    return Error{Code::not_found, "there is no run " + id.text};
-  }
-  Run& run = found->second;
-  if (run.life.is(RunState::completed)) {
-    return Error{Code::conflict, "run " + run.about.name + " is complete; submit a new run to train on"};
-  }
-  const bool ended = run.life.idle();
-  const bool refused = std::any_of(run.memberships.begin(), run.memberships.end(),
-                                   [](const auto& membership) { return membership.second.record.state == MembershipState::refused; });
-  if (!ended && !refused && !run.life.is(RunState::interrupted)) {
-    return Error{Code::conflict, "run " + run.about.name + " is " + std::string(to_string(run.life.state())) + " already"};
-  }
-  run.life.forgive();
-  if (ended && run.phased()) {
-    run.tasks().give_up(state.out);
-  }
-  for (const RunId& id_of_group : ended ? run.groups(true) : std::vector<RunId>{}) {
-    const auto group = state.runs.find(id_of_group);
-    if (group != state.runs.end() && group->second.life.idle() && !group->second.life.is(RunState::completed)) {
-      ATOLL_TRY(resume(now, group->first));
-    }
-  }
-  for (auto& [island, membership] : run.memberships) {
-    if (ended || membership.record.state == MembershipState::refused) {
-      const bool stayed = membership.record.state == MembershipState::active || membership.record.state == MembershipState::ended;
-      membership.record.left = ended && stayed ? run.epoch.next() : membership.record.left;
-      membership.record.state = MembershipState::absent;
-      membership.record.cause = "resumed";
-      membership.entry.memory_offered = false;
-      state.save(run, membership);
-    }
-    membership.entry.failures = 0;
-    membership.entry.retry_at = now;
-    if (run.guards.pardon(island)) {
-      state.save(run, membership);
-    }
-  }
-  if (ended) {
-    run.members.clear();
-    run.start_work_anew();
-    run.last_commit = now;
-    run.nobody_since = now;
-    run.life.resume(run.lineage.initialised() ? RunState::interrupted : RunState::queued, now);
-    state.record(run.to_record());
-    state.new_epoch(run, "resumed");
-    state.event(id, {}, "info", "run_resumed", "run " + run.about.name + " was resumed");
-  }
-  state.advance_all();
-  return {};
-}
-
-Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key, const std::optional<IslandId>& wanted) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  const auto found = state.runs.find(id);
-  if (found == state.runs.end()) {
-    return Error{Code::not_found, "there is no run " + id.text};
-  }
-  const Run& run = found->second;
-  if (run.phased()) {
-    return Error{Code::invalid_argument,
-                 "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
-  }
-  const Island* best = nullptr;
-  HeldCheckpoint newest;
-  for (const auto& [island_id, membership] : run.memberships) {
-    if (!state.islands.alive(island_id) || (wanted && *wanted != island_id)) {
-      continue;
-    }
-    for (const HeldCheckpoint& held : state.islands.held(island_id, id).checkpoints) {
-      const bool committed = run.lineage.confirms(held.round, held.digest);
-      const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
-      if (genuine && (best == nullptr || held.round > newest.round)) {
-        best = &state.islands.at(island_id);
-        newest = held;
-      }
-    }
-  }
-  if (best == nullptr && wanted) {
-    return Error{Code::unavailable,
-                 "island " + state.islands.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.about.name};
-  }
-  if (best == nullptr) {
-    return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.about.name +
-                                        "; wait for one, or connect an island that took part in it"};
-  }
-  ExportSource source{state.islands.member_of(best->record.id), newest.round, newest.digest, {}, 0};
-  const std::optional<Checkpointed>& told = run.memberships.at(best->record.id).source.checkpointed;
-  if (told && told->round == newest.round && told->digest == newest.digest) {
-    source.file = told->file;
-    source.file_bytes = told->file_bytes;
-  }
-  state.send(best->record.id, Serve{id, reader_key, newest.round, true});
-  return source;
 }
 
 // A reason that has stood for a while becomes an event, once.
@@ -363,7 +205,7 @@ void Core::State::advance(Run& run) {
 // All islands have one outer state.
 void Core::State::advance_shared(Run& run) {
   advance_joins(run);
-  if (run.members.empty() && run.life.pausing()) {
+  if (run.members.empty() && run.life.pausing() && run.life.enough().empty()) {
     pause_now(run);
   } else if (run.members.empty()) {
     advance_restore(run);
@@ -376,6 +218,11 @@ void Core::State::advance_shared(Run& run) {
   }
 }
 
+std::string Core::State::why_away(const Run& run, const IslandId& id, const Membership& membership) const {
+  const std::string busy = membership.record.state == MembershipState::absent ? serves_another(run, id) : "";
+  return busy.empty() ? membership.record.cause : "serves run " + busy;
+}
+
 // Nothing changes any more: what the run waits for is its reason.
 void Core::State::settle(Run& run) {
   if (run.life.is(RunState::queued) || !run.lineage.initialised()) {
@@ -385,12 +232,16 @@ void Core::State::settle(Run& run) {
     }
     return;
   }
-  StandingInput input{run.wait, true, {}};
+  StandingInput input{run.wait, true, {}, {}};
+  if (run.life.pausing() && !run.phased()) {
+    input.stops = stops_after(*run.life.pauses_after(), !run.life.enough().empty());
+  }
   input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states();
   for (const auto& [id, membership] : run.memberships) {
     if (!run.is_member(id)) {
-      input.away.push_back(islands.name_of(id) +
-                           (membership.record.state == MembershipState::joining ? " (catching up)" : " (" + membership.record.cause + ")"));
+      input.away.push_back(islands.name_of(id) + (membership.record.state == MembershipState::joining
+                                                      ? " (catching up)"
+                                                      : " (" + why_away(run, id, membership) + ")"));
     }
   }
   const Wait wait = decide_standing(input);
@@ -407,7 +258,7 @@ void Core::State::settle(Run& run) {
   tell_wait(run);
 }
 
-void Core::State::advance_queued(Run& run) {
+StartInput Core::State::start_input(const Run& run) const {
   StartInput input;
   input.now = now();
   input.submitted = run.life.submitted();
@@ -423,7 +274,11 @@ void Core::State::advance_queued(Run& run) {
   }
   std::sort(input.candidates.begin(), input.candidates.end(),
             [](const StartCandidate& a, const StartCandidate& b) { return a.name < b.name; });
-  const StartDecision decision = decide_start(input);
+  return input;
+}
+
+void Core::State::advance_queued(Run& run) {
+  const StartDecision decision = decide_start(start_input(run));
   if (decision.start) {
     start_run(run, decision.islands);
     return;
@@ -457,7 +312,7 @@ void Core::State::advance_alone(Run& run) {
   const bool own_states = !run.pairs() && !run.life.pausing();
   for (auto& [id, membership] : run.memberships) {
     if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent &&
-        islands.alive(id) && !islands.leaving(id)) {
+        may_come_back(run, id)) {
       admit_with_own_state(run, id);
       activate(run, membership);
       send_invite(run, membership);
@@ -476,7 +331,7 @@ void Core::State::advance_alone(Run& run) {
     } else if (membership.record.state == MembershipState::joining) {
       away.push_back(islands.name_of(id) + " (copies the state of another)");
     } else if (membership.record.state == MembershipState::absent) {
-      away.push_back(islands.name_of(id) + " (" + membership.record.cause + ")");
+      away.push_back(islands.name_of(id) + " (" + why_away(run, id, membership) + ")");
       slowest = std::min(slowest, membership.progress.merged);
     } else if (membership.record.state == MembershipState::ended) {
       anybody_ended = true;

@@ -90,6 +90,13 @@ struct RunView : RunRecord {
   RunId part_of;                            // the run of phases that it trains an expert for; empty: none
 };
 
+// Whether data came to an island from another one when it tried.
+struct PathView {
+  std::string from;  // name
+  bool passes = false;
+  std::string why;  // not
+};
+
 struct IslandView {
   IslandId id;
   std::string name;
@@ -102,6 +109,21 @@ struct IslandView {
   std::vector<std::string> data_sets;
   std::optional<TimePoint> last_seen;
   double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart
+  std::vector<PathView> paths;               // from other islands, as far as that is known
+};
+
+// What a run would begin with if it were submitted now.
+struct StartCandidateView {
+  IslandId island;
+  std::string name;
+  bool takes_part = false;
+  std::string obstacle;  // why it cannot serve the run; empty: it can
+};
+struct StartView {
+  bool enough = false;                      // at least as many islands as the run needs
+  std::string wait;                         // for whom it would wait; empty: for nobody
+  std::vector<StartCandidateView> islands;  // that the run file admits, by name
+  std::vector<std::string> apart;           // of each two that would take part and cannot exchange data: who, why, what to open
 };
 
 }  // namespace atl::coordinator

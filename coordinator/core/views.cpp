@@ -168,7 +168,7 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   return causes;
 }
 
-std::vector<IslandView> Core::islands(TimePoint) const {
+std::vector<IslandView> Core::islands(TimePoint now) const {
   std::vector<IslandView> views;
   for (const auto& [id, island] : state_->islands.all()) {
     const IslandRecord& value = island.record;
@@ -181,6 +181,9 @@ std::vector<IslandView> Core::islands(TimePoint) const {
     view.uplink_budget_bits_per_second = island.uplink_budget;
     view.bulk_address = value.bulk_address;
     view.data_sets = value.data_sets;
+    for (const auto& [from, why] : state_->paths.into(id, now)) {
+      view.paths.push_back({state_->islands.name_of(from), why.empty(), why});
+    }
     if (value.boot != 0) {
       view.last_seen = island.heard;
     }

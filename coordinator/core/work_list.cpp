@@ -10,7 +10,7 @@ std::optional<RunId> WorkList::take() {
   if (due_.empty()) {
     return std::nullopt;
   }
-  RunId run = due_.begin()->second;
+  RunId run = std::get<RunId>(*due_.begin());
   due_.erase(due_.begin());
   ++taken_[run];
   return run;

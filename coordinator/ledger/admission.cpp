@@ -28,7 +28,7 @@ Error unauthorized(std::string why) { return Error{Code::unauthorized, std::move
 
 }  // namespace
 
-std::string_view to_string(Role role) { return role == Role::island ? "island" : "operator"; }
+std::string_view to_string(Role role) { return role == Role::island ? "island" : role == Role::operator_ ? "operator" : "viewer"; }
 
 Result<Role> role_from_string(std::string_view text) {
   if (text == "island") {
@@ -37,7 +37,10 @@ Result<Role> role_from_string(std::string_view text) {
   if (text == "operator") {
     return Role::operator_;
   }
-  return Error{Code::invalid_argument, "there is no role '" + std::string(text.substr(0, 40)) + "'; roles are island and operator"};
+  if (text == "viewer") {
+    return Role::viewer;
+  }
+  return Error{Code::invalid_argument, "there is no role '" + std::string(text.substr(0, 40)) + "'; roles are island, operator and viewer"};
 }
 
 Status check_name(std::string_view name) {
@@ -145,6 +148,10 @@ Result<EnrolledKey> Admission::enrol(const std::string& public_key, const Enrol&
     return unauthorized("this join token is not one of this coordinator's; ask for a new one (`atoll token create`)");
   }
   ATOLL_ASSIGN(const Token token, read_token(row));
+  if (token.role == Role::viewer) {
+    return unauthorized("the token " + token.id +
+                        " is for viewers of the page, not for joining: open the page's address with /?token=TOKEN");
+  }
   const std::string_view state = token.state(now);
   if (state != "usable") {
     const std::string when = state == "used"      ? "was used at " + iso_time(token.used)
@@ -195,6 +202,19 @@ Result<std::vector<Token>> Admission::tokens() {
     }
     ATOLL_ASSIGN(Token token, read_token(rows));
     tokens.push_back(std::move(token));
+  }
+}
+
+Result<std::map<Digest, std::string>> Admission::viewers(TimePoint now) {
+  auto rows = database_->prepare("SELECT secret, name FROM tokens WHERE role='viewer' AND revoked=0 AND expires_ms>? LIMIT 1000");
+  rows.bind(unix_ms(now));
+  std::map<Digest, std::string> viewers;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return viewers;
+    }
+    viewers.emplace(rows.digest(0), rows.text(1));
   }
 }
 

@@ -21,10 +21,11 @@
 
 namespace atl::coordinator {
 
-enum class Role : std::uint8_t { island, operator_ };
-// "island", "operator".
+// A viewer has no key: its token lets it see the page, as often as it likes, until the token expires or is revoked.
+enum class Role : std::uint8_t { island, operator_, viewer };
+// "island", "operator", "viewer".
 std::string_view to_string(Role role);
-// Errors: invalid_argument naming both roles.
+// Errors: invalid_argument naming the roles.
 Result<Role> role_from_string(std::string_view text);
 
 struct EnrolledKey {
@@ -40,7 +41,7 @@ struct EnrolledKey {
 struct Token {
   std::string id;  // "t-93ab12"
   Role role = Role::island;
-  std::string name;  // of the joiner; "": as it likes
+  std::string name;  // of the joiner, "": as it likes; of a viewer the island that alone it sees, "": it sees all
   TimePoint created;
   TimePoint expires;
   std::string used_by;  // IslandId's text; "": not used
@@ -70,6 +71,8 @@ class Admission {
   Status create_token(const Token& token, std::string_view secret);
   // Newest first.
   Result<std::vector<Token>> tokens();
+  // The SHA-256 of the secrets of those viewers' tokens that are good now, each with the island that alone it shows ("": all).
+  Result<std::map<Digest, std::string>> viewers(TimePoint now);
   // Revokes an unused token; `id` in full or a prefix that fits one token alone. Errors: not_found, conflict.
   Result<Token> revoke_token(std::string_view id);
   Status revoke_key(const std::string& public_key);

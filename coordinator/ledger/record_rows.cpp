@@ -1,5 +1,6 @@
 #include "coordinator/ledger/record_rows.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -84,8 +85,8 @@ std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
 Status write_row(Database& database, const RunRecord& run) {
   auto statement = database.prepare(
       "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
-      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
   statement.bind(unix_ms(run.reason.since));
   bind_time(statement, run.reason.until);
@@ -103,7 +104,7 @@ Status write_row(Database& database, const RunRecord& run) {
   } else {
     statement.bind_null();
   }
-  statement.bind(run.restored);
+  statement.bind(run.restored).bind(run.enough);
   return statement.run();
 }
 
@@ -131,6 +132,7 @@ Result<RunRecord> read_run(const Statement& row) {
     run.pause_after = Round(row.number(19));
   }
   run.restored = row.boolean(20);
+  run.enough = row.text(21);
   return run;
 }
 
@@ -436,11 +438,16 @@ Status write_row(Database& database, const MetricRecord& metric) {
 }
 
 Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried) {
+  json metrics = json::array();
+  for (const OwnMetric& metric : report.metrics) {
+    metrics.push_back(json::array({metric.name, std::isfinite(metric.value) ? json(metric.value) : json()}));
+  }
   return database
       .prepare(
           "INSERT OR REPLACE INTO reports(run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, "
           "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, "
-          "carried_wait_seconds, carried_bytes_sent, carried_bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+          "carried_wait_seconds, carried_bytes_sent, carried_bytes_received, parameters, metrics) "
+          "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .bind(report.run.text)
       .bind(island.text)
       .bind(report.state)
@@ -460,6 +467,8 @@ Status write_row(Database& database, const IslandId& island, const IslandReport&
       .bind(carried.wait_seconds)
       .bind(carried.bytes_sent)
       .bind(carried.bytes_received)
+      .bind(report.parameters)
+      .bind(dump(metrics))
       .run();
 }
 
@@ -478,6 +487,12 @@ std::pair<IslandId, IslandReport> read_report(const Statement& row) {
   report.bytes_received = row.number(11);
   report.agent_memory_bytes = row.number(12);
   report.trainer_memory_bytes = row.number(13);
+  report.parameters = row.number(19);
+  for (const json& metric : json::parse(row.text(20), nullptr, false)) {
+    if (metric.is_array() && metric.size() == 2 && metric[0].is_string()) {
+      report.metrics.push_back({metric[0].get<std::string>(), metric[1].is_number() ? metric[1].get<double>() : std::nan("")});
+    }
+  }
   return {IslandId(row.text(1)), std::move(report)};
 }
 

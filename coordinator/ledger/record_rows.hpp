@@ -28,7 +28,7 @@ Status write_row(Database& database, const IslandId& island, const IslandReport&
 // no writer wrote.
 inline constexpr const char* kRunColumns =
     "run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, submitted_ms, started_ms, ended_ms, "
-    "epoch, lineage, initialised, committed, digest, tokens, pause_after, restored";
+    "epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough";
 Result<RunRecord> read_run(const Statement& row);
 inline constexpr const char* kMembershipColumns = "run, island, part, state, cause, absences, offences, left_epoch";
 Result<MembershipRecord> read_membership(const Statement& row);
@@ -44,7 +44,7 @@ Result<PartRecord> read_part(const Statement& row);
 inline constexpr const char* kReportColumns =
     "run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, training_loss, bytes_sent, "
     "bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, carried_wait_seconds, "
-    "carried_bytes_sent, carried_bytes_received";
+    "carried_bytes_sent, carried_bytes_received, parameters, metrics";
 std::pair<IslandId, IslandReport> read_report(const Statement& row);
 Counters read_carried(const Statement& row);
 

@@ -17,7 +17,7 @@ constexpr std::array kTables = {
           "reason_since_ms INTEGER NOT NULL, reason_until_ms INTEGER, error_code TEXT, error_why TEXT, submitted_ms INTEGER NOT NULL, "
           "started_ms INTEGER, ended_ms INTEGER, epoch INTEGER NOT NULL, lineage INTEGER NOT NULL, initialised INTEGER NOT NULL, "
           "committed INTEGER NOT NULL, digest BLOB NOT NULL, tokens INTEGER NOT NULL, pause_after INTEGER, "
-          "restored INTEGER NOT NULL DEFAULT 0",
+          "restored INTEGER NOT NULL DEFAULT 0, enough TEXT NOT NULL DEFAULT ''",
           "run"},
     Table{
         "memberships",
@@ -55,7 +55,8 @@ constexpr std::array kTables = {
           "bytes_received INTEGER NOT NULL, agent_memory_bytes INTEGER NOT NULL, trainer_memory_bytes INTEGER NOT NULL, "
           "carried_tokens INTEGER NOT NULL DEFAULT 0, carried_compute_seconds REAL NOT NULL DEFAULT 0, "
           "carried_wait_seconds REAL NOT NULL DEFAULT 0, carried_bytes_sent INTEGER NOT NULL DEFAULT 0, "
-          "carried_bytes_received INTEGER NOT NULL DEFAULT 0",
+          "carried_bytes_received INTEGER NOT NULL DEFAULT 0, parameters INTEGER NOT NULL DEFAULT 0, "
+          "metrics TEXT NOT NULL DEFAULT '[]'",
           "run, island"},
     Table{"checkpoints",
           "run TEXT NOT NULL, island TEXT NOT NULL, round INTEGER NOT NULL, digest BLOB NOT NULL, file BLOB NOT NULL, "

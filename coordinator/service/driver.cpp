@@ -31,7 +31,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport>(message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, PathReport>(message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -142,9 +142,10 @@ Status Driver::run(int stop_fd, Questions& questions) {
     }
     if (core_->superseded() && !blocked_since_) {
       write_reports(now());
-      return Error{Code::conflict, "island " + core_->superseded()->island + " has met " + core_->superseded()->by.text() +
-                                       " of this coordinator: another one was started from a copy of this store and leads the islands now. "
-                                       "This one has stopped, and commits nothing any more"};
+      return Error{Code::conflict,
+                   "island " + core_->superseded()->island + " has met " + core_->superseded()->by.text() +
+                       " of this coordinator: another one was started from a copy of this store and leads the islands now. "
+                       "This one has stopped, and commits nothing any more; started again it says how to go on with it all the same"};
     }
     if (sockets[1].revents != 0) {
       if (!blocked_since_) {
@@ -222,7 +223,9 @@ void Driver::take_enrol(TimePoint now, const Received& received, const Enrol& en
     if (const auto line = log_limit_.pass(now, "refused to enrol the key " + received.public_key + ": " + key.error().why)) {
       log_warning(*line);
     }
-    refuse(received.connection, key.error());
+    // Its own disk is no reason to turn somebody away for good.
+    const Code code = key.error().code == Code::io ? Code::unavailable : key.error().code;
+    refuse(received.connection, Error{code, key.error().why});
     return;
   }
   if (key->role == Role::island) {
@@ -230,7 +233,7 @@ void Driver::take_enrol(TimePoint now, const Received& received, const Enrol& en
   }
   log_info("enrolled " + std::string(to_string(key->role)) + " '" + key->name + "' (" + key->island.text + ")");
   if (flush(now)) {
-    (void)server_->send(received.connection, Enrolled{std::string(to_string(key->role)), key->island});
+    (void)server_->send(received.connection, Enrolled{std::string(to_string(key->role)), key->island, key->name});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <optional>
 #include <utility>
 
 #include "coordinator/ledger/ledger.hpp"
@@ -9,6 +10,8 @@
 #include "coordinator/service/questions.hpp"
 #include "coordinator/web/web.hpp"
 #include "transport/base/check.hpp"
+#include "transport/base/room_on_disk.hpp"
+#include "transport/http/post.hpp"
 #include "transport/identity/generation_proof.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/control_server.hpp"
@@ -19,12 +22,12 @@ namespace {
 // How long a viewer waits for a document. The page asks again by itself.
 constexpr Duration kPatience = std::chrono::seconds(5);
 
-Result<std::unique_ptr<Web>> start_page(const std::string& address, Questions& questions) {
-  if (address.empty()) {
+Result<std::unique_ptr<Web>> start_page(const WebSettings& settings, Questions& questions) {
+  if (settings.address.empty()) {
     return std::unique_ptr<Web>();
   }
   return Web::start(
-      address, [&questions](const std::string& verb, const std::string& arguments) { return questions.ask(verb, arguments, kPatience); });
+      settings, [&questions](const std::string& verb, const std::string& arguments) { return questions.ask(verb, arguments, kPatience); });
 }
 
 }  // namespace
@@ -38,9 +41,17 @@ Status run_service(const ServiceOptions& options, int stop_fd,
                                                 : Error{Code::not_found, "there is no coordinator in " + options.state.string() +
                                                                              "; make one with `atoll coordinator init`"};
   }
-  ATOLL_TRY(Ledger::check_presence(options.state));
-  ATOLL_ASSIGN(Ledger ledger, Ledger::open(options.state));
-  ATOLL_ASSIGN(Generation generation, ledger.begin_generation(keys->public_key));
+  std::optional<Ledger> ledger;
+  Generation generation;
+  const auto open = [&]() -> Status {
+    ledger.reset();
+    ATOLL_TRY(Ledger::check_presence(options.state));
+    ATOLL_ASSIGN(Ledger opened, Ledger::open(options.state));
+    ATOLL_ASSIGN(generation, opened.begin_generation(keys->public_key));
+    ledger.emplace(std::move(opened));
+    return {};
+  };
+  ATOLL_TRY(once_there_is_room(options.state, stop_fd, open));
   Settings core = options.core;
   core.generation_key = generation_key(keys->secret_key);
   ATOLL_CHECK(::getrandom(&generation.life, sizeof generation.life, 0) == sizeof generation.life, "the system has random numbers");
@@ -50,10 +61,17 @@ Status run_service(const ServiceOptions& options, int stop_fd,
                ZmqControlServer::open(ControlServerSettings{options.settings.bind, *keys, options.insecure}));
   const std::string bound = server->bound_address();
   ATOLL_ASSIGN(const std::unique_ptr<Driver> driver,
-               Driver::start(std::move(core), Place{options.version, options.settings.advertise, keys->public_key}, std::move(ledger),
+               Driver::start(std::move(core), Place{options.version, options.settings.advertise, keys->public_key}, *std::move(ledger),
                              std::move(server), now()));
   ATOLL_ASSIGN(const std::unique_ptr<Questions> questions, Questions::open());
   ATOLL_ASSIGN(const std::unique_ptr<Web> web, start_page(options.web, *questions));
+  std::optional<Notifier> notifier;
+  if (!options.notify.url.empty()) {
+    ATOLL_TRY(check_post_address(options.notify.url));
+    notifier.emplace(options.notify, options.state, [&questions](const std::string& verb, const std::string& arguments) {
+      return questions->ask(verb, arguments, kPatience);
+    });
+  }
   ready(bound, web ? web->url() : "");
   Status ended = driver->run(stop_fd, *questions);
   questions->stop();

@@ -8,6 +8,8 @@
 
 #include "coordinator/core/core.hpp"
 #include "coordinator/service/init.hpp"
+#include "coordinator/service/notifier.hpp"
+#include "coordinator/web/web.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl::coordinator {
@@ -17,7 +19,8 @@ struct ServiceOptions {
   CoordinatorSettings settings;
   Settings core;          // version is taken from below
   std::string version;    // of Atoll
-  std::string web;        // where the page is served, HOST:PORT on loopback; empty: nowhere
+  WebSettings web;        // the page
+  NotifySettings notify;  // web hooks
   bool insecure = false;  // no encryption, and keys are believed: on loopback only
 };
 

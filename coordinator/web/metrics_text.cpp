@@ -1,15 +1,19 @@
 #include "coordinator/web/metrics_text.hpp"
 
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "coordinator/web/json_fields.hpp"
+#include "transport/web/prometheus_text.hpp"
 
 namespace atl::coordinator {
 namespace {
 
 using nlohmann::json;
+using prometheus::head;
+using prometheus::label;
+using prometheus::line;
 
 constexpr double kMs = 1e-3;
 constexpr double kBits = 0.125;
@@ -56,39 +60,13 @@ constexpr std::array kNames = {
 
 constexpr std::array kStates = {"queued", "starting", "running", "interrupted", "paused", "completed", "failed", "cancelled"};
 
-std::string text_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-const json& list_of(const json& object, const char* key) {
-  static const json kNone = json::array();
-  const auto found = object.find(key);
-  return found != object.end() && found->is_array() ? *found : kNone;
-}
-
-std::string number_text(double value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
-
-// name="value", with what the format wants escaped.
-std::string label(const char* name, const std::string& value) {
-  std::string text = std::string(name) + "=\"";
-  for (const char c : value) {
-    text += c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : std::string(1, c);
-  }
-  return text + "\"";
-}
-
-std::string line(std::string_view name, const std::string& labels, const json& object, const MetricName& metric) {
+std::string line_of(const std::string& labels, const json& object, const MetricName& metric) {
   const auto found = object.find(metric.key);
   if (found == object.end() || !(found->is_number() || found->is_boolean())) {
     return "";
   }
   const double value = found->is_boolean() ? (found->get<bool>() ? 1 : 0) : found->get<double>() * metric.scale;
-  return std::isfinite(value) ? std::string(name) + "{" + labels + "} " + number_text(value) + "\n" : "";
+  return line(metric.name, labels, value);
 }
 
 std::string lines_of_runs(const MetricName& metric, const std::vector<json>& statuses) {
@@ -100,12 +78,12 @@ std::string lines_of_runs(const MetricName& metric, const std::vector<json>& sta
     }
     const std::string labels = label("run", text_of(*run, "id")) + "," + label("name", text_of(*run, "name"));
     if (metric.of == MetricOf::run) {
-      text += line(metric.name, labels, *run, metric);
+      text += line_of(labels, *run, metric);
       continue;
     }
     for (const json& island : list_of(status, "islands")) {
-      text += line(metric.name, labels + "," + label("island", text_of(island, "name")) + "," + label("island_id", text_of(island, "id")),
-                   island, metric);
+      text += line_of(labels + "," + label("island", text_of(island, "name")) + "," + label("island_id", text_of(island, "id")), island,
+                      metric);
     }
   }
   return text;
@@ -114,13 +92,9 @@ std::string lines_of_runs(const MetricName& metric, const std::vector<json>& sta
 std::string lines_of_islands(const MetricName& metric, const json& islands) {
   std::string text;
   for (const json& island : list_of(islands, "islands")) {
-    text += line(metric.name, label("island", text_of(island, "name")) + "," + label("island_id", text_of(island, "id")), island, metric);
+    text += line_of(label("island", text_of(island, "name")) + "," + label("island_id", text_of(island, "id")), island, metric);
   }
   return text;
-}
-
-std::string head(std::string_view name, std::string_view type, std::string_view help) {
-  return "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct MetricName {
   double scale = 1;      // from the document's unit to the metric's
 };
 
-// In the order in which they are printed. Two more are made otherwise: atoll_build_info and atoll_runs.
+// In the order in which they are printed. Made otherwise: atoll_build_info, atoll_runs and those of the disk.
 std::span<const MetricName> metric_names();
 
 // runs: the document of all runs; islands: that of all islands; statuses: those of the runs that are told of one by one.

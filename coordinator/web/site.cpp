@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "coordinator/web/metrics_text.hpp"
+#include "coordinator/web/owner_view.hpp"
 #include "coordinator/web/page_files.hpp"
+#include "transport/web/prometheus_text.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -137,8 +139,9 @@ class EventStream {
 
 }  // namespace
 
-Site::Site(AskCoordinator ask)
+Site::Site(AskCoordinator ask, SiteFacts facts)
     : ask_(ask),
+      facts_(std::move(facts)),
       documents_(std::move(ask)),
       strips_([this](const std::string& run, const std::string& window) { return read_strips(run, window); }, now, kStripsFreshFor) {}
 
@@ -246,10 +249,45 @@ std::string Site::metrics() {
       statuses.push_back(parsed(*documents_.get("status", dump({{"run", run.value("id", "")}}))));
     }
   }
-  return metrics_text(parsed(*documents_.get("ping", "{}")).value("version", ""), runs, parsed(*documents_.get("islands", "{}")), statuses);
+  return metrics_text(parsed(*documents_.get("ping", "{}")).value("version", ""), runs, parsed(*documents_.get("islands", "{}")),
+                      statuses) +
+         (facts_.state.empty() ? "" : prometheus::disk_lines(facts_.state, prometheus::label("of", "coordinator")));
+}
+
+HttpAnswer Site::about(const std::string& island) const {
+  const json price = facts_.price_per_gigabyte ? json(*facts_.price_per_gigabyte) : json();
+  return {200, kJson, dump({{"schema", 1}, {"price_per_gigabyte", price}, {"island", island.empty() ? json() : json(island)}}), {}};
+}
+
+HttpAnswer Site::answer_owner(const HttpRequest& request, const std::string& island) {
+  const std::vector<std::string> parts = request.path.starts_with('/') ? parts_of(request.path) : std::vector<std::string>{"?"};
+  if (request.path == "/") {
+    HttpAnswer answer;
+    answer.status = 303;
+    answer.headers = {{"Location", "/i/" + island}};
+    return answer;
+  }
+  if ((parts.size() == 2 && parts[0] == "i" && parts[1] == island) || (parts.size() == 1 && request.path != "/metrics")) {
+    return answer(request);
+  }
+  if (request.path == "/api/about") {
+    return about(island);
+  }
+  const bool islands = request.path == "/api/islands";
+  if (islands || (parts.size() == 3 && parts[0] == "api" && parts[1] == "runs")) {
+    const auto document = islands ? documents_.get("islands", "{}") : documents_.get("status", dump({{"run", parts[2]}}));
+    const std::optional<json> view = islands ? islands_for_owner(parsed(*document), island) : status_for_owner(parsed(*document), island);
+    if (view) {
+      return {200, kJson, dump(*view), {}};
+    }
+  }
+  return failure({Code::unauthorized, "this link is for the owner of island " + island + " and shows nothing else"});
 }
 
 HttpAnswer Site::answer(const HttpRequest& request) {
+  if (!request.path.starts_with('/')) {  // of "GET # HTTP/1.1" nothing is left
+    return failure({Code::invalid_argument, "an address begins with /"});
+  }
   const std::vector<std::string> parts = parts_of(request.path);
   const std::size_t count = parts.size();
   if (request.path == "/" || (count == 2 && (parts[0] == "r" || parts[0] == "i")) ||
@@ -257,10 +295,13 @@ HttpAnswer Site::answer(const HttpRequest& request) {
     return page_file("index.html");
   }
   if (request.path == "/metrics") {
-    return {200, "text/plain; version=0.0.4; charset=utf-8", metrics(), {}};
+    return {200, prometheus::kType, metrics(), {}};
   }
   if (parts[0] != "api") {
     return page_file(count == 1 ? parts[0] : "");
+  }
+  if (request.path == "/api/about") {
+    return about("");
   }
   if (count == 2 && (parts[1] == "runs" || parts[1] == "islands")) {
     return document(parts[1], "{}");

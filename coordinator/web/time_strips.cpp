@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "coordinator/web/json_fields.hpp"
+
 namespace atl::coordinator {
 namespace {
 
@@ -13,16 +15,6 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kLatestNs = INT64_MAX / 4;  // the year 2043; sums of two do not overflow
 constexpr std::size_t kMostNames = 10'000;
 constexpr std::array kLaneNames = {"computing", "waiting", "encoding", "exchanging", "storing"};
-
-std::string text_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::int64_t integer_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-}
 
 }  // namespace
 

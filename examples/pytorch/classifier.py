@@ -1,4 +1,4 @@
-"""An image classifier with BatchNorm. The islands share its running means and variances as they share its parameters (buffers=True).
+"""An image classifier with BatchNorm. The islands share its running means and variances as they share its parameters (buffers="mean").
 
 The images are drawn: 16 x 16 pixels with one bar, whose direction is the class.
 """
@@ -53,7 +53,7 @@ def validate():
     return loss
 
 
-island.start(model, opt, evaluate=validate, buffers=True)
+island.start(model, opt, evaluate=validate, buffers="mean")
 for step in island.steps():
     images, labels = batch_of(data.at(island.position, settings["batch"]))
     said = model(images)

@@ -13,7 +13,7 @@ namespace {
 constexpr double kYearSeconds = 365.0 * 24 * 3600;
 
 // As they reached us (second-hand), in per cent, by method and number of chips.
-constexpr std::array<std::array<double, 5>, 6> kPrinted = {
+constexpr std::array<std::array<double, 5>, 6> kPrintedGoodput = {
     {{72, 57, 38, 27, 18}, {88, 80, 69, 58, 40}, {94, 88, 80, 70, 54}, {96, 93, 89, 82, 73}, {98, 96, 94, 88, 80}, {99, 98, 96, 93, 86}}};
 
 // One island's times up and away, in order; time only goes on.
@@ -102,8 +102,8 @@ std::vector<GoodputCell> goodput_table() {
       alone.chips = question.chips / question.islands;
       GoodputQuestion waiting = question;
       waiting.straggler_factor = 0;
-      cells.push_back(
-          {method, chips, kPrinted[method][chips] / 100, simulate_goodput(question), simulate_goodput(alone), simulate_goodput(waiting)});
+      cells.push_back({method, chips, kPrintedGoodput[method][chips] / 100, simulate_goodput(question), simulate_goodput(alone),
+                       simulate_goodput(waiting)});
     }
   }
   return cells;

@@ -14,7 +14,7 @@ namespace {
 
 using Problems = std::vector<RunProblem>;
 
-std::string number(std::uint64_t value) { return std::to_string(value); }
+std::string in_digits(std::uint64_t value) { return std::to_string(value); }
 
 // A run of phases: every expert has one island, and there are no rounds.
 bool of_experts(const RunSpec& spec) { return spec.strategy.group == Group::expert; }
@@ -43,7 +43,7 @@ void check_model(const RunSpec& spec, Problems& problems) {
     if (model.width % model.heads != 0 || model.width % 4 != 0) {
       problems.push_back({"model",
                           "width",
-                          "width " + number(model.width) + " must be a multiple of heads (" + number(model.heads) + ") and of 4",
+                          "width " + in_digits(model.width) + " must be a multiple of heads (" + in_digits(model.heads) + ") and of 4",
                           {"model.heads"}});
     } else if (!of_experts(spec)) {
       check_memory({"run.arena_limit", "model.layers", "model.feed_forward"});
@@ -52,21 +52,35 @@ void check_model(const RunSpec& spec, Problems& problems) {
   }
   if (model.width % model.heads != 0) {
     problems.push_back(
-        {"model", "heads", "heads " + number(model.heads) + " does not divide width " + number(model.width), {"model.width"}});
+        {"model", "heads", "heads " + in_digits(model.heads) + " does not divide width " + in_digits(model.width), {"model.width"}});
   } else if (model.width / model.heads % 2 != 0) {
     problems.push_back({"model",
                         "heads",
-                        "width / heads is " + number(model.width / model.heads) +
+                        "width / heads is " + in_digits(model.width / model.heads) +
                             ", but rotary positions need an even number; choose width a multiple of " +
-                            number(2 * std::uint64_t{model.heads}),
+                            in_digits(2 * std::uint64_t{model.heads}),
                         {"model.width"}});
   }
   check_memory({"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"});
   if (spec.data.format == "bytes" && model.vocabulary < 256) {
     problems.push_back({"model",
                         "vocabulary",
-                        "vocabulary is " + number(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens",
+                        "vocabulary is " + in_digits(model.vocabulary) + ", but data.format = \"bytes\" has 256 tokens",
                         {"data.format"}});
+  }
+}
+
+// What the run begins with. `submit` pins files and runs, so that a run file need not.
+void check_origin(const RunSpec& spec, Problems& problems) {
+  const ModelSpec& model = spec.model;
+  if (model.from.empty() && !model.sha256.empty()) {
+    problems.push_back({"model", "sha256", "sha256 has no effect without from", {"model.from"}});
+  }
+  if (model.from.starts_with("https://") && model.sha256.empty()) {
+    problems.push_back({"model",
+                        "from",
+                        "an address needs sha256, so that every island begins with the same bytes (`curl -L URL | sha256sum` prints it)",
+                        {"model.sha256"}});
   }
 }
 
@@ -92,8 +106,8 @@ void check_trainer(const RunSpec& spec, Problems& problems) {
   }
   if (spec.trainer.settings.size() > kLargestTrainerSettings) {
     problems.push_back({"trainer", "settings",
-                        "settings has " + number(spec.trainer.settings.size()) + " bytes as JSON; at most " +
-                            number(kLargestTrainerSettings) + " are handed over"});
+                        "settings has " + in_digits(spec.trainer.settings.size()) + " bytes as JSON; at most " +
+                            in_digits(kLargestTrainerSettings) + " are handed over"});
   }
 }
 
@@ -113,7 +127,7 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   if (diffusion.fine_clusters < diffusion.experts) {
     problems.push_back({"diffusion",
                         "fine_clusters",
-                        "fine_clusters " + number(diffusion.fine_clusters) + " is less than experts " + number(diffusion.experts),
+                        "fine_clusters " + in_digits(diffusion.fine_clusters) + " is less than experts " + in_digits(diffusion.experts),
                         {"diffusion.experts"}});
   }
   if (diffusion.distill_steps > 0 && diffusion.experts == 1) {
@@ -127,8 +141,8 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   if (diffusion.router_width % diffusion.router_heads != 0 || diffusion.router_width % 4 != 0) {
     problems.push_back({"diffusion",
                         "router_width",
-                        "router_width " + number(diffusion.router_width) + " must be a multiple of router_heads (" +
-                            number(diffusion.router_heads) + ") and of 4",
+                        "router_width " + in_digits(diffusion.router_width) + " must be a multiple of router_heads (" +
+                            in_digits(diffusion.router_heads) + ") and of 4",
                         {"diffusion.router_heads"}});
   }
 }
@@ -150,7 +164,7 @@ void check_spread(const RunSpec& spec, Problems& problems) {
   } else if (data.spread > spec.islands.max) {
     problems.push_back({"data",
                         "spread",
-                        "spread " + number(data.spread) + " is more than islands.max " + number(spec.islands.max) +
+                        "spread " + in_digits(data.spread) + " is more than islands.max " + in_digits(spec.islands.max) +
                             ": each of these islands packs one part",
                         {"islands.max"}});
   }
@@ -177,7 +191,7 @@ void check_data(const RunSpec& spec, Problems& problems) {
   if (data.parts != 0 && data.parts < spec.islands.max) {
     problems.push_back({"data",
                         "parts",
-                        "parts " + number(data.parts) + " is less than islands.max " + number(spec.islands.max) +
+                        "parts " + in_digits(data.parts) + " is less than islands.max " + in_digits(spec.islands.max) +
                             ": two islands would train on the same part",
                         {"islands.max"}});
   }
@@ -188,13 +202,13 @@ void check_training(const RunSpec& spec, Problems& problems) {
   if (training.batch % training.accumulation != 0) {
     problems.push_back({"training",
                         "accumulation",
-                        "accumulation " + number(training.accumulation) + " does not divide batch " + number(training.batch),
+                        "accumulation " + in_digits(training.accumulation) + " does not divide batch " + in_digits(training.batch),
                         {"training.batch"}});
   }
   if (training.warmup_steps > training.steps) {
     problems.push_back({"training",
                         "warmup_steps",
-                        "warmup_steps " + number(training.warmup_steps) + " is more than steps " + number(training.steps),
+                        "warmup_steps " + in_digits(training.warmup_steps) + " is more than steps " + in_digits(training.steps),
                         {"training.steps"}});
   }
   const double tokens = static_cast<double>(training.steps) * training.batch * static_cast<double>(tokens_per_sequence(spec));
@@ -212,7 +226,7 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
   if (by_layers && strategy.fragments > spec.model.layers && !has_own_trainer(spec)) {
     problems.push_back({"strategy",
                         "fragments",
-                        "fragments " + number(strategy.fragments) + " is more than model.layers " + number(spec.model.layers) +
+                        "fragments " + in_digits(strategy.fragments) + " is more than model.layers " + in_digits(spec.model.layers) +
                             ": a fragment has at least one layer (embeddings and head are one more by themselves)",
                         {"model.layers", "strategy.grouping"}});
   }
@@ -226,21 +240,22 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
     problems.push_back({"strategy",
                         "aggregator",
                         "aggregator \"" + std::string(name_of(strategy.aggregator)) +
-                            "\" is no better than the weighted mean with fewer than " + number(least) + " islands, and islands.max is " +
-                            number(spec.islands.max),
+                            "\" is no better than the weighted mean with fewer than " + in_digits(least) + " islands, and islands.max is " +
+                            in_digits(spec.islands.max),
                         {"islands.max"}});
   }
   if (strategy.min_inner_steps > strategy.inner_steps) {
-    problems.push_back({"strategy",
-                        "min_inner_steps",
-                        "min_inner_steps " + number(strategy.min_inner_steps) + " is more than inner_steps " + number(strategy.inner_steps),
-                        {"strategy.inner_steps"}});
+    problems.push_back(
+        {"strategy",
+         "min_inner_steps",
+         "min_inner_steps " + in_digits(strategy.min_inner_steps) + " is more than inner_steps " + in_digits(strategy.inner_steps),
+         {"strategy.inner_steps"}});
   }
   if (strategy.inner_steps > spec.training.steps && !(of_experts(spec) && spec.islands.max <= islands_without_groups(spec))) {
     problems.push_back({"strategy",
                         "inner_steps",
-                        "inner_steps " + number(strategy.inner_steps) + " is more than training.steps " + number(spec.training.steps) +
-                            ": not one round would happen",
+                        "inner_steps " + in_digits(strategy.inner_steps) + " is more than training.steps " +
+                            in_digits(spec.training.steps) + ": not one round would happen",
                         {"training.steps", "strategy.name"}});
   }
 }
@@ -260,9 +275,9 @@ void check_own_overlaps(const RunSpec& spec, Problems& problems) {
       problems.push_back(
           {"islands",
            "overlap_steps",
-           "overlap_steps of island " + own->island + ", " + number(own->steps) +
+           "overlap_steps of island " + own->island + ", " + in_digits(own->steps) +
                (must_be_less ? ", must be less than strategy.inner_steps " : ", must not be more than strategy.inner_steps ") +
-               number(spec.strategy.inner_steps),
+               in_digits(spec.strategy.inner_steps),
            {"strategy.inner_steps", "strategy.name"}});
     } else if (own->steps > 0 && spec.strategy.payload == PayloadKind::gradient) {
       problems.push_back({"islands",
@@ -277,7 +292,8 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   const IslandsSpec& islands = spec.islands;
   check_own_overlaps(spec, problems);
   if (islands.min > islands.max) {
-    problems.push_back({"islands", "min", "min " + number(islands.min) + " is more than max " + number(islands.max), {"islands.max"}});
+    problems.push_back(
+        {"islands", "min", "min " + in_digits(islands.min) + " is more than max " + in_digits(islands.max), {"islands.max"}});
   }
   if (islands.straggler_factor > 0 && islands.straggler_factor < 1) {
     problems.push_back({"islands", "straggler_factor", "straggler_factor must be at least 1, or 0 for no such limit"});
@@ -285,7 +301,7 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   if (spec.strategy.group_size > 2 && islands.max < spec.strategy.group_size) {
     problems.push_back({"strategy",
                         "group_size",
-                        "group_size " + number(spec.strategy.group_size) + " is more than [islands].max " + number(islands.max) +
+                        "group_size " + in_digits(spec.strategy.group_size) + " is more than [islands].max " + in_digits(islands.max) +
                             ": nobody would ever meet",
                         {"islands.max"}});
   }
@@ -304,7 +320,7 @@ void check_islands(const RunSpec& spec, Problems& problems) {
   } else if (distinct.size() < islands.min) {
     problems.push_back({"islands",
                         "names",
-                        "names lists " + number(distinct.size()) + " islands, fewer than min " + number(islands.min),
+                        "names lists " + in_digits(distinct.size()) + " islands, fewer than min " + in_digits(islands.min),
                         {"islands.min"}});
   }
 }
@@ -331,6 +347,13 @@ std::string_view features_file(std::string_view features) {
   return {};
 }
 
+std::string_view run_to_begin_from(std::string_view from) { return from.starts_with("run:") ? from.substr(4) : std::string_view(); }
+
+bool begins_from_file(const RunSpec& spec) {
+  const std::string& from = spec.model.from;
+  return !from.empty() && !from.starts_with("https://") && run_to_begin_from(from).empty();
+}
+
 std::uint32_t islands_without_groups(const RunSpec& spec) { return spec.diffusion.experts + (spec.diffusion.experts > 1 ? 1 : 0); }
 
 std::uint64_t own_overlap(const RunSpec& spec, std::string_view island) {
@@ -350,6 +373,7 @@ double run_uplink(const RunSpec& spec) {
 std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   Problems problems;
   check_model(spec, problems);
+  check_origin(spec, problems);
   check_trainer(spec, problems);
   check_data(spec, problems);
   check_diffusion(spec, problems);

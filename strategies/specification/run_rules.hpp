@@ -64,6 +64,12 @@ std::uint32_t feed_forward_width(const ModelSpec& model);
 // expert.
 std::uint32_t islands_without_groups(const RunSpec& spec);
 
+// The NAME of "run:NAME" of model.from, once it is pinned the run's id; empty for any other text.
+std::string_view run_to_begin_from(std::string_view from);
+
+// model.from names a file.
+bool begins_from_file(const RunSpec& spec);
+
 // The FILE of "npy:FILE" or "torchscript:FILE" of diffusion.features; empty for any other text.
 std::string_view features_file(std::string_view features);
 

@@ -26,6 +26,10 @@ struct ModelSpec {
   std::uint32_t feed_forward = 0;  // hidden width of the SwiGLU; 0: 8/3 of width, rounded up to a multiple of 32
   std::uint32_t vocabulary = 256;
   bool tied_embeddings = false;
+  // Given parameters, which the run begins with in place of the seed's, of whichever trainer: a file of the islands, an https address, or
+  // "run:NAME" (submitted with the run's id), pinned by the file's digest. Empty: those of the seed.
+  std::string from;
+  std::string sha256;
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
@@ -150,6 +154,7 @@ struct GroupWork {
 struct RunSpec {
   std::string name;                               // [run].name; required
   std::uint64_t seed = 1;                         // [run].seed
+  std::uint64_t priority = 0;                     // [run].priority: of the runs that wait for islands the highest starts first
   std::uint64_t arena_limit_bytes = 64ULL << 30;  // [run].arena_limit: a larger model is refused
   ModelSpec model;
   TrainerSpec trainer;
@@ -165,6 +170,9 @@ struct RunSpec {
   std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
   std::uint64_t group_rounds =
       0;  // of a run of phases: rounds of an expert that several islands train; computed as `rounds` is; 0: none has several
+  // With so many contributions a round closes, and whoever is late receives its result; 0: with those of all members. No key of a
+  // run file sets it.
+  std::uint32_t quorum = 0;
   GroupWork work;
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };

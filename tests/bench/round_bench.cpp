@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   OuterOptimizer optimizer;
   // Reads two contributions, parameters and momentum; writes parameters and momentum.
   const double step = 6 * bytes / measure(9, [&] {
-                        if (!outer_step(result.reduced(Aggregator::weighted_mean), optimizer, OuterState{to, from})) {
+                        if (!outer_step(result.reduced(Aggregator::weighted_mean, {}), optimizer, OuterState{to, from})) {
                           give_up("the outer step was refused");
                         }
                       });

@@ -8,10 +8,7 @@ import json
 import os
 import pathlib
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -19,6 +16,7 @@ import urllib.parse
 
 sys.dont_write_bytecode = True
 import chromium  # noqa: E402
+import live_run  # noqa: E402
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "coordinator/web/page"
 ATOLL, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
@@ -64,7 +62,7 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def documents_of(run, islands, rows, warnings=(), strips=None, islands_list=()):
+def documents_of(run, islands, rows, warnings=(), strips=None, islands_list=(), price=None):
     about = {"id": "r-1", "name": "text", "strategy": "diloco", "images": False, "part_of": None, "state": "running", "reason": "", "reason_since_unix_ms": None,
              "round": 7, "rounds": 20, "tokens": 1000, "tokens_per_second": 100.5, "initial_loss": 5.5, "outer_loss": 1.8, "min": 2, "max": 4, "members": 2,
              "bytes_sent": 1e6, "bytes_per_round": 1e5, "compute_seconds": 90.0, "wait_seconds": 10.0, "created_unix_ms": NOW, "started_unix_ms": NOW, "ended_unix_ms": None, **run}
@@ -74,6 +72,7 @@ def documents_of(run, islands, rows, warnings=(), strips=None, islands_list=()):
     return {"/api/runs": {"now_unix_ms": NOW, "runs": [listed]}, "/api/runs/r-1": status, "/api/runs/" + about["name"]: status,
             **{f"/api/runs/{name}/{what}": document for name in ("r-1", about["name"])
                for what, document in (("metrics", {"run": "r-1", "next": rows[-1]["round"] if rows else -1, "metrics": rows}), ("strips", strips or empty))},
+            "/api/about": {"schema": 1, "price_per_gigabyte": price, "island": None},
             "/api/islands": {"now_unix_ms": NOW, "islands": list(islands_list)}}
 
 
@@ -104,7 +103,7 @@ class ScriptedPages(unittest.TestCase):
              "links": [{"from": HOSTILE, "to": "b", "bytes": 5, "seconds": 1}]},
             [{"id": "i-1", "name": HOSTILE, "state": "free", "reason": HOSTILE, "run": None, "run_name": None, "address": HOSTILE, "platform": HOSTILE, "version": "1",
               "data_sets": [HOSTILE], "link": "up", "connected": True, "last_seen_unix_ms": NOW, "uplink_budget_bits_per_second": None,
-              "uplink_bits_per_second": None, "downlink_bits_per_second": None}])
+              "uplink_bits_per_second": None, "downlink_bits_per_second": None, "paths": [{"from": "b", "passes": False, "why": HOSTILE}]}])
         Scripted.documents["/api/runs"]["runs"][0]["name"] = HOSTILE
         Scripted.documents["/api/runs/r-1"]["run"]["name"] = HOSTILE
         with chromium.Chromium() as browser:
@@ -161,6 +160,19 @@ class ScriptedPages(unittest.TestCase):
             self.assertEqual(browser.pdf_pages(), 1)
             self.assertEqual(browser.faults(), [])
 
+    def test_bytes_have_a_price_and_a_path_that_does_not_pass_is_seen_before_any_exchange(self):
+        listed = [{"id": "i-" + name, "name": name, "connected": True, "paths": [{"from": other, "passes": passes, "why": "a firewall"}]}
+                  for name, other, passes in (("a", "b", True), ("b", "a", False))]
+        Scripted.documents = documents_of({"bytes_sent": 34.5e9}, [island("a"), island("b")], [row(n, 5 / (n + 1), n * 20) for n in range(5)], islands_list=listed, price=0.09)
+        with chromium.Chromium() as browser:
+            browser.open(self.url + "/r/text")
+            browser.wait("document.querySelector('.facts').innerText.includes('costs 3.10 at 0.09 a GB')")
+            browser.wait("[...document.querySelectorAll('.matrix td')].map((cell) => cell.innerText).join() === ',does not pass,passes,'")
+            self.assertEqual(browser.value("document.querySelector('.matrix .oneway').title"), "a firewall")
+            browser.open(self.url + "/r/text/summary")
+            browser.wait("document.body.innerText.includes('sent 34.5 GB to each other, which costs 3.10 at 0.09 a GB')")
+            self.assertEqual(browser.faults(), [])
+
     def test_what_is_not_there_says_so(self):
         Scripted.documents = {"/api/runs": {"runs": []}}
         with chromium.Chromium() as browser:
@@ -170,67 +182,14 @@ class ScriptedPages(unittest.TestCase):
             browser.wait("document.body.innerText.includes('there is no such thing')")
 
 
-RUN = """[run]
-name = "tides"
-[model]
-layers = 1
-width = 32
-heads = 2
-[data]
-set = "corpus"
-[training]
-steps = 400
-batch = 4
-sequence_length = 16
-warmup_steps = 1
-[strategy]
-name = "diloco"
-inner_steps = 10
-[islands]
-min = 2
-max = 2
-deadline = "60s"
-"""
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class LivePage(unittest.TestCase):
-    def command(self, *arguments):
-        done = subprocess.run([ATOLL, *arguments, "--state", self.state], capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.strip()
-
-    def start(self, *arguments, **environment):
-        log = open(os.path.join(self.folder, "log"), "a")
-        process = subprocess.Popen([ATOLL, *arguments], stdout=log, stderr=log, env={**os.environ, "ATOLL_TRAINER_MODULE": MODULE, **environment})
-        log.close()
-        self.addCleanup(lambda: (process.kill(), process.wait()))
-        return process
+class LivePage(live_run.LiveRun):
+    atoll, module = ATOLL, MODULE
 
     def test_the_page_follows_real_agents_through_the_coordinators_death(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder, self.state = folder.name, os.path.join(folder.name, "coordinator")
-        (pathlib.Path(self.folder) / "text.txt").write_text("x" * 100000)
-        (pathlib.Path(self.folder) / "run.toml").write_text(RUN)
-        web, address = f"127.0.0.1:{free_port()}", f"tcp://127.0.0.1:{free_port()}"
-        self.command("coordinator", "init", "--bind", address, "--advertise", address, "--network", "local")
-        coordinator = self.start("coordinator", "--state", self.state, "--web", web)
-        release = os.path.join(self.folder, "release")
-        for _ in range(100):
-            if subprocess.run([ATOLL, "runs", "--state", self.state], capture_output=True).returncode == 0:
-                break
-            time.sleep(0.1)
-        for name in ("reef", "shoal"):
-            token = self.command("token", "create", "-q")
-            self.start("agent", "--state", os.path.join(self.folder, name), "--name", name, "--join", token, "--data", f"corpus={self.folder}/text.txt",
-                       ATOLL_TEST_HOLD_AT="200", ATOLL_TEST_RELEASE=release)
-        self.command("submit", os.path.join(self.folder, "run.toml"), "-q")
+        web, release = self.web, self.release
+        coordinator = self.start_coordinator()
+        self.start_agents("reef", "shoal", hold_at=200)
+        self.submit()
         with chromium.Chromium() as browser:
             browser.open(f"http://{web}/")
             browser.wait("document.querySelector('h1')?.textContent === 'tides'", 60)

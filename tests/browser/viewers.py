@@ -45,6 +45,7 @@ def view(viewer):
     time.sleep(2.0 * viewer / VIEWERS)
     connection = http.client.HTTPConnection(HOST, timeout=30)
     run = get(viewer, connection, "/api/runs")["runs"][0]["id"]
+    get(viewer, connection, "/api/about")
     threading.Thread(target=listen, args=(viewer, run), daemon=True).start()
     after, turn = -1, 0
     while time.monotonic() < end:
@@ -53,6 +54,7 @@ def view(viewer):
         after = max(after, get(viewer, connection, f"/api/runs/{run}/metrics?after={after}")["next"] - 8)
         if turn % 3 == 0:
             get(viewer, connection, f"/api/runs/{run}/strips?from=0&to=0")
+            get(viewer, connection, "/api/islands")
         turn += 1
         time.sleep(2)
 

@@ -234,6 +234,29 @@ TEST_CASE("bash takes the completion script and completes with it") {
   CHECK(complete("atoll version -o j", 3) == "json\n");
 }
 
+TEST_CASE("there is a manual page for every command, with its options") {
+  const atl_test::TemporaryFolder folder;
+  REQUIRE(call({"manual", folder.path().string()}).exit == 0);
+  each_command(atoll_command(), {}, [&](const Command& command, const std::vector<std::string>& path) {
+    std::string name = "atoll";
+    for (const std::string& word : path) {
+      name += "-" + word;
+    }
+    INFO(name);
+    const std::string page = file_text((folder.path() / (name + ".1")).string());
+    CHECK(page.starts_with(".TH " + name + " 1 "));
+    CHECK(page.find("\n.SH EXIT STATUS\n") != std::string::npos);
+    for (const CommandOption& option : command.options) {
+      std::string head;
+      for (const char c : option.names.substr(0, option.names.find(','))) {
+        head += c == '-' ? std::string("\\-") : std::string(1, c);
+      }
+      CHECK(page.find("\n.TP\n\\fB" + head + "\\fR") != std::string::npos);
+    }
+  });
+  CHECK(call({"manual", "/proc/nowhere"}).exit == 1);
+}
+
 TEST_CASE("exit codes") {
   CHECK(exit_for(Code::invalid_argument) == Exit::usage);
   CHECK(exit_for(Code::unavailable) == Exit::unreachable);
@@ -258,11 +281,25 @@ TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
   for (const json& finding : document["findings"]) {
     looked_at.insert(finding["what"]);
   }
-  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "memory", "descriptors", "state"});
+  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "device", "memory", "descriptors", "state"});
   CHECK(call({"doctor", "--state", state}).out.find("kernels") != std::string::npos);
   std::filesystem::create_directories(state);
   std::filesystem::permissions(state, std::filesystem::perms(0755));
   const Called open_to_all = call({"doctor", "--state", state});
   CHECK(open_to_all.exit == 1);
   CHECK(open_to_all.out.find("chmod 700 " + state) != std::string::npos);
+  CHECK(open_to_all.out.find("checkpoints are written with ") != std::string::npos);
+  std::filesystem::permissions(state, std::filesystem::perms(0700));
+  const std::string run = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const Called with_run = call({"doctor", run, "--state", state});
+  INFO(with_run.out << with_run.err);
+  CHECK(with_run.exit == 0);
+  CHECK(with_run.out.find("of which the run's model takes ") != std::string::npos);
+  CHECK(call({"doctor", "/nowhere.toml", "--state", state}).exit == 2);
+  folder.write("state/agent.toml", "data = [\"corpus=/nowhere\"]\n");
+  const Called without_data = call({"doctor", "--state", state});
+  CHECK(without_data.exit == 1);
+  CHECK(without_data.out.find("data set corpus: ") != std::string::npos);
+  folder.write("state/agent.toml", "dta = []\n");
+  CHECK(call({"doctor", "--state", state}).out.find("agent.toml:1: unknown key") != std::string::npos);
 }

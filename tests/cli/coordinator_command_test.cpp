@@ -12,23 +12,14 @@
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/free_port.hpp"
 
 using namespace atl;
 using nlohmann::json;
 
 namespace {
 
-std::string free_address() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  ::close(socket);
-  return "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
+std::string free_address() { return "tcp://127.0.0.1:" + std::to_string(free_port().value()); }
 
 // `atoll coordinator` in a child process, from its ready line on.
 class Service {

@@ -200,6 +200,18 @@ TEST_CASE("plot draws curves with axes in a terminal, and as SVG") {
   CHECK(svg.str().starts_with("<svg"));
   CHECK(has(svg.str(), "logarithmic"));
   CHECK(has(svg.str(), ">2000<"));  // tokens of twenty rounds
+  const std::string png = folder.path() / "loss.png";
+  const Called drawn_as_png = coordinator.call({"plot", "one", "-o", png});
+  if (std::system("command -v rsvg-convert >/dev/null 2>&1") == 0) {
+    CHECK(drawn_as_png.exit == 0);
+    std::ostringstream picture;
+    picture << std::ifstream(png, std::ios::binary).rdbuf();
+    CHECK(picture.str().starts_with("\x89PNG\r\n"));
+  } else {
+    CHECK(drawn_as_png.exit == 4);
+    CHECK(has(drawn_as_png.err, "apt-get install librsvg2-bin"));
+    CHECK_FALSE(std::filesystem::exists(png));
+  }
   CHECK(coordinator.call({"plot"}).exit == 2);
 }
 

@@ -141,6 +141,30 @@ TEST_CASE("submit prints the id, and what to do next on stderr") {
   CHECK(json::parse(coordinator.call({"submit", file, "-o", "json"}).out) == documented("submit"));
 }
 
+TEST_CASE("submit --dry-run shows who would take part, what is missing and the plan, and its exit code says whether the run would begin") {
+  json rehearsal = documented("submit");
+  rehearsal.update({{"run", nullptr}, {"created", false}, {"dry_run", true}, {"enough", true}, {"reason", ""}, {"min", 1}, {"max", 2}});
+  rehearsal["islands"] = {{{"id", "i-5c1d…"}, {"name", "cloud-a"}, {"takes_part", true}, {"obstacle", ""}},
+                          {{"id", "i-77aa…"}, {"name", "laptop"}, {"takes_part", false}, {"obstacle", "has no data set 'corpus'"}}};
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
+    return verb == "submit" ? document_reply(rehearsal) : document_reply(documented(verb));
+  });
+  const std::string file = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const Called begins = coordinator.call({"submit", file, "--dry-run"});
+  CHECK(begins.exit == 0);
+  INFO(begins.out);
+  CHECK(begins.out.find("run text would begin with 1 island (min 1, max 2)\n") != std::string::npos);
+  CHECK(begins.out.find("laptop   no          has no data set 'corpus'\n") != std::string::npos);
+  CHECK((begins.out.find("\nno plan: ") != std::string::npos) != (begins.out.find("\nexpected\n") != std::string::npos));
+  CHECK(coordinator.asked("submit").back()["dry_run"] == true);
+  rehearsal["enough"] = false;
+  rehearsal["reason"] = "waits for 1 more island";
+  const Called waits = coordinator.call({"submit", file, "-n"});
+  CHECK(waits.exit == 8);
+  CHECK(waits.out.find("would not begin: there is 1 island (min 1, max 2); it waits for 1 more island\n") != std::string::npos);
+  CHECK(json::parse(coordinator.call({"submit", file, "-n", "--json"}).out)["islands"] == rehearsal["islands"]);
+}
+
 TEST_CASE("submit refuses a bad run file before it asks anybody") {
   CHECK(call({"submit", "/nonexistent.toml"}).exit == 2);
   const Called name = call({"submit", ATOLL_SOURCE_DIR "/examples/diloco-text.toml", "--name", "../x"});
@@ -337,6 +361,16 @@ TEST_CASE("token use makes a machine an operator's") {
   CHECK(reused.exit == 7);
   CHECK(reused.err.find("this token was used already") != std::string::npos);
   CHECK(use(token("goodgoodgoodgoodgoodgoodgoodgood", "operator", later)).exit == 0);
+  CHECK(atl::call({"runs", "--state", state.string()}).exit == 0);
+}
+
+TEST_CASE("token use remembers the address that it was given, where the coordinator answered, not the token's") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const std::filesystem::path state = coordinator.state() / "elsewhere";
+  const std::string token = to_text({"tcp://127.0.0.1:1", coordinator.public_key(), "goodgoodgoodgoodgoodgoodgoodgood", "operator",
+                                     now() + std::chrono::hours(1)})
+                                .value();
+  CHECK(atl::call({"token", "use", token, "--state", state.string(), "--coordinator", coordinator.address()}).exit == 0);
   CHECK(atl::call({"runs", "--state", state.string()}).exit == 0);
 }
 

@@ -51,7 +51,7 @@ std::vector<BuiltPart> parts_of(const std::string& cmake) {
     bool links = false;
     for (std::string word; words >> word;) {
       if (word == "LINKS" || word == "PRIVATE_LINKS") {
-        links = word == "LINKS";
+        links = true;
       } else if (links) {
         part.links.push_back(word);
       }

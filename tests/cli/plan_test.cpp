@@ -108,6 +108,19 @@ TEST_CASE("what the agents' arithmetic costs is measured here, or given, and sai
   CHECK(by_codec.size() == 4);
 }
 
+TEST_CASE("a plan says what the bytes cost, at a price for a gigabyte") {
+  const json document = planned({kDiLoCo, "--price", "0.09/GB"});
+  const double bytes = document["islands"][0]["bytes_sent"].get<double>();
+  CHECK(document["islands"][0]["price"].get<double>() == Approx(bytes / 1e9 * 0.09));
+  CHECK(document["price"].get<double>() == Approx(2 * bytes / 1e9 * 0.09));
+  CHECK(plan({kDiLoCo, "--price", "9/GB"}).out.find("\nwhat the islands send costs 4.19, at 9 a GB\n") != std::string::npos);
+  CHECK_FALSE(planned({kDiLoCo}).contains("price"));
+  for (const char* wrong : {"0.09", "9 EUR/GB", "-1/GB", "nan/GB", "1/TB"}) {
+    CHECK(plan({kDiLoCo, "--price", wrong}).exit == 2);
+  }
+  CHECK(plan({kDiLoCo, "--price", "1/GB", "--sweep"}).exit == 2);
+}
+
 TEST_CASE("a short run with outer momentum is noted in its plan") {
   CHECK(planned({kDiLoCo})["notes"].size() == 1);
   CHECK(plan({kDiLoCo}).out.find("\nnote: outer_momentum = 0.9 pays in long runs") != std::string::npos);

@@ -79,7 +79,7 @@ class ScriptedCoordinator {
       (void)server_->send(received.connection, reply);
     } else if (const auto* enrol = std::get_if<Enrol>(&*received.message)) {
       if (enrol->token_secret == "goodgoodgoodgoodgoodgoodgoodgood") {
-        (void)server_->send(received.connection, Enrolled{"operator", {}});
+        (void)server_->send(received.connection, Enrolled{"operator", {}, {}});
       } else {
         (void)server_->send(received.connection, Refused{Error{Code::unauthorized, "this token was used already"}});
       }

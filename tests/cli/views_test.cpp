@@ -54,7 +54,7 @@ TEST_CASE("events") {
 }
 
 TEST_CASE("status") {
-  CHECK(render_status(documented("status"), {}) ==
+  CHECK(render_status(documented("status"), {120, false}) ==
         "run       r-7f3a9c12  text  (diloco)\n"
         "state     running: round 8: waits for cloud-b (training, step 790 of 800) (for 10.0 s, at most 9m50s more)\n"
         "round     7 of 20, epoch 2, attempt 1, checkpoint of round 5\n"
@@ -79,20 +79,43 @@ TEST_CASE("status") {
         "  2025-12-31 23:53:30 laptop: trainer killed by signal 9; restarted from round 2\n");
 }
 
+TEST_CASE("status fits eighty columns: what is least needed goes, and long lines are broken at words") {
+  const std::string text = render_status(documented("status"), {80, false});
+  check_fits(text, 80);
+  CHECK(text.find("\nISLAND   STATE    STEP  TOKENS/S  COMPUTING     SENT  REASON\n"
+                  "cloud-a  waiting   800    10.4 k       98 %  29.4 MB  waits for cloud-b\n") != std::string::npos);
+  CHECK(text.find("state     running: round 8: waits for cloud-b (training, step 790 of 800) (for\n"
+                  "          10.0 s, at most 9m50s more)\n") != std::string::npos);
+  CHECK(render_status(documented("status"), {90, false}).find("SENT  RECEIVED    SEEN  REASON\n") != std::string::npos);
+  const std::string coloured = render_status(documented("status"), {80, true});
+  CHECK(coloured.find("\x1b[32mrunning\x1b[0m: round 8: waits for cloud-b (training, step 790 of 800) (for\n") != std::string::npos);
+}
+
+TEST_CASE("nothing is cut or broken in a pipe") {
+  json document = documented("status");
+  const std::string long_reason = std::string(200, 'w') + " for " + std::string(200, 'x');
+  document["run"]["reason"] = long_reason;
+  document["islands"][0]["reason"] = long_reason;
+  const std::string text = render_status(document, {kNoEdge, false});
+  CHECK(text.find("running: " + long_reason) != std::string::npos);
+  CHECK(text.find("  600 ms  " + long_reason + "\n") != std::string::npos);
+}
+
 TEST_CASE("what islands multiply matrices with is said once where it is the same, and by island where it is not") {
   json document = documented("status");
   json other = document["islands"][0];
   other["name"] = "b";
   document["islands"].push_back(other);
-  CHECK(render_status(document, {}).find("\nkernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n") != std::string::npos);
+  CHECK(render_status(document, {200, false}).find("\nkernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n") !=
+        std::string::npos);
   document["islands"][1]["kernels"] = "a BLAS that is not OpenBLAS: /lib/libblas.so";
-  CHECK(render_status(document, {})
+  CHECK(render_status(document, {200, false})
             .find("\nkernels   cloud-a: OpenBLAS 0.3.21 with Haswell kernels (its own choice); "
                   "b: a BLAS that is not OpenBLAS: /lib/libblas.so\n") != std::string::npos);
   document["islands"][1]["state"] = "absent";
-  CHECK(render_status(document, {}).find("; b:") == std::string::npos);
+  CHECK(render_status(document, {200, false}).find("; b:") == std::string::npos);
   document["islands"][0]["kernels"] = nullptr;
-  CHECK(render_status(document, {}).find("kernels") == std::string::npos);
+  CHECK(render_status(document, {200, false}).find("kernels") == std::string::npos);
 }
 
 TEST_CASE("what the author of a run may want otherwise is noted while it goes on") {
@@ -109,6 +132,10 @@ TEST_CASE("a trainer of one's own is shown with its settings, and its losses wit
   const std::string text = render_status(document, {});
   CHECK(text.find("\ntrainer   gpt  {\"layers\":6,\"text\":\"a\\u001b[2J\"}\n") != std::string::npos);
   CHECK(text.find("\nloss      1.830, from 5.550  ") != std::string::npos);
+  CHECK(text.find("\nmodel     918 k parameters, 3.7 MB\n") != std::string::npos);
+  CHECK(text.find("\nmetrics ") == std::string::npos);
+  document["run"]["metrics"] = {{"accuracy", 0.25}, {"perplex\x1bity", 12.345}};
+  CHECK(render_status(document, {}).find("\nmetrics   accuracy 0.25, perplex\\x1bity 12.35\n") != std::string::npos);
   document["run"]["trainer"]["settings"] = json::object();
   CHECK(render_status(document, {}).find("\ntrainer   gpt\n") != std::string::npos);
   CHECK(render_summary(document, {}).find("\nloss      5.550 at the start, 1.830 at the end on held-out data  ") != std::string::npos);
@@ -217,6 +244,15 @@ TEST_CASE("a table gives way in its flexible columns only") {
   table.add({{"x"}, {"ßß"}, {"22"}});
   CHECK(table.text({14, false}) == "A      B     C\nfixed  ab…   1\nx      ßß   22\n");
   CHECK(table.text({5, false}) == "A      B   C\nfixed  …   1\nx      …  22\n");
+}
+
+TEST_CASE("a table leaves out the columns that are least needed before it cuts words beyond recognition") {
+  Table table({{"NAME", false, true}, {"SECOND", false, false, 2}, {"FIRST", true, false, 1}});
+  table.add({{"abcdefghijklmnopqrst"}, {"222222"}, {"1"}});
+  CHECK(table.text({35, false}) == "NAME                  SECOND  FIRST\nabcdefghijklmnopqrst  222222      1\n");
+  CHECK(table.text({31, false}) == "NAME                  SECOND\nabcdefghijklmnopqrst  222222\n");
+  CHECK(table.text({30, false}) == "NAME                  SECOND\nabcdefghijklmnopqrst  222222\n");
+  CHECK(table.text({10, false}) == "NAME\nabcdefghi…\n");
 }
 
 TEST_CASE("numbers as people read them") {

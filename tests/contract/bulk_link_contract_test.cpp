@@ -66,6 +66,33 @@ TEMPLATE_TEST_CASE("wants are answered with the bytes asked for, cut at the blob
   CHECK(row.frames_rejected == 0);
 }
 
+TEMPLATE_TEST_CASE("who wants pieces packed gets the same bytes in fewer, and as they are where that is no gain", "[bulk]", SimulatedField,
+                   SealedField, PlainField) {
+  Pair<TestType> pair;
+  const Payload random = random_payload(30'000);  // nothing can be taken out of it
+  const auto sparse = std::make_shared<Bytes>(30'000);
+  for (std::size_t i = 0; i < sparse->size(); i += 97) {
+    (*sparse)[i] = random.bytes[i];
+  }
+  pair.owner().store->put(checkpoint(0), random);
+  pair.owner().store->put(checkpoint(1), Payload{*sparse, sparse});
+  for (const std::uint32_t part : {0U, 1U}) {
+    for (std::uint64_t offset = 0; offset < 30'000; offset += 7'000) {
+      REQUIRE(pair.reader().link->want({pair.owner().id, Want{checkpoint(part), offset, 7'000, true}}));
+    }
+  }
+  Basket& basket = pair.reader().basket;
+  REQUIRE(pair.field.until([&] { return basket.bytes == 60'000; }));
+  for (const auto& [key, bytes] : basket.pieces) {
+    const ByteView all = std::get<1>(key) == checkpoint(0) ? random.bytes : ByteView(*sparse);
+    CHECK(equal(bytes, all.subspan(std::get<2>(key), bytes.size())));
+  }
+  const std::uint64_t served = pair.owner().store->bytes_served(kRun);  // as they travelled
+  CHECK(served > 30'000);
+  CHECK(served < 32'000);
+  CHECK(basket.refusals.empty());
+}
+
 TEMPLATE_TEST_CASE("the largest piece and an empty blob pass", "[bulk]", SimulatedField, SealedField, PlainField) {
   Pair<TestType> pair;
   const Payload payload = random_payload(kMaxPieceBytes);

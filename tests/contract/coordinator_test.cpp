@@ -299,6 +299,38 @@ TEST_CASE("an operator elsewhere is enrolled with a token of that role") {
   CHECK(other.ask<Refused>(Request{kProtocolVersion, 9, "ping", ""}).error.code == Code::unauthorized);
 }
 
+TEST_CASE("a dry run says which islands would take part and what is missing, and submits nothing") {
+  Coordinator coordinator;
+  Peer commander = operator_of(coordinator);
+  const json arguments = {{"spec", spec_json()}, {"dry_run", true}};
+  const json none = commander.request("submit", arguments).value();
+  CHECK(none["enough"] == false);
+  CHECK(none["islands"].empty());
+  CHECK(none["reason"].get<std::string>().starts_with("waits for 2 more islands"));
+  Peer lyon(coordinator);
+  join(lyon, commander, "lyon");
+  Peer oslo(coordinator);
+  join(oslo, commander, "oslo");
+  const json both = commander.request("submit", arguments).value();
+  CHECK(both["run"].is_null());
+  CHECK(both["created"] == false);
+  CHECK(both["enough"] == true);
+  CHECK(both["reason"] == "");
+  REQUIRE(both["islands"].size() == 2);
+  CHECK(both["islands"][0]["name"] == "lyon");
+  CHECK(both["islands"][0]["takes_part"] == true);
+  json elsewhere = arguments;
+  elsewhere["spec"]["data"]["set"] = "images";
+  const json lacking = commander.request("submit", elsewhere).value();
+  CHECK(lacking["enough"] == false);
+  CHECK(lacking["islands"][1]["takes_part"] == false);
+  CHECK(lacking["islands"][1]["obstacle"] == "has no data set 'images'");
+  CHECK(commander.request("runs")->at("runs").empty());
+  REQUIRE(commander.request("submit", {{"spec", spec_json()}}));
+  CHECK(commander.request("submit", arguments)->at("islands")[0]["obstacle"] == "serves run text");
+  CHECK(commander.request("submit", {{"spec", spec_json()}, {"dry_run", 1}}).error().code == Code::invalid_argument);
+}
+
 TEST_CASE("a run is submitted, found, watched, cancelled and resumed, the documents have every key") {
   Coordinator coordinator;
   Peer commander = operator_of(coordinator);
@@ -327,6 +359,7 @@ TEST_CASE("a run is submitted, found, watched, cancelled and resumed, the docume
   CHECK(commander.request("status")->at("run").at("id") == second["run"]);
   CHECK(commander.request("status", {{"run", "r-"}}).error().code == Code::conflict);
   CHECK(commander.request("status", {{"run", "nothing"}}).error().code == Code::not_found);
+  CHECK(commander.request("status", {{"run", "txet"}}).error().why.find("did you mean text?") != std::string::npos);
   CHECK(commander.request("cancel", {{"run", ""}}).error().code == Code::not_found);
 
   CHECK(commander.request("cancel", {{"run", id}})->at("changed") == true);

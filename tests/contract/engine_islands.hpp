@@ -163,7 +163,9 @@ struct Islands {
       island->engine->post(exchange(round, Attempt(1), tokens));
     }
     for (auto& island : all) {
-      digests.push_back(island->answer<ExchangeDone>().digest);
+      const auto done = island->answer<ExchangeDone>();
+      digests.push_back(done.digest);
+      received += done.bytes_received;
       CHECK(digests.back() == digests.front());
     }
     for (auto& island : all) {
@@ -176,6 +178,7 @@ struct Islands {
   std::vector<std::unique_ptr<Island>> all;
   std::vector<Member> members;
   Digest digest;
+  std::uint64_t received = 0;  // by all of them, in whole rounds
 };
 
 inline std::uint64_t memory_now() {

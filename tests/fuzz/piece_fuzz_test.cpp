@@ -23,11 +23,12 @@ BlobId random_blob(Rng& rng) {
 Frame random_frame(Rng& rng) {
   switch (rng.below(3)) {
     case 0:
-      return Want{random_blob(rng), rng.next_u64() >> 1, 1 + static_cast<std::uint32_t>(rng.below(kMaxPieceBytes))};
+      return Want{random_blob(rng), rng.next_u64() >> 1, 1 + static_cast<std::uint32_t>(rng.below(kMaxPieceBytes)), rng.chance(0.5)};
     case 1: {
       const auto length = static_cast<std::uint32_t>(rng.below(kMaxPieceBytes + 1ULL));
       const std::uint64_t offset = rng.next_u64() >> 2;
-      return BlobPiece{random_blob(rng), offset, offset + length + rng.below(1000), length};
+      return BlobPiece{random_blob(rng), offset, offset + length + rng.below(1000), length,
+                       length > 1 && rng.chance(0.5) ? 1 + static_cast<std::uint32_t>(rng.below(length - 1)) : 0};
     }
     default:
       return Gone{random_blob(rng), static_cast<Code>(rng.below(10)), std::string(rng.below(513), 'w')};

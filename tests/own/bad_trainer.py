@@ -5,7 +5,7 @@ import sys
 import time
 
 import numpy
-from plain_trainer import Pair, Trainer
+from plain_trainer import ZMQ, Pair, Trainer
 
 
 def hello(**other):
@@ -39,14 +39,25 @@ def writes_nan(trainer):
     trainer.one_step = one_step
 
 
+def scribbles(trainer):
+    def send(kind, **fields):
+        trainer.link.__class__.send(trainer.link, kind, **fields)
+        begin = time.monotonic()
+        while kind == "published" and time.monotonic() < begin + 0.2:
+            trainer.arena[0] += 1
+            time.sleep(0.0005)
+
+    trainer.link.send = send
+
+
 def ends_early(trainer):
     trainer.on_plan = lambda message: sys.exit(0)
 
 
 def prints():
     line = "x" * 99 + "\n"
-    for _ in range(1000):
-        sys.stdout.write(line * 1000)  # 100 MB
+    for _ in range(10_000):
+        sys.stdout.write(line * 1000)  # a gigabyte in all
     sys.stdout.flush()
 
 
@@ -61,18 +72,44 @@ def differs():
     Other(Pair(os.environ["ATOLL_ISLAND_LINK"])).run()
 
 
+def other_code():
+    """Each process says another version."""
+    link = Pair(os.environ["ATOLL_ISLAND_LINK"])
+    send = link.send
+    link.send = lambda kind, **keys: send(kind, **{**keys, "version": str(os.getpid())} if kind == "hello" else keys)
+    Trainer(link).run()
+
+
+def flood():
+    """Ten million parameters, as no client library would send them."""
+    link = hello()
+    link.receive(60)
+    names = b",".join(b'{"name":"%d","shape":[1],"block":0}' % i for i in range(10_000_000))
+    text = b'{"type":"manifest","parameters":[' + names + b"]}"
+    ZMQ.zmq_send(link._socket, text, len(text), 0)
+
+
 def many():
     import atoll
 
     atoll.join().start({f"parameter-{i}": numpy.zeros(1, numpy.float32) for i in range(100_000)})
 
 
+def never_ready():
+    link = hello()
+    link.receive(60)
+    link.send("preparing", what="compiling for ever")
+
+
 KINDS = {
+    "unready": never_ready,
     "silent": lambda: None,
     "version": lambda: hello(protocol=1),
     "ranks": lambda: hello(ranks=3),
     "none": lambda: declare(),
     "many": many,
+    "flood": flood,
+    "other_code": other_code,
     "twice": lambda: declare(("w", [2]), ("w", [2])),
     "empty": lambda: declare(("w", [2, 0])),
     "huge": lambda: declare(("w", [2**60])),
@@ -81,6 +118,7 @@ KINDS = {
     "nan": lambda: plain(writes_nan),
     "differs": differs,
     "early": lambda: plain(ends_early),
+    "scribbles": lambda: plain(scribbles),
     "prints": prints,
 }
 if __name__ == "__main__":

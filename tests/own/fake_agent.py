@@ -15,6 +15,7 @@ PATIENCE = 200  # seconds for a message; importing PyTorch takes long on a busy 
 class FakeAgent:
     def __init__(self, command, settings=None, payload="parameters", resume=None, environment=None, steps=100):
         self.folder = tempfile.mkdtemp()
+        self.metrics = {}  # the newest that it said, by name
         path = os.path.join(self.folder, "link")
         self.link = Pair(path, bind=True)
         self.output = open(os.path.join(self.folder, "output"), "w+")
@@ -41,12 +42,16 @@ class FakeAgent:
         """The next message that is no progress."""
         while True:
             message = self.link.receive(PATIENCE)
-            if message is None or (message["type"] not in kinds and message["type"] not in ("progress", "preparing")):
+            if message is not None and message["type"] == "metrics":
+                self.metrics.update({metric["name"]: metric["value"] for metric in message["values"]})
+                continue
+            if message is None or (message["type"] not in kinds and message["type"] not in ("progress", "preparing", "enough")):
                 raise AssertionError(f"{kinds} was due, not {json.dumps(message)}; the trainer said: {self.text()}")
             if message["type"] in kinds:
                 return message
 
-    def lay_out(self, fragments=1):
+    def lay_out(self, fragments=1, before_ready=lambda: None):
+        """before_ready: sends what the trainer is to find when it asks for its first order."""
         self.manifest = self.expect("manifest")
         parameters, at, entries, self.fragments = self.manifest["parameters"], 0, [], []
         each = -(-len(parameters) // fragments)
@@ -60,6 +65,7 @@ class FakeAgent:
         numpy.zeros(at, numpy.float32).tofile(path)
         self.arena = numpy.memmap(path, numpy.float32, "r+")
         self.link.send("arena", path=path, bytes=4 * at, entries=entries, fragments=self.fragments)
+        before_ready()
         self.ready = self.expect("ready")
 
     def parameters(self):

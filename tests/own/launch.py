@@ -1,6 +1,6 @@
 """Starts a program as N ranks on this machine, as torchrun does: `launch.py N PROGRAM ARGUMENTS…`. Ends with the first rank that fails.
 
-Debian 12's PyTorch 1.13 has a torchrun that does not start with its Python 3.11.
+Debian 12's PyTorch 1.13 has a torchrun that does not start with its Python 3.11, Debian 13's 2.6 one that wants libuv, which it lacks.
 """
 
 import os
@@ -15,7 +15,7 @@ def main() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "USE_LIBUV": "0"}
     processes = [
         subprocess.Popen([sys.executable, *program], env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(ranks)

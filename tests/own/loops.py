@@ -1,5 +1,6 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|exchange|huggingface|lightning|raises|twice`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good`."""
 
+import os
 import sys
 
 import numpy
@@ -11,7 +12,7 @@ def with_numpy():
     island = atoll.join({"size": 3})
     w, b = numpy.ones(island.settings["size"], numpy.float32), numpy.zeros((2, 2), numpy.float32)
     gradients = {"w": numpy.zeros_like(w), "b": numpy.zeros_like(b)}
-    island.start({"w": w, "b": b}, evaluate=lambda: 1.5, gradients=gradients)
+    island.start({"w": w, "b": b}, evaluate=lambda: (1.5, {"perplexity": 4.5}), gradients=gradients)
     for _ in island.steps():
         gradients["w"][:], gradients["b"][:] = 1, 2
         island.reduce_gradients(0.5, samples=3)
@@ -28,7 +29,12 @@ def torch_parts():
     island = atoll.torch.join()
     torch.manual_seed(island.seed)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
-    return torch, island, model, torch.optim.AdamW(model.parameters(), lr=1e-2), torch.randn(100, 3)
+    xs = torch.randn(100, 3)
+    if os.environ.get("LATE_GPU"):
+        import late_gpu
+
+        late_gpu.begin(os.environ["LATE_GPU"], island, *model.parameters(), xs)
+    return torch, island, model, torch.optim.AdamW(model.parameters(), lr=1e-2), xs
 
 
 def with_torch():
@@ -45,6 +51,48 @@ def with_torch():
         opt.step()
         sched.step()
         island.done(loss, samples=6, accuracy=loss)
+
+
+def with_norm():
+    """A BatchNorm alone, on batches whose mean is twice the island's part and one."""
+    torch, island, _, _, _ = torch_parts()
+    model = torch.nn.BatchNorm1d(2)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    island.start(model, opt, buffers=island.settings["buffers"])
+    middle = 2.0 * island.part + 1
+    for _ in island.steps():
+        loss = (model(torch.tensor([[middle - 1] * 2, [middle + 1] * 2])) - 1).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.done(loss, samples=2)
+
+
+def with_fsdp():
+    """The same as with_torch, with the model sharded; its last layer has fewer rows than some ranks would need."""
+    if int(os.environ["RANK"]) > 0:
+        os.environ["ATOLL_MACHINE"] = os.environ.get("OTHERS_ARE_AT", "")
+    import fsdp_on_cpu  # noqa: F401
+
+    torch, island, model, opt, xs = torch_parts()
+    from torch.distributed._composable.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+
+    how = {"mesh": init_device_mesh("cpu", (island.ranks,)), "reshard_after_forward": False}
+    for part in (model[0], model[2], model):
+        fully_shard(part, **how)
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    sched, data = torch.optim.lr_scheduler.StepLR(opt, 2), island.dataset(xs)
+    island.start(model, opt, state={"sched": sched}, evaluate=lambda: model(xs).pow(2).mean())
+    for _ in island.steps():
+        batch = torch.stack(data.at(island.position, 6))
+        loss = (model(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        norm = torch.stack([parameter.grad.full_tensor().norm() for parameter in model.parameters()]).norm()
+        opt.step()
+        sched.step()
+        island.done(loss, samples=6, **{f"norm_{island.step}": norm})
 
 
 def with_exchange():
@@ -97,6 +145,57 @@ def with_lightning():
     callback.on_train_end(trainer, model)
 
 
+def enough():
+    import atoll
+
+    island = atoll.join()
+    island.start({"w": numpy.ones(2, numpy.float32)})
+    for step in island.steps():
+        if step == 2:
+            island.enough("accuracy 0.9 after step 2")
+        island.done(1.0, **{f"number_{i}": i for i in range(33 if step == 4 else 32)})
+
+
+def with_accelerate():
+    """What accelerator.prepare() returns in one process: the model itself, and an optimizer in a wrapper of its own."""
+    torch, island, model, opt, xs = torch_parts()
+
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.optimizer = inner
+
+        def __getattribute__(self, name):
+            inner = object.__getattribute__(self, "__dict__").get("optimizer")
+            return getattr(inner, name) if inner is not None and name != "optimizer" else object.__getattribute__(self, name)
+
+    accelerator = Fake(prepare=lambda model, opt: (model, Wrapper(opt)), backward=lambda loss: loss.backward())
+    model, opt = accelerator.prepare(model, opt)
+    island.start(model, opt)
+    for _ in island.steps():
+        loss = model(xs[:6]).pow(2).mean()
+        opt.zero_grad()
+        accelerator.backward(loss)
+        opt.step()
+        island.done(loss, samples=6)
+
+
+def until_good():
+    """Ends the run for all once its accuracy is good; each island measures another."""
+    import time
+
+    import atoll
+
+    island = atoll.join()
+    w = numpy.ones((5, 3), numpy.float32)
+    island.start({"w": w})
+    for step in island.steps():
+        w *= numpy.float32(0.99)
+        time.sleep(0.05)  # so that each island has said at least once how it stands
+        if island.part == 1 and step == 45:
+            island.enough("accuracy 0.75")
+        island.done(1.0, samples=2, accuracy=0.25 + 0.5 * island.part)
+
+
 def raises():
     import atoll
 
@@ -113,16 +212,70 @@ def twice():
     island = atoll.join()
     island.start({"w": numpy.ones(2, numpy.float32)})
     for _ in island.steps():
-        island.done(1.0)
+        told = []
+        for again in (lambda: island._trainer.next(0), lambda: island.done(1.0), lambda: island._trainer.answer(), lambda: island.done(1.0)):
+            try:
+                again()
+            except RuntimeError as failure:
+                told.append(str(failure))
+        island.fail("told: " + "; ".join(told), permanent=True)
+        return
+
+
+def begins():
+    """Orders that begin, go on beside the steps and end, by the library alone."""
+    from atoll import _library as library
+
+    trainer = library.Trainer(None, "begins", "1", 1)
+    arena, _ = trainer.declare([("w", (2,), 0, 0)], None)
+    trainer.ready(0)
+    told = []
+
+    def refused(**answer):
         try:
-            island.done(1.0)
-        except RuntimeError as failure:
-            island.fail(f"told: {failure}", permanent=True)
-            return
+            trainer.answer(**answer)
+        except library.LinkError as failure:
+            told.append(str(failure))
+
+    def due(kind):
+        order = trainer.next(60_000)
+        while order.kind == library.NONE != kind:
+            order = trainer.next(0)
+        assert order.kind == kind, (order, kind)
+        return order
+
+    due(library.STEP)
+    refused(answered=library.BEGUN)
+    refused(answered=library.ENDED)
+    trainer.answer(samples=1)
+    due(library.WRITE)
+    trainer.answer(answered=library.BEGUN)
+    refused()
+    due(library.REPORT)
+    trainer.answer(answered=library.BEGUN)
+    due(library.STEP)
+    arena[:] = 7
+    trainer.answer(answered=library.ENDED)
+    trainer.answer(losses=[0.5], norm=2.0, metrics={"accuracy": 0.25}, answered=library.ENDED)
+    refused(answered=library.ENDED)
+    trainer.answer(samples=1)
+    due(library.FETCH)
+    trainer.answer(answered=library.BEGUN)
+    due(library.STEP)
+    trainer.answer(samples=1)
+    assert due(library.MERGE).fetched
+    trainer.answer(answered=library.BEGUN)
+    due(library.NONE)
+    told.append("nothing can be done")
+    trainer.answer(answered=library.ENDED)
+    trainer.answer(answered=library.ENDED)
+    trainer.fail("told: " + "; ".join(told), True)
+    trainer.leave()
 
 
 LOOPS = dict(
-    numpy=with_numpy, torch=with_torch, exchange=with_exchange, huggingface=with_huggingface, lightning=with_lightning, raises=raises, twice=twice
+    numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
+    huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

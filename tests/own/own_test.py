@@ -9,55 +9,19 @@ import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-SOURCE = HERE.parents[1]
-PACKAGE = SOURCE / "agent/island_link/python"
-PYTHON = sys.executable
+from islands import (
+    ATOLL, HAS_TORCH, HERE, LAUNCHES, LINEAR, PACKAGE, PATIENCE, PYTHON, SOURCE, Clusters, command_of, loop, needs_jax, needs_torch, tensors_of,
+)  # fmt: skip
 
-if importlib.util.find_spec("numpy") is None:
-    print("skipped: NumPy is not installed (apt-get install python3-numpy)")
-    sys.exit(4)
-LINEAR = str(pathlib.Path(sys.argv.pop(3)).resolve()) if len(sys.argv) > 3 and os.path.exists(sys.argv[3]) else None
-ATOLL = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 and os.path.exists(sys.argv[2]) else None
-os.environ.update(ATOLL_TRAINER_LIBRARY=str(pathlib.Path(sys.argv.pop(1)).resolve()), PYTHONPATH=str(PACKAGE), OMP_NUM_THREADS="1")
-sys.path.insert(0, str(PACKAGE))
-
-import numpy  # noqa: E402
-from fake_agent import FakeAgent  # noqa: E402
-
-PATIENCE = 60  # seconds
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is not installed (apt-get install python3-torch)")
-LAUNCHES = sys.version_info >= (3, 11) and HAS_TORCH and importlib.import_module("torch").__version__ < "2"  # their torchrun does not start
-needs_jax = unittest.skipUnless(importlib.util.find_spec("jax"), "JAX is not installed")
-
-
-def descendants(pid):
-    found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(child) for child in task.read_text().split()]
-        except OSError:
-            pass
-    return found + [each for child in found for each in descendants(child)]
-
-
-def command_of(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:
-        return []
-
-
-def loop(name, ranks=1):
-    launch = [PYTHON, str(HERE / "launch.py"), str(ranks)] if ranks > 1 else [PYTHON]
-    return [*launch, str(HERE / "loops.py"), name]
+import numpy
+from fake_agent import FakeAgent
 
 
 class Loops(unittest.TestCase):
@@ -69,9 +33,18 @@ class Loops(unittest.TestCase):
             self.assertEqual([(m["type"], m["step"], m["position"]) for m in said[:2]], [("published", 4, 12)] * 2)
             self.assertEqual((said[0]["tokens"], said[0]["steps"], said[0]["loss"]), (24, 4, 0.5))
             self.assertEqual(said[2]["validation_loss"], 1.5)
+            self.assertEqual(agent.metrics, {"accuracy": 0.25, "perplexity": 4.5})  # of the steps, and of the evaluation
             # w = 1 - 4 · 0.1; the result is the half of it, of which and of w it takes the mean
             numpy.testing.assert_allclose(agent.parameters()[:3], 0.6 * 0.75, rtol=1e-6)
             self.assertEqual(agent.stop(), 0, agent.text())
+
+    def test_good_enough_and_too_many_numbers(self):
+        with FakeAgent(loop("enough")) as agent:
+            agent.lay_out()
+            agent.link.send("plan", until_step=5, publish=[], merge=[])
+            self.assertEqual(agent.expect("enough")["why"], "accuracy 0.9 after step 2")
+            failed = agent.expect("failed")
+            self.assertIn("33 metrics are given, at most 32 are taken", failed["why"])
 
     def test_gradients(self):
         with FakeAgent(loop("numpy"), payload="gradient") as agent:
@@ -102,7 +75,8 @@ class Loops(unittest.TestCase):
             agent.lay_out()
             agent.link.send("plan", until_step=2, publish=[], merge=[])
             failed = agent.expect("failed")
-            self.assertIn("island.done() without a step", failed["why"])
+            for why in ("the order in hand has not been answered", "no order is in hand: each is answered once", "island.done() without a step"):
+                self.assertIn(why, failed["why"])
             self.assertTrue(failed["permanent"])
 
     def test_plain_trainer(self):
@@ -147,13 +121,36 @@ class TorchLoops(unittest.TestCase):
         numpy.testing.assert_array_equal(whole, resumed)
 
     def test_callbacks_against_small_fakes_of_their_frameworks(self):
-        for framework in ("huggingface", "lightning"):
+        for framework in ("huggingface", "accelerate", "lightning"):
             with self.subTest(framework), FakeAgent(loop(framework)) as agent:
                 agent.lay_out()
                 said = agent.round(1, 3)
                 self.assertEqual((said[0]["steps"], said[0]["position"]), (3, 18))
                 self.assertIsNotNone(said[0]["loss"])
                 self.assertEqual(agent.stop(), 0, agent.text())
+
+    def test_parameters_of_half_precision_are_float32_in_the_arena(self):
+        import torch
+
+        import atoll.torch
+        from atoll import _library as library
+        from atoll._island import Alone
+
+        class Agent(Alone):
+            def declare(self, parameters, description):
+                return numpy.zeros(4, numpy.float32), [library.Entry(0, 0, 0, 2), library.Entry(1, 0, 2, 2)]
+
+        model = torch.nn.ParameterList([torch.tensor([1.5, -2.0]).bfloat16(), torch.tensor([0.25, 3.0]).half()])
+        island = atoll.torch.TorchIsland(Agent({}), {})
+        island.start(model)
+        island._carry_out(library.Order(library.WRITE))
+        self.assertEqual(island._arena.tolist(), [1.5, -2, 0.25, 3])
+        island._arena[:] = [1.001, 0, 1.25, 1]  # 1.001 is no bfloat16
+        island._carry_out(library.Order(library.MERGE, alpha=0.5))
+        self.assertEqual([parameter.tolist() for parameter in model], [[1.25, -1], [0.75, 2]])  # mixed in float32, then rounded
+        self.assertEqual([parameter.dtype for parameter in model], [torch.bfloat16, torch.float16])
+        island._carry_out(library.Order(library.MERGE))
+        self.assertEqual([parameter.tolist() for parameter in model], [[1, 0], [1.25, 1]])
 
     def test_what_is_shared(self):
         import torch
@@ -170,7 +167,12 @@ class TorchLoops(unittest.TestCase):
         model[2].weight = model[0].weight  # tied
         told = Told({})
         atoll.torch.TorchIsland(told, {}).start(model, buffers=True)
-        self.assertEqual([name for name, _, _ in told.parameters], ["0.weight", "1.weight", "1.bias", "1.running_mean", "1.running_var"])
+        self.assertEqual([name for name, *_ in told.parameters], ["0.weight", "1.weight", "1.bias", "1.running_mean", "1.running_var"])
+        self.assertEqual([buffer for *_, buffer in told.parameters], [0, 0, 0, 1, 1])
+        atoll.torch.TorchIsland(told, {}).start(model, buffers="one")
+        self.assertEqual([buffer for *_, buffer in told.parameters], [0, 0, 0, 2, 2])
+        with self.assertRaisesRegex(ValueError, "'median'; it can be 'mean', 'one' or False"):
+            atoll.torch.TorchIsland(told, {}).start(model, buffers="median")
         self.assertIsNone(told.description)
         atoll.torch.TorchIsland(told, {}).start(model, synchronise=lambda name, _: name.startswith("1."))
         self.assertIn("the digest", told.description)
@@ -189,63 +191,6 @@ class TorchLoops(unittest.TestCase):
         self.assertEqual(island.exchange(params, 1.0)["w"].shape, (3,))
 
 
-class Clusters(unittest.TestCase):
-    """What two islands of the real executable are asked and looked at with."""
-
-    def local(self, folder, command, settings, steps, strategy="name = 'diloco'\ninner_steps = 10", pace=0.0):
-        pathlib.Path(folder, "text").write_text("x" * 10000)
-        path = os.path.join(folder, "run.toml")
-        given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
-        pathlib.Path(path).write_text(
-            "[run]\nname = 'own'\n[trainer]\nname = 'own'\ntokens_per_sample = 64\n[trainer.settings]\n" + given + "[data]\nfiles = ['text']\n"
-            f"[training]\nsteps = {steps}\nmax_steps_per_second = {pace}\n[strategy]\n{strategy}\n"
-            "[islands]\nmin = 2\nmax = 2\n[checkpoint]\nevery_rounds = 1\n"
-        )
-        return self.start(folder, path, "--trainer", f"own={command}")
-
-    def start(self, folder, file, *options):
-        state, model = folder + "/state", folder + "/model.safetensors"
-        return subprocess.Popen(
-            [ATOLL, "local", file, "--state", state, "--network", "local", "-o", "json", "--export", model, *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def wait_until(self, condition):
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
-
-    def completed(self, process):
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        return json.loads(out)
-
-    def kill_one(self, process, program, after):
-        """kill -9 of the first process below `process` that runs `program` (none: LINEAR), once `after` holds."""
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and process.poll() is None:
-            words = (lambda pid: command_of(pid)[1:2]) if program else (lambda pid: command_of(pid)[:1])
-            victims = [pid for pid in descendants(process.pid) if any(word.endswith(program or LINEAR) for word in words(pid))]
-            if victims and after():
-                os.kill(victims[0], signal.SIGKILL)
-                return
-            time.sleep(0.1)
-        self.fail("nobody was there to be killed")
-
-    def killed_in_the_middle(self, command, program, settings, steps, pace):
-        with tempfile.TemporaryDirectory() as folder:
-            return self.goes_on(folder, self.local(folder, command, settings, steps, pace=pace), program)
-
-    def goes_on(self, folder, process, program, said="was killed by signal 9"):
-        """kill -9 of a trainer in the middle of a run, which completes; the header of the exported model."""
-        self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
-        self.assertEqual(self.completed(process)["run"]["state"], "completed")
-        self.assertIn(said, "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log")))
-        with open(folder + "/model.safetensors", "rb") as file:
-            return json.loads(file.read(int.from_bytes(file.read(8), "little")))
-
-
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class Islands(Clusters):
     """Two islands of the real executable."""
@@ -260,6 +205,42 @@ class Islands(Clusters):
                 self.assertEqual((said.returncode, "not Atoll's own" in said.stderr), (2, True), said.stderr)
         self.assertEqual(header["h.1.mlp.2.weight"]["shape"], [64, 256])
         self.assertEqual(header["__metadata__"]["atoll.trainer"], "own")
+
+    @needs_torch
+    def test_the_same_model_has_the_built_in_trainer_s_losses(self):
+        module = pathlib.Path(ATOLL).parent / "atoll_trainer.so"
+        if not module.exists():
+            self.skipTest("the built-in trainer is not built")
+        losses = []
+        for own in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "text").write_bytes(b"".join(path.read_bytes() for path in sorted(SOURCE.glob("strategies/*.cpp"))))
+                path = pathlib.Path(folder, "run.toml")
+                sizes = "layers = 2\nwidth = 64\nheads = 4\n"
+                model = "[trainer]\nname = 'twin'\ntokens_per_sample = 64\n[trainer.settings]\n" if own else "[model]\n"
+                path.write_text(
+                    f"[run]\nname = 'twin'\n{model}{sizes}[data]\nfiles = ['text']\n[training]\nsteps = 60\nbatch = 8\nsequence_length = 64\n"
+                    "learning_rate = 3e-3\nwarmup_steps = 10\nevaluate_every = 1\n[strategy]\nname = 'diloco'\ninner_steps = 10\n[islands]\nmin = 2\nmax = 2\n"
+                )
+                options = ["--trainer", f"twin={PYTHON} '{HERE}/twin.py'"] if own else []
+                document = self.completed(self.start(folder, str(path), *options))
+                losses.append([loss for _, loss in document["run"]["losses"]])
+        self.assertEqual(len(losses[0]), 7)
+        numpy.testing.assert_allclose(*losses, atol=1e-3)
+        self.assertLess(losses[0][-1], losses[0][0] - 1)
+
+    @needs_torch
+    def test_buffers_are_the_mean_of_all_or_what_one_island_has(self):
+        share = 1 - 0.9**20  # of a batch's mean in the running mean after 20 steps
+        for islands in (2, 3):
+            for buffers in ("mean", "one"):
+                with tempfile.TemporaryDirectory() as folder:
+                    command = f"{PYTHON} '{HERE}/loops.py' norm"
+                    self.completed(self.local(folder, command, {"buffers": buffers}, 20, islands=islands))
+                    mean = tensors_of(folder + "/model.safetensors")["running_mean"]
+                    expected = [2 * part + 1 for part in range(islands)] if buffers == "one" else [islands]
+                    nearest = min(expected, key=lambda each: abs(each * share - mean[0]))
+                    numpy.testing.assert_allclose(mean, [nearest * share] * 2, rtol=1e-5)
 
     def test_a_program_that_its_user_started_joins_run_after_run(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -308,18 +289,86 @@ class Islands(Clusters):
                     parent.wait()
 
     def test_c_is_killed_and_ends_with_the_bytes_of_one_that_was_not(self):
+        self.ends_alike(LINEAR)
+
+    def test_libtorch_in_cpp_is_killed_and_ends_with_the_bytes_of_one_that_was_not(self):
+        program = pathlib.Path(LINEAR).parent / "atoll_torch_trainer"
+        if not program.exists():
+            self.skipTest("LibTorch is not installed")
+        self.ends_alike(str(program))
+
+    def ends_alike(self, program):
         digests = []
-        for disturbed in (False, True):
+        for killed in ("nobody", "a trainer", "an agent"):
             with tempfile.TemporaryDirectory() as folder:
-                process = self.local(folder, LINEAR, {"rate": 0.02}, 100, pace=30.0 if disturbed else 0.0)
-                if disturbed:
-                    self.kill_one(process, None, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
-                run = self.completed(process)["run"]
-                self.assertEqual(run["state"], "completed")
+                faults = pathlib.Path(folder, "faults.toml")
+                faults.write_text("[[fault]]\nisland = 'island-1'\nround = 4\nphase = 'sending'\ndo = 'kill'\nfor = '1s'\n")
+                options = ("--faults", str(faults)) if killed == "an agent" else ()
+                process = self.local(folder, program, {"rate": 0.02}, 100, pace=0.0 if killed == "nobody" else 30.0, options=options)
+                if killed == "a trainer":
+                    self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
+                document = self.completed(process)
+                self.assertEqual(document["run"]["state"], "completed")
                 logs = "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log"))
-                self.assertEqual("was killed by signal 9" in logs, disturbed)
-                digests.append(run["digest"])
-        self.assertEqual(*digests)
+                self.assertEqual("was killed by signal 9" in logs, killed == "a trainer")
+                self.assertEqual([fault["struck"] for fault in document.get("faults") or []], [True] * (killed == "an agent"))
+                digests.append(document["run"]["digest"])
+        self.assertEqual(len(set(digests)), 1, digests)
+
+    def test_a_trainer_s_own_numbers_are_shown_and_its_own_end_ends_the_run_for_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            document = self.completed(self.local(folder, f"{PYTHON} '{HERE}/loops.py' until_good", {}, 100_000))
+            run, islands = document["run"], document["islands"]
+            self.assertEqual((run["state"], run["parameters"]), ("completed", 15))
+            self.assertIn("island-", run["reason"])
+            self.assertIn("says that the model is good enough: accuracy 0.75", run["reason"])
+            self.assertIn("with 2 of 2 islands", run["reason"])
+            self.assertLess(run["round"], 100)
+            self.assertEqual(sorted(island["metrics"]["accuracy"] for island in islands), [0.25, 0.75])
+            self.assertTrue(0.25 < run["metrics"]["accuracy"] < 0.75)  # weighted by what each has trained on
+            self.assertTrue(os.path.exists(folder + "/model.safetensors"))
+            ledger = sqlite3.connect(folder + "/state/coordinator/ledger.db")
+            told = [json.loads(fields) for (fields,) in ledger.execute("SELECT fields FROM events WHERE kind='own_metrics'")]
+            self.assertEqual({event["metric.accuracy"] for event in told}, {0.25, 0.75})
+            self.assertGreaterEqual(len(told), 2 * (run["round"] - 1))
+
+    def test_a_program_of_one_s_own_writes_another_format(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = self.local(folder, f"{PYTHON} '{HERE}/loops.py' numpy", {}, 100_000, pace=50.0)
+            try:
+                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/1")))
+                code = "import json, sys; f = open(sys.argv[1], 'rb'); h = json.loads(f.read(int.from_bytes(f.read(8), 'little'))); "
+                code += "open(sys.argv[2], 'w').write(' '.join(sorted(set(h) - {'__metadata__'})))"
+                export = [ATOLL, "export", "own", "-o", folder + "/names.txt", "--state", folder + "/state/coordinator", "--through"]
+                said = subprocess.run([*export, f'{PYTHON} -c "{code}"'], capture_output=True, text=True)
+                self.assertEqual((said.returncode, pathlib.Path(folder, "names.txt").read_text()), (0, "b w"), said.stderr)
+                for command, why in (("false", "ended with status 1"), ("/no/such/program", "there is no program"), ("true", "wrote nothing")):
+                    os.path.exists(folder + "/names.txt") and os.unlink(folder + "/names.txt")
+                    said = subprocess.run([*export, command], capture_output=True, text=True)
+                    self.assertNotEqual(said.returncode, 0)
+                    self.assertIn(why, said.stderr)
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
+
+    def test_plan_starts_a_trainer_once_to_learn_what_it_declares(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "run.toml")
+            path.write_text(
+                "[run]\nname = 'x'\n[trainer]\nname = 'x'\n[training]\nsteps = 100000\n[strategy]\nname = 'diloco'\ninner_steps = 5\n"
+                "[islands]\nmin = 2\nmax = 2\n"
+            )
+            command = [ATOLL, "plan", str(path), "-o", "json", "--agent-ns", "1,1", "--island", "a=tried,50mbit", "--island", "b=2s,50mbit"]
+            said = subprocess.run([*command, "--trainer", f"x={PYTHON} '{HERE}/loops.py' until_good"], capture_output=True, text=True)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            document = json.loads(said.stdout)
+            self.assertEqual(document["parameters"], 15)
+            steps = {island["name"]: island["step_seconds"] for island in document["islands"]}
+            self.assertTrue(0.01 <= steps["a"] < 0.1, steps)
+            self.assertEqual(steps["b"], 2)
+            broken = subprocess.run([*command, "--trainer", f"x={PYTHON} -c 'raise SystemExit(3)'"], capture_output=True, text=True)
+            self.assertEqual(broken.returncode, 1, broken.stderr)
+            self.assertIn("the trial of trainer x: the trainer ended with status 3", broken.stderr)
 
     def test_an_island_without_the_trainer_is_not_taken_and_status_has_the_line_to_type(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -343,10 +392,12 @@ class BadTrainers(Clusters):
 
     WHY = {
         "silent": "was not ready within 1.5 s ([trainer].start_within)",
+        "unready": "was not ready within 1.5 s ([trainer].start_within), when it was compiling for ever",
         "version": "speaks version 1 of the island link, this agent version 2",
         "ranks": "it has 3 ranks, and the run asks for 1 ([trainer].ranks)",
         "none": "the trainer declares no parameters",
         "many": "'manifest' has 4888943 bytes; at most 1048576 can be sent",
+        "flood": "was not ready within 15.0 s ([trainer].start_within)",  # such a message is not taken
         "twice": "the trainer declares the parameter 'w' twice",
         "empty": "the trainer's parameter 'w' has no elements or more than 2^40",
         "huge": "the trainer's parameter 'w' has no elements or more than 2^40",
@@ -355,7 +406,9 @@ class BadTrainers(Clusters):
         "nan": "was not finite",
         "early": "though nobody asked it to",
         "prints": "though nobody asked it to",
+        "scribbles": "the trainer failed: it wrote into fragment 0 of the arena out of turn",
     }
+    WITHIN = {"silent": "1500ms", "unready": "1500ms", "flood": "15s"}
     ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent")  # of no use to try again
 
     def status(self, folder):
@@ -373,10 +426,10 @@ class BadTrainers(Clusters):
             path = pathlib.Path(folder, "run.toml")
             path.write_text(
                 "[run]\nname = 'bad'\narena_limit = '64MiB'\n[trainer]\nname = 'bad'\nranks = 1\n"
-                f"start_within = '{'1500ms' if kind == 'silent' else '60s'}'\n[trainer.settings]\nsize = 3\nsamples = 2\nrate = 0.01\n"
+                f"start_within = '{self.WITHIN.get(kind, '60s')}'\n[trainer.settings]\nsize = 3\nsamples = 2\nrate = 0.01\n"
                 "[training]\nsteps = 20\n[strategy]\nname = 'diloco'\ninner_steps = 5\n[islands]\nmin = 1\nmax = 1\n"
             )
-            process = self.start(folder, str(path), "--islands", "1", "--trainer", f"bad={PYTHON} '{HERE}/bad_trainer.py' {kind}")
+            process = self.start(folder, str(path), "--islands", "1", "--check-arena", "--trainer", f"bad={PYTHON} '{HERE}/bad_trainer.py' {kind}")
             try:
                 document, deadline = {}, time.monotonic() + PATIENCE
                 while not any(self.WHY[kind] in text for text in self.said_in(document)):
@@ -401,8 +454,25 @@ class BadTrainers(Clusters):
         with tempfile.TemporaryDirectory() as folder:
             process = self.local(folder, f"{PYTHON} '{HERE}/bad_trainer.py' differs", {"size": 3, "samples": 2, "rate": 0.01}, 20)
             try:
-                here, there = "parameter 0 is 'w' (4) here, and 'w' (3) in the run", "parameter 0 is 'w' (3) here, and 'w' (4) in the run"
-                self.wait_until(lambda: any(text in json.dumps(self.status(folder), ensure_ascii=False) for text in (here, there)))
+                first, second = "'w' (3) on island-1", "'w' (4) on island-2"
+                either = [f"parameter 0 is {first}, and {second}", f"parameter 0 is {second}, and {first}"]
+                said = lambda: json.dumps(self.status(folder)["warnings"] if self.status(folder) else [], ensure_ascii=False)  # noqa: E731
+                self.wait_until(lambda: any(text in said() for text in either))
+                self.assertEqual(sum(said().count(text) for text in either), 1)
+                self.assertNotIn("started again", json.dumps(self.status(folder)))
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
+
+    def test_another_program_is_refused_once_where_all_must_have_the_same_code(self):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = {"size": 3, "samples": 2, "rate": 0.01}
+            process = self.local(folder, f"{PYTHON} '{HERE}/bad_trainer.py' other_code", settings, 20, trainer="same_code = true\n")
+            try:
+                said = lambda: json.dumps(self.status(folder).get("warnings", []), ensure_ascii=False)  # noqa: E731
+                self.wait_until(lambda: "(version " in said())
+                self.assertEqual(said().count("(version "), 2)
+                self.assertNotIn("hardware", said())
                 self.assertNotIn("started again", json.dumps(self.status(folder)))
             finally:
                 process.send_signal(signal.SIGINT)
@@ -418,14 +488,20 @@ class BadTrainers(Clusters):
 class Examples(Clusters):
     """The scripts that people copy, as they stand, on two islands, with a kill -9 in the middle."""
 
-    def example(self, folder, name, *options, pace=8):
-        text = (SOURCE / f"examples/pytorch/{name}.toml").read_text()
+    def example(self, folder, name, *options, pace=8, kind="pytorch"):
+        text = (SOURCE / f"examples/{kind}/{name}.toml").read_text()
         path = pathlib.Path(folder, "run.toml")
         path.write_text(text.replace("[training]\n", f"[training]\nmax_steps_per_second = {pace}\n"))
         return self.goes_on(folder, self.start(folder, str(path), *options), f"{name}.py", "the trainer ")
 
-    def program(self, name, launch=""):
-        return f"{name}={PYTHON} {launch}'{SOURCE}/examples/pytorch/{name}.py'"
+    def program(self, name, launch="", folder="pytorch"):
+        return f"{name}={PYTHON} {launch}'{SOURCE}/examples/{folder}/{name}.py'"
+
+    @needs_jax
+    def test_jax(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header = self.example(folder, "fit", "--trainer", self.program("fit", folder="jax"), kind="jax")
+        self.assertEqual(header["hidden.w"]["shape"], [4, 32])
 
     def test_classifier(self):
         with tempfile.TemporaryDirectory() as folder:

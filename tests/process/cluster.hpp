@@ -1,11 +1,9 @@
 // A coordinator and islands as processes of the real executable, in a folder of their own, with the arithmetic trainer.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/free_port.hpp"
 #include "transport/base/time.hpp"
 
 namespace atl_test {
@@ -62,7 +61,9 @@ class Process {
       pid_ = -1;
     }
     posix_spawn_file_actions_destroy(&actions);
-    REQUIRE(pid_ > 0);
+    if (pid_ <= 0) {  // no assertion where all is well: several threads start processes
+      FAIL("cannot start " << arguments.front());
+    }
   }
   Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   Process& operator=(Process&& other) noexcept {
@@ -139,32 +140,30 @@ struct CommandResult {
 
 class Cluster {
  public:
-  Cluster() {
+  // host: the address of this machine at which the coordinator listens. network: how soon silence counts as a loss; a test in which
+  // nobody may be taken for lost asks for "wan", since a busy machine stands still for seconds.
+  explicit Cluster(std::string host = "127.0.0.1", std::string network = "lan") : host_(std::move(host)), network_(std::move(network)) {
     data_ = folder_.write("data/text.txt", std::string(100'000, 'x'));
     start_coordinator(true);
   }
 
-  // A tcp:// address on loopback that nobody uses at the moment.
-  static std::string free_address() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-    ::close(fd);
-    return "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  // A tcp:// address of this machine that nobody uses at the moment.
+  static std::string free_address(const std::string& host = "127.0.0.1") {
+    return "tcp://" + host + ":" + std::to_string(atl::free_port(host).value());
   }
 
   void start_coordinator(bool init = false) {
     if (init) {
-      address_ = free_address();
-      const CommandResult made = run({"coordinator", "init", "--bind", address_, "--advertise", address_});
+      address_ = free_address(host_);
+      const CommandResult made = run({"coordinator", "init", "--bind", address_, "--advertise", address_, "--network", network_});
       INFO(made.err);
       REQUIRE(made.exit == 0);
     }
-    coordinator = spawn({"coordinator", "--state", state(coordinator_name_).string()}, coordinator_name_, {});
+    coordinator = spawn_coordinator(coordinator_name_);
+  }
+  // One in another state directory, beside the one there is.
+  Process spawn_coordinator(const std::string& name) {
+    return spawn({"coordinator", "--state", state(name).string()}, fs::path(name).filename().string(), coordinator_environment);
   }
 
   // Where the coordinator made at first listens.
@@ -181,10 +180,31 @@ class Cluster {
     return at;
   }
 
+  // Makes the coordinator anew of this backup, in the place and at the address of the one before, which has ended.
+  void restore_coordinator(const fs::path& backup) {
+    fs::remove_all(coordinator_state());
+    const CommandResult made = run({"coordinator", "init", "--from", backup.string(), "--bind", address_, "--advertise", address_});
+    INFO(made.err);
+    REQUIRE(made.exit == 0);
+    start_coordinator();
+  }
+  // What the coordinator asks for that has ended because an island has met a newer one.
+  void make_coordinator_newest() {
+    CHECK(coordinator.wait() == 8);
+    CHECK(run({"coordinator"}).err.find("atoll coordinator backup FILE") != std::string::npos);
+    const fs::path backup = folder() / "superseded.db";
+    fs::remove(backup);
+    const CommandResult written = run({"coordinator", "backup", backup.string()});
+    INFO(written.err);
+    REQUIRE(written.exit == 0);
+    restore_coordinator(backup);
+  }
+
   // Trainers started from now on go no further than this step until release(): what a test does before that happens before that,
   // however slow the machine is.
   void hold_at(std::uint64_t step) { hold_at_ = step; }
   void release() { folder_.write("release", ""); }
+  void release_until(std::uint64_t step) { folder_.write("release", std::to_string(step)); }
 
   // Starts an island's agent; the first time it joins.
   void start_island(const std::string& name, const std::map<std::string, std::string>& environment = {},
@@ -203,19 +223,19 @@ class Cluster {
     spawn_agent(name, {"--join-file", token.string()}, {}, {});
   }
 
+  // From now on the coordinator's state directory is that one, with what the former has.
+  void copy_coordinator_to(const fs::path& path) {
+    fs::copy(state(coordinator_name_), path, fs::copy_options::recursive);
+    coordinator_name_ = fs::relative(path, folder_.path() / "state").string();
+  }
+
   // Runs a command against the coordinator.
-  CommandResult run(std::vector<std::string> arguments) {
-    const fs::path out = folder_.path() / "command.out";
-    const fs::path err = folder_.path() / "command.err";
-    std::error_code ignored;
-    fs::remove(out, ignored);
-    fs::remove(err, ignored);
-    arguments.push_back("--state");
-    arguments.push_back(state(coordinator_name_).string());
-    arguments.insert(arguments.begin(), program());
-    Process process(arguments, {}, out, err);
-    const int exit = process.wait(std::chrono::seconds(120));
-    return {exit, text_of(out), text_of(err)};
+  CommandResult run(std::vector<std::string> arguments) { return run_in(coordinator_name_, std::move(arguments)); }
+  // Runs a command with the state directory of this island, or of the coordinator.
+  CommandResult run_in(const std::string& name, std::vector<std::string> arguments) { return call(name, std::move(arguments), "command"); }
+  // As run, by one of several clients at a time.
+  CommandResult run_as(int client, std::vector<std::string> arguments) {
+    return call(coordinator_name_, std::move(arguments), "client-" + std::to_string(client));
   }
 
   nlohmann::json status(const std::string& id) {
@@ -238,18 +258,21 @@ class Cluster {
     }
     return false;
   }
-  std::vector<nlohmann::json> events(const std::string& id) {
+  std::vector<nlohmann::json> events(const std::string& id) { return events_in(coordinator_name_, id); }
+  // As the coordinator in this state directory has them.
+  std::vector<nlohmann::json> events_in(const std::string& name, const std::string& id) {
     std::vector<nlohmann::json> all;
-    std::istringstream lines(run({"logs", id, "--json"}).out);
+    std::istringstream lines(run_in(name, {"logs", id, "--json"}).out);
     for (std::string line; std::getline(lines, line);) {
       all.push_back(nlohmann::json::parse(line));
     }
     return all;
   }
 
+  // A run file's path.
+  std::string write_run(const std::string& toml) { return folder_.write("run.toml", toml).string(); }
   std::string submit(const std::string& toml) {
-    const fs::path file = folder_.write("run.toml", toml);
-    const CommandResult submitted = run({"submit", file.string(), "-q"});
+    const CommandResult submitted = run({"submit", write_run(toml), "-q"});
     INFO(submitted.err);
     REQUIRE(submitted.exit == 0);
     return submitted.out.substr(0, submitted.out.find('\n'));
@@ -267,6 +290,12 @@ class Cluster {
     return true;
   }
 
+  // The island's identity is gone with its state: the next start joins anew.
+  void forget_island(const std::string& name) {
+    fs::remove_all(state(name));
+    tokens_.erase(name);
+  }
+  [[nodiscard]] fs::path coordinator_state() const { return state(coordinator_name_); }
   [[nodiscard]] fs::path state(const std::string& name) const { return folder_.path() / "state" / name; }
   [[nodiscard]] std::string log(const std::string& name) const { return text_of(folder_.path() / (name + ".log")); }
   [[nodiscard]] const fs::path& folder() const { return folder_.path(); }
@@ -279,7 +308,11 @@ class Cluster {
     return all;
   }
 
+  // The executable that coordinators, agents and commands are.
+  static inline std::string program = std::string(ATOLL_BINARY_DIR) + "/atoll";
+
   Process coordinator;
+  std::map<std::string, std::string> coordinator_environment;  // of those that are started from now on
   std::map<std::string, Process> islands;
 
  private:
@@ -291,9 +324,21 @@ class Cluster {
     arguments.insert(arguments.end(), options.begin(), options.end());
     islands[name] = spawn(arguments, name, environment);
   }
-  static std::string program() { return std::string(ATOLL_BINARY_DIR) + "/atoll"; }
+  CommandResult call(const std::string& name, std::vector<std::string> arguments, const std::string& files) {
+    const fs::path out = folder_.path() / (files + ".out");
+    const fs::path err = folder_.path() / (files + ".err");
+    std::error_code ignored;
+    fs::remove(out, ignored);
+    fs::remove(err, ignored);
+    arguments.push_back("--state");
+    arguments.push_back(state(name).string());
+    arguments.insert(arguments.begin(), program);
+    Process process(arguments, {}, out, err);
+    const int exit = process.wait(std::chrono::seconds(120));
+    return {exit, text_of(out), text_of(err)};
+  }
   Process spawn(std::vector<std::string> arguments, const std::string& name, std::map<std::string, std::string> environment) {
-    arguments.insert(arguments.begin(), program());
+    arguments.insert(arguments.begin(), program);
     environment.emplace("ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER);
     if (hold_at_ > 0) {
       environment.emplace("ATOLL_TEST_HOLD_AT", std::to_string(hold_at_));
@@ -304,6 +349,8 @@ class Cluster {
   }
 
   TemporaryFolder folder_;
+  std::string host_;
+  std::string network_;
   std::string coordinator_name_ = "coordinator";
   std::string address_;
   fs::path data_;

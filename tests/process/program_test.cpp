@@ -64,3 +64,25 @@ TEST_CASE("process: status and the agents' logs name the kernels that trainers c
     }
   }
 }
+
+TEST_CASE("process: Ctrl-C on submit --follow leaves the run, which goes on, and says how to follow it again") {
+  atl_test::Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "5"}});
+  }
+  const std::string file = cluster.write_run(
+      "[run]\nname = \"left\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = 1000000\n"
+      "batch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 10\n[islands]\nmin = 2\nmax = 2\n");
+  const atl_test::TemporaryFolder folder;
+  const std::filesystem::path out = folder.path() / "out";
+  const std::filesystem::path err = folder.path() / "err";
+  Process follower({atl_test::Cluster::program, "submit", file, "--follow", "--state", cluster.coordinator_state().string()}, {}, out, err);
+  REQUIRE(cluster.eventually([&] { return atl_test::text_of(out).find("round 2 ") != std::string::npos; }));
+  const std::string run = atl_test::text_of(out).substr(0, atl_test::text_of(out).find('\n'));
+  follower.signal(SIGINT);
+  CHECK(follower.wait() == 130);
+  CHECK(atl_test::text_of(err).find("run " + run + " goes on; follow it again with: atoll logs " + run +
+                                    " -f, or end it with: atoll cancel " + run) != std::string::npos);
+  const std::uint64_t round = cluster.round_of(run);
+  CHECK(cluster.eventually([&] { return cluster.round_of(run) >= round + 2; }));
+}

@@ -1,23 +1,25 @@
 #include "tests/sim/checkers.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "coordinator/core/phases.hpp"
 #include "strategies/aggregate.hpp"
+#include "strategies/composition.hpp"
+#include "strategies/outer_optimizer.hpp"
 #include "strategies/specification/run_rules.hpp"
+#include "tests/sim/island_host.hpp"
 #include "tests/sim/scenario.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl::sim {
+namespace {
 
-Digest digest_after(const Digest& before, const Vector& result) {
-  Sha256 hash;
-  hash.update(before.bytes);
-  hash.update(std::as_bytes(std::span(result)));
-  return hash.finish();
-}
+// Where a fragment begins in the outer state, as in the arena: all are of one size here.
+std::size_t place_of(std::uint32_t fragment, std::size_t size) { return fragment * ((size + 15) / 16 * 16); }
 
-Digest digest_of_initial(const Vector& parameters) { return sha256(std::as_bytes(std::span(parameters))); }
+}  // namespace
 
 Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens, Aggregator aggregator) {
   std::vector<std::span<const float>> parts;
@@ -81,7 +83,7 @@ void Checkers::contribution(const IslandId& island, Round round, const Digest& b
 void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
   const Step start = schedule_.round_at(round).value().start;
   if (step != std::max(start, stood_at)) {
-    fail(island.text + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
+    fail(name_of(island) + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
          ", the schedule says " + std::to_string(start.value));
   }
 }
@@ -90,10 +92,10 @@ void Checkers::merged(const IslandId& island, Round round, Step step, Step stood
   if (merges(round)) {
     return;
   }
-  const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
+  const Schedule own = schedule_.merged_after(own_overlap(spec_, name_of(island))).value();
   const Step apply = own.round_at(round).value().apply;
   if (step != std::max(apply, stood_at)) {
-    fail(island.text + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
+    fail(name_of(island) + " merged round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
          ", the schedule says " + std::to_string(apply.value));
   }
 }
@@ -101,7 +103,7 @@ void Checkers::merged(const IslandId& island, Round round, Step step, Step stood
 // Those that its trainer publishes before it needs the next result, and no more: the memory of an island does not grow with a round that
 // takes long.
 void Checkers::retained(const IslandId& island, Round applied, std::size_t count) {
-  const Schedule own = schedule_.merged_after(own_overlap(spec_, island.text)).value();
+  const Schedule own = schedule_.merged_after(own_overlap(spec_, name_of(island))).value();
   const Result<RoundPlan> next = own.round_at(applied.next());
   std::size_t bound = 0;
   for (Round round = applied.next(); next; round = round.next()) {
@@ -112,19 +114,30 @@ void Checkers::retained(const IslandId& island, Round applied, std::size_t count
     ++bound;
   }
   if (next && count > bound) {
-    fail(island.text + " retains " + std::to_string(count) + " contributions after round " + std::to_string(applied.value) + ", at most " +
-         std::to_string(bound) + " can be under way");
+    fail(name_of(island) + " retains " + std::to_string(count) + " contributions after round " + std::to_string(applied.value) +
+         ", at most " + std::to_string(bound) + " can be under way");
   }
 }
 
-bool Checkers::belongs(Round round, const Digest& base, Digest before) const {
+void Checkers::formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local) {
+  const auto state = states_.find(base);
+  bool differs = state == states_.end() || values.size() != local.size() || state->second.first.size() < values.size();
+  for (std::size_t i = 0; !differs && i < values.size(); ++i) {
+    differs = values[i] != state->second.first[i] - local[i];
+  }
+  if (differs) {
+    fail("the late contribution of " + name_of(island) + " to round " + std::to_string(round.value) + " is not that against its base");
+  }
+}
+
+bool Checkers::belongs(Round round, const Digest& base, Digest before, bool late) const {
   const std::uint32_t fragment = schedule_.round_at(round).value().fragment;
   for (Round at(round.value - 1);; at = Round(at.value - 1)) {
     if (before == base) {
       return true;
     }
     const auto parent = parents_.find(before);
-    if (at == Round(0) || parent == parents_.end() || schedule_.round_at(at).value().fragment == fragment) {
+    if (at == Round(0) || parent == parents_.end() || (!late && schedule_.round_at(at).value().fragment == fragment)) {
       return false;
     }
     before = parent->second;
@@ -133,18 +146,22 @@ bool Checkers::belongs(Round round, const Digest& base, Digest before) const {
 
 void Checkers::outer_state(const IslandId& island, Round round, const Digest& digest, const Vector& parameters, const Vector& momentum) {
   const auto [known, inserted] = states_.emplace(digest, std::pair(parameters, momentum));
+  if (inserted && spec_.strategy.group == atl::Group::all) {
+    check_step(round, digest, parameters);
+  }
   if (!inserted && known->second != std::pair(parameters, momentum)) {
-    fail("the outer state of round " + std::to_string(round.value) + " on " + island.text + " differs from another's with the same digest");
+    fail("the outer state of round " + std::to_string(round.value) + " on " + name_of(island) +
+         " differs from another's with the same digest");
   }
 }
 
 void Checkers::applied(const IslandId& island, Round before, Round round, const Digest& digest, bool alone) {
   applied_alone_ += alone ? 1U : 0U;
   if (round != before.next()) {
-    fail(island.text + " applied round " + std::to_string(round.value) + " to the state of round " + std::to_string(before.value));
+    fail(name_of(island) + " applied round " + std::to_string(round.value) + " to the state of round " + std::to_string(before.value));
   }
   if (!alone && committed_digests_.count(digest) == 0) {
-    fail(island.text + " applied a result of round " + std::to_string(round.value) + " that is not committed");
+    fail(name_of(island) + " applied a result of round " + std::to_string(round.value) + " that is not committed");
   }
 }
 
@@ -172,8 +189,8 @@ void Checkers::check_pairs() {
       if (other == pairs_.end() || !stayed(member)) {
         continue;
       }
-      const std::string name = "round " + std::to_string(round.value) + " of " + island.text + " and " + member.text + " in epoch " +
-                               std::to_string(epoch.value);
+      const std::string name = "round " + std::to_string(round.value) + " of " + name_of(island) + " and " + name_of(member) +
+                               " in epoch " + std::to_string(epoch.value);
       if (!other->second.met) {
         fail(name + ": one met, the other went alone");
       } else if (other->second.result != decided.result || other->second.group != decided.group) {
@@ -283,7 +300,7 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
   if (spec_.strategy.group != atl::Group::all) {
     return;  // every island counts for itself
   }
-  const std::string name = "round " + std::to_string(record.round.value) + " of " + record.members[member].text;
+  const std::string name = "round " + std::to_string(record.round.value) + " of " + name_of(record.members[member]);
   const DataRange& range = record.data.at(member);
   const bool counts = record.tokens[member] > 0;
   const std::string told = std::to_string(range.part) + ":" + std::to_string(range.from) + "-" + std::to_string(range.to);
@@ -349,7 +366,7 @@ void Checkers::check_task(const coordinator::TaskRecord& record) {
     for (std::uint64_t step = 0; step < steps_of_task(spec_, record.task); ++step) {
       expected = task_after_step(expected, step);
     }
-    if (record.result != expected) {
+    if (record.result != task_result(expected)) {
       fail("the result of task " + record.task + " is not that of each of its steps once");
     }
   }
@@ -371,12 +388,13 @@ void Checkers::check_group_result(const coordinator::TaskRecord& record, const D
     return;
   }
   const auto saved = rounds.saved_.find(record.island);
-  const bool follows = saved != rounds.saved_.end() && std::ranges::any_of(saved->second, [&](const auto& state) {
-                         return state.first == run.digest && task_after_rounds(before_steps, state.first, state.second) == record.result;
-                       });
+  const bool follows =
+      saved != rounds.saved_.end() && std::ranges::any_of(saved->second, [&](const auto& state) {
+        return state.first == run.digest && task_result(task_after_rounds(before_steps, state.first, state.second)) == record.result;
+      });
   if (!follows) {
-    fail("the result of task " + record.task + " is not made of what " + record.island.text + " saved after the last round of its group " +
-         record.group.text);
+    fail("the result of task " + record.task + " is not made of what " + name_of(record.island) +
+         " saved after the last round of its group " + record.group.text);
     return;
   }
   trained_by_groups_ += results_.contains(record.task) ? 0U : 1U;
@@ -394,7 +412,7 @@ void Checkers::check_places(const coordinator::TaskRecord& record) {
   for (const auto& [task, others] : at_work_) {
     for (const IslandId& island : others) {
       if (task != record.task && islands.contains(island)) {
-        fail(island.text + " works on task " + task + " and on task " + record.task);
+        fail(name_of(island) + " works on task " + task + " and on task " + record.task);
       }
     }
   }
@@ -412,14 +430,14 @@ void Checkers::check_packing(const coordinator::TaskRecord& record) {
   packed_by_[record.task] = record.island;
   for (const auto& [task, island] : packed_by_) {
     if (task != record.task && island == record.island) {
-      fail(island.text + " packs its images as " + task + " and as " + record.task);
+      fail(name_of(island) + " packs its images as " + task + " and as " + record.task);
     }
   }
 }
 
 void Checkers::trainer_saved(const IslandId& island, const Digest& digest, Step step, const Vector& parameters) {
   if (step.value != spec_.training.steps) {
-    fail(island.text + " saved its trainer's state after step " + std::to_string(step.value) + " as that of the end");
+    fail(name_of(island) + " saved its trainer's state after step " + std::to_string(step.value) + " as that of the end");
   }
   saved_[island].insert({digest, parameters});
 }
@@ -427,7 +445,7 @@ void Checkers::trainer_saved(const IslandId& island, const Digest& digest, Step 
 void Checkers::last_copy_dropped(const IslandId& island, const Digest& digest) {
   for (const auto& [task, result] : results_) {
     if (result == digest && !coordinator::has_ended(runs_.begin()->second.state)) {
-      fail(island.text + " dropped the last copy of the result of task " + task);
+      fail(name_of(island) + " dropped the last copy of the result of task " + task);
     }
   }
 }
@@ -436,6 +454,54 @@ void Checkers::forget_samples(Round round) {
   for (auto& [part, samples] : samples_) {
     std::erase_if(samples, [round](const auto& sample) { return sample.second.round > round; });
     positions_[part] = samples.empty() ? 0 : samples.rbegin()->first + 1;
+  }
+}
+
+// As the engine names it: two members read each other's contribution, more of them what others summed.
+RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions,
+                                const Vector& mean) const {
+  const Composition composition = compose(spec_.strategy).value();
+  const bool gathered = record.members.size() <= 2;
+  RoundResult result;
+  result.round = record.round;
+  result.fragment = merges(record.round) ? static_cast<std::uint32_t>(record.round.value - schedule_.rounds() - 1)
+                                         : schedule_.round_at(record.round).value().fragment;
+  result.values = mean.size();
+  result.codec = merges(record.round) ? CodecSettings{} : gathered ? composition.codec : composition.reduce_codec;
+  if (!gathered) {
+    result.terms = {{std::as_bytes(std::span(mean)), 1.0F}};
+    return result;
+  }
+  std::vector<std::uint64_t> tokens;
+  std::ranges::copy_if(record.tokens, std::back_inserter(tokens), [](std::uint64_t count) { return count > 0; });
+  const std::vector<float> weights = contribution_weights(tokens, Weighting::tokens).value();
+  for (const Vector* values : contributions) {
+    if (values != nullptr) {
+      result.terms.push_back({std::as_bytes(std::span(*values)), weights[result.terms.size()]});
+    }
+  }
+  return result;
+}
+
+// The outer step from the state of the round before, by the mean of what was contributed.
+void Checkers::check_step(Round round, const Digest& digest, const Vector& parameters) {
+  const auto mean = means_.find(digest);
+  const auto before = mean == means_.end() ? states_.end() : states_.find(parents_[digest]);
+  if (before == states_.end() || merges(round) || spec_.strategy.payload == PayloadKind::gradient) {
+    return;
+  }
+  auto [expected, momentum] = before->second;
+  const Composition composition = compose(spec_.strategy).value();
+  const std::size_t size = mean->second.size();
+  const std::size_t place = place_of(schedule_.round_at(round).value().fragment, size);
+  const OuterState state{std::span(expected).subspan(place, size),
+                         momentum.empty() ? std::span<float>() : std::span(momentum).subspan(place, size)};
+  const Status stepped = outer_step(mean->second, composition.outer, state);
+  for (std::size_t i = 0; i < expected.size() && stepped; ++i) {
+    if (std::abs(expected[i] - parameters[i]) > 1e-4F * (1.0F + std::abs(expected[i]))) {
+      fail("the outer state of round " + std::to_string(round.value) + " is not that of the round before and one outer step by the mean");
+      return;
+    }
   }
 }
 
@@ -478,23 +544,29 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
       contributions.push_back(nullptr);
       continue;
     }
-    if (formed == formed_.end() || (!merges(record.round) && !belongs(record.round, formed->second.base, base))) {
-      fail(name + " counts a contribution that " + record.members[i].text + " never formed from the state of its fragment before it");
+    if (formed == formed_.end() || (!merges(record.round) && !belongs(record.round, formed->second.base, base, spec_.quorum > 0))) {
+      fail(name + " counts a contribution that " + name_of(record.members[i]) + " never formed from the state of its fragment before it");
       return;
     }
     if (!merges(record.round) && formed->second.tokens != record.tokens[i]) {
-      fail(name + " counts " + std::to_string(record.tokens[i]) + " tokens of " + record.members[i].text + ", which trained on " +
+      fail(name + " counts " + std::to_string(record.tokens[i]) + " tokens of " + name_of(record.members[i]) + ", which trained on " +
            std::to_string(formed->second.tokens));
     }
     check_samples(record, i, formed->second.trained);
+    late_ += !merges(record.round) && !belongs(record.round, formed->second.base, base, false) ? 1U : 0U;
+    if (first_merge && base != Digest{} && base != formed->second.base) {
+      fail(name + " begins differently on its members");
+    }
+    base = first_merge ? formed->second.base : base;
     contributions.push_back(&formed->second.values);
   }
   parents_[record.digest] = base;
   const Vector expected =
       reduce(contributions, record.tokens, merges(record.round) ? Aggregator::weighted_mean : spec_.strategy.aggregator);
-  if (expected.empty() || digest_after(base, expected) != record.digest) {
+  if (expected.empty() || digest_after(base, result_of(record, contributions, expected)) != record.digest) {
     fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
   }
+  means_[record.digest] = expected;
 }
 
 }  // namespace atl::sim

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "agent/engine/round_result.hpp"
 #include "coordinator/core/record.hpp"
 #include "strategies/schedule.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -30,15 +31,12 @@ struct Trained {
   Digest resumed_digest = {};    // of that checkpoint's round
 };
 
-// The digest of round r: that of the round before and the reduced result.
-Digest digest_after(const Digest& before, const Vector& result);
-// The digest of round 0.
-Digest digest_of_initial(const Vector& parameters);
-// In a run of phases: how many steps a task has, and the digest of one before its first step (of packing: on this island) and after each.
-// That after the last names its result.
+// In a run of phases: how many steps a task has, and the digest of one before its first step (of packing: on this island) and after each;
+// and that of the file that is its result, by the one after the last.
 std::uint64_t steps_of_task(const RunSpec& spec, const std::string& task);
 Digest task_before_steps(const std::string& task, const std::vector<Digest>& inputs, const IslandId& island);
 Digest task_after_step(const Digest& before, std::uint64_t step);
+Digest task_result(const Digest& history);
 // A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `digest`.
 Digest task_after_rounds(const Digest& before_steps, const Digest& digest, const Vector& trainer);
 // Σ tokens·contribution / Σ tokens, in member order, in float32. Empty without any contribution.
@@ -58,6 +56,12 @@ class Checkers {
   // It replaces what that island formed for the round before.
   void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens,
                     const Trained& trained);
+  // An island formed it against an older state than its own: it is that state's parameters without its trainer's.
+  void formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local);
+  // It came too late for the round, and is one to a later round now.
+  void postponed(const IslandId& island, Round round, Round to) { formed_[{island, to}] = formed_[{island, round}]; }
+  // Of a committed round of the lineage in hand.
+  [[nodiscard]] Digest digest_of(Round round) const { return history_.at(round); }
   // How many contributions to rounds after `applied` an island holds.
   void retained(const IslandId& island, Round applied, std::size_t count);
   // An island's outer state is now this.
@@ -91,6 +95,8 @@ class Checkers {
   [[nodiscard]] std::size_t trained_by_groups() const { return trained_by_groups_; }
   [[nodiscard]] std::size_t group_commits() const;
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
+  // Committed contributions that were formed against an older state of their fragment than the newest.
+  [[nodiscard]] std::size_t late() const { return late_; }
   [[nodiscard]] std::size_t met() const { return met_; }
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
@@ -101,6 +107,9 @@ class Checkers {
   void take(const std::vector<coordinator::Record>& records, bool alone);
   void open_group(const coordinator::RunRecord& record);
   void check_commit(const coordinator::RoundRecord& record);
+  [[nodiscard]] RoundResult result_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions,
+                                      const Vector& mean) const;
+  void check_step(Round round, const Digest& digest, const Vector& parameters);
   void check_task(const coordinator::TaskRecord& record);
   void check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps);
   void check_places(const coordinator::TaskRecord& record);
@@ -112,8 +121,8 @@ class Checkers {
   void forget_samples(Round round);
 
   // Whether a contribution formed at `base` belongs to round `round` after the state `before`: base is that state or one before it, and
-  // no round between them was of the same fragment.
-  [[nodiscard]] bool belongs(Round round, const Digest& base, Digest before) const;
+  // no round between them was of the same fragment, unless the contribution may be late.
+  [[nodiscard]] bool belongs(Round round, const Digest& base, Digest before, bool late) const;
 
   const Schedule& schedule_;
   const RunSpec& spec_;
@@ -126,6 +135,7 @@ class Checkers {
   std::map<std::pair<IslandId, Round>, Formed> formed_;
   std::map<Digest, Digest> parents_;  // of committed digests
   std::map<Digest, std::pair<Vector, Vector>> states_;
+  std::map<Digest, Vector> means_;                                       // of the contributions to the round that led there
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_digests_;
   std::map<Round, Digest> history_;        // digests of the lineage in hand
@@ -144,6 +154,7 @@ class Checkers {
   std::size_t applied_alone_ = 0;
   std::size_t tasks_done_ = 0;
   std::size_t rejected_ = 0;
+  std::size_t late_ = 0;
   struct Decided {
     std::vector<IslandId> group;
     bool met = false;

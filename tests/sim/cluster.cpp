@@ -1,11 +1,10 @@
 #include "tests/sim/cluster.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "coordinator/core/network.hpp"
+#include "tests/sim/trace.hpp"
+#include "transport/base/log.hpp"
 #include "transport/identity/generation_proof.hpp"
 
 namespace atl::sim {
@@ -13,102 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-const std::string kCoordinator = "coordinator";
-
-std::string short_of(const std::vector<Content>& contents) {
-  std::string all;
-  for (const Content& content : contents) {
-    all += " " + to_hex(content.digest).substr(0, 4);
-  }
-  return all;
-}
-
-// ATOLL_SIM_TRACE=1 prints every message that arrives at a core, to read the history of one seed.
-void trace(TimePoint now, const std::string& from, const std::string& to, const Message& message) {
-  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
-  if (!wanted || std::holds_alternative<Heartbeat>(message)) {
-    return;
-  }
-  std::string detail;
-  std::visit(
-      [&](const auto& m) {
-        if constexpr (requires { m.run.text; }) {
-          detail += m.run.text == "r-1" ? "" : " of " + m.run.text;
-        }
-        if constexpr (requires { m.epoch; }) {
-          detail += " epoch " + std::to_string(m.epoch.value);
-        }
-        if constexpr (requires { m.round; }) {
-          detail += " round " + std::to_string(m.round.value);
-        }
-        if constexpr (requires { m.attempt; }) {
-          detail += " attempt " + std::to_string(m.attempt.value);
-        }
-        if constexpr (requires { m.tokens + 1; }) {
-          detail += " tokens " + std::to_string(m.tokens);
-        }
-        if constexpr (requires { m.data.from; }) {
-          detail += " part " + std::to_string(m.data.part) + ":" + std::to_string(m.data.from) + "-" + std::to_string(m.data.to);
-        }
-        if constexpr (requires { m.pause_after->value; }) {
-          detail += m.pause_after ? " pause after " + std::to_string(m.pause_after->value) : "";
-        }
-        if constexpr (requires { m.committed; }) {
-          detail += " committed " + std::to_string(m.committed.value);
-        }
-        if constexpr (requires {
-                        m.parts;
-                        m.position;
-                      }) {
-          detail += " part " + std::to_string(m.part) + " at " + std::to_string(m.position);
-        }
-        if constexpr (requires { m.from; }) {
-          detail += " from " + std::to_string(static_cast<int>(m.from));
-        }
-        if constexpr (requires { m.error.why; }) {
-          detail += " error " + m.error.why;
-        } else if constexpr (requires { m.error->why; }) {
-          detail += m.error ? " error " + m.error->why : "";
-        }
-        if constexpr (requires {
-                        m.number;
-                        m.task;
-                      }) {
-          detail += " " + std::to_string(m.number) + " " + m.task;
-        }
-        if constexpr (requires { m.group_round; }) {
-          detail += m.group.empty() ? "" : " in " + m.group.text + " after round " + std::to_string(m.group_round.value);
-        }
-        if constexpr (requires { m.drop; }) {
-          detail += " from " + to_hex(m.resume.digest).substr(0, 4) + ", keeps" + short_of(m.keep) + ", drops" + short_of(m.drop) + ",";
-        }
-        if constexpr (requires {
-                        m.held;
-                        m.state;
-                      }) {
-          detail += " " + m.state + ", holds" + short_of(m.held) + ", to go on from " + to_hex(m.checkpoint.digest).substr(0, 4);
-        }
-        if constexpr (requires { m.kind; }) {
-          detail += " " + m.kind + ": " + m.text;
-        }
-        if constexpr (requires { m.members.front().name; }) {
-          for (const Member& member : m.members) {
-            detail += " " + member.name;
-          }
-        }
-      },
-      message);
-  std::printf("%8.3f %s → %s %s%s\n", static_cast<double>(unix_ms(now) - 1'700'000'000'000) / 1000, from.c_str(), to.c_str(),
-              std::string(kind_of(message)).c_str(), detail.c_str());
-}
-
-void trace(const coordinator::EventRecord& event) {
-  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
-  if (wanted) {
-    std::printf("%8.3f %s: %s\n", static_cast<double>(unix_ms(event.time) - 1'700'000'000'000) / 1000, event.kind.c_str(),
-                event.text.c_str());
-  }
-}
 
 constexpr std::size_t kHistory = 8;            // messages of a way that may come again
 constexpr Duration kLedgerRetry = seconds(1);  // as the coordinator's driver does
@@ -116,143 +19,91 @@ constexpr Duration kReasonsEvery = seconds(2);
 
 }  // namespace
 
-void Cluster::trace_effect(const IslandId& island, const agent::Effect& effect) {
-  static const bool wanted = std::getenv("ATOLL_SIM_TRACE") != nullptr;
-  if (!wanted) {
-    return;
-  }
-  static const char* const kNames[] = {"start trainer",
-                                       "stop trainer",
-                                       "load trainer",
-                                       "plan trainer",
-                                       "give result",
-                                       "open run",
-                                       "allow peers",
-                                       "form initial state",
-                                       "form contribution",
-                                       "prepare pair",
-                                       "meet partner",
-                                       "leave pairs",
-                                       "hear of pair",
-                                       "renounce pair",
-                                       "form merge contribution",
-                                       "begin exchange",
-                                       "cancel exchange",
-                                       "apply result",
-                                       "adopt parameters",
-                                       "begin checkpoint",
-                                       "write checkpoint",
-                                       "load checkpoint",
-                                       "catch up",
-                                       "keep results",
-                                       "close run",
-                                       "open content",
-                                       "fetch content",
-                                       "adopt content",
-                                       "drop content",
-                                       "start task",
-                                       "stop task",
-                                       "exit",
-                                       "finish trainer",
-                                       "skip trainer"};
-  std::string detail;
-  std::visit(
-      [&](const auto& e) {
-        if constexpr (requires { e.round.value; }) {
-          detail += " round " + std::to_string(e.round.value);
-        }
-        if constexpr (requires { e.digest; }) {
-          detail += " " + to_hex(e.digest).substr(0, 4);
-        }
-        if constexpr (requires { e.content.digest; }) {
-          detail += " " + to_hex(e.content.digest).substr(0, 4);
-        }
-        if constexpr (requires { e.resume.digest; }) {
-          detail += " " + e.task + " from " + to_hex(e.resume.digest).substr(0, 4);
-        }
-        if constexpr (requires { e.step.value; }) {
-          detail += " step " + std::to_string(e.step.value);
-        }
-        if constexpr (requires { e.until.value; }) {
-          detail += " until " + std::to_string(e.until.value) + " from round " +
-                    (e.publish.empty() ? "?" : std::to_string(e.publish.front().round.value));
-        }
-      },
-      effect);
-  std::printf("%8.3f %s does: %s%s\n", static_cast<double>(unix_ms(timeline_.now()) - 1'700'000'000'000) / 1000, island.text.c_str(),
-              kNames[effect.index()], detail.c_str());
-}
-
-void Ledger::apply(const std::vector<coordinator::Record>& records) {
-  for (const coordinator::Record& record : records) {
-    std::visit(
-        [&](const auto& r) {
-          using R = std::decay_t<decltype(r)>;
-          if constexpr (std::is_same_v<R, coordinator::RunRecord>) {
-            runs[r.id] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::MembershipRecord>) {
-            memberships[{r.run, r.island}] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::EpochRecord>) {
-            epochs[r.run] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::IslandRecord>) {
-            islands[r.id] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
-            rounds[{r.run, r.lineage, r.round}] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
-            parts[{r.run, r.part}] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
-            tasks[{r.run, r.task}] = r;
-          } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
-            superseded = r;
-          } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
-            ++events[r.kind];
-            trace(r);
-          }
-        },
-        record);
-  }
-}
-
-coordinator::Recovered Ledger::recovered() const {
-  coordinator::Recovered recovered;
-  for (const auto& [key, value] : runs) {
-    recovered.runs.push_back(value);
-  }
-  for (const auto& [key, value] : memberships) {
-    recovered.memberships.push_back(value);
-  }
-  for (const auto& [key, value] : epochs) {
-    recovered.epochs.push_back(value);
-  }
-  for (const auto& [key, value] : islands) {
-    recovered.islands.push_back(value);
-  }
-  for (const auto& [key, value] : parts) {
-    recovered.parts.push_back(value);
-  }
-  for (const auto& [key, value] : tasks) {
-    recovered.tasks.push_back(value);
-  }
-  for (const auto& [key, value] : rounds) {
-    if (value.lineage == runs.at(value.run).lineage) {
-      recovered.rounds.push_back(value);
-    }
-  }
-  return recovered;
-}
-
 Cluster::Cluster(const Scenario& scenario)
     : scenario_(scenario),
       schedule_(schedule_of_spec(scenario.spec)),
       rng_(scenario.seed, stream_of("cluster")),
+      power_(scenario.seed, stream_of("power")),
       timeline_(from_unix_ms(1'700'000'000'000)),
+      network_(scenario.seed ^ stream_of("network"), timeline_.now()),
       checkers_(schedule_, scenario_.spec),
       begun_(timeline_.now()) {
+  if (!traced()) {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
   for (std::uint32_t i = 0; i < scenario_.islands; ++i) {
     hosts_.push_back(std::make_unique<IslandHost>(*this, i));
   }
+  set_ways();
 }
 Cluster::~Cluster() = default;
+
+// Time passes for the links as for everything else.
+bool Cluster::run_one(TimePoint until) {
+  const std::optional<TimePoint> planned = timeline_.next();
+  const std::optional<TimePoint> arrives = network_.next_event();
+  if (!planned && !arrives) {
+    return false;
+  }
+  const bool link_first = arrives && (!planned || *arrives <= *planned);
+  const TimePoint next = link_first ? *arrives : *planned;
+  if (next > until) {
+    return false;
+  }
+  if (!link_first) {
+    network_.advance_to(next);
+    return timeline_.run_one(until);
+  }
+  timeline_.pass_until(next);
+  network_.advance_to(next);
+  for (const auto& host : hosts_) {
+    host->receive();
+  }
+  return true;
+}
+
+std::string Cluster::host_of(const std::string& name) const {
+  const auto host = std::ranges::find_if(hosts_, [&](const auto& candidate) { return candidate->name() == name; });
+  return host == hosts_.end() ? name : (*host)->id().text;
+}
+
+void Cluster::cut(const std::string& from, const std::string& to) {
+  cuts_.insert({from, to});
+  network_.cut(host_of(from), host_of(to));
+}
+
+void Cluster::join(const std::string& from, const std::string& to) {
+  cuts_.erase({from, to});
+  network_.heal(host_of(from), host_of(to));
+}
+
+void Cluster::set_ways() {
+  PathConditions ways;
+  ways.latency = scenario_.latency;
+  ways.jitter = troubled_ ? scenario_.jitter : std::min<Duration>(scenario_.jitter, milliseconds(50));
+  if (troubled_) {
+    ways.loss = scenario_.loss;
+    ways.duplication = scenario_.duplication;
+    ways.replay = scenario_.replay;
+    ways.reordering = scenario_.duplication;
+  }
+  network_.set_conditions(ways);
+  network_.clear_paths();
+  for (const auto& [way, clog] : clogs_) {
+    if (timeline_.now() < clog.until) {
+      PathConditions slow = ways;
+      slow.bytes_per_second = 100 / atl::seconds(clog.each);  // a short message is some hundred bytes
+      network_.set_path(host_of(way.first), host_of(way.second), slow);
+    }
+  }
+}
+
+// One message after the other, slowly.
+void Cluster::clog(const std::pair<std::string, std::string>& way, Duration length, Duration each) {
+  clogs_[way] = Clog{timeline_.now() + length, timeline_.now(), each};
+  set_ways();
+  timeline_.after(length, [this] { set_ways(); });
+}
 
 Duration Cluster::draw(Duration from, Duration to) {
   return from + Duration(static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>((to - from).count()) + 1)));
@@ -280,7 +131,7 @@ void Cluster::carry(const std::string& from, const std::string& to, std::functio
       queued = clog->second.free - timeline_.now();
     }
     timeline_.after(queued + scenario_.latency + draw(Duration(0), jitter), [this, from, to, what = std::move(what)] {
-      if (cuts_.empty() || reachable(from, to)) {
+      if (!cuts_.contains({from, to})) {
         what();
       }
     });
@@ -307,8 +158,8 @@ void Cluster::carry(const std::string& from, const std::string& to, std::functio
   depart(std::move(deliver));
 }
 
-void Cluster::to_coordinator(const IslandId& from, std::uint64_t boot, const Message& message) {
-  carry(from.text, kCoordinator, [this, from, boot, message] {
+void Cluster::to_coordinator(IslandHost& host, const Message& message) {
+  carry(host.name(), kCoordinator, [this, from = host.id(), boot = host.boot(), message] {
     if (unwritten_) {
       unheard_.push_back([this, from, boot, message] { hear(from, boot, message); });
     } else {
@@ -319,7 +170,7 @@ void Cluster::to_coordinator(const IslandId& from, std::uint64_t boot, const Mes
 
 void Cluster::hear(const IslandId& from, std::uint64_t boot, const Message& message) {
   if (coordinator_) {
-    trace(timeline_.now(), from.text, "coordinator", message);
+    trace(timeline_.now(), name_of(from), "coordinator", message);
     coordinator_->step(coordinator_now(), from, boot, message);
     pump_coordinator();
   }
@@ -328,9 +179,9 @@ void Cluster::hear(const IslandId& from, std::uint64_t boot, const Message& mess
 void Cluster::announce(const std::vector<coordinator::Outgoing>& messages, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const coordinator::Outgoing& out = messages[i];
-    carry(kCoordinator, out.island.text, [this, out] {
+    carry(kCoordinator, name_of(out.island), [this, out] {
       if (IslandHost* host = find(out.island)) {
-        trace(timeline_.now(), "coordinator", out.island.text, out.message);
+        trace(timeline_.now(), "coordinator", name_of(out.island), out.message);
         host->from_coordinator(out.boot, out.message);
       }
     });
@@ -481,7 +332,7 @@ void Cluster::start_coordinator_from(const LedgerCopy& older, bool restored) {
 void Cluster::start() {
   start_coordinator();
   for (const auto& host : hosts_) {
-    coordinator_->admit(coordinator_now(), host->id(), host->id().text, host->key());
+    coordinator_->admit(coordinator_now(), host->id(), host->name(), host->key());
   }
   const Result<RunId> run = coordinator_->submit(coordinator_now(), run_id_, scenario_.spec, "", "the run file");
   ATOLL_CHECK(run.has_value(), "the run was not accepted");
@@ -493,9 +344,12 @@ void Cluster::start() {
 
 void Cluster::run_for(Duration duration) {
   const TimePoint end = timeline_.now() + duration;
-  while (checkers_.failure().empty() && timeline_.run_one(end)) {
+  while (checkers_.failure().empty() && run_one(end)) {
   }
-  timeline_.pass_until(checkers_.failure().empty() ? end : timeline_.now());
+  if (checkers_.failure().empty()) {
+    timeline_.pass_until(end);
+    network_.advance_to(end);
+  }
 }
 
 std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coordinator_->run(coordinator_now(), run_id_) : std::nullopt; }
@@ -503,7 +357,7 @@ std::optional<coordinator::RunView> Cluster::view() { return coordinator_ ? coor
 bool Cluster::run_until_committed(Round round, Duration patience) {
   const TimePoint end = timeline_.now() + patience;
   while (ledger_.runs[run_id_].committed < round || !ledger_.runs[run_id_].initialised) {
-    if (!checkers_.failure().empty() || !timeline_.run_one(end)) {
+    if (!checkers_.failure().empty() || !run_one(end)) {
       return false;
     }
   }
@@ -513,7 +367,7 @@ bool Cluster::run_until_committed(Round round, Duration patience) {
 bool Cluster::run_until_state(coordinator::RunState state, Duration patience) {
   const TimePoint end = timeline_.now() + patience;
   while (ledger_.runs[run_id_].state != state) {
-    if (!checkers_.failure().empty() || !timeline_.run_one(end)) {
+    if (!checkers_.failure().empty() || !run_one(end)) {
       return false;
     }
   }
@@ -523,7 +377,9 @@ bool Cluster::run_until_state(coordinator::RunState state, Duration patience) {
 void Cluster::heal() {
   troubled_ = false;
   cuts_.clear();
+  network_.heal_all();
   clogs_.clear();
+  set_ways();
   history_.clear();
   ledger_full_until_.reset();
   start_coordinator();
@@ -551,134 +407,16 @@ Status Cluster::drain(std::size_t index) {
   return done;
 }
 
-void Cluster::next_fault() {
-  const double wait = -std::log(1.0 - rng_.uniform()) * atl::seconds(scenario_.between_faults);
-  timeline_.after(from_seconds(wait), [this] {
-    if (troubled_) {
-      fault();
-      next_fault();
-    }
-  });
-}
-
-void Cluster::cut_for_a_while(std::vector<std::pair<std::string, std::string>> ways) {
-  cuts_.insert(ways.begin(), ways.end());
-  timeline_.after(draw(milliseconds(300), seconds(15)), [this, ways = std::move(ways)] {
-    for (const auto& way : ways) {
-      cuts_.erase(way);
-    }
-  });
-}
-
-// Nothing comes from it, or reaches it, or both.
-void Cluster::isolate(const std::string& name) {
-  const std::uint64_t which = rng_.below(3);
-  std::vector<std::pair<std::string, std::string>> ways;
-  const auto cut_with = [&](const std::string& other) {
-    if (which != 0) {
-      ways.emplace_back(name, other);
-    }
-    if (which != 1) {
-      ways.emplace_back(other, name);
-    }
-  };
-  cut_with(kCoordinator);
-  for (const auto& host : hosts_) {
-    if (host->id().text != name) {
-      cut_with(host->id().text);
-    }
-  }
-  cut_for_a_while(std::move(ways));
-}
-
-// What only a larger world has.
-void Cluster::large_fault() {
-  IslandHost& host = *hosts_[rng_.below(hosts_.size())];
-  const std::string other = rng_.chance(0.4) ? kCoordinator : hosts_[rng_.below(hosts_.size())]->id().text;
-  const Duration length = draw(seconds(1), seconds(30));
-  switch (rng_.below(5)) {
-    case 0:
-    case 1:
-      if (scenario_.clogs) {
-        const std::pair<std::string, std::string> way =
-            rng_.chance(0.5) ? std::pair(host.id().text, other) : std::pair(other, host.id().text);
-        clogs_[way] = Clog{timeline_.now() + length, timeline_.now(), draw(milliseconds(100), seconds(3))};
-      }
-      break;
-    case 2:
-      if (scenario_.full_disks) {
-        ledger_full_until_ = timeline_.now() + length;
-      }
-      break;
-    case 3:
-      if (scenario_.full_disks) {
-        host.fill_disk(length);
-      }
-      break;
-    default:
-      if (scenario_.partitions) {
-        isolate(host.id().text);
-      }
-      break;
-  }
-}
-
-void Cluster::fault() {
-  if (scenario_.at_least > Duration(0) && rng_.chance(0.3)) {
-    large_fault();
-    return;
-  }
-  IslandHost& host = *hosts_[rng_.below(hosts_.size())];
-  const std::uint64_t kind = rng_.below(12);
-  if (kind >= 10) {
-    if (coordinator_ && kind == 10) {
-      (void)drain(rng_.below(hosts_.size()));
-    } else if (coordinator_ && pause()) {
-      timeline_.after(draw(seconds(1), seconds(10)), [this] {
-        if (coordinator_) {
-          (void)resume();
-        }
-      });
-    }
-    return;
-  }
-  if (kind < 3 && scenario_.agent_faults) {
-    host.crash();
-    if (scenario_.lost_disks > 0 && rng_.chance(scenario_.lost_disks)) {
-      host.lose_disk();
-    }
-    timeline_.after(draw(milliseconds(100), seconds(12)), [&host] { host.start(); });
-  } else if (kind == 3 && scenario_.agent_faults) {
-    host.crash_trainer();
-  } else if (kind == 4 && scenario_.agent_faults) {
-    host.leave();
-  } else if (kind < 7 && scenario_.coordinator_faults) {
-    crash_coordinator();
-    timeline_.after(draw(milliseconds(100), seconds(8)), [this] { start_coordinator(); });
-  } else if (scenario_.partitions) {
-    // One direction between two hosts, or everything from or to one.
-    const std::string a = host.id().text;
-    const std::string b = rng_.chance(0.4) ? kCoordinator : hosts_[rng_.below(hosts_.size())]->id().text;
-    const std::pair<std::string, std::string> way = rng_.chance(0.5) ? std::pair(a, b) : std::pair(b, a);
-    std::vector<std::pair<std::string, std::string>> ways = {way};
-    if (rng_.chance(0.3)) {
-      ways.emplace_back(way.second, way.first);
-    }
-    cut_for_a_while(std::move(ways));
-  }
-}
-
 // Nobody has the run's state, neither in memory nor on a disk: then it may wait for ever, as long as it says so.
 bool Cluster::all_copies_lost() {
   for (const auto& host : hosts_) {
-    const auto held = host->disk().find(run_id_);
-    for (const DiskCheckpoint& checkpoint : held == host->disk().end() ? std::vector<DiskCheckpoint>{} : held->second) {
-      if (checkers_.is_committed(checkpoint.meta.digest)) {
+    for (const agent::StoredCheckpoint& checkpoint : host->stored(run_id_)) {
+      if (checkers_.is_committed(checkpoint.digest)) {
         return false;
       }
     }
-    if (host->up() && host->process()->engine && host->process()->engine->has_state &&
-        checkers_.is_committed(host->process()->engine->digest)) {
+    const IslandRun* run = host->open_run(run_id_);
+    if (run != nullptr && run->has_state() && checkers_.is_committed(run->digest())) {
       return false;
     }
   }
@@ -688,6 +426,7 @@ bool Cluster::all_copies_lost() {
 std::string Cluster::run() {
   start();
   troubled_ = true;  // the run is accepted: its submitter has the answer
+  set_ways();
   next_fault();
   run_for(scenario_.trouble);
   heal();
@@ -716,7 +455,7 @@ std::string Cluster::run() {
     if (!first_progress_ && !paused && checkers_.progress() > progress) {
       first_progress_ = timeline_.now() - healed;
     }
-    if (!timeline_.run_one(end)) {
+    if (!run_one(end)) {
       const std::optional<coordinator::RunView> run = view();
       if (run && run->reason.text.find("it cannot go on") != std::string::npos && all_copies_lost()) {
         return checkers_.failure();

@@ -2,7 +2,7 @@
 // delays, reorders, repeats, replays, clogs and is cut; with disks that keep what was made durable and are full at times, clocks that are
 // wrong, and processes that die at any instant.
 //
-// Sync engines and trainers are small stand-ins that do real arithmetic (strategies/) on vectors of a few numbers, so that checkers can
+// The sync engines are real, too, on simulated disks and links. Only the trainers are small ones, with a few numbers, so that checkers can
 // recompute every result.
 #pragma once
 
@@ -18,27 +18,15 @@
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/clock.hpp"
 #include "tests/sim/island_host.hpp"
+#include "tests/sim/ledger.hpp"
 #include "tests/sim/scenario.hpp"
 #include "tests/sim/timeline.hpp"
+#include "transport/simulated/simulated_network.hpp"
 
 namespace atl::sim {
 
-// What the coordinator made durable.
-struct Ledger {
-  std::map<RunId, coordinator::RunRecord> runs;
-  std::map<std::pair<RunId, IslandId>, coordinator::MembershipRecord> memberships;
-  std::map<RunId, coordinator::EpochRecord> epochs;
-  std::map<IslandId, coordinator::IslandRecord> islands;
-  std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
-  std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
-  std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
-  std::map<std::string, std::size_t> events;  // by kind
-  Generation generation;
-  std::optional<coordinator::Superseded> superseded;
-
-  void apply(const std::vector<coordinator::Record>& records);
-  [[nodiscard]] coordinator::Recovered recovered() const;
-};
+// The coordinator's name where ways have one; islands are "i0", "i1", …
+inline const std::string kCoordinator = "coordinator";
 
 struct LedgerCopy {
   Ledger ledger;
@@ -71,8 +59,9 @@ class Cluster {
   [[nodiscard]] LedgerCopy copy_ledger() const { return {ledger_, checkers_.tape()}; }
   // The coordinator, which must not run, starts from an older copy of its ledger: restored as such, or put in place by hand.
   void start_coordinator_from(const LedgerCopy& older, bool restored = true);
-  void cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
-  void join(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
+  // Ways between names.
+  void cut(const std::string& from, const std::string& to);
+  void join(const std::string& from, const std::string& to);
   [[nodiscard]] std::optional<coordinator::RunView> view();
   [[nodiscard]] IslandHost& host(std::size_t index) { return *hosts_.at(index); }
   [[nodiscard]] std::size_t islands() const { return hosts_.size(); }
@@ -87,21 +76,22 @@ class Cluster {
 
   // ---- for hosts
   [[nodiscard]] Timeline& timeline() { return timeline_; }
+  // Runs what comes next; false if there is nothing by then.
+  bool run_one(TimePoint until);
+  [[nodiscard]] SimulatedNetwork& network() { return network_; }
+  // What a loss of power does to a disk is drawn from here.
+  [[nodiscard]] Rng& power() { return power_; }
   [[nodiscard]] Rng& rng() { return rng_; }
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   [[nodiscard]] bool troubled() const { return troubled_; }
-  [[nodiscard]] bool reachable(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) == 0; }
   // Numbers the loads of all trainers.
   std::uint64_t next_load() { return ++loads_; }
   [[nodiscard]] IslandHost* find(const IslandId& island);
-  // Something travels from one host to another; it may be lost, late, doubled, or come again much later.
-  void carry(const std::string& from, const std::string& to, std::function<void()> deliver);
-  void to_coordinator(const IslandId& from, std::uint64_t boot, const Message& message);
+  void to_coordinator(IslandHost& from, const Message& message);
   Duration draw(Duration from, Duration to);
   // Of a process that starts now.
   Clock draw_clock();
-  void trace_effect(const IslandId& island, const agent::Effect& effect);
 
  private:
   void pump_coordinator();
@@ -110,6 +100,12 @@ class Cluster {
   void fault();
   void large_fault();
   void isolate(const std::string& name);
+  // A message travels between an island and the coordinator; it may be lost, late, doubled, or come again much later.
+  void carry(const std::string& from, const std::string& to, std::function<void()> deliver);
+  // How the ways between islands are now.
+  void set_ways();
+  void clog(const std::pair<std::string, std::string>& way, Duration length, Duration each);
+  [[nodiscard]] std::string host_of(const std::string& name) const;
   void cut_for_a_while(std::vector<std::pair<std::string, std::string>> ways);
   void hear(const IslandId& from, std::uint64_t boot, const Message& message);
   void announce(const std::vector<coordinator::Outgoing>& messages, std::size_t count);
@@ -121,7 +117,9 @@ class Cluster {
   Scenario scenario_;
   Schedule schedule_;
   Rng rng_;
+  Rng power_;
   Timeline timeline_;
+  SimulatedNetwork network_;
   Checkers checkers_;
   Ledger ledger_;
   std::unique_ptr<coordinator::Core> coordinator_;

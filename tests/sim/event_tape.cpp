@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/sim/island_host.hpp"
+
 namespace atl::sim {
 namespace {
 
@@ -24,7 +26,7 @@ std::uint64_t number(const EventRecord& event, const std::string& key) {
 std::vector<std::string> texts(const std::vector<IslandId>& ids) {
   std::vector<std::string> list;
   for (const IslandId& id : ids) {
-    list.push_back(id.text);
+    list.push_back(name_of(id));
   }
   return list;
 }

@@ -88,14 +88,7 @@ namespace {
 void make_pairs(Scenario& scenario, std::uint64_t seed) {
   Rng rng(seed, stream_of("pair scenario"));
   RunSpec& spec = scenario.spec;
-  StrategySpec strategy;
-  strategy.name = "noloco";
-  strategy.group = Group::pairs;
-  strategy.weighting = Weighting::uniform;
-  strategy.outer_optimizer = OuterOptimizerKind::heavy_ball;
-  strategy.outer_momentum = 0.5;
-  strategy.outer_pull = 0.7;
-  strategy.final_merge = true;
+  StrategySpec strategy = named_strategy("noloco").value();
   strategy.max_skew = rng.below(4);
   strategy.pace = rng.chance(0.5) ? Pace::adaptive : Pace::fixed;
   strategy.inner_steps = 1 + rng.below(6);
@@ -165,6 +158,7 @@ Scenario draw_free_scenario(std::uint64_t seed) {
     strategy.group = Group::nobody;
   }
   strategy.pace = strategy.group == Group::all && rng.chance(0.2) ? Pace::adaptive : Pace::fixed;
+  strategy.packing = seed % 2 == 0 ? Packing::zstd : Packing::none;
   spec.strategy = strategy;
   spec.islands.overlap_steps.clear();
   for (std::uint32_t i = 0; i < scenario.islands && strategy.overlap_steps > 0; ++i) {

@@ -12,6 +12,7 @@ namespace atl::sim {
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t islands = 3;
+  std::size_t parameters = 12;  // of the model; fragments are equal parts
   RunSpec spec;
   double loss = 0;  // of a message
   double duplication = 0;

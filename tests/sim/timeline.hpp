@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ class Timeline {
   }
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
+  // When the next thing happens; nothing: never.
+  [[nodiscard]] std::optional<TimePoint> next() const { return queue_.empty() ? std::nullopt : std::optional(queue_.top().time); }
   // Nothing happens until then.
   void pass_until(TimePoint time) { now_ = time > now_ ? time : now_; }
   // Runs the next thing; false if there is none by then.

@@ -183,7 +183,8 @@ TEST_CASE("a full disk while saving is reported, leaves the older state, and tra
   trainer.send(Save{state});
   const Saved saved = trainer.expect<Saved>();
   REQUIRE(saved.error.has_value());
-  CHECK(saved.error->find("cannot write " + state + "/trainer.safetensors.new: File too large") != std::string::npos);
+  CHECK(saved.error->find("cannot write " + state + ".writing/trainer.safetensors.new: File too large") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(state + ".writing"));
   CHECK_FALSE(std::filesystem::exists(state + "/trainer.safetensors.new"));
   trainer.send(Plan{6, {{1, 0, 6, false}}, {{1, 0, 6, 0.0, false, false, state}}});
   CHECK(trainer.expect<Published>().step == 6);

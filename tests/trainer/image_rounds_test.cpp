@@ -125,8 +125,9 @@ TEST_CASE("a diffusion model in rounds: a save after a merge and a new process e
       CHECK(second.open(configure, 2).step == 8);
       exchange(second, 3, 15, alpha, name + "-second");
       CHECK(second.parameters() == straight.parameters());
-      // Parameters, both moments, the average, the place and the tallies.
+      // Parameters, both moments, the average and the place; and the tallies.
       CHECK(bytes_of(name + "-second/trainer.safetensors") == bytes_of(name + "-straight/trainer.safetensors"));
+      CHECK(bytes_of(name + "-second/atoll-counts.json") == bytes_of(name + "-straight/atoll-counts.json"));
     }
   }
 }

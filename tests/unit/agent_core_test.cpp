@@ -47,9 +47,8 @@ RunSpec spec() {
   return spec;
 }
 
-}  // namespace
-
-TEST_CASE("a reader is let in when the coordinator says so, and shut out when it takes that back") {
+// An agent that is linked and invited to a run.
+Bench invited() {
   Bench bench;
   bench.feed(agent::LinkUp{});
   bench.say(Welcome{});
@@ -58,6 +57,13 @@ TEST_CASE("a reader is let in when the coordinator says so, and shut out when it
   invite.spec = to_json(spec());
   invite.epoch = Epoch(1);
   bench.say(invite);
+  return bench;
+}
+
+}  // namespace
+
+TEST_CASE("a reader is let in when the coordinator says so, and shut out when it takes that back") {
+  Bench bench = invited();
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), true});
   bench.say(Serve{RunId("r-1"), "key-of-c", Round(0), true});
   REQUIRE(bench.newest<AllowPeers>());
@@ -74,14 +80,7 @@ TEST_CASE("asked to leave without a run it goes at once, in a run it says so unt
   free.say(Drain{"drained by an operator"});
   CHECK(free.newest<agent::Exit>());
 
-  Bench bench;
-  bench.feed(agent::LinkUp{});
-  bench.say(Welcome{});
-  Invite invite;
-  invite.run = RunId("r-1");
-  invite.spec = to_json(spec());
-  invite.epoch = Epoch(1);
-  bench.say(invite);
+  Bench bench = invited();
   bench.say(Drain{"drained by an operator"});
   CHECK_FALSE(bench.newest<agent::Exit>());
   CHECK(std::any_of(bench.messages.begin(), bench.messages.end(), [](const Message& m) { return std::holds_alternative<Leave>(m); }));
@@ -89,4 +88,55 @@ TEST_CASE("asked to leave without a run it goes at once, in a run it says so unt
   bench.core.tick(bench.now);
   bench.take();
   CHECK(bench.newest<agent::Exit>());
+}
+
+TEST_CASE("asked to leave just before the coordinator goes it waits some seconds, and as long as it may once there is one again") {
+  Bench bench = invited();
+  const auto goes_within = [](Bench& later, std::chrono::seconds time) {
+    later.now += time;
+    later.core.tick(later.now);
+    later.take();
+    return later.newest<agent::Exit>().has_value();
+  };
+  bench.say(Drain{"stopped"});
+  CHECK_FALSE(goes_within(bench, 10s));
+  bench.feed(agent::LinkDown{});
+  CHECK_FALSE(goes_within(bench, 4s));
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  CHECK_FALSE(goes_within(bench, 40s));
+  bench.feed(agent::LinkDown{});
+  CHECK(goes_within(bench, 6s));
+}
+
+TEST_CASE("the paths from neighbours are tried, and a new coordinator hears what came of it") {
+  Bench bench;
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  const Member b{IslandId("i-b"), "b", "key-of-b", "tcp://b:1"};
+  const Member c{IslandId("i-c"), "c", "key-of-c", "tcp://c:1"};
+  bench.say(Neighbours{{b, c}});
+  REQUIRE(bench.newest<TryPaths>());
+  CHECK(bench.newest<TryPaths>()->islands == std::vector{b, c});
+  bench.feed(PathTried{b.island, true, ""});
+  bench.feed(PathTried{c.island, false, "there is no connection"});
+  bench.feed(PathTried{IslandId("i-d"), true, ""});  // of a run: whole, so nobody needs to hear it again
+  const auto reports = [&] {
+    std::vector<PathReport> said;
+    for (const Message& message : bench.messages) {
+      if (const auto* report = std::get_if<PathReport>(&message)) {
+        said.push_back(*report);
+      }
+    }
+    return said;
+  };
+  bench.feed(agent::LinkDown{});
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  CHECK(reports() == std::vector{PathReport{b.island, true, ""}, PathReport{c.island, false, "there is no connection"}});
+  bench.say(Neighbours{{c}});
+  bench.feed(agent::LinkDown{});
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  CHECK(reports() == std::vector{PathReport{c.island, false, "there is no connection"}});
 }

@@ -61,6 +61,22 @@ Digest digest(std::uint64_t value) {
   return d;
 }
 
+// One island serves the queued runs, one after the other: each is cancelled once it has started.
+void check_order_of_starts(Bench& bench, const std::vector<std::string>& order) {
+  bench.now += 1s;
+  bench.join("island");
+  for (const std::string& id : order) {
+    INFO(id);
+    for (const RunView& run : bench.core.runs(bench.now)) {
+      CHECK((run.state == RunState::starting) == (run.id.text == id));
+    }
+    REQUIRE(bench.core.cancel(bench.now, RunId(id), "the next one").ok());
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("island"), 1, Heartbeat{1, {}});
+    bench.core.tick(bench.now);
+  }
+}
+
 std::size_t used_bytes() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;  // their allocators do not count
@@ -122,6 +138,22 @@ TEST_CASE("an agent whose codecs have another version is refused at hello, with 
   CHECK(bench.sent<Welcome>("a").empty());
 }
 
+TEST_CASE("a quorum is for rounds of the whole model without overlap, which the coordinator commits") {
+  Bench bench;
+  const auto refused = [&](auto change) {
+    RunSpec spec = spec_for(2, 2, 5);
+    spec.quorum = 1;
+    change(spec);
+    const Result<RunId> run = bench.core.submit(bench.now, RunId("r-1"), spec, "", "file");
+    REQUIRE_FALSE(run);
+    CHECK(run.error().why.find("a quorum needs") != std::string::npos);
+  };
+  refused([](RunSpec& spec) { spec.strategy.group = Group::pairs; });
+  refused([](RunSpec& spec) { spec.strategy.overlap_steps = 1; });
+  refused([](RunSpec& spec) { spec.strategy.grouping = FragmentKind::sequential; });
+  refused([](RunSpec& spec) { spec.strategy.payload = PayloadKind::gradient; });
+}
+
 TEST_CASE("submit is repeatable by name, cancel and resume say what is wrong") {
   Bench bench;
   const RunSpec spec = spec_for(2, 2, 5);
@@ -162,18 +194,50 @@ TEST_CASE("queued runs start in the order of their submission, whatever their id
   if (restarted) {
     bench.core = Core(Settings{}, after, bench.now);
   }
-  bench.now += 1s;
-  bench.join("island");
-  for (const std::string& id : order) {
-    INFO(id);
-    for (const RunView& run : bench.core.runs(bench.now)) {
-      CHECK((run.state == RunState::starting) == (run.id.text == id));
-    }
-    REQUIRE(bench.core.cancel(bench.now, RunId(id), "the next one").ok());
-    bench.now += 1s;
-    bench.core.step(bench.now, IslandId("island"), 1, Heartbeat{1, {}});
-    bench.core.tick(bench.now);
+  check_order_of_starts(bench, order);
+}
+
+TEST_CASE("of queued runs the one with the highest priority starts first, and of equal ones the first") {
+  Bench bench;
+  RunSpec spec = spec_for(1, 1, 5);
+  for (const auto& [id, priority] : std::vector<std::pair<std::string, std::uint64_t>>{{"r-1", 0}, {"r-2", 7}, {"r-3", 7}, {"r-4", 900}}) {
+    spec.priority = priority;
+    REQUIRE(bench.core.submit(bench.now, RunId(id), spec, id, id).has_value());
   }
+  check_order_of_starts(bench, {"r-4", "r-2", "r-3", "r-1"});
+}
+
+TEST_CASE("a name that is given returns the run of that name, whatever runs were numbered after it") {
+  Bench bench;
+  RunSpec spec = spec_for(1, 1, 5);
+  spec.name = "dup";
+  for (const char* id : {"r-9", "r-1", "r-5"}) {  // dup, dup-2, dup-3
+    REQUIRE(bench.core.submit(bench.now, RunId(id), spec, "", "file").has_value());
+  }
+  CHECK(bench.core.submit(bench.now, RunId("r-0"), spec, "dup", "file").value() == RunId("r-9"));
+  CHECK(bench.core.submit(bench.now, RunId("r-0"), spec, "dup-2", "file").value() == RunId("r-1"));
+  CHECK(bench.core.submit(bench.now, RunId("r-0"), spec, "dup", "another file").error().code == Code::conflict);
+  CHECK(bench.core.submit(bench.now, RunId("r-0"), spec, "dup-4", "file").value() == RunId("r-0"));
+}
+
+TEST_CASE("an island that is reached elsewhere after its link came back is known there, without having left") {
+  Bench bench;
+  Hello message;
+  message.name = "a";
+  message.boot = 1;
+  message.bulk_address = "tcp://10.0.0.1:5000";
+  bench.core.admit(bench.now, IslandId("a"), "a", "key-a");
+  bench.core.step(bench.now, IslandId("a"), 1, message);
+  bench.take();
+  bench.now += 1s;
+  bench.core.step(bench.now, IslandId("a"), 1, message);
+  bench.take();
+  CHECK(bench.last.records.empty());
+  message.bulk_address = "tcp://10.9.0.1:5000";
+  bench.core.step(bench.now, IslandId("a"), 1, message);
+  CHECK(bench.core.islands(bench.now).front().bulk_address == "tcp://10.9.0.1:5000");
+  bench.take();
+  REQUIRE(bench.last.records.size() == 2);  // the event and the island
 }
 
 TEST_CASE("what is told of a revoked island names it, once and after a restart") {
@@ -201,6 +265,82 @@ TEST_CASE("what is told of a revoked island names it, once and after a restart")
       CHECK(event->text.find("revoked: its key") == std::string::npos);
     }
   }
+}
+
+TEST_CASE("a run that is resumed takes no island from another one, says which it waits for, and has them back once that one is over") {
+  Bench bench;
+  const std::vector<std::string> names = {"a", "b"};
+  for (const std::string& name : names) {
+    bench.join(name);
+  }
+  const auto everyone = [&](auto message) {
+    for (const std::string& name : names) {
+      bench.core.step(bench.now, IslandId(name), 1, message);
+    }
+  };
+  const auto view = [&](const std::string& run) { return *bench.core.run(bench.now, RunId(run)); };
+  const auto invited = [&](const std::string& run) {
+    bench.take();
+    std::size_t count = 0;
+    for (const std::string& name : names) {
+      const std::vector<Invite> invites = bench.sent<Invite>(name);
+      count += static_cast<std::size_t>(std::ranges::count(invites, RunId(run), &Invite::run));
+    }
+    return count;
+  };
+  const auto begin = [&](const std::string& run) {
+    RunSpec spec = spec_for(2, 2, 100);
+    spec.name = run;
+    REQUIRE(bench.core.submit(bench.now, RunId(run), spec, "", "").has_value());
+    CHECK(invited(run) == 2);
+    atl::Ready ready;
+    ready.run = RunId(run);
+    ready.epoch = view(run).epoch;
+    everyone(ready);
+    REQUIRE(view(run).state == RunState::running);
+  };
+  begin("first");
+  everyone(Checkpointed{RunId("first"), Round(0), Digest{}, digest(7), 1, {}});
+  REQUIRE(bench.core.pause(bench.now, RunId("first")).ok());
+  CHECK(view("first").reason.text.starts_with("is being paused after round 1"));
+  atl::Ready ready;
+  ready.run = RunId("first");
+  ready.epoch = view("first").epoch;
+  ready.round = Round(1);
+  everyone(ready);
+  everyone(Exchanged{RunId("first"), ready.epoch, Round(1), Attempt(1), digest(1), 0, 0, 0});
+  everyone(Checkpointed{RunId("first"), Round(1), digest(1), digest(8), 1, {}});
+  REQUIRE(view("first").state == RunState::paused);
+  begin("second");
+  bench.take();
+  REQUIRE(bench.core.resume(bench.now, RunId("first")).ok());
+  IslandReport report;
+  report.run = RunId("second");
+  for (int i = 0; i < 100; ++i) {
+    bench.now += 1s;
+    everyone(Heartbeat{1, {report}});
+    bench.core.tick(bench.now);
+    REQUIRE(invited("first") == 0);
+  }
+  CHECK(view("first").state == RunState::interrupted);
+  CHECK(view("first").reason.text.find("a (serves run second) and b (serves run second)") != std::string::npos);
+  CHECK(view("second").state == RunState::running);
+  // One that was lost comes back to the run that it was in, whoever waits for it besides.
+  for (int i = 0; i < 30; ++i) {
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {report}});
+    bench.core.tick(bench.now);
+  }
+  bench.take();
+  bench.hello("b", 2);
+  bench.take();
+  CHECK(view("first").state == RunState::interrupted);
+  const std::vector<Invite> invites = bench.sent<Invite>("b", 2);
+  REQUIRE(invites.size() == 1);
+  CHECK(invites.front().run == RunId("second"));
+  REQUIRE(bench.core.cancel(bench.now, RunId("second"), "").ok());
+  bench.take();
+  CHECK(bench.sent<Invite>("a").size() == 1);
 }
 
 TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {

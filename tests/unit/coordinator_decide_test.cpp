@@ -104,6 +104,39 @@ TEST_CASE("decide_round: every way six members can answer") {
   }
 }
 
+TEST_CASE("decide_round: with a quorum of contributions a round begins, and everybody takes part in its exchange") {
+  for (unsigned code = 0; code < 243; ++code) {
+    for (std::uint32_t quorum = 1; quorum <= 5; ++quorum) {
+      RoundInput input;
+      input.now = kStart + 10s;
+      input.round = Round(4);
+      input.quorum = quorum;
+      input.deadline = 30s;
+      std::size_t ready = 0;
+      std::size_t silent = 0;
+      unsigned rest = code;
+      for (std::size_t i = 0; i < 5; ++i, rest /= 3) {
+        const Answer answer = static_cast<Answer>(rest % 3);
+        ready += answer == Answer::ready ? 1U : 0U;
+        silent += answer == Answer::none ? 1U : 0U;
+        input.members.push_back(RoundMember{island(i), "n" + std::to_string(i), answer});
+      }
+      if (silent < 5) {
+        input.first_answer = kStart;
+      }
+      const RoundDecision decision = decide_round(input);
+      using Kind = RoundDecision::Kind;
+      REQUIRE(decision.kind == (silent == 0 && ready == 0 ? Kind::hopeless : silent == 0 || ready >= quorum ? Kind::plan : Kind::wait));
+      if (decision.kind == Kind::plan) {
+        REQUIRE(decision.participants.size() == 5);
+        REQUIRE(decision.left_out.empty());
+      }
+      input.hold = Wait{"a joiner", kStart + 20s};
+      REQUIRE(decide_round(input).kind != Kind::plan);
+    }
+  }
+}
+
 TEST_CASE("decide_attempt: every way four members' digests can agree") {
   for (unsigned code = 0; code < 256; ++code) {
     AttemptInput input;
@@ -232,6 +265,25 @@ TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits b
   REQUIRE(decide_restore(input).wait.text.find("it cannot go on") != std::string::npos);
   input.committed = Round(0);  // but for the initial state, which the seed gives again
   REQUIRE(decide_restore(input).start_over);
+}
+
+TEST_CASE("decide_restore takes no island that serves another run, and gives up no round that one of those holds") {
+  RestoreInput input;
+  input.now = kStart + 1h;
+  input.since = kStart;
+  input.grace = 10s;
+  input.committed = Round(9);
+  input.candidates = {RestoreCandidate{island(0), "a", true, Round(9), kStart, "other"}, RestoreCandidate{island(1), "b", true, Round(6)}};
+  RestoreDecision decision = decide_restore(input);
+  CHECK_FALSE(decision.restore);
+  CHECK_FALSE(decision.wait.until);
+  CHECK(decision.wait.text.find("of round 6; waits for a (serves run other)") != std::string::npos);
+  input.candidates[1].checkpoint = Round(9);
+  CHECK(decide_restore(input).islands == std::vector{island(1)});
+  input.min = 2;
+  decision = decide_restore(input);
+  CHECK_FALSE(decision.restore);
+  CHECK(decision.wait.text.find("waits for 1 more of a (serves run other)") != std::string::npos);
 }
 
 TEST_CASE("decide_restore takes no more islands than may take part, and those first that took part last") {

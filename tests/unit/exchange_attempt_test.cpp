@@ -51,9 +51,10 @@ std::optional<ReduceFailure> reduce_floats(const ReducePiece& task) {
   return std::nullopt;
 }
 
-ExchangeLayout layout_of(std::size_t elements, std::size_t members, std::uint64_t piece_elements) {
+ExchangeLayout layout_of(std::size_t elements, std::size_t members, std::uint64_t piece_elements,
+                         std::span<const std::uint8_t> shares = {}) {
   const auto bytes = [](std::uint64_t count) { return count * 4; };
-  return cut_pieces(elements, members, kGranule, bytes, bytes, piece_elements);
+  return cut_pieces(elements, members, kGranule, bytes, bytes, piece_elements, shares);
 }
 
 struct Island {
@@ -70,6 +71,8 @@ struct Case {
   std::vector<std::uint64_t> weights;
   Duration late{};  // islands begin at random instants up to this
   std::uint64_t reduce_window = 0;
+  std::vector<std::uint8_t> shares = {};
+  bool packed = false;
 };
 
 class Cluster {
@@ -137,8 +140,9 @@ class Cluster {
 
   void begin(Island& island, Attempt attempt) {
     ExchangePlan plan{RunId("r"), Epoch(1),      Round(1),  attempt,
-                      ids_,       what_.weights, island.id, layout_of(what_.elements, ids_.size(), what_.piece_elements)};
+                      ids_,       what_.weights, island.id, layout_of(what_.elements, ids_.size(), what_.piece_elements, what_.shares)};
     ExchangeAttempt::Settings settings;
+    plan.packed = what_.packed;
     if (what_.reduce_window > 0) {
       settings.reduce_window_bytes = what_.reduce_window;
     }
@@ -247,10 +251,11 @@ TEST_CASE("one to six members under loss, replay, duplication, delay and late be
     what.piece_elements = 16 * (1 + rng.below(8));
     what.late = 5s;
     what.reduce_window = 1 + rng.below(4096);
+    what.packed = seed % 2 == 0;
     for (std::size_t i = 0; i < members; ++i) {
       what.weights.push_back(i == 0 ? 1 : rng.below(4));
     }
-    CAPTURE(seed, members, what.elements);
+    CAPTURE(seed, members, what.elements, what.packed);
     Cluster cluster(seed, what, hostile(rng));
     REQUIRE(cluster.run(3600s));
     cluster.check_equal();
@@ -285,6 +290,40 @@ TEST_CASE("a slow start of one side is waited for: its wants are parked, nothing
   for (const auto& island : cluster.islands()) {
     CHECK(island->exchange->progress().bytes_received == island->exchange->progress().bytes_to_receive);
     CHECK(island->store->parked() == 0);
+  }
+}
+
+TEST_CASE("two islands that are cut from each other end with the same bytes where only others own shards") {
+  for (const std::size_t members : {3, 4, 5}) {
+    for (std::size_t a = 0; a < members; ++a) {
+      for (std::size_t b = a + 1; b < members; ++b) {
+        Case what;
+        what.weights.assign(members, 2);
+        what.shares.assign(members, 1);
+        what.shares[a] = 0;
+        what.shares[b] = 0;
+        CAPTURE(members, a, b);
+        Cluster cluster(7, what, PathConditions{});
+        const std::string one = "i" + std::to_string(a);
+        const std::string other = "i" + std::to_string(b);
+        cluster.network().cut(one, other);
+        cluster.network().cut(other, one);
+        REQUIRE(cluster.run(60s));
+        cluster.check_equal();
+        what.shares.clear();
+        Cluster stuck(7, what, PathConditions{});
+        stuck.network().cut(one, other);
+        stuck.network().cut(other, one);
+        REQUIRE_FALSE(stuck.run(60s));
+        for (std::size_t i = 0; i < members; ++i) {
+          for (const Stall& stall : stuck.islands()[i]->exchange->stalled(stuck.network().now(), 20s)) {
+            if (stall.contribution) {  // only the two miss each other's; the rest waits for what they sum
+              CHECK(((i == a && stall.accused.text == other) || (i == b && stall.accused.text == one)));
+            }
+          }
+        }
+      }
+    }
   }
 }
 

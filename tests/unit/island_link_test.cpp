@@ -209,6 +209,8 @@ TEST_CASE("a manifest that cannot be laid out is refused") {
   CHECK_FALSE(good({{"a", {1ULL << 40, 1ULL << 40}, 0}}));
   CHECK_FALSE(good({{"a", {1}, 2}}));
   CHECK(good({{"a", {}, -1}}));  // a scalar
+  CHECK(good({{"a", {1}, 0, kBufferMean}, {"b", {1}, 0, kBufferOfOne}}));
+  CHECK_FALSE(good({{"a", {1}, 0, "7"}}));
   CHECK(good({{"a", {1}, 0}}, std::string(4096, 'x')));
   CHECK_FALSE(good({{"a", {1}, 0}}, std::string(4097, 'x')));
 }

@@ -144,6 +144,21 @@ TEST_CASE("frames that are no message are corrupt") {
   }
 }
 
+TEST_CASE("a kind of a later version is told apart from garbage") {
+  const Bytes whole = encode(Message(Heartbeat{})).value();
+  std::size_t unknown = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    Bytes other = whole;
+    other[at] = std::byte{250};  // one of them is the kind
+    const Result<Message> read = decode(other);
+    if (!read && read.error().code == Code::not_found) {
+      CHECK(contains(read.error().why, "of a kind that this version does not know, number 250"));
+      ++unknown;
+    }
+  }
+  CHECK(unknown == 1);
+}
+
 TEST_CASE("a frame is read wherever it starts in memory") {
   const Message message = test::MessageSampler(4).all()[0];
   const Bytes frame = encode(message).value();

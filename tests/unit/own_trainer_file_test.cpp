@@ -79,11 +79,13 @@ TEST_CASE("counts of parameters are read as people write them") {
 TEST_CASE("two manifests differ first in a name, a shape, a block, their length or their description") {
   using island_link::Manifest;
   const Manifest run{{{"a", {2, 3}, 0}, {"b", {4}, 1}}, "base"};
-  CHECK(first_difference(run, run).empty());
-  CHECK(first_difference({{{"a", {2, 3}, 0}, {"c", {5}, 1}}, "base"}, run) == "parameter 1 is 'c' (5) here, and 'b' (4) in the run");
-  CHECK(first_difference({{{"a", {3, 2}, 0}, {"b", {4}, 1}}, "base"}, run) ==
-        "parameter 0 is 'a' (3 × 2) here, and 'a' (2 × 3) in the run");
-  CHECK(contains(first_difference({{{"a", {2, 3}, 1}, {"b", {4}, 1}}, "base"}, run), "block 1) here, and 'a' (2 × 3, block 0)"));
-  CHECK(first_difference({{{"a", {2, 3}, 0}}, "base"}, run) == "parameter 1, 'b' (4), is missing here");
-  CHECK(contains(first_difference({run.parameters, "other"}, run), "describes its model as \"other\" here, and as \"base\" in the run"));
+  CHECK(first_difference(run, run, "here", "in the run").empty());
+  const auto difference = [&run](const Manifest& ours) { return first_difference(ours, run, "on lyon", "in the run"); };
+  CHECK(difference({{{"a", {2, 3}, 0}, {"c", {5}, 1}}, "base"}) == "parameter 1 is 'c' (5) on lyon, and 'b' (4) in the run");
+  CHECK(difference({{{"a", {3, 2}, 0}, {"b", {4}, 1}}, "base"}) == "parameter 0 is 'a' (3 × 2) on lyon, and 'a' (2 × 3) in the run");
+  CHECK(contains(difference({{{"a", {2, 3}, 1}, {"b", {4}, 1}}, "base"}), "block 1) on lyon, and 'a' (2 × 3, block 0)"));
+  CHECK(contains(difference({{{"a", {2, 3}, 0, "mean"}, {"b", {4}, 1}}, "base"}),
+                 "block 0, a buffer: mean) on lyon, and 'a' (2 × 3, block 0)"));
+  CHECK(difference({{{"a", {2, 3}, 0}}, "base"}) == "parameter 1, 'b' (4), is missing on lyon");
+  CHECK(contains(difference({run.parameters, "other"}), "describes its model as \"other\" on lyon, and as \"base\" in the run"));
 }

@@ -8,11 +8,11 @@
 
 #include "agent/engine/built_in_model.hpp"
 #include "agent/island_link/arena.hpp"
-#include "cli/run_file/spelling.hpp"
 #include "cli/views/printable.hpp"
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
+#include "transport/base/spelling.hpp"
 
 using namespace atl;
 
@@ -384,6 +384,12 @@ TEST_CASE("a spec survives JSON, and JSON accepts nothing else") {
   refused([](auto& d) { d["strategy"]["name"] = "magic"; }, "strategy.name");
   refused([](auto& d) { d["data"]["files"] = {1, 2}; }, "data.files");
   refused([](auto& d) { d["rounds"] = "many"; }, "rounds");
+  refused([](auto& d) { d["quorum"] = 0; }, "quorum");
+  refused([](auto& d) { d["quorum"] = 65; }, "quorum");  // of 64 islands at most
+  RunSpec with_quorum = file.spec;
+  with_quorum.quorum = 3;
+  CHECK(run_spec_from_json(to_json(with_quorum)).value() == with_quorum);
+  require_problem(with("[strategy]\nquorum = 2\n"), "8:1", "quorum");  // no key of a run file
   CHECK_FALSE(run_spec_from_json("[]"));
   CHECK_FALSE(run_spec_from_json("{"));
   CHECK_FALSE(run_spec_from_json(std::string(1 << 21, ' ')));

@@ -161,3 +161,33 @@ TEST_CASE("a server that restarts is another one, a dropped key is refused") {
   plane.run(100ms);
   CHECK(plane.arrivals.size() == 1);
 }
+
+TEST_CASE("what waits in the queue of a slow path leaves at the rate that the path has by then, in its order") {
+  PathConditions slow;
+  slow.bytes_per_second = 1;  // minutes each message
+  Plane plane(1, slow);
+  plane.run(1s);
+  plane.send(5);
+  plane.run(10s);
+  REQUIRE(plane.arrivals.empty());
+  plane.network.set_conditions({});
+  plane.run(1s);
+  REQUIRE(plane.arrivals.size() == 5);
+  const std::vector<std::string> sorted = [&] {
+    std::vector<std::string> copy = plane.arrivals;
+    std::sort(copy.begin(), copy.end());
+    return copy;
+  }();
+  CHECK(plane.arrivals == sorted);
+  plane.run(600s);
+  CHECK(plane.arrivals.size() == 5);  // each once
+  // And a path that becomes slower keeps what waits.
+  slow.bytes_per_second = 100'000;
+  plane.network.set_conditions(slow);
+  plane.send(1);
+  CHECK(plane.arrivals.size() == 5);
+  slow.bytes_per_second = 1'000;
+  plane.network.set_conditions(slow);
+  plane.run(10s);
+  CHECK(plane.arrivals.size() == 6);
+}

@@ -320,3 +320,57 @@ TEST_CASE("merge: exact at both ends, a mix between", "[strategies]") {
   CHECK_FALSE(merge(0.5, std::span(global).first(3), merged));
   CHECK(same_bits(merged, global));
 }
+
+TEST_CASE("outer optimiser: buffers become what the islands' own come to, and everything else is stepped as without them", "[strategies]") {
+  Rng rng(11, 1);
+  const CodecSettings f32;
+  const std::size_t count = 70'000;  // more than a chunk
+  const std::vector<BufferRange> buffers = {
+      {0, 3, BufferShare::mean}, {100, 40'000, BufferShare::one}, {50'000, 1, BufferShare::mean}, {69'990, 10, BufferShare::one}};
+  const auto share_of = [&](std::size_t i) -> const BufferRange* {
+    for (const BufferRange& range : buffers) {
+      if (i >= range.offset && i < range.offset + range.count) {
+        return &range;
+      }
+    }
+    return nullptr;
+  };
+  for (const OuterOptimizerKind kind :
+       {OuterOptimizerKind::nesterov, OuterOptimizerKind::heavy_ball, OuterOptimizerKind::sgd, OuterOptimizerKind::adopt}) {
+    const std::vector<float> first = draw(rng, count);
+    const std::vector<float> second = draw(rng, count);
+    const std::array<EncodedTerm, 2> terms{{{std::as_bytes(std::span(first)), 0.25F}, {std::as_bytes(std::span(second)), 0.75F}}};
+    const State before{draw(rng, count), std::vector<float>(count)};
+    State without = before;
+    State with = before;
+    REQUIRE(outer_step(ReducedResult{f32, terms}, {kind, 0.7, 0.9}, without.view()));
+    REQUIRE(outer_step(ReducedResult{f32, terms, Aggregator::weighted_mean, buffers}, {kind, 0.7, 0.9}, with.view()));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const BufferRange* range = share_of(i);
+      const float own = range != nullptr && range->share == BufferShare::one ? first[i] : 0.25F * first[i] + 0.75F * second[i];
+      const float expected = range == nullptr                    ? without.parameters[i]
+                             : kind == OuterOptimizerKind::adopt ? own
+                                                                 : before.parameters[i] - own;
+      const float momentum = range == nullptr ? without.momentum[i] : 0.0F;
+      wrong += with.parameters[i] == expected && with.momentum[i] == momentum ? 0U : 1U;
+    }
+    INFO(static_cast<int>(kind));
+    CHECK(wrong == 0);
+  }
+  // A pair of a group: the mean of both outer states, less the mean of what both did.
+  const std::vector<float> mine = draw(rng, 8);
+  const std::vector<float> theirs = draw(rng, 8);
+  const std::vector<float> done = draw(rng, 8);
+  const std::array<std::span<const std::byte>, 2> members{std::as_bytes(std::span(mine)), std::as_bytes(std::span(theirs))};
+  const std::array<EncodedTerm, 1> sum{{{std::as_bytes(std::span(done)), 1.0F}}};
+  const std::array<BufferRange, 1> last{{{6, 2, BufferShare::one}}};
+  State state{mine, std::vector<float>(8)};
+  REQUIRE(outer_step(ReducedResult{f32, sum, Aggregator::weighted_mean, last}, GroupParameters{f32, members, 0},
+                     {OuterOptimizerKind::heavy_ball, 0.7, 0.5, 0.6}, state.view()));
+  for (std::size_t i = 6; i < 8; ++i) {
+    CHECK(state.parameters[i] == Approx((mine[i] + theirs[i]) / 2 - done[i]));
+    CHECK(state.momentum[i] == 0.0F);
+  }
+  CHECK(state.momentum[5] != 0.0F);
+}

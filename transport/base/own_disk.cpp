@@ -174,6 +174,9 @@ class OwnDisk final : public Disk {
   OwnDisk(FileDescriptor folder, fs::path named) : folder_(std::move(folder)), named_(std::move(named)) {}
 
   Result<std::unique_ptr<DiskFile>> open(const Path& path, OpenFor purpose) override {
+    if (purpose != OpenFor::reading) {
+      ATOLL_TRY(still_there());
+    }
     const int flags = purpose == OpenFor::reading ? O_RDONLY : purpose == OpenFor::writing ? O_RDWR | O_CREAT : O_RDWR | O_CREAT | O_TRUNC;
     FileDescriptor fd(descend(path, flags, 0644));
     if (!fd.is_open()) {
@@ -213,6 +216,7 @@ class OwnDisk final : public Disk {
   }
 
   Status make_folders(const Path& path) override {
+    ATOLL_TRY(still_there());
     Path so_far;
     for (const Path& part : path) {
       so_far /= part;
@@ -263,6 +267,20 @@ class OwnDisk final : public Disk {
   };
 
   [[nodiscard]] bool confined() const { return folder_.is_open(); }
+  // Whether the folder that is held is the one that its name leads to. One that cannot be looked at is not gone.
+  [[nodiscard]] Status still_there() const {
+    struct stat there {};
+    struct stat held {};
+    if (!confined() || ::fstat(folder_.get(), &held) != 0) {
+      return {};
+    }
+    const bool looked = ::stat(named_.c_str(), &there) == 0;
+    const bool gone = !looked && (errno == ENOENT || errno == ENOTDIR);
+    if (gone || (looked && (there.st_ino != held.st_ino || there.st_dev != held.st_dev))) {
+      return Error{Code::io, named_.string() + " was removed or replaced while it is in use; nothing is written into it any more"};
+    }
+    return {};
+  }
   [[nodiscard]] int root() const { return confined() ? folder_.get() : AT_FDCWD; }
 
   // A descriptor of what lies at the path, or -1 with errno.
@@ -305,6 +323,7 @@ class OwnDisk final : public Disk {
   }
 
   Status move(const Path& from, const Path& to, unsigned flags) {
+    ATOLL_TRY(still_there());
     const Held source = hold(from);
     const Held target = hold(to);
     const std::string what = "cannot be renamed to " + text_of(to);

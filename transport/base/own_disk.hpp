@@ -3,6 +3,7 @@
 // A confined disk holds one folder open, and every path of it is resolved below that descriptor by the kernel (openat2 with
 // RESOLVE_BENEATH): an absolute path, "..", or a link that leads out of the folder is an error, whoever made it and whenever. What is
 // opened has to be a regular file: a pipe is not waited for, a terminal is not taken.
+// Once the folder was removed, or another lies in its place, nothing more is written below it: an error says so.
 #pragma once
 
 #include <filesystem>

@@ -25,6 +25,9 @@ enum class Bug {
   weights_forgotten,   // where two islands read each other's contribution, both count alike
   results_unverified,  // who catches up applies what was fetched without asking where it leads
   named_unsynced,      // a checkpoint takes its name before what the trainer saved in it is on the disk
+  cancel_unwritten,    // the coordinator answers that a run is cancelled, and its ledger does not know
+  islands_taken,       // a run that is resumed takes islands from another one
+  age_unnoticed,       // an older ledger goes on as if nobody knew better
 };
 
 #ifdef ATOLL_PLANTED_BUGS

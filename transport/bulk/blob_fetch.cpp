@@ -10,10 +10,9 @@
 namespace atl {
 namespace {
 
-constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
 constexpr std::size_t kNobody = SIZE_MAX;
 
-struct Source {
+struct FetchSource {
   IslandId island;
   bool dropped = false;
   std::size_t asked = 0;
@@ -36,7 +35,7 @@ struct BlobFetch::State {
   BlobFetchPlan plan;
   Settings settings;
   TimePoint began;
-  std::vector<Source> sources;
+  std::vector<FetchSource> sources;
   std::optional<std::uint64_t> size;
   std::vector<Slot> pieces;  // one, of unknown size, until the size is known
   std::size_t first_missing = 0;
@@ -68,7 +67,7 @@ struct BlobFetch::State {
     return fits && pieces[index].state != Slot::State::done ? std::optional<std::size_t>(index) : std::nullopt;
   }
   [[nodiscard]] std::size_t find(const IslandId& island) const {
-    const auto found = std::find_if(sources.begin(), sources.end(), [&](const Source& source) { return source.island == island; });
+    const auto found = std::find_if(sources.begin(), sources.end(), [&](const FetchSource& source) { return source.island == island; });
     return found == sources.end() ? kNobody : static_cast<std::size_t>(found - sources.begin());
   }
 
@@ -79,7 +78,7 @@ struct BlobFetch::State {
   }
 
   void add(const IslandId& island, TimePoint now) {
-    Source source;
+    FetchSource source;
     source.island = island;
     source.progress = source.alive = source.ask_after = now;
     source.patience = settings.wants.again_after;
@@ -111,7 +110,7 @@ struct BlobFetch::State {
     pieces.assign(count, Slot{});
     missing_or_asked = count;
     first_missing = 0;
-    for (Source& source : sources) {
+    for (FetchSource& source : sources) {
       source.asked = 0;
     }
     for (const std::uint32_t piece : file ? file->found() : std::vector<std::uint32_t>()) {
@@ -145,7 +144,7 @@ struct BlobFetch::State {
     take_back(source);
     sources[source].dropped = true;
     dropped.push_back(DroppedSource{sources[source].island, error});
-    const auto left = std::find_if(sources.begin(), sources.end(), [](const Source& it) { return !it.dropped; });
+    const auto left = std::find_if(sources.begin(), sources.end(), [](const FetchSource& it) { return !it.dropped; });
     if (left == sources.end()) {
       fail(with_context(std::move(error), "no source is left; the last, island " + sources[source].island.text));
     } else if (only == source) {
@@ -218,14 +217,14 @@ struct BlobFetch::State {
 
   void mismatch(const Digest& digest) {
     Error error{Code::corrupt, "its bytes have SHA-256 " + to_hex(digest) + " where " + to_hex(*plan.digest) + " is expected"};
-    const auto delivered = std::count_if(sources.begin(), sources.end(), [](const Source& source) { return source.delivered > 0; });
+    const auto delivered = std::count_if(sources.begin(), sources.end(), [](const FetchSource& source) { return source.delivered > 0; });
     if (delivered == 1 && !resumed) {
-      const auto liar = std::find_if(sources.begin(), sources.end(), [](const Source& source) { return source.delivered > 0; });
+      const auto liar = std::find_if(sources.begin(), sources.end(), [](const FetchSource& source) { return source.delivered > 0; });
       const auto index = static_cast<std::size_t>(liar - sources.begin());
       only = index;  // so that dropping it begins anew with the next
       return drop(index, std::move(error));
     }
-    const auto left = std::find_if(sources.begin(), sources.end(), [](const Source& source) { return !source.dropped; });
+    const auto left = std::find_if(sources.begin(), sources.end(), [](const FetchSource& source) { return !source.dropped; });
     if (left == sources.end()) {
       return fail(std::move(error));
     }
@@ -233,7 +232,7 @@ struct BlobFetch::State {
   }
 
   void ask(std::size_t index, TimePoint now, std::vector<OutgoingWant>& out) {
-    Source& source = sources[index];
+    FetchSource& source = sources[index];
     if (now < source.ask_after) {
       return;
     }
@@ -278,7 +277,7 @@ struct BlobFetch::State {
   }
 
   void watch(std::size_t index, TimePoint now) {
-    Source& source = sources[index];
+    FetchSource& source = sources[index];
     if ((source.asked > 0 || source.silent) && now - source.alive >= settings.give_up_after) {
       drop(index, Error{Code::timeout, "nothing came for " + human_duration(now - source.alive)});
     } else if (source.asked > 0 && now - source.progress >= source.patience) {
@@ -361,7 +360,7 @@ void BlobFetch::arrived(TimePoint now, const IslandId& from, const BlobPiece& pi
   if (!number && !empty) {
     return;
   }
-  Source& source = state.sources[index];
+  FetchSource& source = state.sources[index];
   source.progress = source.alive = now;
   source.patience = state.settings.wants.again_after;
   source.silent = false;
@@ -442,7 +441,7 @@ const std::vector<DroppedSource>& BlobFetch::dropped() const { return state_->dr
 
 std::optional<TimePoint> BlobFetch::next_deadline() const {
   std::optional<TimePoint> earliest;
-  for (const Source& source : state_->sources) {
+  for (const FetchSource& source : state_->sources) {
     if (source.dropped || state_->over()) {
       continue;
     }

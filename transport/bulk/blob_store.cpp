@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "transport/base/check.hpp"
+#include "transport/bulk/packing.hpp"
 
 namespace atl {
 namespace {
@@ -66,6 +67,31 @@ struct Run {
   }
 };
 
+// Of a blob that has ready what the want asks for: in memory, or in a file.
+StoreAnswer read(const Want& want, std::uint64_t total, const Payload& whole, const DiskFile* file) {
+  const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(want.length, total - want.offset));
+  Served served{BlobPiece{want.blob, want.offset, total, length}, {}};
+  if (file == nullptr) {
+    served.payload = Payload{whole.bytes.subspan(want.offset, length), whole.owner};
+  } else {
+    const auto buffer = std::make_shared<Bytes>(length);
+    const Result<std::size_t> got = file->read(want.offset, *buffer);
+    if (!got || *got < length) {
+      return Gone{want.blob, Code::io, got ? "the file became shorter" : got.error().why};
+    }
+    served.payload = Payload{*buffer, buffer};
+  }
+  if (!want.packed) {
+    return served;
+  }
+  if (std::optional<Bytes> packed = pack(served.payload.bytes)) {
+    const auto owner = std::make_shared<const Bytes>(*std::move(packed));
+    served.piece.packed = static_cast<std::uint32_t>(owner->size());
+    served.payload = Payload{*owner, owner};
+  }
+  return served;
+}
+
 }  // namespace
 
 struct BlobStore::State {
@@ -111,6 +137,21 @@ struct BlobStore::State {
     unpark([&](const Want& want) {
       return want.blob.run == blob.run && (want.blob == blob || (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)));
     });
+  }
+
+  // That these bytes are on their way to a reader. A run that was forgotten meanwhile counts nothing any more.
+  void count(const BlobId& blob, std::uint64_t bytes) {
+    const auto run = runs.find(blob.run);
+    if (run == runs.end()) {
+      return;
+    }
+    run->second.served += bytes;
+    if (belongs_to_exchange(blob.kind)) {
+      const TimePoint at = now();
+      const auto reading = run->second.readings.try_emplace(blob.round, Reading{at, at, 0}).first;
+      reading->second.last = at;
+      reading->second.bytes += bytes;
+    }
   }
 
   // Tells the listener, without the lock.
@@ -254,6 +295,13 @@ std::size_t BlobStore::parked() const {
 }
 
 StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
+  if (want.blob.kind == BlobKind::probe) {
+    static const auto zeros = std::make_shared<const Bytes>(kProbeBytes);
+    const std::uint64_t offset = std::min<std::uint64_t>(want.offset, kProbeBytes);
+    const std::uint64_t count = std::min<std::uint64_t>(want.length, kProbeBytes - offset);
+    return Served{BlobPiece{want.blob, offset, kProbeBytes, static_cast<std::uint32_t>(count)},
+                  Payload{ByteView(*zeros).subspan(offset, count), zeros}};
+  }
   State::Lock lock(state_->mutex);
   const bool later = comes_later(want.blob.kind);
   const auto found = state_->runs.find(want.blob.run);
@@ -261,7 +309,7 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
     return later ? StoreAnswer(state_->park(reader, want))
                  : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
   }
-  Run& run = found->second;
+  const Run& run = found->second;
   if (!run.may_read(reader, want.blob.kind)) {
     return later ? StoreAnswer(state_->park(reader, want))
                  : Gone{want.blob, Code::unauthorized, "island " + reader.text + " may not read this of run " + want.blob.run.text};
@@ -282,27 +330,16 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   if (!entry.is_ready(want.offset, want.offset + length)) {
     return state_->park(reader, want);
   }
-  run.served += length;
-  if (belongs_to_exchange(want.blob.kind)) {
-    const TimePoint at = now();
-    const auto reading = run.readings.try_emplace(want.blob.round, Reading{at, at, 0}).first;
-    reading->second.last = at;
-    reading->second.bytes += length;
-  }
-  Served served{BlobPiece{want.blob, want.offset, entry.total, static_cast<std::uint32_t>(length)}, {}};
-  if (!entry.file) {
-    served.payload = Payload{entry.payload.bytes.subspan(want.offset, length), entry.payload.owner};
-    return served;
-  }
+  const std::uint64_t total = entry.total;
+  const Payload whole = entry.payload;
   const std::shared_ptr<const DiskFile> file = entry.file;
   lock.unlock();
-  const auto buffer = std::make_shared<Bytes>(length);
-  const Result<std::size_t> got = file->read(want.offset, *buffer);
-  if (!got || *got < length) {
-    return Gone{want.blob, Code::io, got ? "the file became shorter" : got.error().why};
+  StoreAnswer answer = read(want, total, whole, file.get());
+  if (const auto* served = std::get_if<Served>(&answer)) {
+    lock.lock();
+    state_->count(want.blob, served->payload.bytes.size());
   }
-  served.payload = Payload{*buffer, buffer};
-  return served;
+  return answer;
 }
 
 std::vector<ParkedWant> BlobStore::take_unparked() {

@@ -7,9 +7,9 @@
 //              reader is not yet known as one of the run's. At most `park_per_reader`
 //              wants a reader, the oldest is dropped first: the reader asks again,
 //   refused    with Gone otherwise: older attempts and rounds, unknown checkpoints, readers who may not.
-// Buffers are not copied: an entry and every piece in flight hold the owner's shared pointer. A range that was declared
-// ready must not change until the last of those pointers is gone.
-// Threads: any; a mutex guards the maps and is never held during I/O, file reading or the listener.
+// Buffers are not copied, unless the reader wants them packed: an entry and every piece in flight hold the owner's shared pointer. A range
+// that was declared ready must not change until the last of those pointers is gone. Threads: any; a mutex guards the maps and is never held
+// during I/O, file reading or the listener.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ class BlobStore {
   // Forgets everything of a run, its readers and its parked wants.
   void forget(const RunId& run);
 
-  // Payload bytes handed out for this run since it was first served.
+  // Payload bytes handed out for this run since it was first served, as they travel: packed where they are.
   [[nodiscard]] std::uint64_t bytes_served(const RunId& run) const;
   // When others read contributions and reduced shards of a round here, by the wall clock, and how many bytes; empty: nobody did.
   // Forgotten when a later round is finished.
@@ -94,7 +94,7 @@ class BlobStore {
   [[nodiscard]] std::optional<Reading> read_of_round(const RunId& run, Round round) const;
   [[nodiscard]] std::size_t parked() const;
 
-  // For the link. `answer` reads from a file outside of the lock; a file that fails is Gone{io}.
+  // For the link. `answer` reads from a file, and packs, outside of the lock; a file that fails is Gone{io}.
   StoreAnswer answer(const IslandId& reader, const Want& want);
   // Wants that may be answered now; each is handed out once.
   std::vector<ParkedWant> take_unparked();

@@ -10,8 +10,6 @@
 namespace atl {
 namespace {
 
-constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
-
 // Uninitialised: the first writer of each byte is the link or `reduce`.
 struct Buffer {
   std::shared_ptr<std::byte[]> bytes;
@@ -91,13 +89,22 @@ Status check_plan(const ExchangePlan& plan, const Payload& contribution) {
 
 ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
                           const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
-                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements) {
+                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements,
+                          std::span<const std::uint8_t> shares) {
   ATOLL_CHECK(members > 0 && granularity > 0, "somebody takes part, and a piece can begin somewhere");
+  const auto owns = [&](std::size_t member) { return member >= shares.size() || shares[member] != 0; };
+  std::size_t owners = 0;
+  for (std::size_t member = 0; member < members; ++member) {
+    owners += owns(member) ? 1 : 0;
+  }
+  ATOLL_CHECK(owners > 0, "somebody owns a shard");
   const std::uint64_t step = std::max<std::uint64_t>(1, piece_elements / granularity) * granularity;
-  const std::vector<Shard> shards = split_shards(elements, members, granularity).value();
+  const std::vector<Shard> owned = split_shards(elements, owners, granularity).value();
   ExchangeLayout layout{{0}, {0}, {0}, {0}};
-  for (const Shard& shard : shards) {
-    const std::uint64_t end = shard.offset + shard.count;
+  std::size_t next = 0;
+  for (std::size_t member = 0; member < members; ++member) {
+    const std::uint64_t end = owns(member) ? owned[next].offset + owned[next].count : layout.elements.back();
+    next += owns(member) ? 1 : 0;
     while (layout.elements.back() < end) {
       const std::uint64_t count = std::min(step, end - layout.elements.back());
       layout.elements.push_back(layout.elements.back() + count);
@@ -230,6 +237,7 @@ Result<std::unique_ptr<ExchangeAttempt>> ExchangeAttempt::begin(ExchangePlan pla
   ATOLL_TRY(check_plan(plan, contribution));
   auto state = std::make_unique<State>(store);
   state->settings = settings;
+  state->settings.wants.packed = plan.packed;
   state->own = std::move(contribution);
   state->reduce = std::move(reduce);
   state->self = static_cast<std::size_t>(std::find(plan.members.begin(), plan.members.end(), plan.self) - plan.members.begin());
@@ -274,7 +282,7 @@ void ExchangeAttempt::arrived(TimePoint now, const IslandId& from, const BlobPie
   }
   if (const std::optional<std::size_t> index = source->schedule.outstanding(piece)) {
     source->schedule.arrived(now, *index);
-    state_->progress.bytes_received += piece.length;
+    state_->progress.bytes_received += piece.payload_bytes();
     state_->progress.slowest = from;
   }
 }
@@ -388,7 +396,7 @@ std::vector<Stall> ExchangeAttempt::stalled(TimePoint now, Duration longer_than)
     if (since && now - *since >= longer_than) {
       const bool contribution = source.schedule.blob().kind == BlobKind::contribution;
       stalls.push_back(Stall{
-          source.schedule.peer(), *since,
+          source.schedule.peer(), *since, contribution,
           std::string("no piece of its ") + (contribution ? "contribution" : "reduced shard") + " for " + human_duration(now - *since)});
     }
   }

@@ -51,10 +51,12 @@ struct ExchangeLayout {
 
 // Cuts `elements` into shards (split_shards in transport/base/shards.hpp; `granularity`: where a piece may begin, for both codecs), and
 // each shard into pieces of at most `piece_elements`, rounded to granules. encoded_bytes(n): size of n elements encoded, for contributions
-// and for results. members, granularity ≥ 1.
+// and for results. members, granularity ≥ 1. shares: per member, 0 gives it an
+// empty shard (at least one has another); none: everybody gets one.
 ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
                           const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
-                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements = 1ULL << 16);
+                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements = 1ULL << 16,
+                          std::span<const std::uint8_t> shares = {});
 
 struct ExchangePlan {
   RunId run;
@@ -65,6 +67,7 @@ struct ExchangePlan {
   std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing
   IslandId self;
   ExchangeLayout layout;
+  bool packed = false;  // what is read travels packed (packing.hpp)
 };
 
 // What `reduce` gets: one piece of every contributor, in member order.
@@ -99,13 +102,14 @@ struct ExchangeFailure {
 struct Stall {
   IslandId accused;
   TimePoint since;
-  std::string why;  // "no piece of its contribution for 12 s"
+  bool contribution = false;  // its own, which depends on nobody else
+  std::string why;            // "no piece of its contribution for 12 s"
 };
 
 struct ExchangeProgress {
-  std::uint64_t bytes_received = 0;  // payload
-  IslandId slowest = {};             // who delivered last; at the end the one that was waited for
-  std::uint64_t bytes_to_receive = 0;
+  std::uint64_t bytes_received = 0;    // payload, as it travelled
+  IslandId slowest = {};               // who delivered last; at the end the one that was waited for
+  std::uint64_t bytes_to_receive = 0;  // unpacked
   std::size_t pieces_reduced = 0;
   std::size_t pieces_to_reduce = 0;
 };

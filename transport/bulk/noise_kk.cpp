@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "transport/base/check.hpp"
+#include "transport/bulk/openssl_bytes.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -20,9 +21,6 @@ namespace {
 
 constexpr std::string_view kName = "Noise_KK_25519_AESGCM_SHA256";
 static_assert(kName.size() <= 32);  // then h begins as the name, padded with zeros (§5.2)
-
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
 using PKey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using PKeyContext = std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)>;

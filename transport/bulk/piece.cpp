@@ -33,6 +33,7 @@ void append_body(Bytes& out, const Want& want) {
   append_common(out, Type::want, want.blob);
   append_le(out, want.offset);
   append_le(out, want.length);
+  append_le(out, static_cast<std::uint8_t>(want.packed ? 1 : 0));
 }
 
 void append_body(Bytes& out, const BlobPiece& piece) {
@@ -40,6 +41,7 @@ void append_body(Bytes& out, const BlobPiece& piece) {
   append_le(out, piece.offset);
   append_le(out, piece.total);
   append_le(out, piece.length);
+  append_le(out, piece.packed);
 }
 
 void append_body(Bytes& out, const Gone& gone) {
@@ -65,7 +67,7 @@ Result<Common> read_common(ByteReader& reader) {
   Common common;
   ATOLL_ASSIGN(common.type, reader.read<std::uint8_t>());
   ATOLL_ASSIGN(const auto kind, reader.read<std::uint8_t>());
-  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::content)) {
+  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::probe)) {
     return corrupt("an unknown kind of blob");
   }
   common.blob.kind = static_cast<BlobKind>(kind);
@@ -96,6 +98,11 @@ Result<Frame> read_want(ByteReader& reader, BlobId blob) {
   if (want.offset > UINT64_MAX - want.length) {
     return corrupt("a want past the end of numbers");
   }
+  ATOLL_ASSIGN(const auto packed, reader.read<std::uint8_t>());
+  if (packed > 1) {
+    return corrupt("a want that is neither packed nor not");
+  }
+  want.packed = packed == 1;
   return Frame(std::move(want));
 }
 
@@ -107,6 +114,10 @@ Result<Frame> read_piece(ByteReader& reader, BlobId blob) {
   ATOLL_ASSIGN(piece.length, reader.read<std::uint32_t>());
   if (piece.length > kMaxPieceBytes || piece.offset > piece.total || piece.length > piece.total - piece.offset) {
     return corrupt("a piece that does not lie within its blob");
+  }
+  ATOLL_ASSIGN(piece.packed, reader.read<std::uint32_t>());
+  if (piece.packed > 0 && piece.packed >= piece.length) {
+    return corrupt("a packed piece that is no smaller than what it unpacks to");
   }
   return Frame(std::move(piece));
 }
@@ -150,6 +161,8 @@ std::string_view to_string(BlobKind kind) {
       return "standing";
     case BlobKind::content:
       return "content";
+    case BlobKind::probe:
+      return "probe";
   }
   return "blob";
 }

@@ -8,14 +8,15 @@
 // A frame is a *head* (below) and, for a Piece, a *payload* that travels beside the head and is never copied into it.
 //
 //   head, little-endian:
-//     u8  version = 1
+//     u8  version = 2
 //     u8  type        1 want, 2 piece, 3 gone
 //     u8  kind        BlobKind
 //     u8  n           length of the run id, at most 64
 //     u64 epoch  u64 round  u32 attempt  u32 part
 //     u8[n] run
-//     want:  u64 offset  u32 length              1 ≤ length ≤ kMaxPieceBytes
-//     piece: u64 offset  u64 total  u32 length   offset + length ≤ total; payload: `length` bytes
+//     want:  u64 offset  u32 length  u8 packed              1 ≤ length ≤ kMaxPieceBytes; packed 0 or 1
+//     piece: u64 offset  u64 total  u32 length  u32 packed  offset + length ≤ total; payload: packed = 0: `length` bytes,
+//                                                           else `packed` < `length` bytes, which unpack to them (packing.hpp)
 //     gone:  u8 code (value of atl::Code)  u16 m (≤ 512)  u8[m] why, UTF-8
 //   and nothing after it.
 //
@@ -33,9 +34,12 @@
 
 namespace atl {
 
-inline constexpr std::uint8_t kPieceVersion = 1;
+inline constexpr std::uint8_t kPieceVersion = 2;
 inline constexpr std::uint32_t kMaxPieceBytes = 4U << 20;
 inline constexpr std::size_t kMaxPieceHeadBytes = 640;
+
+// Of the blob `probe`: some fifty full-size packets.
+inline constexpr std::uint32_t kProbeBytes = 64U << 10;
 
 enum class BlobKind : std::uint8_t {
   contribution = 1,  // the owner's encoded contribution to (round, attempt): part 0; its outer parameters, where they are sent too: part 1
@@ -48,6 +52,7 @@ enum class BlobKind : std::uint8_t {
   verdict = 7,   // the decision, by the one of the two who decides; kept as long as the run is open
   standing = 8,  // the round that the owner works on, u64; epoch, round and attempt 0; replaced with every round
   content = 9,   // of a run of phases, named by the first 24 bytes of its SHA-256: epoch, round, attempt and part, little-endian
+  probe = 10,    // kProbeBytes of no meaning, to see whether data pass; for every peer, of whatever run
 };
 
 // "contribution", "reduced", …: for messages and logs.
@@ -72,15 +77,18 @@ struct Want {
   BlobId blob;
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
+  bool packed = false;  // the reader would rather have them packed
   friend bool operator==(const Want&, const Want&) = default;
 };
 
-// The head of a piece; `length` payload bytes go with it.
+// The head of a piece: a range of a blob, and in how many bytes it travels.
 struct BlobPiece {
   BlobId blob;
   std::uint64_t offset = 0;
   std::uint64_t total = 0;  // size of the whole blob
   std::uint32_t length = 0;
+  std::uint32_t packed = 0;  // bytes of the payload; 0: it is not packed, and has `length`
+  [[nodiscard]] std::uint32_t payload_bytes() const { return packed > 0 ? packed : length; }
   friend bool operator==(const BlobPiece&, const BlobPiece&) = default;
 };
 
@@ -98,7 +106,7 @@ using Frame = std::variant<Want, BlobPiece, Gone>;
 Bytes encode_head(const Frame& frame);
 
 // Trusts nothing: garbage, bounds exceeded, bytes left over or another version are `corrupt`. The caller compares a BlobPiece's
-// `length` with the payload it got.
+// `payload_bytes` with the payload it got.
 Result<Frame> decode_head(ByteView head);
 
 }  // namespace atl

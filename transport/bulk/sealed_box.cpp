@@ -9,12 +9,10 @@
 #include <string>
 
 #include "transport/base/check.hpp"
+#include "transport/bulk/openssl_bytes.hpp"
 
 namespace atl {
 namespace {
-
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
 std::array<std::byte, 12> nonce_of(std::uint64_t number) {
   std::array<std::byte, 12> nonce{};

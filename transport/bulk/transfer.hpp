@@ -12,6 +12,9 @@
 
 namespace atl {
 
+// How long a want waits that the link could not take.
+inline constexpr Duration kPauseAfterRefusedSend = std::chrono::milliseconds(200);
+
 class Transfer : public PieceReceiver {
  public:
   // True if this blob is one that it reads.

@@ -42,7 +42,7 @@ std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
   std::vector<std::pair<IslandId, Want>> all;
   if (turn_) {
     const BlobPiece& piece = turn_->served.piece;
-    all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length});
+    all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length, piece.packed > 0});
   }
   for (const auto& [peer, wants] : waiting_) {
     for (const Want& want : wants) {

@@ -50,7 +50,7 @@ void WantSchedule::take(TimePoint now, std::size_t limit, std::vector<OutgoingWa
     states_[i] = State::asked;
     ++asked_;
     asked_bytes_ += length;
-    out.push_back(OutgoingWant{peer_, Want{blob_, ends_[i], static_cast<std::uint32_t>(length)}});
+    out.push_back(OutgoingWant{peer_, Want{blob_, ends_[i], static_cast<std::uint32_t>(length), settings_.packed}});
   }
 }
 

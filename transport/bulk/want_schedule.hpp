@@ -20,6 +20,7 @@ struct WantSettings {
   std::size_t window_pieces = 64;
   Duration again_after = std::chrono::seconds(2);
   Duration again_at_most = std::chrono::seconds(15);
+  bool packed = false;  // the pieces may travel packed (packing.hpp)
 };
 
 class WantSchedule {

@@ -56,6 +56,14 @@ struct HeldRun {
   friend bool operator==(const HeldRun&, const HeldRun&) = default;
 };
 
+// A number that a trainer of one's own has measured, by the name that it gave it ("accuracy").
+struct OwnMetric {
+  std::string name;
+  double value = 0;  // may be not finite
+  friend bool operator==(const OwnMetric&, const OwnMetric&) = default;
+};
+inline constexpr std::size_t kMaxOwnMetrics = 32;
+
 // What an island measured lately; travels with every heartbeat, shown by `status`, never decides correctness.
 struct IslandReport {
   RunId run;
@@ -71,6 +79,9 @@ struct IslandReport {
   std::uint64_t bytes_received = 0;
   std::uint64_t agent_memory_bytes = 0;  // resident
   std::uint64_t trainer_memory_bytes = 0;
+  std::uint64_t parameters = 0;         // that the trainer declared; 0: not known yet
+  std::vector<OwnMetric> metrics = {};  // the newest that the trainer said, at most kMaxOwnMetrics
+  std::string enough = {};              // why the trainer says that the run may end for all; empty: it does not
   friend bool operator==(const IslandReport&, const IslandReport&) = default;
 };
 
@@ -160,7 +171,16 @@ struct ExchangeFailed {
   Attempt attempt;
   IslandId accused;  // who did not deliver; may be empty
   Error error;
+  std::vector<IslandId> missing = {};  // of whose own contributions nothing came
   friend bool operator==(const ExchangeFailed&, const ExchangeFailed&) = default;
+};
+
+// What a probe of the path from another island to this one has shown.
+struct PathReport {
+  IslandId from;
+  bool whole = false;
+  std::string why;  // what did not come
+  friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
 // "My contribution must not count": not finite, or the trainer failed to make one. The island stays in the epoch.
@@ -182,8 +202,9 @@ struct Merged {
   double local_loss = 0;  // validation of this island's parameters before the merge
   double wait_seconds = 0;
   // Of a run whose islands keep outer states of their own (group pairs):
-  IslandId partner = {};               // with whom this round was taken; empty: alone
-  std::vector<float> projection = {};  // of the outer parameters after it (strategies/projection.hpp); finite
+  IslandId partner = {};                // with whom this round was taken; empty: alone
+  std::vector<float> projection = {};   // of the outer parameters after it (strategies/projection.hpp); finite
+  std::vector<OwnMetric> metrics = {};  // that the trainer said for this round, at most kMaxOwnMetrics
   friend bool operator==(const Merged&, const Merged&) = default;
 };
 
@@ -256,6 +277,12 @@ struct Refused {
   friend bool operator==(const Refused&, const Refused&) = default;
 };
 
+// The other islands that are connected: try the data path from each, whether or not you train together. All of them, each time.
+struct Neighbours {
+  std::vector<Member> islands;
+  friend bool operator==(const Neighbours&, const Neighbours&) = default;
+};
+
 // How an island comes to the state it starts from.
 enum class StartFrom : std::uint8_t {
   scratch,     // initialise from the seed; round 0
@@ -296,7 +323,8 @@ struct Exchange {
   Round round;
   Attempt attempt;
   std::vector<IslandId> members;
-  std::vector<std::uint64_t> tokens;  // per member: the weights, see strategies/aggregate.hpp
+  std::vector<std::uint64_t> tokens;      // per member: the weights, see strategies/aggregate.hpp
+  std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 
@@ -475,6 +503,7 @@ struct Enrol {
 struct Enrolled {
   std::string role;  // island | operator
   IslandId island;
+  std::string name;  // by which people know it; another one than was asked for if that was taken
   friend bool operator==(const Enrolled&, const Enrolled&) = default;
 };
 
@@ -498,9 +527,10 @@ struct Reply {
   friend bool operator==(const Reply&, const Reply&) = default;
 };
 
-using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
-                             Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
-                             Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport>;
+using Message =
+    std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
+                 RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release, Enrol,
+                 Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport, PathReport, Neighbours>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

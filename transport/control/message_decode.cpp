@@ -56,8 +56,8 @@ class Decoder {
       message = read_from_coordinator(envelope);
     }
     if (!message) {
-      return Error{Code::corrupt,
-                   "the message is of an unknown kind, number " + std::to_string(static_cast<unsigned>(envelope.body_type()))};
+      return Error{Code::not_found, "a message is of a kind that this version does not know, number " +
+                                        std::to_string(static_cast<unsigned>(envelope.body_type()))};
     }
     if (problem_ != nullptr) {
       return Error{Code::corrupt, std::string(kind_of(*message)) + " holds " + problem_};
@@ -109,6 +109,8 @@ class Decoder {
         return get(*e.body_as_Timeline());
       case Body::RunEnded:
         return get(*e.body_as_RunEnded());
+      case Body::PathReport:
+        return get(*e.body_as_PathReport());
       case Body::AssignmentReport:
         return get(*e.body_as_AssignmentReport());
       case Body::Leave:
@@ -148,10 +150,12 @@ class Decoder {
         return get(*e.body_as_Release());
       case Body::Cut:
         return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
+      case Body::Neighbours:
+        return Neighbours{members(e.body_as_Neighbours()->islands())};
       case Body::Drain:
         return Drain{text(e.body_as_Drain()->why())};
       case Body::Enrolled:
-        return Enrolled{name(e.body_as_Enrolled()->role()), island(e.body_as_Enrolled()->island())};
+        return Enrolled{name(e.body_as_Enrolled()->role()), island(e.body_as_Enrolled()->island()), name(e.body_as_Enrolled()->name())};
       default:
         return std::nullopt;
     }
@@ -282,10 +286,20 @@ class Decoder {
                    h.part(),
                    h.position()};
   }
+  template <typename List>
+  std::vector<OwnMetric> metrics(const List* given) {
+    if (given != nullptr && given->size() > kMaxOwnMetrics) {
+      fail("more own metrics than an island has");
+      return {};
+    }
+    return list(given, [this](const wire::OwnMetric* metric) { return OwnMetric{name(metric->name()), metric->value()}; });
+  }
+
   IslandReport get(const wire::IslandReport& r) {
-    return IslandReport{run(r.run()),          name(r.state()),        text(r.reason()),        Step(r.step()),    r.tokens(),
-                        r.tokens_per_second(), r.compute_seconds(),    r.wait_seconds(),        r.training_loss(), r.bytes_sent(),
-                        r.bytes_received(),    r.agent_memory_bytes(), r.trainer_memory_bytes()};
+    return IslandReport{run(r.run()),          name(r.state()),        text(r.reason()),         Step(r.step()),    r.tokens(),
+                        r.tokens_per_second(), r.compute_seconds(),    r.wait_seconds(),         r.training_loss(), r.bytes_sent(),
+                        r.bytes_received(),    r.agent_memory_bytes(), r.trainer_memory_bytes(), r.parameters(),    metrics(r.metrics()),
+                        text(r.enough())};
   }
 
   Span get(const wire::Span& s) {
@@ -331,15 +345,23 @@ class Decoder {
                      m.bytes_sent(), m.bytes_received(), m.seconds(),      island(m.slowest()),  m.arrived_seconds()};
   }
   ExchangeFailed get(const wire::ExchangeFailed& m) {
-    return ExchangeFailed{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), island(m.accused()), get(m.error())};
+    return ExchangeFailed{run(m.run()),
+                          Epoch(m.epoch()),
+                          Round(m.round()),
+                          Attempt(m.attempt()),
+                          island(m.accused()),
+                          get(m.error()),
+                          list(m.missing(), [this](const flatbuffers::String* each) { return island(each); })};
   }
+  PathReport get(const wire::PathReport& m) { return PathReport{island(m.from()), m.whole(), text(m.why())}; }
   Withdrawn get(const wire::Withdrawn& m) {
     return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data())};
   }
   Merged get(const wire::Merged& m) {
     return Merged{
-        run(m.run()),   Round(m.round()), Step(m.step()),      m.outer_loss(),
-        m.local_loss(), m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); })};
+        run(m.run()),        Round(m.round()), Step(m.step()),      m.outer_loss(),
+        m.local_loss(),      m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); }),
+        metrics(m.metrics())};
   }
   Checkpointed get(const wire::Checkpointed& m) {
     return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
@@ -378,7 +400,8 @@ class Decoder {
                     Round(m.round()),
                     Attempt(m.attempt()),
                     list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
-                    numbers(m.tokens())};
+                    numbers(m.tokens()),
+                    list(m.shares(), [](std::uint8_t share) { return share; })};
   }
   Commit get(const wire::Commit& m) {
     return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};

@@ -145,10 +145,16 @@ class Encoder {
     return wire::CreateHeldRun(builder_, name(held.run), held.epoch.value, held.live, held.committed.value, DigestField(held.digest).get(),
                                checkpoints, held.part, held.position);
   }
+  auto put(const std::vector<OwnMetric>& metrics) {
+    return list(metrics, "the list of own metrics", [this](const OwnMetric& metric) {
+      return wire::CreateOwnMetric(builder_, name(metric.name, "a metric's name"), metric.value);
+    });
+  }
+
   Offset<wire::IslandReport> put(const IslandReport& r) {
     return wire::CreateIslandReport(builder_, name(r.run), name(r.state, "an island's state"), text(r.reason), r.step.value, r.tokens,
                                     r.tokens_per_second, r.compute_seconds, r.wait_seconds, r.training_loss, r.bytes_sent, r.bytes_received,
-                                    r.agent_memory_bytes, r.trainer_memory_bytes);
+                                    r.agent_memory_bytes, r.trainer_memory_bytes, r.parameters, put(r.metrics), text(r.enough));
   }
 
   Offset<wire::Span> put(const Span& s) {
@@ -181,14 +187,17 @@ class Encoder {
                                  m.bytes_sent, m.bytes_received, m.seconds, name(m.slowest), m.arrived_seconds);
   }
   Offset<wire::ExchangeFailed> put(const ExchangeFailed& m) {
-    return wire::CreateExchangeFailed(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, name(m.accused), put(m.error));
+    const auto missing = list(m.missing, "the list of who is missing", [this](const IslandId& island) { return name(island); });
+    return wire::CreateExchangeFailed(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, name(m.accused), put(m.error),
+                                      missing);
   }
+  Offset<wire::PathReport> put(const PathReport& m) { return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why)); }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
     return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get());
   }
   Offset<wire::Merged> put(const Merged& m) {
     return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds,
-                              name(m.partner), list(m.projection, "the projection", [](float value) { return value; }));
+                              name(m.partner), list(m.projection, "the projection", [](float value) { return value; }), put(m.metrics));
   }
   Offset<wire::PairQuery> put(const PairQuery& m) {
     return wire::CreatePairQuery(builder_, name(m.run), m.epoch.value, m.round.value, name(m.asker), name(m.asked), m.asked_in.value);
@@ -233,7 +242,8 @@ class Encoder {
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
     const auto tokens = list(m.tokens, "the list of weights", [](std::uint64_t count) { return count; });
-    return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens);
+    return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
+                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }));
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
@@ -252,6 +262,9 @@ class Encoder {
     return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed);
   }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
+  Offset<wire::Neighbours> put(const Neighbours& m) {
+    return wire::CreateNeighbours(builder_, members(m.islands, "the list of neighbours"));
+  }
   Offset<wire::Drain> put(const Drain& m) { return wire::CreateDrain(builder_, text(m.why)); }
   Offset<wire::Content> put(const Content& c) {
     const auto sources = list(c.sources, "the list of sources", [this](const IslandId& island) { return name(island); });
@@ -283,7 +296,9 @@ class Encoder {
   Offset<wire::Enrol> put(const Enrol& m) {
     return wire::CreateEnrol(builder_, name(m.token_secret, "the token's secret"), name(m.name, "the island's name"));
   }
-  Offset<wire::Enrolled> put(const Enrolled& m) { return wire::CreateEnrolled(builder_, name(m.role, "the role"), name(m.island)); }
+  Offset<wire::Enrolled> put(const Enrolled& m) {
+    return wire::CreateEnrolled(builder_, name(m.role, "the role"), name(m.island), name(m.name, "the name"));
+  }
   Offset<wire::Request> put(const Request& m) {
     return wire::CreateRequest(builder_, m.id, name(m.verb, "the verb"), json(m.arguments, "the request"));
   }

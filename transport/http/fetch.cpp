@@ -15,6 +15,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
+#include "transport/http/url_part.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -39,25 +40,15 @@ struct Source {
   std::string shown;
 };
 
-std::string part(CURLU* url, CURLUPart what) {
-  char* text = nullptr;
-  if (curl_url_get(url, what, &text, 0) != CURLUE_OK || text == nullptr) {
-    return {};
-  }
-  std::string value = text;
-  curl_free(text);
-  return value;
-}
-
 Result<Source> check_source(const FetchSettings& settings) {
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url(curl_url(), &curl_url_cleanup);
   if (!url || settings.url.empty() || curl_url_set(url.get(), CURLUPART_URL, settings.url.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK) {
     return Error{Code::invalid_argument, "'" + settings.url.substr(0, 200) + "' is not a URL: write https://host/path"};
   }
-  const std::string scheme = part(url.get(), CURLUPART_SCHEME);
-  std::string host = part(url.get(), CURLUPART_HOST);
-  const std::string port = part(url.get(), CURLUPART_PORT);
-  const Source source{settings.url, scheme + "://" + host + (port.empty() ? "" : ":" + port) + part(url.get(), CURLUPART_PATH)};
+  const std::string scheme = url_part(url.get(), CURLUPART_SCHEME);
+  std::string host = url_part(url.get(), CURLUPART_HOST);
+  const std::string port = url_part(url.get(), CURLUPART_PORT);
+  const Source source{settings.url, scheme + "://" + host + (port.empty() ? "" : ":" + port) + url_part(url.get(), CURLUPART_PATH)};
   if (host.starts_with('[')) {
     host = host.substr(1, host.size() - 2);
   }

@@ -7,6 +7,7 @@
 
 #include "transport/base/check.hpp"
 #include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/packing.hpp"
 #include "transport/simulated/simulated_paths.hpp"
 
 namespace atl {
@@ -64,10 +65,16 @@ class SimulatedBulkLink final : public BulkLink {
     inbox_.pop_front();
     if (const auto* piece = std::get_if<BlobPiece>(&arrival.frame)) {
       const std::span<std::byte> place = receiver.destination(arrival.from, *piece);
-      if (place.size() == arrival.payload.bytes.size()) {  // also of an empty blob
-        std::copy(arrival.payload.bytes.begin(), arrival.payload.bytes.end(), place.begin());
-        receiver.arrived(now, arrival.from, *piece);
+      if (place.size() != piece->length) {
+        return true;  // not wanted any more
       }
+      if (piece->packed == 0) {
+        std::copy(arrival.payload.bytes.begin(), arrival.payload.bytes.end(), place.begin());  // also of an empty blob
+      } else if (const Status unpacked = unpack(arrival.payload.bytes, place); !unpacked) {
+        receiver.gone(now, arrival.from, Gone{piece->blob, unpacked.error().code, unpacked.error().why});
+        return true;
+      }
+      receiver.arrived(now, arrival.from, *piece);
     } else if (const auto* gone = std::get_if<Gone>(&arrival.frame)) {
       receiver.gone(now, arrival.from, *gone);
     } else {
@@ -85,6 +92,12 @@ class SimulatedBulkLink final : public BulkLink {
       rows.push_back(PeerTraffic{island, peer.connected, peer.sent, peer.received, 0, Duration{}});
     }
     return rows;
+  }
+
+  void forget_departures() {
+    for (auto& [island, peer] : peers_) {
+      peer.leaving.clear();
+    }
   }
 
   // Makes and breaks this side's connections: at once if the other end is another one, after kDetection if a path is cut.
@@ -238,6 +251,12 @@ std::unique_ptr<BulkLink> make_simulated_bulk_link(SimulatedNetwork::State& netw
 void reconsider_bulk_links(SimulatedNetwork::State& network) {
   for (const auto& [host, link] : network.bulk) {
     link->reconsider();
+  }
+}
+
+void forget_departures(SimulatedNetwork::State& network) {
+  for (const auto& [host, link] : network.bulk) {
+    link->forget_departures();
   }
 }
 

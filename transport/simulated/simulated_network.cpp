@@ -35,13 +35,23 @@ TimePoint SimulatedNetwork::State::transmit(const Path& key, std::uint64_t bytes
     departs += from_seconds(static_cast<double>(bytes) / with.bytes_per_second);
   }
   past.free_at = departs;
+  while (!past.queue.empty() && past.queue.front()->departs <= now) {
+    past.queue.pop_front();
+  }
+  bool in_order = false;
   // A frame passes if the path is whole when it would arrive.
   const auto send = [&](TimePoint arrives, const Event& event) {
-    at(arrives, [this, key, event] {
+    Event pass = [this, key, event] {
       if (!cuts.contains(key)) {
         event();
       }
-    });
+    };
+    if (with.bytes_per_second > 0) {
+      past.queue.push_back(std::make_shared<Queued>(Queued{departs, arrives, in_order, 0, std::move(pass)}));
+      arrive(past.queue.back());
+    } else {
+      at(arrives, std::move(pass));
+    }
   };
   if (with.replay > 0 && rng.chance(with.replay) && !past.past.empty()) {
     send(departs + with.latency + draw(rng, with.reordering_delay), past.past[rng.below(past.past.size())]);
@@ -55,6 +65,7 @@ TimePoint SimulatedNetwork::State::transmit(const Path& key, std::uint64_t bytes
   } else if (ordered) {
     arrives = std::max(arrives, past.last_arrival);
     past.last_arrival = arrives;
+    in_order = true;
   }
   if (with.duplication > 0 && rng.chance(with.duplication)) {
     send(arrives + draw(rng, with.reordering_delay), deliver);
@@ -68,6 +79,52 @@ TimePoint SimulatedNetwork::State::transmit(const Path& key, std::uint64_t bytes
   }
   send(arrives, deliver);
   return departs;
+}
+
+void SimulatedNetwork::State::arrive(const std::shared_ptr<Queued>& frame) {
+  at(frame->arrives, [frame, moves = frame->moves] {
+    if (frame->moves == moves) {
+      frame->event();
+    }
+  });
+}
+
+void SimulatedNetwork::State::change_conditions(const std::function<void()>& change) {
+  std::map<Path, double> former;
+  for (const auto& [key, past] : traffic) {
+    if (past.free_at > now) {
+      former[key] = path(key).bytes_per_second;
+    }
+  }
+  change();
+  for (const auto& known : former) {
+    const Path& key = known.first;
+    const double before = known.second;
+    const double rate = path(key).bytes_per_second;
+    if (rate == before || before <= 0) {
+      continue;
+    }
+    Traffic& past = traffic[key];
+    const auto departure = [&](TimePoint planned) { return rate <= 0 ? now : now + from_seconds(seconds(planned - now) * before / rate); };
+    TimePoint last = now;
+    for (const std::shared_ptr<Queued>& frame : past.queue) {
+      if (frame->departs > now) {
+        const Duration on_the_way = frame->arrives - frame->departs;
+        frame->departs = departure(frame->departs);
+        frame->arrives = frame->departs + on_the_way;
+        if (frame->ordered) {
+          last = frame->arrives = std::max(frame->arrives, last);
+        }
+        ++frame->moves;
+        arrive(frame);
+      } else if (frame->ordered) {
+        last = std::max(last, frame->arrives);
+      }
+    }
+    past.free_at = departure(past.free_at);
+    past.last_arrival = last;
+  }
+  forget_departures(*this);
 }
 
 void SimulatedNetwork::State::reconsider() {
@@ -95,11 +152,15 @@ void SimulatedNetwork::advance_to(TimePoint time) {
   state_->now = std::max(state_->now, time);
 }
 
-void SimulatedNetwork::set_conditions(const PathConditions& conditions) { state_->defaults = conditions; }
-void SimulatedNetwork::set_path(const std::string& from, const std::string& to, const PathConditions& conditions) {
-  state_->conditions[{from, to}] = conditions;
+void SimulatedNetwork::set_conditions(const PathConditions& conditions) {
+  state_->change_conditions([&] { state_->defaults = conditions; });
 }
-void SimulatedNetwork::clear_paths() { state_->conditions.clear(); }
+void SimulatedNetwork::set_path(const std::string& from, const std::string& to, const PathConditions& conditions) {
+  state_->change_conditions([&] { state_->conditions[{from, to}] = conditions; });
+}
+void SimulatedNetwork::clear_paths() {
+  state_->change_conditions([&] { state_->conditions.clear(); });
+}
 
 void SimulatedNetwork::cut(const std::string& from, const std::string& to) {
   state_->cuts.emplace(from, to);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,9 +25,18 @@ struct SimulatedNetwork::State {
   using Path = std::pair<std::string, std::string>;
   using Event = std::function<void()>;
 
+  // A frame in its sender's queue, on a path of limited rate.
+  struct Queued {
+    TimePoint departs;
+    TimePoint arrives;
+    bool ordered = false;
+    unsigned moves = 0;  // how often both changed with the path's rate
+    Event event;
+  };
   struct Traffic {
-    TimePoint free_at;        // of the sender's queue
-    TimePoint last_arrival;   // of ordered frames
+    TimePoint free_at;       // of the sender's queue
+    TimePoint last_arrival;  // of ordered frames
+    std::deque<std::shared_ptr<Queued>> queue;
     std::vector<Event> past;  // a ring of deliveries, to be replayed
     std::size_t next_past = 0;
   };
@@ -51,6 +62,10 @@ struct SimulatedNetwork::State {
   // Sends one frame: `deliver` runs on arrival, not at all, or several times. Returns when its last byte leaves the sender.
   // ordered: frames that were not drawn for reordering arrive in the order they were sent.
   TimePoint transmit(const Path& path, std::uint64_t bytes, bool ordered, Event deliver);
+  // Runs the frame's event when it arrives, unless it is moved before.
+  void arrive(const std::shared_ptr<Queued>& frame);
+  // Changes conditions; what waits in a sender's queue leaves at the rate that its path has then.
+  void change_conditions(const std::function<void()>& change);
   // Links, cuts or peers changed: connections are made or broken.
   void reconsider();
 };
@@ -63,5 +78,7 @@ std::unique_ptr<ControlClient> make_simulated_control_client(SimulatedNetwork::S
 // Reconsiders what concerns the bulk links, or the control links.
 void reconsider_bulk_links(SimulatedNetwork::State& network);
 void reconsider_control_links(SimulatedNetwork::State& network);
+// After rates changed: when the bulk links' pieces leave is not known any more.
+void forget_departures(SimulatedNetwork::State& network);
 
 }  // namespace atl

@@ -23,7 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kCurveOverheadBytes = 64;
 constexpr Duration kStable = 1s;    // a connection that lasted this long starts the back-off anew
 constexpr Duration kGreeting = 1s;  // a coordinator that has room for a connection greets it at once
 constexpr int kAskAttempts = 2;     // refused or rejected this often, a command gives up
@@ -327,16 +326,21 @@ Error DealerClient::describe(Loss loss) const {
 }
 
 std::optional<LinkEvent> DealerClient::next_message() {
-  const std::vector<ZmqFrame> frames = attempt_->dealer.receive();
-  if (frames.empty()) {
-    return std::nullopt;
+  while (true) {
+    const std::vector<ZmqFrame> frames = attempt_->dealer.receive();
+    if (frames.empty()) {
+      return std::nullopt;
+    }
+    Result<Message> message =
+        frames.size() == 1 ? decode(frames[0].bytes()) : Result<Message>(Error{Code::corrupt, "a message is one frame"});
+    if (message) {
+      return *std::move(message);
+    }
+    if (message.error().code != Code::not_found) {
+      return with_context(message.error(), "the coordinator at " + settings_.address + " sent what cannot be read");
+    }
+    log_debug(message.error().why + ": it is of a newer version, and ignored");
   }
-  Result<Message> message =
-      frames.size() == 1 ? decode(frames[0].bytes()) : Result<Message>(Error{Code::corrupt, "a message is one frame"});
-  if (!message) {
-    return with_context(message.error(), "the coordinator at " + settings_.address + " sent what cannot be read");
-  }
-  return *std::move(message);
 }
 
 void DealerClient::set_alarm() {

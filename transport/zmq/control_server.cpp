@@ -8,6 +8,7 @@
 #include <set>
 
 #include "transport/base/address.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/plain_text.hpp"
 #include "transport/base/time.hpp"
 #include "transport/zmq/accept_gate.hpp"
@@ -18,7 +19,6 @@ namespace atl {
 namespace {
 
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-constexpr std::size_t kCurveOverheadBytes = 64;  // of CURVE's own framing, on top of a message
 constexpr std::size_t kRememberedConnections = 4096;
 constexpr int kMessagesPerCall = 1000;  // looked at in one `receive` before the owner gets a turn
 constexpr int kReportsPerWindow = 10;
@@ -206,6 +206,10 @@ class RouterServer final : public ZmqControlServer {
         frames.size() == 2 && !key.empty()
             ? decode(frames[1].bytes())
             : Result<Message>(Error{Code::corrupt, "a message is one frame, this peer sent " + std::to_string(frames.size() - 1)});
+    if (!message && message.error().code == Code::not_found) {
+      log_debug(message.error().why + ": it is of a newer version, and ignored");
+      return std::nullopt;
+    }
     if (!message) {
       garbled_.add(*connection);
       (void)send(*connection, Refused{with_context(message.error(), "the coordinator cannot read this message")});

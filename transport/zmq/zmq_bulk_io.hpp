@@ -26,6 +26,8 @@
 
 namespace atl {
 
+void set_option(void* socket, int option, int value);
+
 // The options that router and dealers share.
 void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings);
 

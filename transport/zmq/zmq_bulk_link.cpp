@@ -12,12 +12,11 @@
 #include <utility>
 
 #include "transport/base/address.hpp"
+#include "transport/bulk/packing.hpp"
 #include "transport/zmq/zmq_bulk_io.hpp"
 
 namespace atl {
 namespace {
-
-void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, option, &value, sizeof value); }
 
 // A context and the router in it, until the I/O thread has taken them.
 struct Sockets {
@@ -169,19 +168,30 @@ class Link final : public ZmqBulkLink {
     return BulkPeer{member.island, *key, to_string(*address)};
   }
 
-  // The one pass over the bytes on this side: from ZeroMQ's message to the destination.
+  // The one pass over the bytes on this side: from ZeroMQ's message to the destination. Packed ones take a second.
   void open(TimePoint now, const IslandId& from, const SealedPiece& sealed, PieceReceiver& receiver) {
     const std::span<std::byte> place = receiver.destination(from, sealed.piece);
     if (place.empty() && sealed.piece.length > 0) {
       return;
     }
     ATOLL_CHECK(place.size() == sealed.piece.length, "a destination has room for exactly the piece");
+    const bool packed = sealed.piece.packed > 0;
+    if (packed) {
+      packed_.resize(sealed.piece.packed);
+    }
+    const std::span<std::byte> opened = packed ? std::span(packed_) : place;
     const ByteView payload = sealed.payload.bytes();
     if (sealed.plain) {
-      std::copy(payload.begin(), payload.end(), place.begin());
-    } else if (!aead_.open(sealed.key, sealed.number, sealed.bound, payload, place)) {
+      std::copy(payload.begin(), payload.end(), opened.begin());
+    } else if (!aead_.open(sealed.key, sealed.number, sealed.bound, payload, opened)) {
       mailbox_->push(EndBulkSession{sealed.session});
       return;
+    }
+    if (packed) {
+      if (const Status unpacked = unpack(opened, place); !unpacked) {
+        receiver.gone(now, from, Gone{sealed.piece.blob, unpacked.error().code, unpacked.error().why});
+        return;
+      }
     }
     receiver.arrived(now, from, sealed.piece);
   }
@@ -193,6 +203,7 @@ class Link final : public ZmqBulkLink {
   void* const context_;
   const std::string bound_;
   AeadContext aead_;
+  Bytes packed_;  // a packed piece that was opened
   std::thread thread_;
 };
 

@@ -15,6 +15,8 @@
 
 namespace atl {
 
+inline constexpr std::size_t kCurveOverheadBytes = 64;  // of CURVE's own framing, on top of a message
+
 class ZmqContext {
  public:
   ZmqContext() : context_(zmq_ctx_new()) {}

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "agent/island_link/client/trainer_client.hpp"
 
@@ -18,6 +19,7 @@ struct atoll_trainer {
   explicit atoll_trainer(TrainerLink link) : client(std::move(link)) {}
   TrainerClient client;
   std::string configuration;
+  std::string with_arena;  // once the arena is known; callers may still look at the other one
   std::vector<atoll_entry> entries;
   Order order;
   std::string why;
@@ -25,8 +27,9 @@ struct atoll_trainer {
 
 namespace {
 
-static_assert(static_cast<int>(OrderKind::save) == ATOLL_SAVE && static_cast<int>(OrderKind::stop) == ATOLL_STOP &&
-              static_cast<int>(OrderKind::merge) == ATOLL_MERGE && static_cast<int>(OrderKind::report) == ATOLL_REPORT);
+static_assert(static_cast<int>(OrderKind::fetch) == ATOLL_FETCH && static_cast<int>(OrderKind::save) == ATOLL_SAVE &&
+              static_cast<int>(OrderKind::stop) == ATOLL_STOP && static_cast<int>(OrderKind::merge) == ATOLL_MERGE &&
+              static_cast<int>(OrderKind::report) == ATOLL_REPORT);
 
 int code_of(const Error& error) {
   switch (error.code) {
@@ -65,8 +68,14 @@ int guarded(atoll_trainer* trainer, const Body& body) noexcept {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
 
-// The value of `configure` as its message has it.
-std::string settings_text(const Configure& configure) { return encode(AgentMessage(configure)); }
+// The value of `configure` as its message has it, and the path of the arena once that is known.
+std::string settings_text(const Configure& configure, const std::string& arena = "") {
+  nlohmann::json settings = nlohmann::json::parse(encode(AgentMessage(configure)));
+  if (!arena.empty()) {
+    settings["arena"] = arena;
+  }
+  return settings.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 Result<std::unique_ptr<atoll_trainer>> join(const char* path, const char* name, const char* version, std::uint32_t ranks) {
   const char* variable = std::getenv(kLinkVariable);
@@ -91,6 +100,20 @@ Result<std::unique_ptr<atoll_trainer>> join(const char* path, const char* name, 
   return trainer;
 }
 
+// A number that is no kind of buffer goes into the manifest as it is, which is refused for it.
+std::optional<std::string> buffer_of(std::int32_t kind) {
+  switch (kind) {
+    case 0:
+      return std::nullopt;
+    case ATOLL_BUFFER_MEAN:
+      return kBufferMean;
+    case ATOLL_BUFFER_ONE:
+      return kBufferOfOne;
+    default:
+      return std::to_string(kind);
+  }
+}
+
 Manifest manifest_of(const atoll_parameter* parameters, std::size_t count, const char* description) {
   Manifest manifest;
   for (std::size_t i = 0; i < count; ++i) {
@@ -98,7 +121,7 @@ Manifest manifest_of(const atoll_parameter* parameters, std::size_t count, const
     manifest.parameters.push_back(
         {text_or_empty(given.name),
          given.dimensions == 0 ? std::vector<std::uint64_t>{1} : std::vector<std::uint64_t>(given.shape, given.shape + given.dimensions),
-         given.block});
+         given.block, buffer_of(given.buffer)});
   }
   if (description != nullptr) {
     manifest.description = description;
@@ -124,7 +147,11 @@ Result<Answer> answer_of(const atoll_answer* given) {
   if (given == nullptr) {
     return Error{Code::invalid_argument, "an answer is NULL"};
   }
+  if (given->answered < ATOLL_WHOLE || given->answered > ATOLL_ENDED) {
+    return Error{Code::invalid_argument, "an answer's `answered` is " + std::to_string(given->answered)};
+  }
   Answer answer;
+  answer.answered = static_cast<Answered>(given->answered);
   answer.steps = std::max<std::uint64_t>(given->steps, 1);
   answer.samples = given->samples;
   answer.tokens = given->tokens;
@@ -137,6 +164,10 @@ Result<Answer> answer_of(const atoll_answer* given) {
   }
   answer.batches = given->batches;
   answer.error = text_or_empty(given->error);
+  for (std::size_t i = 0; i < given->metrics_count; ++i) {
+    answer.metrics.push_back({text_or_empty(given->metrics[i].name), given->metrics[i].value});
+  }
+  answer.enough = text_or_empty(given->enough);
   return answer;
 }
 
@@ -160,7 +191,9 @@ atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char
   return nullptr;
 }
 
-const char* atoll_trainer_configuration(atoll_trainer* trainer) { return trainer == nullptr ? "{}" : trainer->configuration.c_str(); }
+const char* atoll_trainer_configuration(atoll_trainer* trainer) {
+  return trainer == nullptr ? "{}" : trainer->with_arena.empty() ? trainer->configuration.c_str() : trainer->with_arena.c_str();
+}
 
 int atoll_trainer_prepare(atoll_trainer* trainer, const char* what) {
   return guarded(trainer, [&] { return trainer->client.prepare(text_or_empty(what)); });
@@ -171,6 +204,7 @@ int atoll_trainer_declare(atoll_trainer* trainer, const atoll_parameter* paramet
     const Manifest manifest = manifest_of(parameters, count, description);
     ATOLL_TRY(trainer->client.declare(manifest));
     trainer->entries = entries_of(manifest, trainer->client.layout());
+    trainer->with_arena = settings_text(*trainer->client.configuration(), trainer->client.layout().path);
     return {};
   });
 }
@@ -196,8 +230,15 @@ int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* orde
     }
     ATOLL_ASSIGN(trainer->order, trainer->client.next(timeout_ms < 0 ? Duration(-1) : Duration(std::chrono::milliseconds(timeout_ms))));
     const Order& next = trainer->order;
-    *order = {static_cast<int32_t>(next.kind), next.fragment,         next.step, next.position, next.free_until, next.alpha,
-              next.wants_norm ? 1 : 0,         next.directory.c_str()};
+    *order = {static_cast<int32_t>(next.kind),
+              next.fragment,
+              next.step,
+              next.position,
+              next.free_until,
+              next.alpha,
+              next.wants_norm ? 1 : 0,
+              next.fetched ? 1 : 0,
+              next.directory.c_str()};
     return {};
   });
 }

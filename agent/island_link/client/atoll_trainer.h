@@ -53,14 +53,23 @@ enum {
   ATOLL_READ_GRADIENT = 9, /* take the gradient of `fragment` from the arena */
   ATOLL_STAND_AT = 10,     /* steps are left out, or were done elsewhere: stand at `step` and `position` */
   ATOLL_EVALUATE = 11,     /* answer has_loss and loss over the held-out data, and batches */
-  ATOLL_SAVE = 12          /* write what is needed to continue into the empty folder `directory`; answer error if that failed */
+  ATOLL_SAVE = 12,         /* write what is needed to continue into the empty folder `directory`; answer error if that failed */
+  ATOLL_FETCH = 13         /* the result that a later MERGE of `fragment` takes lies in the arena: a copy of it may begin. Only for those that
+                              have answered ATOLL_BEGUN */
+};
+
+/* What becomes of values that no optimiser trains, such as BatchNorm's running mean: no outer step moves them. */
+enum {
+  ATOLL_BUFFER_MEAN = 1, /* after a round all have the mean of the islands' own */
+  ATOLL_BUFFER_ONE = 2   /* after a round all have those of the first island that contributed (in pairs: the pair's mean) */
 };
 
 typedef struct {
   const char* name;      /* unique */
   const uint64_t* shape; /* `dimensions` numbers of at least 1; the arena holds the tensor row by row */
   size_t dimensions;
-  int32_t block; /* -1 embeddings, 0 ... L-1 the layers, L what comes after them */
+  int32_t block;  /* -1 embeddings, 0 ... L-1 the layers, L what comes after them */
+  int32_t buffer; /* 0: it is trained; else an ATOLL_BUFFER_ */
 } atoll_parameter;
 
 /* Where a parameter lies: float32 elements `offset` to `offset + count` of the arena, part of one fragment. */
@@ -79,8 +88,22 @@ typedef struct {
   uint64_t free_until; /* of ATOLL_STEP: steps up to this one may be done at once and answered as one */
   double alpha;
   int32_t wants_norm;
+  int32_t fetched; /* of ATOLL_MERGE: the arena holds what the last ATOLL_FETCH of `fragment` was for */
   const char* directory; /* until the next call */
 } atoll_order;
+
+/* A number of the trainer's own, for whoever watches the run: "accuracy". */
+typedef struct {
+  const char* name; /* at most 64 bytes */
+  double value;
+} atoll_metric;
+
+/* Which part of an order is answered. A copy between a GPU and the arena, and numbers that a GPU computes, may go on beside the steps. */
+enum {
+  ATOLL_WHOLE = 0, /* it is done */
+  ATOLL_BEGUN = 1, /* of copies (WRITE, FETCH, MERGE, …) and REPORT: it goes on; the next order may be asked for */
+  ATOLL_ENDED = 2  /* the oldest order that was begun has ended; this is its answer, whatever order is in hand */
+};
 
 /* Set all of it to zero, then what the order asks for. */
 typedef struct {
@@ -93,13 +116,18 @@ typedef struct {
   int32_t has_loss;
   double loss;
   uint32_t batches;
-  const char* error; /* NULL: it was done */
+  int32_t answered;            /* ATOLL_WHOLE, ATOLL_BEGUN or ATOLL_ENDED */
+  const char* error;           /* NULL: it was done */
+  const atoll_metric* metrics; /* with ATOLL_REPORT and ATOLL_EVALUATE: at most 32 */
+  size_t metrics_count;
+  const char* enough; /* with any order: the model is good enough, and why; the run ends for all islands after the next round. NULL: no */
 } atoll_answer;
 
 /* Connects to the agent (path NULL: $ATOLL_ISLAND_LINK), says hello for `ranks` processes, and waits for the run's settings.
  * NULL on failure, with the reason in `why`. */
 atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char* version, uint32_t ranks, char* why, size_t why_size);
-/* The run's settings, as `configure` of the protocol's page: one JSON object. */
+/* The run's settings, as `configure` of the protocol's page: one JSON object. After atoll_trainer_declare() it has "arena" as well: the
+ * path of the arena, for other processes of the trainer to map. Both texts live until atoll_trainer_leave(). */
 const char* atoll_trainer_configuration(atoll_trainer* trainer);
 /* "reading its data", for people, before it is ready. */
 int atoll_trainer_prepare(atoll_trainer* trainer, const char* what);
@@ -110,9 +138,10 @@ float* atoll_trainer_arena(atoll_trainer* trainer);
 const atoll_entry* atoll_trainer_entries(atoll_trainer* trainer, size_t* count);
 /* It stands at the beginning, or where configuration.resume says. */
 int atoll_trainer_ready(atoll_trainer* trainer, uint64_t tokens_available);
-/* The next order, waiting up to timeout_ms for one (-1: for ever). The one before must have been answered. */
+/* The next order, waiting up to timeout_ms for one (-1: for ever). The one before must have been answered. While an order that was begun has
+ * not ended, this does not wait: ATOLL_NONE says that nothing can be done before the oldest of them has. */
 int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* order);
-/* The order is done. Each is answered once. */
+/* The order is done; or it has begun; or the oldest that had begun has ended. Each is answered once, or begins once and ends once. */
 int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer);
 /* The trainer is about to exit, and why; permanent: it would fail again, so it is not started again. */
 int atoll_trainer_fail(atoll_trainer* trainer, const char* why, int permanent);

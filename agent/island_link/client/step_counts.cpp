@@ -6,55 +6,72 @@
 
 namespace atl::island_link {
 
+void StepCounts::begin(std::size_t fragments) {
+  tallies_.clear();
+  for (std::size_t i = 0; i < fragments; ++i) {
+    tallies_.push_back(std::make_shared<Tally>());
+  }
+}
+
 void StepCounts::add_steps(std::uint64_t steps, std::uint64_t tokens) {
-  for (Tally& tally : tallies_) {
-    tally.steps += steps;
-    tally.tokens += tokens;
+  for (const std::shared_ptr<Tally>& tally : tallies_) {
+    tally->steps += steps;
+    tally->tokens += tokens;
   }
   tokens_ += tokens;
   owed_ = true;
 }
 
-void StepCounts::add_losses(std::span<const double> losses) {
+StepCounts::Tallies StepCounts::take_owed() {
+  owed_ = false;
+  return tallies_;
+}
+
+void StepCounts::add_losses(const Tallies& where, std::span<const double> losses) {
   for (const double loss : losses) {
     const bool bad = !std::isfinite(loss);
-    for (Tally& tally : tallies_) {
-      tally.losses += bad ? 0 : 1;
-      tally.loss_sum += bad ? 0.0 : loss;
-      tally.nonfinite = tally.nonfinite || bad;
+    for (const std::shared_ptr<Tally>& tally : where) {
+      tally->losses += bad ? 0 : 1;
+      tally->loss_sum += bad ? 0.0 : loss;
+      tally->nonfinite = tally->nonfinite || bad;
     }
     last_loss_ = bad ? std::nullopt : std::optional<double>(loss);
     nonfinite_ = nonfinite_ || bad;
   }
-  owed_ = false;
 }
 
 void StepCounts::forget() {
-  tallies_.assign(tallies_.size(), {});
+  begin(tallies_.size());
   tokens_ = 0;
 }
 
-void StepCounts::publish(std::uint32_t fragment, Published& report) {
-  const Tally tally = std::exchange(tallies_.at(fragment), {});
-  report.steps = tally.steps;
-  report.tokens = tally.tokens;
-  report.nonfinite = report.nonfinite || tally.nonfinite;
-  if (tally.losses > 0 && !tally.nonfinite) {
-    const double mean = tally.loss_sum / static_cast<double>(tally.losses);
+std::shared_ptr<const StepCounts::Tally> StepCounts::close(std::uint32_t fragment) {
+  return std::exchange(tallies_.at(fragment), std::make_shared<Tally>());
+}
+
+void StepCounts::Tally::fill(Published& report) const {
+  report.steps = steps;
+  report.tokens = tokens;
+  report.nonfinite = report.nonfinite || nonfinite;
+  if (losses > 0 && !nonfinite) {
+    const double mean = loss_sum / static_cast<double>(losses);
     report.loss = std::isfinite(mean) ? std::optional<double>(mean) : std::nullopt;
   }
 }
 
-void StepCounts::progress(Progress& report, double seconds) {
+void StepCounts::pace(Progress& report, double seconds) {
+  report.tokens_per_second = seconds > 0 ? static_cast<double>(std::exchange(tokens_, 0)) / seconds : 0.0;
+}
+
+void StepCounts::newest_loss(Progress& report) {
   report.loss = last_loss_;
   report.nonfinite = std::exchange(nonfinite_, false);
-  report.tokens_per_second = seconds > 0 ? static_cast<double>(std::exchange(tokens_, 0)) / seconds : 0.0;
 }
 
 std::string StepCounts::text() const {
   nlohmann::json tallies = nlohmann::json::array();
-  for (const Tally& tally : tallies_) {
-    tallies.push_back({tally.steps, tally.tokens, tally.losses, tally.loss_sum, tally.nonfinite});
+  for (const std::shared_ptr<Tally>& tally : tallies_) {
+    tallies.push_back({tally->steps, tally->tokens, tally->losses, tally->loss_sum, tally->nonfinite});
   }
   return tallies.dump();
 }
@@ -74,8 +91,8 @@ Status StepCounts::read(std::string_view text) {
     if (!whole) {
       return Error{Code::corrupt, "cannot resume: the saved counters are broken"};
     }
-    tallies_[i] = {tally[0].get<std::uint64_t>(), tally[1].get<std::uint64_t>(), tally[2].get<std::uint64_t>(), tally[3].get<double>(),
-                   tally[4].get<bool>()};
+    *tallies_[i] = {tally[0].get<std::uint64_t>(), tally[1].get<std::uint64_t>(), tally[2].get<std::uint64_t>(), tally[3].get<double>(),
+                    tally[4].get<bool>()};
   }
   return {};
 }

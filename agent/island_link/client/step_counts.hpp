@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,35 +18,41 @@ namespace atl::island_link {
 
 class StepCounts {
  public:
-  void begin(std::size_t fragments) { tallies_.assign(fragments, {}); }
-  // Steps are done, of so many tokens together. Their losses may come later.
-  void add_steps(std::uint64_t steps, std::uint64_t tokens);
-  // Losses of steps that were added, in their order.
-  void add_losses(std::span<const double> losses);
-  // No loss is owed: those of steps without one are not asked for again.
-  [[nodiscard]] bool owes_losses() const { return owed_; }
-  // Starts anew: what was trained before belongs to no contribution.
-  void forget();
-
-  // Fills in what a fragment's contribution counts, and starts its next one.
-  void publish(std::uint32_t fragment, Published& report);
-  // Fills in the newest loss and whether one since the last progress was not finite.
-  void progress(Progress& report, double seconds);
-  void skip_progress() { tokens_ = 0; }
-
-  // JSON, and back. Errors: corrupt if it is broken. One of another number of fragments counts nothing: it was another strategy's.
-  [[nodiscard]] std::string text() const;
-  Status read(std::string_view text);
-
- private:
+  // What one fragment's contribution counts.
   struct Tally {
     std::uint64_t steps = 0;
     std::uint64_t tokens = 0;
     std::uint64_t losses = 0;
     double loss_sum = 0.0;
     bool nonfinite = false;
+    void fill(Published& report) const;
   };
-  std::vector<Tally> tallies_;
+  using Tallies = std::vector<std::shared_ptr<Tally>>;
+
+  void begin(std::size_t fragments);
+  // Steps are done, of so many tokens together. Their losses may come later.
+  void add_steps(std::uint64_t steps, std::uint64_t tokens);
+  [[nodiscard]] bool owes_losses() const { return owed_; }
+  // The losses of the steps so far were asked for, and are owed no longer: where they count, whatever has been closed when they come.
+  [[nodiscard]] Tallies take_owed();
+  // Losses of those steps, in their order; steps may have none.
+  void add_losses(const Tallies& where, std::span<const double> losses);
+  // Starts anew: what was trained before belongs to no contribution.
+  void forget();
+
+  // What a fragment's contribution counts, once the losses that were asked for have come; from now on its next one is counted.
+  [[nodiscard]] std::shared_ptr<const Tally> close(std::uint32_t fragment);
+  // Fills in the tokens a second since the last progress, `seconds` ago.
+  void pace(Progress& report, double seconds);
+  // Fills in the newest loss and whether one since the last progress was not finite.
+  void newest_loss(Progress& report);
+
+  // JSON, and back. Errors: corrupt if it is broken. One of another number of fragments counts nothing: it was another strategy's.
+  [[nodiscard]] std::string text() const;
+  Status read(std::string_view text);
+
+ private:
+  Tallies tallies_;           // by fragment
   std::uint64_t tokens_ = 0;  // since the last progress
   std::optional<double> last_loss_;
   bool nonfinite_ = false;  // since the last progress

@@ -6,6 +6,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "agent/island_link/client/finite.hpp"
 #include "agent/island_link/client/saved_folder.hpp"
 
 namespace atl::island_link {
@@ -16,8 +17,6 @@ constexpr Duration kConfigureWithin = std::chrono::seconds(60);
 constexpr Duration kForEver = Duration(-1);
 constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
 constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
-
-std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
 
 Error out_of_turn(const AgentMessage& message, const char* due) {
   return {Code::corrupt, "the agent has sent '" + std::string(type_of(message)) + "' where " + due + " was due"};
@@ -78,8 +77,8 @@ Status TrainerClient::declare(Manifest manifest) {
   if (layout == nullptr) {
     return out_of_turn(second, "arena");
   }
-  ATOLL_TRY(check_layout(manifest, *layout));
   ATOLL_ASSIGN(arena_, Arena::open(layout->path, layout->bytes));
+  ATOLL_TRY(check_layout(manifest, *layout));
   layout_ = std::move(*layout);
   counts_.begin(layout_.fragments.size());
   return {};
@@ -116,9 +115,6 @@ Status TrainerClient::handle(const AgentMessage& message) {
         if constexpr (std::is_same_v<Message, Stop>) {
           stopped_ = true;
           return {};
-        } else if constexpr (std::is_same_v<Message, RoundResult>) {
-          pending_.results[{value.round, value.fragment}] = value.applied;
-          return {};
         } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, Task> || std::is_same_v<Message, ArenaLayout>) {
           return Error{Code::corrupt, std::string("the agent has sent '") + Message::kType + "' a second time"};
         } else {
@@ -126,6 +122,16 @@ Status TrainerClient::handle(const AgentMessage& message) {
         }
       },
       message);
+}
+
+Status TrainerClient::on(const RoundResult& result) {
+  const RoundKey key{result.round, result.fragment};
+  pending_.results[key] = result.applied;
+  if (result.applied && begins_orders_ && pending_.orders.will_merge(result.round, result.fragment)) {
+    todos_.emplace_back(order(OrderKind::fetch, result.fragment));
+    pending_.fetched.insert(key);
+  }
+  return {};
 }
 
 Status TrainerClient::on(const Plan& plan) {
@@ -146,7 +152,9 @@ Status TrainerClient::on(const PublishNow& asked) {
     }
     todos.emplace_back(order(OrderKind::write_parameters, fragment));
   }
-  todos.emplace_back(Deed([this, fragments = asked.fragments] { return link_.send(PublishedNow{fragments, step_, position_}); }));
+  todos.emplace_back(Deed([this, fragments = asked.fragments] {
+    return say([this, said = PublishedNow{fragments, step_, position_}] { return link_.send(said); });
+  }));
   do_next(std::move(todos));
   return {};
 }
@@ -174,7 +182,8 @@ Status TrainerClient::on(const Load& load) {
     take.fragment = fragment;
     todos.emplace_back(take);
   }
-  todos.emplace_back(Deed([this, load] { return link_.send(Loaded{load.fragments, load.step, load.position}); }));
+  todos.emplace_back(
+      Deed([this, said = Loaded{load.fragments, load.step, load.position}] { return say([this, said] { return link_.send(said); }); }));
   do_next(std::move(todos));
   return {};
 }
@@ -182,6 +191,7 @@ Status TrainerClient::on(const Load& load) {
 void TrainerClient::drop_orders(std::uint64_t step) {
   pending_.orders.clear();
   pending_.results.clear();
+  pending_.fetched.clear();
   pending_.parked.clear();
   pending_.awaited.reset();
   pending_.finish.reset();
@@ -212,14 +222,19 @@ Status TrainerClient::on(const Skip& skip) {
 Status TrainerClient::on(const Save& save) {
   std::vector<Todo> todos = saving(save.directory);
   todos.emplace_back(Deed([this, directory = save.directory] {
-    return link_.send(Saved{directory, step_, position_, answer_.error.empty() ? std::nullopt : std::optional<std::string>(answer_.error)});
+    const std::string& error = answer_->error;
+    const Saved said{directory, step_, position_, error.empty() ? std::nullopt : std::optional<std::string>(error)};
+    return say([this, said] { return link_.send(said); });
   }));
   do_next(std::move(todos));
   return {};
 }
 
 Status TrainerClient::on(const Evaluate&) {
-  do_next({order(OrderKind::evaluate), Deed([this] { return link_.send(Evaluated{finite(answer_.loss), answer_.batches, step_}); })});
+  do_next({order(OrderKind::evaluate), Deed([this] {
+             const Evaluated said{finite(answer_->loss), answer_->batches, step_};
+             return say([this, said] { return link_.send(said); });
+           })});
   return {};
 }
 
@@ -250,7 +265,7 @@ Result<Order> TrainerClient::next(Duration timeout) {
   if (in_hand_) {
     return Error{Code::conflict, "the order in hand has not been answered"};
   }
-  const TimePoint until = timeout < Duration::zero() ? TimePoint::max() : now() + timeout;
+  const TimePoint until = !begun_.empty() ? TimePoint{} : timeout < Duration::zero() ? TimePoint::max() : now() + timeout;
   while (true) {
     ATOLL_ASSIGN(std::optional<Order> order, move(until));
     if (order) {
@@ -282,6 +297,9 @@ Result<std::optional<Order>> TrainerClient::move(TimePoint until) {
     return std::optional(order(OrderKind::stop));
   }
   if (!todos_.empty()) {
+    if (const auto* due = std::get_if<Order>(&todos_.front()); due != nullptr && has_to_wait(*due)) {
+      return std::optional(Order{});
+    }
     Todo todo = std::move(todos_.front());
     todos_.pop_front();
     if (auto* due = std::get_if<Order>(&todo)) {
@@ -403,17 +421,67 @@ std::optional<Order> TrainerClient::begin_step() {
 
 // ---- answers
 
-Status TrainerClient::answer(const Answer& answer) {
+namespace {
+
+bool copies(OrderKind kind) {
+  return kind == OrderKind::write_parameters || kind == OrderKind::write_gradient || kind == OrderKind::merge ||
+         kind == OrderKind::read_gradient || kind == OrderKind::fetch;
+}
+
+}  // namespace
+
+bool TrainerClient::has_to_wait(const Order& due) const {
+  if (due.kind == OrderKind::save) {
+    return !begun_.empty();  // what is saved has been said
+  }
+  return copies(due.kind) && std::ranges::any_of(begun_, [&](const Begun& other) {
+           const bool its_own_fetch = due.fetched && other.order.kind == OrderKind::fetch;
+           return copies(other.order.kind) && other.order.fragment == due.fragment && !its_own_fetch;
+         });
+}
+
+Status TrainerClient::check(const Answer& answer) const {
+  if (answer.metrics.size() > kMostMetrics) {
+    return Error{Code::invalid_argument,
+                 std::to_string(answer.metrics.size()) + " metrics are given, at most " + std::to_string(kMostMetrics) + " are taken"};
+  }
+  if (answer.answered == Answered::ended) {
+    return begun_.empty() ? Status(Error{Code::conflict, "no order has begun that has not ended: each ends once"}) : Status();
+  }
   if (!in_hand_) {
     return Error{Code::conflict, "no order is in hand: each is answered once"};
+  }
+  if (answer.answered == Answered::begun && !copies(in_hand_->kind) && in_hand_->kind != OrderKind::report) {
+    return Error{Code::invalid_argument, "only copies and reports can go on beside other orders"};
   }
   const bool many = in_hand_->kind == OrderKind::step && answer.steps > in_hand_->free_until - step_;
   if (many) {
     return Error{Code::conflict, std::to_string(answer.steps) + " steps were done at once, but only those up to step " +
                                      std::to_string(in_hand_->free_until) + " were free"};
   }
+  return {};
+}
+
+Status TrainerClient::answer(const Answer& answer) {
+  ATOLL_TRY(check(answer));
+  if (answer.answered == Answered::ended) {
+    return end_oldest(answer);
+  }
   const Order done = *std::exchange(in_hand_, std::nullopt);
-  answer_ = answer;
+  answer_ = std::make_shared<Answer>(answer);
+  if (!answer.metrics.empty() || !answer.enough.empty()) {
+    ATOLL_TRY(say([this, own = answer_] { return send_own(*own); }));
+  }
+  if (done.kind == OrderKind::report) {
+    times_.compute_seconds += seconds(now() - times_.handed_out);
+  }
+  StepCounts::Tallies losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Tallies();
+  if (answer.answered == Answered::begun) {
+    begins_orders_ = true;
+    begun_.push_back({done, answer_, std::move(losses), {}});
+    return {};
+  }
+  counts_.add_losses(losses, answer.losses);
   switch (done.kind) {
     case OrderKind::step:
     case OrderKind::gradient:
@@ -431,14 +499,42 @@ Status TrainerClient::answer(const Answer& answer) {
       times_.compute_seconds += seconds(now() - times_.handed_out);
       end_steps(1);
       break;
-    case OrderKind::report:
-      times_.compute_seconds += seconds(now() - times_.handed_out);
-      counts_.add_losses(answer.losses);
-      break;
     default:
       break;
   }
   return {};
+}
+
+Status TrainerClient::end_oldest(const Answer& answer) {
+  const Begun ended = std::move(begun_.front());
+  begun_.pop_front();
+  *ended.answer = answer;
+  counts_.add_losses(ended.losses, answer.losses);
+  ATOLL_TRY(send_own(answer));
+  for (const Deed& said : ended.after) {
+    ATOLL_TRY(said());
+  }
+  return {};
+}
+
+Status TrainerClient::say(Deed send) {
+  if (begun_.empty()) {
+    return send();
+  }
+  begun_.back().after.push_back(std::move(send));
+  return {};
+}
+
+// The numbers of its own that came with an answer, and that the run may end.
+Status TrainerClient::send_own(const Answer& answer) {
+  if (!answer.metrics.empty()) {
+    Metrics said;
+    for (const Metric& metric : answer.metrics) {
+      said.values.push_back({metric.name.substr(0, kLongestMetricName), finite(metric.value)});
+    }
+    ATOLL_TRY(link_.send(said));
+  }
+  return answer.enough.empty() ? Status() : link_.send(Enough{answer.enough});
 }
 
 // What is due after a step is done before anything else is read.
@@ -466,11 +562,14 @@ Status TrainerClient::send_progress() {
   Progress said;
   said.step = step_;
   said.position = position_;
-  counts_.progress(said, seconds(present - times_.last_progress));
+  counts_.pace(said, seconds(present - times_.last_progress));
   said.compute_seconds = times_.compute_seconds;
   said.wait_seconds = times_.wait_seconds;
   times_.last_progress = present;
-  return link_.send(said);
+  return say([this, said]() mutable {
+    counts_.newest_loss(said);
+    return link_.send(said);
+  });
 }
 
 }  // namespace atl::island_link

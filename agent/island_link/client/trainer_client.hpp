@@ -7,6 +7,10 @@
 //
 //   join → configuration → declare → (the trainer restores what resume() names) → ready → next, answer, next, answer … → stop
 //
+// A copy between a GPU and the arena, and a report of numbers that a GPU computes, may go on beside the steps: the order is answered as
+// begun, and a second time when it has ended, in the order in which they began. What is said to the agent meanwhile waits behind it, so the
+// agent hears what it would hear of a trainer that stands still while it copies, only later.
+//
 // Everything happens on the calling thread: messages are read between orders and while waiting. Threads: one.
 #pragma once
 
@@ -14,7 +18,9 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -43,6 +49,8 @@ enum class OrderKind : std::uint8_t {
   stand_at,          // steps and samples were done elsewhere, or are left out: stand at `step` and `position`
   evaluate,          // answer `loss` over the held-out data, if there are any, and `batches`
   save,              // write what is needed to continue into the empty folder `directory`; answer `error` if that failed
+  fetch,             // the result that a later merge of the fragment takes lies in the arena: a copy of it may begin. Only for those that
+                     // have answered an order as begun
 };
 
 struct Order {
@@ -53,11 +61,20 @@ struct Order {
   std::uint64_t free_until = 0;  // of step: steps up to this one may be done at once, and answered as one
   double alpha = 0;
   bool wants_norm = false;
+  bool fetched = false;  // of merge: the arena holds what the last fetch of the fragment was for
   std::string directory;
+};
+
+// Which part of an order is answered.
+enum class Answered : std::uint8_t {
+  whole,  // it is done
+  begun,  // of copies and reports: it goes on beside what comes next. Of the answer only `metrics` and `enough` are looked at
+  ended,  // of the oldest order that was begun and has not ended, whatever order is in hand
 };
 
 // What an order asks for; the rest is not looked at.
 struct Answer {
+  Answered answered = Answered::whole;
   std::uint64_t steps = 1;  // done at once: at most those up to free_until
   std::uint64_t samples = 0;
   std::uint64_t tokens = 0;
@@ -66,6 +83,8 @@ struct Answer {
   std::optional<double> loss;
   std::uint32_t batches = 0;
   std::string error;
+  std::vector<Metric> metrics;  // of report and evaluate: numbers of the trainer's own
+  std::string enough;           // of any order: why the run may end for all; empty: it goes on
 };
 
 class TrainerClient {
@@ -92,10 +111,12 @@ class TrainerClient {
   // It stands where resume() says, or at the beginning. Errors: corrupt if the counters that were saved there are broken.
   Status ready(std::uint64_t tokens_available);
 
-  // The next order, waiting up to `timeout` for one (negative: for ever). After stop there is only stop.
+  // The next order, waiting up to `timeout` for one (negative: for ever), but not while an order that was begun has not ended: none says
+  // then that nothing can be done before the oldest has. After stop there is only stop.
   // Errors: unavailable when the agent is gone; corrupt, io; conflict while an order is not answered.
   Result<Order> next(Duration timeout);
-  // The order in hand is done. Errors: conflict if there is none; as next().
+  // The order in hand is done, or has begun, or the oldest that had begun has ended. Errors: conflict if there is none, or for more steps
+  // than were free; invalid_argument for more numbers than kMostMetrics, or an order that cannot go on beside others; as next().
   Status answer(const Answer& answer);
   // It is about to exit because of this. Best effort.
   void fail(const std::string& why, bool permanent);
@@ -111,6 +132,7 @@ class TrainerClient {
   struct Pending {
     RoundOrders<PublishOrder, MergeOrder> orders;
     std::map<RoundKey, bool> results;   // come, not taken yet
+    std::set<RoundKey> fetched;         // of those
     std::optional<MergeOrder> awaited;  // waits for its result
     double awaited_seconds = 0.0;
     std::vector<std::pair<MergeOrder, double>> parked;  // payload gradient: to be finished after the step; how long each waited
@@ -127,9 +149,17 @@ class TrainerClient {
   using Deed = std::function<Status()>;
   using Todo = std::variant<Order, Deed>;
   enum class Phase : std::uint8_t { read, orders, step, after_step };
+  // An order that goes on beside the steps.
+  struct Begun {
+    Order order;
+    std::shared_ptr<Answer> answer;  // filled in when it has ended
+    StepCounts::Tallies losses;      // of a report: where they count
+    std::vector<Deed> after;         // what is said to the agent then
+  };
 
   Result<AgentMessage> expect(Duration timeout, const char* what);
   Status handle(const AgentMessage& message);
+  Status on(const RoundResult& result);
   Status on(const Plan& plan);
   Status on(const PublishNow& order);
   Status on(const Load& order);
@@ -152,6 +182,13 @@ class TrainerClient {
   void finish_merge(const MergeOrder& order, double waited);
   void end_steps(std::uint64_t steps);
   Status send_progress();
+  // Sends, behind what has begun and not ended.
+  Status say(Deed send);
+  Status send_own(const Answer& answer);
+  [[nodiscard]] Status check(const Answer& answer) const;
+  Status end_oldest(const Answer& answer);
+  // Whether the order can be handed out only when what has begun has ended: it needs the same part of the arena, or saves.
+  [[nodiscard]] bool has_to_wait(const Order& due) const;
 
   [[nodiscard]] Order order(OrderKind kind, std::uint32_t fragment = 0) const;
   [[nodiscard]] Todo report(bool wants_norm) const;
@@ -175,7 +212,9 @@ class TrainerClient {
   bool waited_ = false;  // in this phase, for its first message
   std::deque<Todo> todos_;
   std::optional<Order> in_hand_;
-  Answer answer_;  // the newest
+  std::shared_ptr<Answer> answer_ = std::make_shared<Answer>();  // the newest; of an order that was begun it is empty until that has ended
+  std::deque<Begun> begun_;
+  bool begins_orders_ = false;  // it has answered one as begun
   Pending pending_;
   bool inside_step_ = false;           // payload gradient: between gradient and update
   std::uint64_t pending_samples_ = 0;  // of the gradient in hand

@@ -3,33 +3,28 @@
 #include <iterator>
 #include <memory>
 
+#include "agent/island_link/client/finite.hpp"
 #include "agent/island_link/client/saved_folder.hpp"
 #include "agent/island_link/client/trainer_client.hpp"
 
 namespace atl::island_link {
-
-namespace {
-
-std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
-
-}  // namespace
 
 // The state in `directory`, with the counters of this moment. What went wrong is in answer_.error.
 std::vector<TrainerClient::Todo> TrainerClient::saving(const std::string& directory) {
   return {report(false), Deed([this, directory] {
             Result<std::string> folder = begin_saving(directory);
             if (!folder) {
-              answer_ = {};
-              answer_.error = folder.error().why;
+              answer_ = std::make_shared<Answer>();
+              answer_->error = folder.error().why;
               return Status();
             }
             Order save = order(OrderKind::save);
             save.directory = *std::move(folder);
             do_next({save, Deed([this, directory] {
-                       if (!answer_.error.empty()) {
+                       if (!answer_->error.empty()) {
                          abandon_saving(directory);
                        } else if (const Status kept = finish_saving(directory, counts_.text()); !kept) {
-                         answer_.error = kept.error().why;
+                         answer_->error = kept.error().why;
                        }
                        return Status();
                      })});
@@ -41,24 +36,26 @@ void TrainerClient::publish(const PublishOrder& due) {
   std::vector<Todo> todos = {order(gradients() ? OrderKind::write_gradient : OrderKind::write_parameters, due.fragment), report(true)};
   todos.emplace_back(Deed([this, due] {
     Published said;
-    said.norm = finite(answer_.norm);
-    said.nonfinite = !std::isfinite(answer_.norm);
     said.round = due.round;
     said.fragment = due.fragment;
     // A gradient belongs to the step that it is about to make.
     said.step = step_ + (gradients() ? 1 : 0);
     said.position = position_ + (gradients() ? pending_samples_ : 0);
-    counts_.publish(due.fragment, said);
-    const auto say = [this](Published report) {
+    const auto publish = [this, numbers = answer_, tally = counts_.close(due.fragment)](Published report) {
       report.compute_seconds = times_.compute_seconds;
-      return link_.send(report);
+      return say([this, numbers, tally, report]() mutable {
+        report.norm = finite(numbers->norm);
+        report.nonfinite = !std::isfinite(numbers->norm);
+        tally->fill(report);
+        return link_.send(report);
+      });
     };
     if (!due.evaluate_local) {
-      return say(said);
+      return publish(said);
     }
-    do_next({order(OrderKind::evaluate), Deed([this, say, said]() mutable {
-               said.local_validation_loss = finite(answer_.loss);
-               return say(said);
+    do_next({order(OrderKind::evaluate), Deed([this, publish, said]() mutable {
+               said.local_validation_loss = finite(answer_->loss);
+               return publish(said);
              })});
     return Status();
   }));
@@ -71,6 +68,7 @@ void TrainerClient::merge(const MergeOrder& due, bool applied) {
   if (applied) {
     Order take = order(gradients() ? OrderKind::read_gradient : OrderKind::merge, due.fragment);
     take.alpha = due.alpha;
+    take.fetched = pending_.fetched.erase({due.round, due.fragment}) > 0;
     todos.emplace_back(take);
   }
   todos.emplace_back(Deed([this, due, waited] {
@@ -96,7 +94,7 @@ void TrainerClient::finish_merge(const MergeOrder& due, double waited) {
   if (due.evaluate) {
     todos.emplace_back(order(OrderKind::evaluate));
     todos.emplace_back(Deed([this, report] {
-      report->validation_loss = finite(answer_.loss);
+      report->validation_loss = finite(answer_->loss);
       return Status();
     }));
   }
@@ -106,9 +104,9 @@ void TrainerClient::finish_merge(const MergeOrder& due, double waited) {
     std::vector<Todo> saves = saving(*folder);
     todos.insert(todos.end(), std::make_move_iterator(saves.begin()), std::make_move_iterator(saves.end()));
     todos.emplace_back(Deed([this, report] {
-      report->saved = answer_.error.empty();
+      report->saved = answer_->error.empty();
       if (!report->saved) {
-        report->save_error = answer_.error;
+        report->save_error = answer_->error;
       }
       return Status();
     }));
@@ -116,7 +114,7 @@ void TrainerClient::finish_merge(const MergeOrder& due, double waited) {
   if (gradients() && (due.parameters || folder)) {
     todos.emplace_back(order(OrderKind::write_parameters, due.fragment));
   }
-  todos.emplace_back(Deed([this, report] { return link_.send(*report); }));
+  todos.emplace_back(Deed([this, report] { return say([this, report] { return link_.send(*report); }); }));
   do_next(std::move(todos));
 }
 

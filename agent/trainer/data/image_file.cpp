@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "agent/trainer/data/corrupt_file.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
 
@@ -28,8 +29,6 @@ struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
-
-Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
 
 // A few bytes can claim any size: this is known before anything is allocated for it.
 Error too_large(const std::string& path, std::uint32_t width, std::uint32_t height) {

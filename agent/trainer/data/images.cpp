@@ -9,6 +9,7 @@
 #include <set>
 
 #include "agent/storage/safetensors.hpp"
+#include "agent/trainer/data/corrupt_file.hpp"
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/image_file.hpp"
 #include "agent/trainer/data/npy.hpp"
@@ -20,10 +21,9 @@ namespace atl {
 namespace {
 
 constexpr std::array<std::string_view, 5> kFormats = {"idx", "cifar10", "images", "npy", "safetensors"};
-constexpr std::uint64_t kMaxValues = 1ULL << 36;
+constexpr std::uint64_t kMostPixels = 1ULL << 36;
 constexpr std::uint32_t kMaxLabel = 1U << 16;
 
-Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
 Error unfit(const std::string& path, const std::string& why) { return Error{Code::invalid_argument, path + ": " + why}; }
 
 // What one file brings: images of a shape, or labels.
@@ -43,7 +43,7 @@ Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>
   }
   std::uint64_t values = 1;
   for (const std::uint64_t extent : dimensions) {
-    if (extent == 0 || extent > kMaxValues / values) {
+    if (extent == 0 || extent > kMostPixels / values) {
       return corrupt(path, "its dimensions are impossible (one is 0, or all together are too large)");
     }
     values *= extent;
@@ -82,7 +82,7 @@ Result<IdxHead> parse_idx_head(const std::string& path, std::span<const std::uin
     const std::uint8_t* at = bytes.data() + 4 + 4 * i;
     const std::uint64_t extent = std::uint64_t{at[0]} << 24 | std::uint64_t{at[1]} << 16 | std::uint64_t{at[2]} << 8 | at[3];
     head.extents.push_back(extent);
-    head.values = extent == 0 || head.values > kMaxValues / extent ? kMaxValues + 1 : head.values * extent;
+    head.values = extent == 0 || head.values > kMostPixels / extent ? kMostPixels + 1 : head.values * extent;
   }
   return head;
 }

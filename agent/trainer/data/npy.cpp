@@ -7,15 +7,14 @@
 #include <span>
 #include <string_view>
 
+#include "agent/trainer/data/corrupt_file.hpp"
 #include "agent/trainer/data/packed_file.hpp"
 
 namespace atl {
 namespace {
 
 constexpr std::uint64_t kMaxValues = 1ULL << 36;
-constexpr std::array<std::string_view, 10> kTypes = {"f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"};
-
-Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
+constexpr std::array<std::string_view, 10> kNpyTypes = {"f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"};
 
 struct NpyHead {
   std::string type;  // without the byte order: "u1", "f4"
@@ -95,7 +94,7 @@ Result<NpyFacts> parse_npy_facts(const std::string& path, std::span<const std::u
   NpyFacts facts;
   facts.begin = begin + length;
   ATOLL_ASSIGN(facts.head, parse_npy_head(path, {reinterpret_cast<const char*>(bytes.data()) + begin, length}));
-  if (std::ranges::find(kTypes, facts.head.type) == kTypes.end()) {
+  if (std::ranges::find(kNpyTypes, facts.head.type) == kNpyTypes.end()) {
     return corrupt(path, "its values are of type '" + facts.head.type + "'; f4, f8 and integers are read");
   }
   facts.size = static_cast<std::uint64_t>(facts.head.type[1] - '0');

@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 
+#include "agent/trainer/data/corrupt_file.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {
@@ -18,8 +19,6 @@ namespace {
 
 constexpr std::size_t kHead = std::size_t{1} << 16;
 constexpr std::size_t kPiece = std::size_t{1} << 22;
-
-Error corrupt(const std::string& path, const std::string& why) { return Error{Code::corrupt, path + ": " + why}; }
 
 struct GzCloser {
   void operator()(gzFile_s* file) const { gzclose(file); }

@@ -11,14 +11,13 @@
 #include "agent/trainer/data/learning_rate.hpp"
 #include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/new_file.hpp"
+#include "agent/trainer/tensor_values.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 
 namespace atl {
 namespace {
 
 constexpr const char* kSizesKey = "atoll.dit";
-
-std::span<float> floats_of(const at::Tensor& tensor) { return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}; }
 
 std::int64_t elements_of(const DitSizes& sizes) {
   return static_cast<std::int64_t>(island_link::elements(Dit::manifest(sizes).parameters));

@@ -88,14 +88,6 @@ Status write_samples(const Options& options) {
   return {};
 }
 
-int exit_status(Code code) {
-  return code == Code::invalid_argument              ? 2
-         : code == Code::not_found                   ? 4
-         : code == Code::conflict                    ? 8
-         : code == Code::corrupt || code == Code::io ? 1
-                                                     : 70;
-}
-
 }  // namespace
 
 int sample(const std::vector<std::string>& arguments) {

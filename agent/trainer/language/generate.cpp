@@ -214,20 +214,6 @@ Status write_text(const Options& options) {
   return {};
 }
 
-int exit_status(Code code) {
-  switch (code) {
-    case Code::corrupt:
-    case Code::io:
-      return 1;
-    case Code::invalid_argument:
-      return 2;
-    case Code::not_found:
-      return 4;
-    default:
-      return 70;
-  }
-}
-
 }  // namespace
 
 int generate(const std::vector<std::string>& arguments) {

@@ -14,6 +14,13 @@ export async function ask(path) {
   return document;
 }
 
+// What the page shows besides documents: the price of sending, and the island for whose owner alone this link is.
+let about = null;
+export async function askAbout() {
+  about ??= await ask('about');
+  return about;
+}
+
 export const runPath = (name) => `runs/${encodeURIComponent(name)}`;
 
 // Rounds by pages, each asked for once; the newest page again, as it may have grown.

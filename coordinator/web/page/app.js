@@ -1,5 +1,5 @@
 // What stands at the address: a run (the newest at /), its summary, or an island; kept up to date while somebody looks.
-import { Refused, Rounds, ask, follow, runPath } from './api.js';
+import { Refused, Rounds, ask, askAbout, follow, runPath } from './api.js';
 import { Curve } from './curve.js';
 import { el, fill } from './dom.js';
 import * as owner from './owner.js';
@@ -98,10 +98,19 @@ class RunPage {
 
   async updateStrips() {
     const [from, to] = (this.stripWindow ?? this.curve.whole_times ?? [0, 0]).map(Math.round);
-    const document = await ask(`${runPath(this.run)}/strips?from=${from}&to=${to}`);
+    const [document, paths] = await Promise.all([ask(`${runPath(this.run)}/strips?from=${from}&to=${to}`), this.paths()]);
     this.stripSection.hidden = document.islands.length === 0;
     if (document.islands.length) this.strips.show(document, this.status.absences);
-    this.matrix.show(parts.matrix(document.links));
+    this.matrix.show(parts.matrix(document.links, paths));
+  }
+
+  // What the run's islands got from each other when they tried.
+  async paths() {
+    const names = new Set(this.status.islands.filter((island) => island.connected).map((island) => island.name));
+    if (hasEnded(this.status.run.state) || names.size > parts.kMostInMatrix) return [];
+    const { islands } = await ask('islands');
+    return islands.filter((island) => island.connected && names.has(island.name))
+      .flatMap((island) => island.paths.filter((path) => names.has(path.from)).map((path) => ({ ...path, to: island.name })));
   }
 
   showCurve() {
@@ -111,12 +120,12 @@ class RunPage {
   }
 
   async update() {
-    const [status, list] = await Promise.all([ask(runPath(this.run)), ask('runs'), this.rounds.update()]);
+    const [status, list, about] = await Promise.all([ask(runPath(this.run)), ask('runs'), askAbout(), this.rounds.update()]);
     this.status = status;
     this.curve.name = status.run.name;
     document.title = `${status.run.name} · Atoll`;
     fill(document.getElementById('crumbs'), el('a', { href: `/r/${encodeURIComponent(status.run.id)}/summary`, 'data-key': 'summary' }, 'summary'));
-    fill(this.head, parts.head(status, this.rounds.rows));
+    fill(this.head, parts.head(status, this.rounds.rows, about.price_per_gigabyte));
     this.phases.show(parts.phases(status.phases));
     this.islands.show(status.islands.length ? parts.cards(status) : null);
     this.warnings.show(status.warnings.length ? el('ul', { class: 'warnings' }, parts.warnings(status.warnings)) : null);
@@ -167,10 +176,10 @@ class SummaryPage {
   }
   async start() { await this.update(); }
   async update() {
-    const [status] = await Promise.all([ask(runPath(this.run)), this.rounds.update()]);
+    const [status, about] = await Promise.all([ask(runPath(this.run)), askAbout(), this.rounds.update()]);
     document.title = `${status.run.name}, summary · Atoll`;
     fill(document.getElementById('crumbs'), el('a', { href: `/r/${encodeURIComponent(status.run.id)}`, 'data-key': 'run' }, 'the run'));
-    fill(this.text, owner.summary(status, this.rounds.rows));
+    fill(this.text, owner.summary(status, this.rounds.rows, about.price_per_gigabyte));
     this.curve.name = status.run.name;
     const marks = status.absences.map((absence) => ({ ms: absence.since_unix_ms, sign: '✖', what: 'an island went', bad: true, text: absence.cause }));
     this.curve.node.hidden = !this.rounds.rows.some((row) => row.outer_loss !== null);
@@ -187,11 +196,11 @@ class IslandPage {
   }
   async start() { await this.update(); }
   async update() {
-    const { islands } = await ask('islands');
+    const [{ islands }, about] = await Promise.all([ask('islands'), askAbout()]);
     const island = islands.find((one) => one.name === this.name && one.connected) ?? islands.find((one) => one.name === this.name || one.id === this.name);
     if (!island) throw new Refused(404, `there is no island ${this.name}`);
     document.title = `${island.name} · Atoll`;
-    fill(this.body, owner.island(island, island.run ? await ask(runPath(island.run)) : null));
+    fill(this.body, owner.island(island, island.run ? await ask(runPath(island.run)) : null, about.island !== null));
   }
 }
 

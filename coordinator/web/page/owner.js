@@ -1,7 +1,7 @@
 // The page of one island's owner, and the page for whoever pays: what the documents say, in sentences.
 import { el } from './dom.js';
 import { waitedFor } from './parts.js';
-import { bits, clock, count, duration, hasEnded, known, loss, marks, health, percent, plural, timeLeft } from './text.js';
+import { bits, bytes, clock, count, duration, hasEnded, known, loss, marks, money, health, percent, plural, timeLeft } from './text.js';
 
 // What an owner can know and try: whether others wait, for what, and how the island compares with the fastest.
 export function ownerSentences(island, status) {
@@ -32,7 +32,7 @@ export function ownerSentences(island, status) {
   return { sentences, tries: tries.filter(Boolean) };
 }
 
-export function island(island, status) {
+export function island(island, status, alone) {
   const { sentences, tries } = status ? ownerSentences(island, status) : { sentences: [], tries: [] };
   const fact = (name, value) => (value === null || value === '–' || value === '' ? null : el('div', { class: 'fact' }, el('dt', {}, name), el('dd', {}, value)));
   const me = status?.islands.find((one) => one.id === island.id);
@@ -40,7 +40,7 @@ export function island(island, status) {
     el('h1', {}, island.name),
     el('p', { class: 'state' }, el('span', { class: `mark ${island.connected ? 'good' : 'bad'}` }, island.connected ? `${marks.good} ${island.state}` : `${marks.bad} ${island.link}`),
       island.reason ? `: ${island.reason}` : '', island.connected ? '' : `, last heard at ${clock(island.last_seen_unix_ms)}`),
-    status ? el('p', {}, 'In run ', el('a', { href: `/r/${encodeURIComponent(status.run.id)}`, 'data-key': 'run' }, status.run.name), '.') : el('p', {}, 'In no run at present.'),
+    status ? el('p', {}, 'In run ', alone ? status.run.name : el('a', { href: `/r/${encodeURIComponent(status.run.id)}`, 'data-key': 'run' }, status.run.name), '.') : el('p', {}, 'In no run at present.'),
     el('section', {}, sentences.map((sentence) => el('p', {}, sentence)), tries.length ? [el('p', {}, 'What to try:'), el('ul', {}, tries.map((text) => el('li', {}, text)))] : null),
     el('dl', { class: 'facts plain' }, fact('time computing', percent(me?.compute_seconds, me?.wait_seconds)), fact('step', count(me?.step)), fact('training loss', loss(me?.training_loss)),
       fact('newest exchange, up', bits(island.uplink_bits_per_second)), fact('down', bits(island.downlink_bits_per_second)), fact('address', island.address),
@@ -49,7 +49,7 @@ export function island(island, status) {
 }
 
 // On track or not, when done, what happened.
-export function summary(document, rows) {
+export function summary(document, rows, price) {
   const { run, absences } = document;
   const now = document.now_unix_ms;
   const { mark, word } = health(run, now);
@@ -60,6 +60,7 @@ export function summary(document, rows) {
   if (!hasEnded(run.state) && run.reason) sentences.push(`At present: ${run.reason}.`);
   sentences.push(`${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')} rounds are done${run.members ? `, on ${plural(run.members, 'island', 'islands')} at present` : ''}.`);
   if (known(run.outer_loss) && known(run.initial_loss)) sentences.push(`The validation loss fell from ${loss(run.initial_loss)} to ${loss(run.outer_loss)}.`);
+  if (known(price)) sentences.push(`The islands sent ${bytes(run.bytes_sent)} to each other, which costs ${money(run.bytes_sent, price)}.`);
   sentences.push(`${percent(run.compute_seconds, run.wait_seconds)} of the islands' time was spent computing.`);
   const incidents = absences.slice(-12).map((absence) => `${absence.island} was away from ${clock(absence.since_unix_ms)} on${absence.until_unix_ms ? `, for ${duration((absence.until_unix_ms - absence.since_unix_ms) / 1000)}` : ''}: ${absence.cause}.`);
   return [

@@ -1,6 +1,6 @@
 // The parts of a run's page: its head, its islands, who reaches whom, warnings and events, what can be done. From documents to elements.
 import { command, el, shellWord } from './dom.js';
-import { bits, bytes, clock, count, duration, hasEnded, health, known, loss, marks, percent, plural, timeLeft } from './text.js';
+import { bits, bytes, clock, count, duration, hasEnded, health, known, loss, marks, money, percent, plural, timeLeft } from './text.js';
 
 const fact = (name, value, more) => el('div', { class: 'fact' }, el('dt', {}, name), el('dd', {}, value, more && el('small', {}, more)));
 
@@ -11,7 +11,7 @@ function left(run, rows, now) {
     : fact('since', clock(run.started_unix_ms ?? run.created_unix_ms), run.state === 'running' ? 'time left is known after three rounds' : null);
 }
 
-export function head(document, rows) {
+export function head(document, rows, price) {
   const { run } = document;
   const now = document.now_unix_ms;
   const { mark, word, stands } = health(run, now);
@@ -29,8 +29,9 @@ export function head(document, rows) {
       fact('loss', loss(run.outer_loss), known(run.initial_loss) ? `${loss(run.initial_loss)} at the start` : null),
       fact(`${unit} a second`, run.state === 'running' ? count(run.tokens_per_second) : '–', `${count(run.tokens)} in all`),
       fact('time computing', percent(run.compute_seconds, run.wait_seconds), `${duration(run.wait_seconds)} waited`),
-      fact('sent', bytes(run.bytes_sent), known(run.bytes_per_round) ? `${bytes(run.bytes_per_round)} a round` : null),
-      fact('islands', `${run.members}`, run.min === run.max ? `of ${run.max}` : `from ${run.min} to ${run.max}`)),
+      fact('sent', bytes(run.bytes_sent), known(price) ? `costs ${money(run.bytes_sent, price)}` : known(run.bytes_per_round) ? `${bytes(run.bytes_per_round)} a round` : null),
+      run.ended_unix_ms ? fact('islands', `${document.islands.length}`, 'took part')
+        : fact('islands', `${run.members}`, run.min === run.max ? `of ${run.max}` : `from ${run.min} to ${run.max}`)),
   ];
 }
 
@@ -89,15 +90,22 @@ export function cards(document) {
   return [el('ul', { class: 'cards' }, sorted.slice(0, kMostCards).map(card)), more > 0 ? el('p', { class: 'quiet' }, `and ${plural(more, 'island', 'islands')} for which nobody waits longer`) : null];
 }
 
-// Who sent to whom, and how fast: what exchanges brought, over the time from their beginning to the last piece.
-export function matrix(links) {
-  const names = [...new Set(links.flatMap((link) => [link.from, link.to]))].sort();
-  if (names.length < 2 || names.length > 24) return null;
+export const kMostInMatrix = 24;
+
+// Who sent to whom, and how fast: what exchanges brought, over the time from their beginning to the last piece. Where no exchange has shown
+// it, whether data passed when the islands tried: `paths` has what each got from each.
+export function matrix(links, paths) {
+  const names = [...new Set([...links, ...paths].flatMap((link) => [link.from, link.to]))].sort();
+  if (names.length < 2 || names.length > kMostInMatrix) return null;
+  const tried = new Map(paths.map((path) => [`${path.from}\n${path.to}`, path]));
   const rate = new Map(links.filter((link) => link.seconds > 0).map((link) => [`${link.from}\n${link.to}`, (link.bytes * 8) / link.seconds]));
   const most = Math.max(...rate.values());
   const cell = (from, to) => {
     if (from === to) return el('td', { class: 'none' }, '');
     const value = rate.get(`${from}\n${to}`);
+    const path = tried.get(`${from}\n${to}`);
+    if (path && !path.passes) return el('td', { class: 'oneway', title: path.why }, 'does not pass');
+    if (value === undefined && path) return el('td', { class: 'reached', style: { '--part': '10%' } }, 'passes');
     const oneWay = value === undefined && rate.has(`${to}\n${from}`);
     return value === undefined ? el('td', { class: oneWay ? 'oneway' : 'never' }, oneWay ? 'one way' : '–')
       : el('td', { class: 'reached', style: { '--part': `${Math.round(20 + (60 * value) / most)}%` } }, bits(value));

@@ -37,6 +37,13 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+// In whatever currency the price is.
+export function money(sentBytes, perGigabyte) {
+  if (!known(sentBytes) || !known(perGigabyte)) return null;
+  const value = (sentBytes / 1e9) * perGigabyte;
+  return `${value < 1 ? Number(value.toPrecision(2)) : value.toFixed(2)} at ${perGigabyte} a GB`;
+}
+
 export const loss = (value) => (known(value) ? value.toPrecision(4) : '–');
 export const percent = (part, rest) => (known(part) && known(rest) && part + rest > 0 ? `${((100 * part) / (part + rest)).toFixed(1)} %` : '–');
 export const plural = (number, one, many) => `${number.toLocaleString('en')} ${number === 1 ? one : many}`;

@@ -102,7 +102,7 @@ void add_checkpoint(Corpora& corpora) {
   atl::CheckpointMeta meta;
   meta.run = atl::RunId("r-1");
   meta.round = atl::Round(1);
-  const fs::path partial = store.begin(meta.round).value();
+  const fs::path partial = store.begin(meta.round).value().text();
   fs::create_directories(partial / atl::kTrainerFolder);
   std::ofstream(partial / atl::kTrainerFolder / "optimizer") << "state";
   (void)store
@@ -110,10 +110,22 @@ void add_checkpoint(Corpora& corpora) {
                    atl::outer_metadata(meta.run, meta.round, meta.digest, spec, "[]"))
       .value();
   (void)store.finish(meta).value();
-  corpora.add("checkpoint", text_of(store.folder_of(meta.round) / "meta.json"));
-  const std::string outer = text_of(store.folder_of(meta.round) / atl::kOuterFile);
+  corpora.add("checkpoint", text_of((store.folder_of(meta.round) / "meta.json").text()));
+  const std::string outer = text_of((store.folder_of(meta.round) / atl::kOuterFile).text());
   const std::string data_bytes("\xC0\0\0\0\0\0\0\0", 8);  // two tensors of 24 floats
   corpora.add("safetensors", data_bytes + outer.substr(8, outer.size() - 8 - 0xC0));
+}
+
+void add_requests(Corpora& corpora) {
+  for (const char* address : {"/", "/r/text/summary", "/page.js", "/metrics", "/api/runs", "/api/runs/text", "/api/islands",
+                              "/api/runs/text/metrics?after=41&island=a", "/api/runs/text/spans?after=7",
+                              "/api/runs/text/strips?from=17&to=%34%32", "/api/runs/text/events?since=4"}) {
+    corpora.add("web", "GET " + std::string(address) + " HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+  }
+  corpora.add("web",
+              "HEAD /api/runs/text/events HTTP/1.1\r\nHost: [::1]:80\r\nLast-Event-ID: 7\r\nRange: bytes=0-1,2-3\r\n\r\n"
+              "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+              "3\r\nabc\r\n0\r\n\r\n");
 }
 
 }  // namespace
@@ -129,5 +141,6 @@ int main(int count, char** arguments) {
   add_island_link(corpora);
   add_runs(corpora, arguments[2]);
   add_checkpoint(corpora);
+  add_requests(corpora);
   return 0;
 }

@@ -4,9 +4,9 @@
 // so the outer parameters after any number of rounds follow from who contributed how many steps. (Elements from the 4,096th
 // on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around
 // it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, $ATOLL_TEST_HEAD another size of its last parameter; with
-// $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, so that a test decides what happens
-// before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file
-// $ATOLL_TEST_ONCE remembers it).
+// $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, and then to the step that stands in it
+// or to the end, so that a test decides what happens before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit |
+// abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE remembers it).
 #include <stdlib.h>
 
 #include <algorithm>
@@ -135,7 +135,12 @@ class ArithmeticTrainer {
 
   [[nodiscard]] bool is_held() const {
     const char* at = ::getenv("ATOLL_TEST_HOLD_AT");
-    return at != nullptr && step_ >= std::stoull(at) && !fs::exists(::getenv("ATOLL_TEST_RELEASE"));
+    if (at == nullptr || step_ < std::stoull(at)) {
+      return false;
+    }
+    const fs::path release = ::getenv("ATOLL_TEST_RELEASE");
+    std::uint64_t further = 0;
+    return !fs::exists(release) || (std::ifstream(release) >> further && step_ >= further);
   }
 
   void one_step() {

@@ -21,7 +21,7 @@ using atl::planted::Bug;
 // The first seed whose failure says this, and what it says; empty if none of them does.
 std::string found(Bug bug, const std::string& words, double flipped_bits = 0,
                   atl::sim::Scenario (*draw)(std::uint64_t) = atl::sim::draw_scenario) {
-  constexpr std::uint64_t seeds = 2000;
+  constexpr std::uint64_t seeds = 8000;
   atl::planted::chosen = bug;
   std::string what;
   for (std::uint64_t seed = 1; seed <= seeds && what.empty(); ++seed) {

@@ -19,6 +19,9 @@ TEST_CASE("the initial state: agreed once all are ready, or enough at the deadli
   const InitialDecision lacking = decide_initial({kStart, kStart + 1s, 3, 1, {}});
   CHECK_FALSE(lacking.commit);
   CHECK(lacking.wait.text == "waits for 2 more islands (needs 3, has 1)");
+  const InitialDecision unknown = decide_initial({kStart + 2s, kStart + 1s, 2, 2, {}, false});
+  CHECK_FALSE(unknown.commit);
+  CHECK(unknown.wait.text == "waits for an island that has the parameters that the run begins with ([model] from)");
   const InitialDecision starting = decide_initial({kStart, kStart + 1s, 2, 2, {"c"}});
   CHECK_FALSE(starting.commit);
   CHECK(starting.wait.text == "c is starting");
@@ -32,6 +35,7 @@ TEST_CASE("the initial state: agreed once all are ready, or enough at the deadli
 TEST_CASE("a pause waits for the checkpoints of the round after which the run stands") {
   CHECK_FALSE(decide_pause({Round(3), {}}));
   CHECK(decide_pause({Round(3), {"a", "b"}})->text == "is being paused after round 3; waits for the checkpoint of a and b");
+  CHECK(decide_pause({Round(3), {"a"}, true})->text == "ends after round 3; waits for the checkpoint of a");
 }
 
 TEST_CASE("a run ends once everybody has told of its end, and somebody has") {
@@ -74,23 +78,32 @@ TEST_CASE("with too few islands the reason names those that are missed") {
   CHECK(decide_standing({{"round 2 waits", std::nullopt}, true, {"b (lost)"}}).text == "round 2 waits");
   CHECK(decide_standing({{"round 2 waits", std::nullopt}, false, {"b (lost)"}}).text == "round 2 waits: b (lost)");
   CHECK(decide_standing({{"round 2 waits", std::nullopt}, false, {}}).text == "round 2 waits");
+  const std::string stops = stops_after(Round(2), false);
+  CHECK(decide_standing({{"round 2 waits", std::nullopt}, true, {}, stops}).text == "is being paused after round 2; round 2 waits");
+  CHECK(decide_standing({*decide_pause({Round(2), {"a"}}), true, {}, stops}).text ==
+        "is being paused after round 2; waits for the checkpoint of a");
+  CHECK(decide_standing({{}, true, {}, stops_after(Round(2), true)}).text == "ends after round 2");
 }
 
-TEST_CASE("runs are looked at in the order of their submission, again when they change, and how often is counted") {
+TEST_CASE("runs are looked at in the order of their priority and submission, again when they change, and how often is counted") {
   WorkList work;
   const RunId first("r-9");
   const RunId second("r-1");
   work.begin();
-  work.add(second, kStart + 1s);
-  work.add(first, kStart);
-  work.add(first, kStart);
+  work.add(second, 0, kStart + 1s);
+  work.add(first, 0, kStart);
+  work.add(first, 0, kStart);
   CHECK(work.take() == first);
-  work.add(first, kStart);  // it changed: once more before the others
-  CHECK(work.has(first, kStart));
+  work.add(first, 0, kStart);  // it changed: once more before the others
+  CHECK(work.has(first, 0, kStart));
   CHECK(work.take() == first);
   CHECK(work.taken(first) == 2);
   CHECK(work.take() == second);
   CHECK_FALSE(work.take());
   work.begin();
   CHECK(work.taken(first) == 0);
+  work.add(first, 1, kStart);
+  work.add(second, 2, kStart + 1s);  // a higher priority goes before
+  CHECK(work.take() == second);
+  CHECK(work.take() == first);
 }

@@ -1,5 +1,5 @@
 // The HTTP server of the coordinator's page, over real connections on loopback: what it answers, and what it keeps out.
-#include "coordinator/web/http.hpp"
+#include "transport/web/http.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +12,6 @@
 #include "tests/catch.hpp"
 
 using namespace atl;
-using namespace atl::coordinator;
 
 namespace {
 

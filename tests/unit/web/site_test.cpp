@@ -5,11 +5,14 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "agent/service/agent_metrics.hpp"
 #include "coordinator/web/metrics_text.hpp"
+#include "coordinator/web/owner_view.hpp"
 #include "coordinator/web/page_files.hpp"
 #include "coordinator/web/web.hpp"
 #include "tests/catch.hpp"
@@ -94,6 +97,10 @@ TEST_CASE("the page's addresses lead to the page, its files and the coordinator'
        {"/etc/passwd", "/../index.html", "/r", "/x/y", "/api", "/api/tokens", "/api/runs/text/tokens", "/api/runs/a/b/c", "/.", "//"}) {
     INFO(path);
     CHECK(get(site, path).status == 404);
+  }
+  for (const char* path : {"", "*", "api/runs"}) {  // what is left of "GET # HTTP/1.1" is empty
+    INFO(path);
+    CHECK(get(site, path).status == 400);
   }
   CHECK(told.asked.empty());
   CHECK(json::parse(get(site, "/api/runs/text").body)["run"]["round"] == 7);
@@ -187,6 +194,50 @@ TEST_CASE("metrics have base units, escaped labels and no line for what is not k
         std::string::npos);
 }
 
+// The rows of a page's table for what such a text tells of.
+std::set<std::string> rows_of(const std::string& metrics) {
+  std::istringstream lines(metrics);
+  std::map<std::string, std::string> help;
+  std::set<std::string> rows;
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string mark;
+    std::string what;
+    std::string name;
+    words >> mark >> what >> name >> std::ws;
+    std::string rest;
+    std::getline(words, rest);
+    if (what == "HELP") {
+      help[name] = rest;
+    } else if (what == "TYPE") {
+      rows.insert("| `" + name + "` | " + rest + " | " + help[name] + " |");
+    }
+  }
+  return rows;
+}
+
+// All that an agent tells of.
+std::string agent_metrics() {
+  const auto metrics = agent::AgentMetrics::start({"127.0.0.1:0", "a\"b", "0.1.0", "/"});
+  REQUIRE(metrics);
+  IslandReport report;
+  report.run = RunId("r-1");
+  report.tokens = 7;
+  (*metrics)->note(Heartbeat{1, {report}});
+  (*metrics)->connected(true);
+  return (*metrics)->text();
+}
+
+TEST_CASE("an agent tells of its run, its link and its disk") {
+  const std::string text = agent_metrics();
+  CHECK(has(text, "atoll_agent_build_info{island=\"a\\\"b\",version=\"0.1.0\"} 1\n"));
+  CHECK(has(text, "atoll_agent_connected{island=\"a\\\"b\"} 1\n"));
+  CHECK(has(text, "atoll_agent_tokens_total{island=\"a\\\"b\",run=\"r-1\"} 7\n"));
+  CHECK(has(text, "atoll_disk_free_bytes{island=\"a\\\"b\"} "));
+  CHECK_FALSE(agent::AgentMetrics::start({"nonsense", "a", "0.1.0", "/"}));
+}
+
 TEST_CASE("docs/metrics.md has every metric with its type and its words, and no others") {
   std::stringstream page;
   page << std::ifstream(std::string(ATOLL_SOURCE_DIR) + "/docs/metrics.md").rdbuf();
@@ -201,11 +252,12 @@ TEST_CASE("docs/metrics.md has every metric with its type and its words, and no 
   for (const MetricName& metric : metric_names()) {
     there.insert("| `" + std::string(metric.name) + "` | " + std::string(metric.type) + " | " + std::string(metric.help) + " |");
   }
+  there.merge(rows_of(agent_metrics()));
   CHECK(told == there);
 }
 
 TEST_CASE("the examples for Grafana and Prometheus name only metrics that there are") {
-  std::set<std::string> names;
+  std::set<std::string> names = {"atoll_disk_free_bytes", "atoll_disk_size_bytes"};
   for (const MetricName& metric : metric_names()) {
     names.insert(std::string(metric.name));
   }
@@ -229,8 +281,8 @@ TEST_CASE("promtool finds nothing wrong with the metrics and the alerts") {
     ATL_SKIP("promtool is not installed (Debian's prometheus)");
   }
   const atl_test::TemporaryFolder folder;
-  const auto file =
-      folder.write("metrics", metrics_text("0.1.0", {{"runs", {{{"state", "running"}}}}}, islands_document(), {status_document()}));
+  const auto file = folder.write(
+      "metrics", agent_metrics() + metrics_text("0.1.0", {{"runs", {{{"state", "running"}}}}}, islands_document(), {status_document()}));
   const std::string command = "promtool check rules " ATOLL_SOURCE_DIR
                               "/examples/prometheus-alerts.yml >/dev/null && promtool check metrics <" +
                               file.string() + " 2>&1";
@@ -244,4 +296,46 @@ TEST_CASE("promtool finds nothing wrong with the metrics and the alerts") {
   INFO(said);
   CHECK(ended == 0);
   CHECK(said.empty());
+}
+
+TEST_CASE("the owner of an island sees that island, and of the others how they wait for it") {
+  json status = status_document();
+  status["warnings"] = json::array({{{"text", "secret"}}});
+  status["run"]["reason"] = "waits for other";
+  status["islands"].push_back(
+      json::parse(R"({"id": "i-2", "name": "other", "active": true, "tokens_per_second": 9, "kernels": "secret", "waits": [
+    {"what": "ready", "island": "mine", "from": "", "text": "mine", "seconds": 2.5}, {"what": "link", "island": "third", "from": "mine", "text": "l", "seconds": 1},
+    {"what": "ready", "island": "third", "from": "", "text": "third", "seconds": 7}]})"));
+  status["islands"].push_back({{"id", "i-3"}, {"name", "mine"}, {"active", true}, {"step", 5}});
+  const std::optional<json> view = status_for_owner(status, "mine");
+  REQUIRE(view);
+  const std::string text = view->dump();
+  for (const char* hidden : {"other\"", "third", "secret", "i-2", "reason"}) {
+    INFO(hidden);
+    CHECK_FALSE(has(text, hidden));
+  }
+  REQUIRE((*view)["islands"].size() == 3);
+  CHECK((*view)["islands"][1]["waits"].size() == 2);
+  CHECK((*view)["islands"][1]["tokens_per_second"] == 9);
+  CHECK((*view)["islands"][2]["step"] == 5);
+  CHECK_FALSE(status_for_owner(status, "stranger"));
+  CHECK_FALSE(islands_for_owner(islands_document(), "stranger"));
+  CHECK(islands_for_owner(islands_document(), "a")->at("islands").size() == 1);
+  CHECK_FALSE(status_for_owner(json::parse(R"({"run": 3, "islands": [7, {}]})"), "mine"));
+}
+
+TEST_CASE("an owner's link leads to the island, and nowhere else") {
+  Told told;
+  Site site([&](const std::string& verb, const std::string& arguments) { return told(verb, arguments); }, {{}, 0.09});
+  const auto get = [&](const std::string& path) { return site.answer_owner({path, {}, ""}, "a"); };
+  CHECK(get("/").status == 303);
+  CHECK(get("/i/a").status == 200);
+  CHECK(get("/style.css").status == 200);
+  CHECK(get("#").status == 400);
+  CHECK(get("/api/islands").status == 200);
+  CHECK(get("/api/about").body == R"({"island":"a","price_per_gigabyte":0.09,"schema":1})");
+  for (const char* path : {"/i/b", "/r/text", "/metrics", "/api/runs", "/api/runs/text", "/api/runs/text/events", "/api/x", "/i/a/b"}) {
+    INFO(path);
+    CHECK(get(path).status == 403);
+  }
 }

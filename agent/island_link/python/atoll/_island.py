@@ -11,13 +11,15 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from collections import deque
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 
 from . import _library as library
 from ._library import LinkError, Order
 
+_MOST_METRICS = 32
 _LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
 
 
@@ -49,7 +51,7 @@ class Alone:
         self._step = self._position = 0
 
     def declare(self, parameters, description):
-        length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _ in parameters)
+        length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _, _ in parameters)
         return numpy.zeros(length, numpy.float32), []
 
     def ready(self, tokens_available: int) -> None:
@@ -64,6 +66,9 @@ class Alone:
         self._step += max(steps, 1)
         self._position += samples
 
+    def arena_path(self) -> str:
+        return ""
+
     def prepare(self, what: str) -> None:
         pass
 
@@ -72,6 +77,13 @@ class Alone:
 
     def leave(self) -> None:
         pass
+
+
+class Begun(NamedTuple):
+    """An order that goes on beside the steps."""
+
+    copies: Any  # ended() and wait()
+    answer: Callable[[], Mapping[str, Any]]  # once they have ended
 
 
 class Island:
@@ -106,7 +118,10 @@ class Island:
         self._entries: dict[int, list[library.Entry]] = {}
         self._losses: list[Any] = []
         self.metrics: dict[str, Any] = {}
+        self._metrics: dict[str, list[Any]] = {}  # of the steps since the last report
+        self._enough: Optional[str] = None
         self._in_hand: Optional[Order] = None
+        self._begun: deque[Begun] = deque()
         self._evaluate: Optional[Callable[[], Any]] = None
         self._started = False
 
@@ -116,6 +131,9 @@ class Island:
         raise NotImplementedError
 
     def _merge(self, index: int, values: numpy.ndarray, alpha: float) -> None:
+        raise NotImplementedError
+
+    def _fetch(self, index: int, values: numpy.ndarray) -> None:
         raise NotImplementedError
 
     def _write_gradient(self, index: int, out: numpy.ndarray) -> None:
@@ -139,12 +157,20 @@ class Island:
 
     # ---- beginning
 
-    def _begin(self, names: Sequence[str], shapes: Sequence[Sequence[int]], blocks, description: Optional[str], samples: int) -> None:
+    def _begin(
+        self,
+        names: Sequence[str],
+        shapes: Sequence[Sequence[int]],
+        blocks,
+        description: Optional[str],
+        samples: int,
+        buffers: Optional[Sequence[int]] = None,  # 0: trained
+    ) -> None:
         if self._started:
             raise RuntimeError("island.start() is called once")
         self._started = True
         numbers = [blocks(name) for name in names] if callable(blocks) else blocks or blocks_of(names)
-        arena, entries = self._trainer.declare(list(zip(names, shapes, numbers)), description)
+        arena, entries = self._trainer.declare(list(zip(names, shapes, numbers, buffers or [0] * len(names))), description)
         self._arena = arena
         for entry in entries:
             self._entries.setdefault(entry.fragment, []).append(entry)
@@ -172,7 +198,7 @@ class Island:
             raise RuntimeError("island.start(…) comes before the first step")
         try:
             while True:
-                order = self._trainer.next(500)
+                order = self._next()
                 if order.kind == library.STOP:
                     return False
                 if order.kind in (library.STEP, library.GRADIENT):
@@ -182,6 +208,34 @@ class Island:
                     self._carry_out(order)
         except LinkError as failure:
             return self._ended(failure)
+
+    def _next(self) -> Order:
+        """The next order. What goes on beside the steps is waited for only where there is nothing else to do."""
+        self._answer_ended()
+        order = self._trainer.next(500)
+        if order.kind == library.NONE:
+            self._answer_ended(wait=True)
+        return order
+
+    def _begin_answer(self, copies: Any, answer: Callable[[], Mapping[str, Any]] = dict) -> None:
+        """The order in hand goes on beside the steps; once its copies have ended it is answered with `answer()`."""
+        self._begun.append(Begun(copies, answer))
+        self._trainer.answer(answered=library.BEGUN)
+
+    def _end_oldest(self) -> None:
+        begun = self._begun.popleft()
+        begun.copies.wait()
+        try:
+            self._trainer.answer(answered=library.ENDED, **begun.answer())
+        except LinkError as failure:
+            self._ended(failure)  # an agent that is gone gives no next order
+
+    def _answer_ended(self, wait: bool = False) -> None:
+        """Answers the orders that have ended; with `wait` waits for the oldest."""
+        if wait and self._begun:
+            self._end_oldest()
+        while self._begun and self._begun[0].copies.ended():
+            self._end_oldest()
 
     def _ended(self, failure: LinkError) -> bool:
         if failure.gone:
@@ -197,7 +251,7 @@ class Island:
         self._losses.append(loss)
         self._trainer.answer(samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens)
         while True:
-            order = self._trainer.next(500)
+            order = self._next()
             if order.kind == library.UPDATE:
                 self._in_hand = order
                 return
@@ -216,7 +270,9 @@ class Island:
         loss     its mean training loss, a number or a tensor with one element, which is not looked at before it has to be; None: unknown
         samples  that it has taken from this part of the data, of all ranks together
         tokens   if they are not samples × [trainer].tokens_per_sample
-        metrics  numbers of your own; `island.metrics` has the newest, for `evaluate` and logs of your own
+        metrics  at most 32 numbers of your own: the mean of those since the last report goes to `status` and the tape; `island.metrics` has
+                 the newest
+        Errors: ValueError for more metrics than 32.
         """
         order, self._in_hand = self._in_hand, None
         if order is None:
@@ -225,16 +281,40 @@ class Island:
             raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if order.kind == library.STEP and loss is not None:
             self._losses.append(loss)
-        self.metrics = metrics
+        self._note(metrics)
         self.step += 1
         self.position += samples
         try:
-            self._trainer.answer(samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens)
+            self._trainer.answer(
+                samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens, enough=self._take_enough()
+            )
         except LinkError as failure:
             self._ended(failure)
 
+    def enough(self, why: str) -> None:
+        """The model is good enough: all islands stand after the next round, and the run is completed there. Goes out with the next done()."""
+        self._enough = why
+
+    def _take_enough(self) -> Optional[str]:
+        why, self._enough = self._enough, None
+        return why
+
+    def _note(self, metrics: Mapping[str, Any]) -> None:
+        if len(metrics) > _MOST_METRICS:
+            raise ValueError(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
+        self.metrics = dict(metrics)
+        for name, value in metrics.items():
+            self._metrics.setdefault(name, []).append(value)
+
+    def _take_reported(self) -> tuple:
+        """Losses and metrics of the steps since the last report."""
+        losses, metrics = self._losses, dict(list(self._metrics.items())[:_MOST_METRICS])
+        self._losses, self._metrics = [], {}
+        return losses, metrics
+
     def leave(self) -> None:
         """Disconnects. steps() does it at its end."""
+        self._begun.clear()
         self._arena = None  # which is unmapped now
         self._trainer.leave()
 
@@ -252,13 +332,18 @@ class Island:
         kind = order.kind
         answer: dict[str, Any] = {}
         if kind == library.REPORT:
-            answer["losses"], self._losses = self._numbers(self._losses), []
+            losses, metrics = self._take_reported()
+            answer["losses"] = self._numbers(losses)
+            answer["metrics"] = {name: float(numpy.mean(self._numbers(values))) for name, values in metrics.items()}
             if order.wants_norm:
                 answer["norm"] = self._norm()
         elif kind == library.STAND_AT:
             self.step, self.position = order.step, order.position
         elif kind == library.EVALUATE:
             loss = self._evaluate() if self._evaluate else None
+            if isinstance(loss, tuple):
+                loss, metrics = loss
+                answer["metrics"] = {name: self._numbers([value])[0] for name, value in metrics.items()}
             answer["loss"] = None if loss is None else self._numbers([loss])[0]
             answer["batches"] = 0 if loss is None else 1
         elif kind == library.SAVE:
@@ -279,6 +364,8 @@ class Island:
             values = self._arena[entry.offset : entry.offset + entry.count]
             if order.kind == library.WRITE:
                 self._write(entry.parameter, values)
+            elif order.kind == library.FETCH:
+                self._fetch(entry.parameter, values)
             elif order.kind == library.MERGE:
                 self._merge(entry.parameter, values, order.alpha)
             elif order.kind == library.WRITE_GRADIENT:

@@ -11,7 +11,7 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 
-(NONE, STOP, STEP, GRADIENT, UPDATE, REPORT, WRITE, WRITE_GRADIENT, MERGE, READ_GRADIENT, STAND_AT, EVALUATE, SAVE) = range(13)
+(NONE, STOP, STEP, GRADIENT, UPDATE, REPORT, WRITE, WRITE_GRADIENT, MERGE, READ_GRADIENT, STAND_AT, EVALUATE, SAVE, FETCH) = range(14)
 
 
 class LinkError(RuntimeError):
@@ -28,6 +28,7 @@ class _Parameter(ctypes.Structure):
         ("shape", ctypes.POINTER(ctypes.c_uint64)),
         ("dimensions", ctypes.c_size_t),
         ("block", ctypes.c_int32),
+        ("buffer", ctypes.c_int32),
     ]
 
 
@@ -44,8 +45,17 @@ class _Order(ctypes.Structure):
         ("free_until", ctypes.c_uint64),
         ("alpha", ctypes.c_double),
         ("wants_norm", ctypes.c_int32),
+        ("fetched", ctypes.c_int32),
         ("directory", ctypes.c_char_p),
     ]
+
+
+BUFFER_MEAN, BUFFER_ONE = 1, 2  # atoll_parameter.buffer
+WHOLE, BEGUN, ENDED = range(3)  # atoll_answer.answered
+
+
+class _Metric(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_double)]
 
 
 class _Answer(ctypes.Structure):
@@ -59,7 +69,11 @@ class _Answer(ctypes.Structure):
         ("has_loss", ctypes.c_int32),
         ("loss", ctypes.c_double),
         ("batches", ctypes.c_uint32),
+        ("answered", ctypes.c_int32),
         ("error", ctypes.c_char_p),
+        ("metrics", ctypes.POINTER(_Metric)),
+        ("metrics_count", ctypes.c_size_t),
+        ("enough", ctypes.c_char_p),
     ]
 
 
@@ -73,6 +87,7 @@ class Order(NamedTuple):
     free_until: int = 0
     alpha: float = 0.0
     wants_norm: bool = False
+    fetched: bool = False
     directory: str = ""
 
 
@@ -142,10 +157,11 @@ class Trainer:
             raise LinkError(self._library.atoll_trainer_why(self._trainer).decode(errors="replace"), gone=code == -1)
 
     def declare(self, parameters: Sequence[tuple], description: Optional[str]) -> tuple[numpy.ndarray, list[Entry]]:
-        """Takes (name, shape, block) of each parameter; gives the arena, float32 [n], and the entries in the arena's order."""
-        shapes = [(ctypes.c_uint64 * max(1, len(shape)))(*shape) for _, shape, _ in parameters]
+        """Takes (name, shape, block, buffer) of each parameter; gives the arena, float32 [n], and the entries in the arena's order.
+        buffer: 0 of what is trained, else BUFFER_MEAN or BUFFER_ONE."""
+        shapes = [(ctypes.c_uint64 * max(1, len(shape)))(*shape) for _, shape, _, _ in parameters]
         array = (_Parameter * len(parameters))(
-            *[_Parameter(name.encode(), shape, len(given), block) for (name, given, block), shape in zip(parameters, shapes)]
+            *[_Parameter(name.encode(), shape, len(given), block, buffer) for (name, given, block, buffer), shape in zip(parameters, shapes)]
         )
         self._check(self._library.atoll_trainer_declare(self._trainer, array, len(parameters), description.encode() if description else None))
         count = ctypes.c_size_t()
@@ -154,6 +170,10 @@ class Trainer:
         length = max(entry.offset + entry.count for entry in entries)
         arena = numpy.ctypeslib.as_array(self._library.atoll_trainer_arena(self._trainer), shape=(length,))
         return arena, entries
+
+    def arena_path(self) -> str:
+        """Of the arena's file, for other processes of this machine to map."""
+        return json.loads(self._library.atoll_trainer_configuration(self._trainer)).get("arena", "")
 
     def ready(self, tokens_available: int) -> None:
         self._check(self._library.atoll_trainer_ready(self._trainer, tokens_available))
@@ -169,6 +189,7 @@ class Trainer:
             order.free_until,
             order.alpha,
             order.wants_norm != 0,
+            order.fetched != 0,
             order.directory.decode() if order.directory else "",
         )
 
@@ -182,6 +203,9 @@ class Trainer:
         loss: Optional[float] = None,
         batches: int = 0,
         error: Optional[str] = None,
+        metrics: Mapping[str, float] = {},
+        enough: Optional[str] = None,
+        answered: int = WHOLE,
     ) -> None:
         answer = _Answer(steps, samples, tokens)
         if losses:
@@ -191,7 +215,12 @@ class Trainer:
         if loss is not None:
             answer.has_loss, answer.loss = 1, loss
         answer.batches = batches
+        answer.answered = answered
         answer.error = error.encode() if error else None
+        if metrics:
+            answer.metrics = (_Metric * len(metrics))(*[_Metric(name.encode(), value) for name, value in metrics.items()])
+            answer.metrics_count = len(metrics)
+        answer.enough = enough.encode() if enough else None
         self._check(self._library.atoll_trainer_answer(self._trainer, ctypes.byref(answer)))
 
     def prepare(self, what: str) -> None:

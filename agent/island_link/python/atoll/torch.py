@@ -1,4 +1,4 @@
-"""PyTorch loops on an island, also under torchrun with DistributedDataParallel.
+"""PyTorch loops on an island, also under torchrun with DistributedDataParallel or FSDP2.
 
     import atoll.torch as atoll
     island = atoll.join()                         # started by an agent, or alone: the same program
@@ -9,27 +9,33 @@
         loss = model(batch); opt.zero_grad(); loss.backward(); opt.step(); sched.step()
         island.done(loss, samples=len(batch))
 
-PyTorch 1.13 or newer. Under torchrun every rank calls the same functions; rank 0 talks to the agent, and what it decides travels in batches
-of steps. Parameters that are sharded over ranks (FSDP, DTensor) are refused by name.
+PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the agent,
+and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are sharded over ranks (DTensor) each rank copies its own shards; shards
+that are not cut evenly along a dimension, and FSDP1's flat parameters, are refused by name.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import time
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy
 import torch
 import torch.distributed as distributed
 
 from . import _library as library
+from ._device import DeviceCopies, on_gpu
 from ._island import Alone, Dataset, Island, LinkError, Stopped, connect, die_with_parent, digest_of
 from ._library import Order
+from ._shards import Box, ShardedArena, box_of, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
 
+_BUFFERS = {False: 0, None: 0, True: library.BUFFER_MEAN, "mean": library.BUFFER_MEAN, "one": library.BUFFER_ONE}
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
+_BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
 
 def _bare(model: torch.nn.Module) -> torch.nn.Module:
@@ -37,11 +43,27 @@ def _bare(model: torch.nn.Module) -> torch.nn.Module:
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
 
 
-def _refuse_shards(name: str, parameter: torch.Tensor) -> None:
-    if hasattr(parameter, "placements") or hasattr(parameter, "_local_shards") or type(parameter).__name__ in ("DTensor", "FlatParameter"):
-        raise ValueError(f"parameter '{name}' is sharded over ranks ({type(parameter).__name__}); atoll.torch works with whole parameters (DDP)")
+def _refuse_flat(name: str, parameter: torch.Tensor) -> None:
+    if hasattr(parameter, "_local_shards") or hasattr(parameter, "_is_flat_param") or type(parameter).__name__ == "FlatParameter":
+        raise ValueError(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
     if not parameter.dtype.is_floating_point:
         raise ValueError(f"parameter '{name}' has type {parameter.dtype}; only floating-point parameters are synchronised")
+
+
+def _bytes_of(parameter: torch.Tensor) -> bytes:
+    whole = parameter.detach().full_tensor() if is_sharded(parameter) else parameter.detach()
+    return whole.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _mix(parameter: torch.Tensor, new: torch.Tensor, alpha: float) -> None:
+    """parameter <- alpha * parameter + (1 - alpha) * new, in float32; alpha 0 is an exact copy."""
+    with torch.no_grad():
+        if alpha == 0:
+            parameter.copy_(new)
+        elif parameter.dtype == torch.float32:
+            parameter.mul_(alpha).add_(new.to(parameter.device), alpha=1 - alpha)
+        else:
+            parameter.copy_(parameter.float().mul_(alpha).add_(new.to(parameter.device), alpha=1 - alpha))
 
 
 class TorchIsland(Island):
@@ -53,6 +75,10 @@ class TorchIsland(Island):
         self._owed = [0, 0, 0]  # steps, samples and tokens done and not answered
         self._pace = 0.0   # seconds a step
         self._batch_began = 0.0
+        self._boxes: list[Box] = []  # of sharded parameters: what this rank has of each
+        self._sharded: Optional[ShardedArena] = None
+        self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
+        self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
 
     def start(
         self,
@@ -62,7 +88,7 @@ class TorchIsland(Island):
         state: Optional[Mapping[str, Any]] = None,
         evaluate: Optional[Callable[[], Any]] = None,
         synchronise: Optional[Callable[[str, torch.nn.Parameter], bool]] = None,
-        buffers: bool = False,
+        buffers: Union[bool, str] = False,
         samples: int = 0,
         blocks: Any = None,
         description: Optional[str] = None,
@@ -71,10 +97,11 @@ class TorchIsland(Island):
 
         optimizer    whose state is saved and restored with the model's
         state        further objects with state_dict() and load_state_dict() that are saved and restored
-        evaluate     gives the loss on held-out data; called without gradients
+        evaluate     gives the loss on held-out data, or (loss, {name: number}); called without gradients
         synchronise  (name, parameter) → whether the islands share it; by default those that require gradients. Of the rest a digest is
                      compared, so that nobody trains on another base
-        buffers      whether floating-point buffers (BatchNorm's running mean and variance) are shared as parameters are
+        buffers      "mean" or "one": floating-point buffers (BatchNorm's running mean and variance) are shared, too. No outer step moves
+                     them: after a round all islands have the mean of what each had (True says the same), or what the first island had
         samples      in this island's part of the data; 0: unknown
         blocks       (name) → block, where names do not number the layers
         description  of the model, at most 4096 bytes, the same on all islands; goes into exported files
@@ -84,49 +111,104 @@ class TorchIsland(Island):
         wanted = synchronise or (lambda name, parameter: parameter.requires_grad)
         named = [(name, parameter) for name, parameter in self._model.named_parameters()]
         shared = [(name, parameter) for name, parameter in named if wanted(name, parameter)]
+        if buffers not in _BUFFERS:
+            raise ValueError(f"buffers is {buffers!r}; it can be 'mean', 'one' or False")
+        kinds = [0] * len(shared)
         if buffers:
-            shared += [(name, buffer) for name, buffer in self._model.named_buffers() if buffer.dtype.is_floating_point]
+            found = [(name, buffer) for name, buffer in self._model.named_buffers() if buffer.dtype.is_floating_point]
+            shared += found
+            kinds += [_BUFFERS[buffers]] * len(found)
         if not shared:
             raise ValueError("no parameter is to be synchronised: none requires a gradient")
         for name, parameter in shared:
-            _refuse_shards(name, parameter)
+            _refuse_flat(name, parameter)
         self._shared = [parameter for _, parameter in shared]
+        self._shapes = [tuple(parameter.shape) or (1,) for _, parameter in shared]
+        if any(is_sharded(parameter) for parameter in self._model.parameters()):
+            self._boxes = [box_of(name, parameter, self.rank) for name, parameter in shared]
         ids = {id(parameter) for parameter in self._shared}
         frozen = [(name, parameter) for name, parameter in named if id(parameter) not in ids]
         if frozen:
-            digest = digest_of(name.encode() + parameter.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() for name, parameter in frozen)
+            digest = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in frozen)
             description = f"{description or ''} (the parameters that are not synchronised have the digest {digest[:16]})".strip()
-        self._begin([name for name, _ in shared], [tuple(parameter.shape) or (1,) for _, parameter in shared], blocks, description, samples)
+        self._begin([name for name, _ in shared], self._shapes, blocks, description, samples, kinds)
 
     # ---- copies
 
+    def _into_arena(self, tensor: torch.Tensor, out: torch.Tensor) -> None:
+        """out: the tensor's place there, in its shape."""
+        if self._device is not None and on_gpu(tensor):
+            self._device.write(tensor, out)
+        else:
+            out.copy_(tensor)
+
+    def _fetch_for(self, index: int, values: torch.Tensor, like: torch.Tensor) -> None:
+        if self._device is not None and on_gpu(like):
+            self._fetched[index] = self._device.fetch(values, like.device)
+
+    def _of_arena(self, index: int, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """What the parameter takes, where it lies."""
+        if index not in self._fetched:
+            self._fetch_for(index, values, like)
+        return self._fetched.pop(index)() if index in self._fetched else values
+
+    def _forget_fetched(self, order: Order) -> None:
+        """What was fetched is not what is to be merged: the run went on from elsewhere."""
+        for entry in self._entries[order.fragment] if order.kind == library.MERGE and not order.fetched else []:
+            self._fetched.pop(entry.parameter, None)
+
+    def _copy(self, order):
+        self._forget_fetched(order)
+        super()._copy(order)
+
+    def _carry_out(self, order):
+        if self._device is None or order.kind not in _BESIDE_STEPS:
+            return super()._carry_out(order)
+        answer: Callable[[], Mapping[str, Any]] = dict
+        if order.kind == library.REPORT:
+            answer = self._begin_report(order)
+        else:
+            self._copy(order)
+        self._begin_answer(self._device.begun(), answer)
+
+    def _begin_report(self, order: Order) -> Callable[[], Mapping[str, Any]]:
+        """What a report is answered with once the copies of its numbers have ended."""
+        given, metrics = self._take_reported()
+        losses = self._device.numbers(given)
+        means = {name: self._device.numbers(values) for name, values in metrics.items()}
+        norms = self._device.numbers(self._norms()) if order.wants_norm else None
+
+        def answer() -> Mapping[str, Any]:
+            said = {"losses": losses(), "metrics": {name: float(numpy.mean(values())) for name, values in means.items()}}
+            return said if norms is None else {**said, "norm": self._norm_of(torch.tensor(norms()))}
+
+        return answer
+
     def _write(self, index, out):
-        torch.from_numpy(out).copy_(self._shared[index].detach().reshape(-1))
+        parameter = local(self._shared[index])
+        self._into_arena(parameter, torch.from_numpy(out).view(parameter.shape))
 
     def _merge(self, index, values, alpha):
-        with torch.no_grad():
-            parameter = self._shared[index]
-            new = torch.from_numpy(values).view(parameter.shape)
-            if alpha == 0:
-                parameter.copy_(new)
-            elif parameter.dtype == torch.float32:
-                parameter.mul_(alpha).add_(new.to(parameter.device), alpha=1 - alpha)
-            else:
-                parameter.copy_(parameter.float().mul_(alpha).add_(new.to(parameter.device), alpha=1 - alpha))
-            self._spread(parameter)
+        parameter = local(self._shared[index])
+        _mix(parameter, self._of_arena(index, torch.from_numpy(values).view(parameter.shape), parameter), alpha)
+        self._spread(parameter)
+
+    def _fetch(self, index, values):
+        parameter = local(self._shared[index])
+        self._fetch_for(index, torch.from_numpy(values).view(parameter.shape), parameter)
 
     def _write_gradient(self, index, out):
         gradient = self._shared[index].grad
         if gradient is None:
             out[:] = 0
         else:
-            torch.from_numpy(out).copy_(gradient.detach().reshape(-1))
+            self._into_arena(gradient.detach(), torch.from_numpy(out).view(gradient.shape))
 
     def _read_gradient(self, index, values):
         parameter = self._shared[index]
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        parameter.grad.copy_(torch.from_numpy(values).view(parameter.shape))
+        parameter.grad.copy_(self._of_arena(index, torch.from_numpy(values).view(parameter.shape), parameter))
         self._spread(parameter.grad)
 
     def _spread(self, tensor: torch.Tensor) -> None:
@@ -134,9 +216,24 @@ class TorchIsland(Island):
         if self.ranks > 1:
             distributed.broadcast(tensor.detach(), 0)
 
+    def _norms(self) -> list[torch.Tensor]:
+        """Of the last gradient: of each parameter, or of this rank's part of it."""
+        return [
+            local(parameter.grad).float().norm()
+            for index, parameter in enumerate(self._shared)
+            if parameter.grad is not None and (not self._boxes or self._boxes[index].writes)
+        ]
+
     def _norm(self) -> float:
-        norms = [parameter.grad.detach().float().norm() for parameter in self._shared if parameter.grad is not None]
-        return float(torch.stack([norm.cpu() for norm in norms]).norm()) if norms else 0.0
+        norms = self._norms()
+        return self._norm_of(torch.stack([norm.cpu() for norm in norms]) if norms else torch.zeros(0))
+
+    def _norm_of(self, norms: torch.Tensor) -> float:
+        """norms: float32 [parts], on the processor."""
+        square = norms.square().sum()
+        if self._sharded:
+            distributed.all_reduce(square, group=self._talk)
+        return float(square.sqrt())
 
     def _numbers(self, values):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
@@ -155,7 +252,7 @@ class TorchIsland(Island):
             raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if loss is not None and self.rank == 0:
             self._losses.append(loss)
-        self.metrics = metrics
+        self._note(metrics)
         self.step += 1
         self.position += samples
         done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
@@ -181,6 +278,8 @@ class TorchIsland(Island):
         if not self._started:
             raise RuntimeError("island.start(…) comes before the first step")
         if self._free == 0:
+            if self._sharded:
+                self._answer_ended()
             while True:
                 order = self._tell(self._decide() if self.rank == 0 else None)
                 if order.kind == library.STOP:
@@ -201,15 +300,17 @@ class TorchIsland(Island):
                 self._pace = (time.monotonic() - self._batch_began) / self._owed[0]
                 steps, samples, tokens = self._owed
                 self._owed = [0, 0, 0]
-                self._trainer.answer(steps=steps, samples=samples, tokens=tokens)
+                self._trainer.answer(steps=steps, samples=samples, tokens=tokens, enough=self._take_enough())
             while True:
-                order = self._trainer.next(500)
+                order = self._trainer.next(500) if self._sharded else self._next()
                 if order.kind == library.GRADIENT:
                     raise RuntimeError("strategies that exchange gradients work with trainers of one rank")
                 if order.kind == library.STEP:
                     batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
                     return order._replace(free_until=min(order.free_until, order.step + batch - 1))
-                if order.kind in (library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE):
+                shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.REPORT and (order.wants_norm or self._device is not None))
+                shared = shared or (order.kind == library.NONE and self._begun)
+                if order.kind in (library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE) or (self._sharded and shared):
                     return order
                 if order.kind != library.NONE:
                     self._carry_out(order)
@@ -223,7 +324,24 @@ class TorchIsland(Island):
         distributed.broadcast_object_list(said, 0, group=self._talk)
         return said[0]
 
+    def _answer_ended(self, wait: bool = False) -> None:
+        """Of shards the copies of all ranks: all call this together."""
+        if not self._sharded:
+            return super()._answer_ended(wait)
+        if not self._begun:
+            return
+        ended = torch.tensor([next((number for number, begun in enumerate(self._begun) if not begun.copies.ended()), len(self._begun))])
+        distributed.all_reduce(ended, distributed.ReduceOp.MIN, group=self._talk)
+        for _ in range(max(int(ended), int(wait))):
+            self._end_oldest()
+
     def _follow(self, order: Order) -> None:
+        if order.kind == library.NONE:
+            return self._answer_ended(wait=True)
+        if self._sharded and order.kind in (library.WRITE, library.FETCH, library.MERGE):
+            return self._carry_out_shards(self._sharded, order)
+        if self._device is not None and order.kind == library.REPORT:
+            return self._carry_out(order)
         if self.rank == 0:
             return self._carry_out(order)
         if order.kind == library.STAND_AT:
@@ -232,12 +350,53 @@ class TorchIsland(Island):
             self._evaluate()
         elif order.kind == library.SAVE:
             self._try_to_save(order.directory)
+        elif order.kind == library.REPORT:
+            self._norm()
         elif order.kind == library.MERGE:
-            for index in self._order_of_fragment[order.fragment]:
-                self._spread(self._shared[index])
-        self._owed, self._losses = [0, 0, 0], []
+            for entry in self._entries[order.fragment]:
+                self._spread(self._shared[entry.parameter])
+        self._owed, self._losses, self._metrics = [0, 0, 0], [], {}
+
+    def _carry_out_shards(self, arena: ShardedArena, order: Order) -> None:
+        """This rank's shards of a fragment, into the arena or out of it; the order is done once all ranks have copied theirs."""
+
+        def all_have_copied() -> Mapping[str, Any]:
+            if order.kind == library.WRITE:
+                arena.written(order.fragment, self._shapes)
+            else:
+                distributed.barrier(group=self._talk)
+            return {}
+
+        self._copy_shards(arena, order)
+        if self._device is not None:
+            self._begin_answer(self._device.begun(), all_have_copied)
+        else:
+            self._trainer.answer(**all_have_copied())
+
+    def _copy_shards(self, arena: ShardedArena, order: Order) -> None:
+        self._forget_fetched(order)
+        if order.kind == library.FETCH or (order.kind == library.MERGE and not order.fetched):
+            arena.arrived(order.fragment, self._shapes)
+        if order.kind == library.MERGE:
+            for module in self._model.modules():
+                if hasattr(module, "unshard") and hasattr(module, "reshard"):
+                    module.reshard()  # what an evaluation has gathered is old now
+        for entry in self._entries[order.fragment]:
+            box, own = self._boxes[entry.parameter], local(self._shared[entry.parameter])
+            values = box.of(arena.values(entry, self._shapes[entry.parameter])) if own.dim() else arena.values(entry, (1,)).view(())
+            if own.numel() == 0:
+                continue  # of a parameter with fewer rows than there are ranks
+            if order.kind == library.FETCH:
+                self._fetch_for(entry.parameter, values, own)
+            elif order.kind == library.MERGE:
+                _mix(own, self._of_arena(entry.parameter, values, own), order.alpha)
+            elif box.writes:
+                self._into_arena(own, values)
 
     def leave(self) -> None:
+        if self._device is not None:
+            self._device.close()
+            self._device = None
         super().leave()
         if self.ranks > 1 and self._talk is not None:
             self._talk = None
@@ -245,16 +404,25 @@ class TorchIsland(Island):
 
     leave.__doc__ = Island.leave.__doc__
 
-    def _begin(self, names, shapes, blocks, description, samples):
-        super()._begin(names, shapes, blocks, description, samples)
-        order = {fragment: [entry.parameter for entry in entries] for fragment, entries in self._entries.items()}
+    def _begin(self, names, shapes, blocks, description, samples, buffers=None):
+        super()._begin(names, shapes, blocks, description, samples, buffers)
         if self.ranks > 1:
-            said = [order]
-            distributed.broadcast_object_list(said, 0, group=self._talk)
-            order = said[0]
-            for parameter in self._model.parameters():
+            self._join_ranks()
+        if any(on_gpu(local(parameter)) for parameter in self._shared):
+            arena = self._sharded.whole if self._sharded else torch.from_numpy(self._arena)
+            self._device = DeviceCopies(arena) if arena.numel() > 0 else None
+
+    def _join_ranks(self) -> None:
+        """What rank 0 has of the agent, and the parameters that no rank shares out."""
+        path = self._trainer.arena_path() if self.rank == 0 else ""
+        said = [(self._entries, path, os.path.getsize(path) // 4 if path else 0)]
+        distributed.broadcast_object_list(said, 0, group=self._talk)
+        self._entries, path, elements = said[0]
+        for parameter in self._model.parameters():
+            if not is_sharded(parameter):
                 distributed.broadcast(parameter.detach(), 0)
-        self._order_of_fragment = order
+        if self._boxes and path:
+            self._sharded = ShardedArena(path, elements, self._boxes, self._entries, self.rank, self.ranks, self._talk)
 
     def _evaluate_all(self) -> Any:
         with torch.no_grad():
@@ -281,7 +449,53 @@ class TorchIsland(Island):
         numpy.random.set_state(states["numpy"])
         random.setstate(states["python"])
 
+    def _own_state(self) -> dict[str, Any]:
+        """What this rank alone has, with its shards as plain tensors."""
+        return {
+            "ranks": self.ranks,
+            "model": plain(self._model.state_dict()),
+            "optimizer": plain(self._optimizer.state_dict()) if self._optimizer else None,
+            "state": {name: value.state_dict() for name, value in self._state.items()},
+            "random": self._random(),
+        }
+
+    def _save_shards(self, directory):
+        """Each rank's state is a file; ranks that do not see the folder send theirs through rank 0."""
+        file = io.BytesIO()
+        torch.save(self._own_state(), file)
+        files: list[Any] = [None] * self.ranks
+        distributed.gather_object(file.getvalue(), files if self.rank == 0 else None, 0, group=self._talk)
+        for rank, content in enumerate(files if self.rank == 0 else []):
+            with open(os.path.join(directory, f"rank-{rank}.pt"), "wb") as out:
+                out.write(content)
+
+    def _load_shards(self, directory):
+        contents: list[Any] = [None] * self.ranks
+        if self.rank == 0:
+            names = [name for name in os.listdir(directory) if name.startswith("rank-")]
+            if len(names) != self.ranks:
+                raise ValueError(f"the checkpoint is of {len(names)} ranks, and there are {self.ranks}")
+            for rank in range(self.ranks):
+                with open(os.path.join(directory, f"rank-{rank}.pt"), "rb") as file:
+                    contents[rank] = file.read()
+        own = [None]
+        distributed.scatter_object_list(own, contents if self.rank == 0 else None, 0, group=self._talk)
+        saved = torch.load(io.BytesIO(own[0]), map_location="cpu", weights_only=False)  # what this program wrote on this island
+        with torch.no_grad():
+            for name, value in self._model.state_dict().items():
+                local(value).copy_(saved["model"][name])
+        if self._optimizer:
+            parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+            for number, values in saved["optimizer"]["state"].items():
+                values.update({key: like(value, parameters[number]) for key, value in values.items()})
+            self._optimizer.load_state_dict(saved["optimizer"])
+        for name, value in self._state.items():
+            value.load_state_dict(saved["state"][name])
+        self._set_random(saved["random"])
+
     def _save(self, directory):
+        if self._boxes and self.ranks > 1:
+            return self._save_shards(directory)
         states: list[Any] = [None] * self.ranks
         if self.ranks > 1:
             distributed.gather_object(self._random(), states if self.rank == 0 else None, 0, group=self._talk)
@@ -300,6 +514,8 @@ class TorchIsland(Island):
         )
 
     def _load(self, directory):
+        if self._boxes and self.ranks > 1:
+            return self._load_shards(directory)
         where = "cpu"
         saved = None
         if self.rank == 0:

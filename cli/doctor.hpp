@@ -1,0 +1,58 @@
+// What `atoll doctor` looks at: one finding for each thing, with a verdict and what to do.
+// Threads: one; these read files and dial addresses.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "strategies/specification/run_spec.hpp"
+
+namespace atl {
+
+enum class Health : std::uint8_t { good, doubtful, bad };
+
+struct Finding {
+  std::string what;  // one word
+  Health health = Health::good;
+  std::string text;
+};
+
+// How this machine reaches another island.
+struct IslandReach {
+  std::string name;
+  std::string address;
+  double round_trip_ms = 0;
+  std::uint32_t mtu = 0;                         // 0: not known
+  std::string why_not;                           // empty: it answers
+  std::optional<double> uplink_bits_per_second;  // what the island's last exchange sent and received
+  std::optional<double> downlink_bits_per_second;
+};
+
+// Files that doctor is told of; "": the usual ones in the state directory.
+struct DoctorFiles {
+  std::string config;       // the agent's settings
+  std::string certificate;  // the page's
+};
+
+// Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, state directory, its disk, its data sets.
+std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,
+                                     const std::optional<RunSpec>& run);
+// The page's certificate, the coordinator (name, port, key, version, clock), this machine's own port, tokens, and the data paths between
+// the connected islands. Nothing
+// of a coordinator that this machine neither joined nor is an operator of. `reaches` gets a row for each connected island.
+std::vector<Finding> look_at_network(const Invocation& invocation, const std::filesystem::path& state, const DoctorFiles& files,
+                                     std::vector<IslandReach>& reaches);
+
+// What an agent's settings file says, as far as doctor needs it: `config`, or agent.toml in the state directory.
+struct AgentSettings {
+  std::vector<std::string> data;
+  std::vector<std::string> allow_data;
+  std::string bind;
+};
+// Errors: those of take_settings (settings_file.hpp).
+Result<AgentSettings> read_agent_settings(const std::filesystem::path& state, const std::string& config);
+
+}  // namespace atl

@@ -1,0 +1,213 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <system_error>
+
+#include "agent/host/blas_kernels.hpp"
+#include "agent/island_link/arena.hpp"
+#include "agent/service/data_access.hpp"
+#include "cli/command_places.hpp"
+#include "cli/doctor.hpp"
+#include "cli/settings_file.hpp"
+#include "cli/trainer_module.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/base/descriptor_limit.hpp"
+#include "transport/base/file_descriptor.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFewDescriptors = 4096;
+constexpr std::uintmax_t kLittleSpace = std::uintmax_t{1} << 30;
+constexpr double kSlowDisk = 20e6;  // bytes a second: a checkpoint of a gigabyte takes a minute
+constexpr const char* kSharedMemory = "/dev/shm";
+constexpr const char* kArenaPrefix = "atoll-i-";  // of the arenas that agents make (agent/service)
+
+Finding look_at_kernels(const Environment& environment) {
+  const Kernels kernels = choose_kernels(environment(kCoreTypeVariable));
+  const bool found = !probe_blas(kernels.core_type).file.empty();
+  return {"arithmetic", found ? Health::good : Health::doubtful,
+          found ? "trainers compute with " + kernels.text
+                : "no BLAS library was found: the built-in trainer cannot run here (apt-get install "
+                  "libopenblas0-pthread libtorch-dev)"};
+}
+
+Finding look_at_module(const Environment& environment) {
+  const std::vector<fs::path> places = trainer_module_places(environment);
+  std::error_code failure;
+  const auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, failure); });
+  if (found != places.end()) {
+    return {"trainer", Health::good, "the built-in trainer is " + found->string()};
+  }
+  return {"trainer", Health::doubtful,
+          "there is no built-in trainer (" + places.front().string() + "); a coordinator and an operator need none"};
+}
+
+// What the kernel knows of NVIDIA's devices. LibTorch is not loaded for this.
+Finding look_at_device() {
+  std::ifstream version("/proc/driver/nvidia/version");
+  std::string line;
+  if (!version || !std::getline(version, line)) {
+    return {"device", Health::good, "there is no CUDA device, so the built-in trainer uses the processor"};
+  }
+  std::error_code failure;
+  std::size_t devices = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", failure)) {
+    devices += entry.is_directory(failure) ? 1 : 0;
+  }
+  const std::string driver = line.substr(line.find(':') == std::string::npos ? 0 : line.find(':') + 1);
+  const bool usable = ::access("/dev/nvidiactl", R_OK | W_OK) == 0;
+  return {"device", usable && devices > 0 ? Health::good : Health::doubtful,
+          std::to_string(devices) + " CUDA device" + (devices == 1 ? "" : "s") + ", driver" + driver +
+              (usable ? "" : "; this user may not open /dev/nvidiactl")};
+}
+
+std::uintmax_t free_bytes(const fs::path& folder) {
+  struct statvfs facts {};
+  return ::statvfs(folder.c_str(), &facts) == 0 ? std::uintmax_t{facts.f_bavail} * facts.f_frsize : 0;
+}
+
+// What agents that were killed left behind goes.
+Finding look_at_shared_memory(const std::optional<RunSpec>& run) {
+  const std::size_t removed = island_link::remove_abandoned_arenas(kSharedMemory, kArenaPrefix).size();
+  const std::uintmax_t free = free_bytes(kSharedMemory);
+  const std::string cleared = removed == 0 ? "" : "; " + std::to_string(removed) + " left behind by killed agents were removed";
+  const std::string place = human_bytes(free) + " are free in " + kSharedMemory;
+  const double arena = run ? model_parameter_bytes(*run) : 0;
+  if (arena > static_cast<double>(free)) {
+    return {"memory", Health::bad,
+            place + ", and the run's model takes " + human_bytes(static_cast<std::uint64_t>(arena)) + " there: mount -o remount,size=… " +
+                kSharedMemory + ", or of a container --shm-size" + cleared};
+  }
+  return {"memory", free < kLittleSpace ? Health::doubtful : Health::good,
+          place +
+              (arena > 0 ? ", of which the run's model takes " + human_bytes(static_cast<std::uint64_t>(arena))
+                         : ", where models being trained lie, 4 bytes a parameter") +
+              cleared};
+}
+
+Finding look_at_descriptors() {
+  const std::size_t limit = raise_descriptor_limit();
+  const std::string text = "agents and coordinators may have " + std::to_string(limit) + " files and connections open";
+  return limit < kFewDescriptors ? Finding{"descriptors", Health::doubtful,
+                                           text + ", some eight for each island; raise it (ulimit -Hn, LimitNOFILE of systemd)"}
+                                 : Finding{"descriptors", Health::good, text};
+}
+
+Finding look_at_state(const fs::path& state) {
+  struct stat facts {};
+  if (::stat(state.c_str(), &facts) != 0) {
+    return {"state", Health::good, state.string() + " is not there yet: this machine has joined nothing"};
+  }
+  if ((facts.st_mode & 0077) != 0) {
+    return {"state", Health::bad, state.string() + " holds keys and can be read by others: chmod 700 " + state.string()};
+  }
+  const std::uintmax_t free = free_bytes(state);
+  return {"state", free < kLittleSpace ? Health::doubtful : Health::good,
+          state.string() + " is its owner's alone, " + human_bytes(free) + " are free there for checkpoints"};
+}
+
+// Writes a file of a checkpoint's kind and syncs it.
+std::optional<Finding> look_at_disk(const fs::path& state) {
+  constexpr std::size_t kBlock = std::size_t{1} << 20;
+  constexpr std::size_t kBlocks = 32;
+  std::error_code failure;
+  if (!fs::is_directory(state, failure)) {
+    return std::nullopt;
+  }
+  const fs::path path = state / ".doctor";
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const std::string block(kBlock, 'x');
+  const TimePoint begin = now();
+  bool good = file.is_open();
+  for (std::size_t i = 0; good && i < kBlocks; ++i) {
+    good = ::write(file.get(), block.data(), block.size()) == static_cast<ssize_t>(block.size());
+  }
+  good = good && ::fsync(file.get()) == 0;
+  const double took = seconds(now() - begin);
+  ::unlink(path.c_str());
+  if (!good) {
+    return Finding{"disk", Health::bad, "nothing can be written to " + state.string() + ": make room, or see who owns it"};
+  }
+  const double rate = static_cast<double>(kBlock * kBlocks) / std::max(took, 1e-6);
+  return Finding{"disk", rate < kSlowDisk ? Health::doubtful : Health::good,
+                 "checkpoints are written with " + human_bytes(static_cast<std::uint64_t>(rate)) + " a second"};
+}
+
+void look_at_data(const AgentSettings& settings, std::vector<Finding>& findings) {
+  for (const std::string& mapping : settings.data) {
+    DataPermissions permissions;
+    const std::string name = mapping.substr(0, mapping.find('='));
+    DataSpec wanted;
+    wanted.set = name;
+    const Status mapped = add_data_mapping(permissions, mapping);
+    const auto files = mapped ? resolve_data(wanted, permissions, {}) : Result<std::vector<fs::path>>(mapped.error());
+    if (!files) {
+      findings.push_back({"data", Health::bad, "data set " + name + ": " + files.error().why});
+      continue;
+    }
+    const auto closed = std::ranges::find_if(*files, [](const fs::path& file) { return ::access(file.c_str(), R_OK) != 0; });
+    findings.push_back(closed != files->end()
+                           ? Finding{"data", Health::bad, "data set " + name + ": this user may not read " + closed->string()}
+                           : Finding{"data", Health::good,
+                                     "data set " + name + " is " + std::to_string(files->size()) + " file" +
+                                         (files->size() == 1 ? "" : "s") + " that can be read"});
+  }
+  for (const std::string& folder : settings.allow_data) {
+    if (::access(folder.c_str(), R_OK | X_OK) != 0) {
+      findings.push_back({"data", Health::bad, "the folder " + folder + " that runs may read is not there, or this user may not read it"});
+    }
+  }
+}
+
+}  // namespace
+
+Result<AgentSettings> read_agent_settings(const fs::path& state, const std::string& config) {
+  AgentSettings settings;
+  const fs::path path = config.empty() ? state / "agent.toml" : fs::path(config);
+  std::error_code failure;
+  if (config.empty() && !fs::exists(path, failure)) {
+    return settings;
+  }
+  const std::vector<CommandOption> ours = {
+      {"--data", "", &settings.data}, {"--allow-data", "", &settings.allow_data}, {"--bind", "", &settings.bind}};
+  std::vector<std::string> others;  // the agent's other keys, which say nothing here
+  const Command agent = agent_command();
+  for (const CommandOption& option : agent.options) {
+    std::string key = names_of(option).back();
+    key.erase(0, key.find_first_not_of('-'));
+    std::ranges::replace(key, '-', '_');
+    others.push_back(key);
+  }
+  const std::vector<std::string_view> ignored(others.begin(), others.end());
+  ATOLL_TRY(take_settings(path, ours, {}, {}, ignored));
+  return settings;
+}
+
+std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::path& state, const std::string& config,
+                                     const std::optional<RunSpec>& run) {
+  std::vector<Finding> findings = {look_at_kernels(invocation.environment),
+                                   look_at_module(invocation.environment),
+                                   look_at_device(),
+                                   look_at_shared_memory(run),
+                                   look_at_descriptors(),
+                                   look_at_state(state)};
+  if (std::optional<Finding> disk = look_at_disk(state)) {
+    findings.push_back(*std::move(disk));
+  }
+  if (const Result<AgentSettings> settings = read_agent_settings(state, config)) {
+    look_at_data(*settings, findings);
+  } else {
+    findings.push_back({"settings", Health::bad, settings.error().why});
+  }
+  return findings;
+}
+
+}  // namespace atl

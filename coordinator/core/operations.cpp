@@ -1,0 +1,238 @@
+// What operators ask of runs: submit, cancel, pause, resume, a source for an export, and who would take part.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+Status check_not_over(const Run& run) {
+  return run.life.over() ? Error{Code::conflict, "run " + run.about.name + " has ended already: " + run.life.reason().text} : Status();
+}
+
+}  // namespace
+
+Result<Run*> Core::State::run_asked_for(const RunId& id) {
+  const auto found = runs.find(id);
+  return found == runs.end() ? Result<Run*>(Error{Code::not_found, "there is no run " + id.text}) : Result<Run*>(&found->second);
+}
+
+Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
+  State& state = *state_;
+  state.out.advance_to(now);
+  if (spec.islands.min < 1 || spec.islands.max < spec.islands.min || spec.rounds < 1) {
+    return Error{Code::invalid_argument,
+                 "the run file is impossible: it needs at least one island and one round, and islands.max not below islands.min"};
+  }
+  if (spec.quorum > 0 && (spec.strategy.group != Group::all || spec.strategy.payload != PayloadKind::outer_gradient ||
+                          spec.strategy.overlap_steps > 0 || spec.strategy.grouping != FragmentKind::whole)) {
+    return Error{Code::invalid_argument,
+                 "the run file is impossible: a quorum needs rounds of the whole model, of outer gradients without "
+                 "overlap, that the coordinator commits"};
+  }
+  const auto named = [&](const std::string& wanted) {
+    return std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& run) { return run.second.about.name == wanted; });
+  };
+  std::string chosen = name.empty() ? spec.name : name;
+  if (const auto same = named(chosen); same != state.runs.end()) {
+    if (!name.empty()) {
+      if (same->second.about.file == file) {
+        return same->first;
+      }
+      return Error{Code::conflict, "run " + same->first.text + " is named '" + name + "' and has another run file; choose another name"};
+    }
+    unsigned number = 2;
+    while (named(spec.name + "-" + std::to_string(number)) != state.runs.end()) {
+      ++number;
+    }
+    chosen = spec.name + "-" + std::to_string(number);
+  }
+  if (state.runs.count(fresh) > 0) {
+    return Error{Code::conflict, "a run " + fresh.text + " exists already"};
+  }
+  Run& run = state.runs[fresh];
+  run.about.id = fresh;
+  run.adopt_spec(spec);
+  run.about.name = chosen;
+  run.about.file = file;
+  run.about.spec = to_json(spec);
+  run.life.submit(state.time_of_submission(now));
+  run.last_commit = now;
+  run.nobody_since = now;
+  state.set_state(run, RunState::queued, "submitted");
+  state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted", {Field{"spec", run.about.spec}});
+  state.advance_all();
+  return fresh;
+}
+
+Status Core::cancel(TimePoint now, const RunId& id, const std::string& why) {
+  State& state = *state_;
+  state.out.advance_to(now);
+  ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
+  Run& run = *found;
+  ATOLL_TRY(check_not_over(run));
+  state.end_run(run, RunState::cancelled, why.empty() ? "cancelled" : "cancelled: " + why, std::nullopt);
+  state.advance_all();
+  return {};
+}
+
+Status Core::pause(TimePoint now, const RunId& id) {
+  State& state = *state_;
+  state.out.advance_to(now);
+  ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
+  Run& run = *found;
+  ATOLL_TRY(check_not_over(run));
+  // With too few islands no round is done: it stands after the newest one.
+  const bool stands = run.lineage.initialised() && !run.private_states() && !run.phased() && run.members.size() < run.spec.islands.min;
+  if (run.life.is(RunState::paused) || (run.life.pausing() && !stands)) {
+    return {};
+  }
+  if (run.pairs() && run.merging()) {
+    return Error{Code::conflict, "run " + run.about.name +
+                                     " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
+  }
+  if (run.phased() && !state.groups_stand(run)) {
+    // Its groups end their rounds in hand first.
+    for (const auto& [name, task] : run.tasks().all()) {
+      if (const auto group = state.runs.find(task.record().group); group != state.runs.end() && !group->second.life.idle()) {
+        ATOLL_TRY(pause(now, group->first));
+      }
+    }
+    run.life.pause_after(Round(0));
+    state.record(run.to_record());
+  } else if (!run.lineage.initialised() || run.members.empty() || run.phased()) {
+    state.pause_now(run);
+  } else {
+    state.pause_after(run, stands ? run.lineage.committed() : run.next_stand());
+  }
+  state.advance_all();
+  return {};
+}
+
+Status Core::resume(TimePoint now, const RunId& id) {
+  State& state = *state_;
+  state.out.advance_to(now);
+  ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
+  Run& run = *found;
+  if (run.life.is(RunState::completed)) {
+    return Error{Code::conflict, "run " + run.about.name + " is complete; submit a new run to train on"};
+  }
+  const bool ended = run.life.idle();
+  const bool refused = std::any_of(run.memberships.begin(), run.memberships.end(),
+                                   [](const auto& membership) { return membership.second.record.state == MembershipState::refused; });
+  if (!ended && !refused && !run.life.is(RunState::interrupted)) {
+    return Error{Code::conflict, "run " + run.about.name + " is " + std::string(to_string(run.life.state())) + " already"};
+  }
+  run.life.forgive();
+  if (ended && run.phased()) {
+    run.tasks().give_up(state.out);
+  }
+  for (const RunId& id_of_group : ended ? run.groups(true) : std::vector<RunId>{}) {
+    const auto group = state.runs.find(id_of_group);
+    if (group != state.runs.end() && group->second.life.idle() && !group->second.life.is(RunState::completed)) {
+      ATOLL_TRY(resume(now, group->first));
+    }
+  }
+  for (auto& [island, membership] : run.memberships) {
+    if (ended || membership.record.state == MembershipState::refused) {
+      const bool stayed = membership.record.state == MembershipState::active || membership.record.state == MembershipState::ended;
+      membership.record.left = ended && stayed ? run.epoch.next() : membership.record.left;
+      membership.record.state = MembershipState::absent;
+      membership.record.cause = "resumed";
+      membership.entry.memory_offered = false;
+      state.save(run, membership);
+    }
+    membership.entry.failures = 0;
+    membership.entry.retry_at = now;
+    if (run.guards.pardon(island)) {
+      state.save(run, membership);
+    }
+  }
+  if (ended) {
+    run.members.clear();
+    run.start_work_anew();
+    run.last_commit = now;
+    run.nobody_since = now;
+    run.life.resume(run.lineage.initialised() ? RunState::interrupted : RunState::queued, now);
+    state.record(run.to_record());
+    state.new_epoch(run, "resumed");
+    state.event(id, {}, "info", "run_resumed", "run " + run.about.name + " was resumed");
+  }
+  state.advance_all();
+  return {};
+}
+
+Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key, const std::optional<IslandId>& wanted) {
+  State& state = *state_;
+  state.out.advance_to(now);
+  ATOLL_ASSIGN(const Run* const found, state.run_asked_for(id));
+  const Run& run = *found;
+  if (run.phased()) {
+    return Error{Code::invalid_argument,
+                 "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
+  }
+  const Island* best = nullptr;
+  HeldCheckpoint newest;
+  for (const auto& [island_id, membership] : run.memberships) {
+    if (!state.islands.alive(island_id) || (wanted && *wanted != island_id)) {
+      continue;
+    }
+    for (const HeldCheckpoint& held : state.islands.held(island_id, id).checkpoints) {
+      const bool committed = run.lineage.confirms(held.round, held.digest);
+      const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
+      if (genuine && (best == nullptr || held.round > newest.round)) {
+        best = &state.islands.at(island_id);
+        newest = held;
+      }
+    }
+  }
+  if (best == nullptr && wanted) {
+    return Error{Code::unavailable,
+                 "island " + state.islands.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.about.name};
+  }
+  if (best == nullptr) {
+    return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.about.name +
+                                        "; wait for one, or connect an island that took part in it"};
+  }
+  ExportSource source{state.islands.member_of(best->record.id), newest.round, newest.digest, {}, 0};
+  const std::optional<Checkpointed>& told = run.memberships.at(best->record.id).source.checkpointed;
+  if (told && told->round == newest.round && told->digest == newest.digest) {
+    source.file = told->file;
+    source.file_bytes = told->file_bytes;
+  }
+  state.send(best->record.id, Serve{id, reader_key, newest.round, true});
+  return source;
+}
+
+StartView Core::rehearse_start(TimePoint now, const RunSpec& spec) const {
+  Run run;
+  run.adopt_spec(spec);
+  run.life.submit(now);
+  StartInput input = state_->start_input(run);
+  input.now = now;
+  StartView view;
+  const StartDecision at_once = decide_start(input);
+  input.now = TimePoint::max();  // once nobody else has come for a while
+  const StartDecision settled = decide_start(input);
+  view.enough = settled.start;
+  view.wait = at_once.wait.text;
+  for (const StartCandidate& candidate : input.candidates) {
+    const bool able = candidate.connected && candidate.obstacle.empty();
+    const bool chosen = settled.start ? std::ranges::find(settled.islands, candidate.island) != settled.islands.end() : able;
+    view.islands.push_back({candidate.island, candidate.name, chosen, candidate.connected ? candidate.obstacle : "is not connected"});
+  }
+  if (!state_->paths.any(now)) {
+    return view;
+  }
+  for (const StartCandidateView& one : view.islands) {
+    for (const StartCandidateView& other : view.islands) {
+      const bool both = one.takes_part && other.takes_part && one.island < other.island;
+      if (both && !state_->paths.usable(one.island, other.island, now)) {
+        view.apart.push_back(state_->text_of_apart(one.island, other.island));
+      }
+    }
+  }
+  return view;
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,534 @@
+// The path of a round, from top to bottom: contributed to, collected, planned, exchanged, committed or tried again.
+//
+//   Ready ─► collect ─ decide_round ─► plan ─ Exchange ─► Exchanged ─ decide_attempt ─┬─► commit ─ Commit
+//              ▲                                                                      │
+//              └────────────────────────── Abort ◄────────────────────────────────────┘
+#include <algorithm>
+#include <limits>
+
+#include "coordinator/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+namespace {
+
+constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
+
+Contribution contribution_of(const atl::Ready& message) {
+  return {false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences};
+}
+
+}  // namespace
+
+// Whether a member says this in the present epoch; else it is told what the present epoch is.
+bool Core::State::current(Run& run, Membership& membership, Epoch epoch) {
+  if (epoch != run.epoch || !run.is_member(membership.record.island)) {
+    send(membership.record.island, new_epoch_of(run));
+    return false;
+  }
+  return true;
+}
+
+// It did not hear that this round is committed.
+void Core::State::answer_committed(Run& run, Membership& membership, Round round, const Digest& digest) {
+  const Committed* found = run.lineage.recent(round);
+  if (found == nullptr || (!digest.empty() && digest != found->digest)) {
+    send(membership.record.island, new_epoch_of(run));
+    return;
+  }
+  send(membership.record.island,
+       Commit{run.about.id, run.epoch, round, found->attempt, found->digest, found->checkpoint, run.life.pauses_after() == round});
+}
+
+// An island that waits repeats its answer until it hears of the round.
+bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message) const {
+  const Island* island = islands.find(id);
+  const auto run = runs.find(message.run);
+  if (island == nullptr || !island->greeted || island->probe || island->leaving() || run == runs.end() || run->second.phased()) {
+    return false;
+  }
+  const OpenRound* round = run->second.rounds().find(message.round);
+  if (round == nullptr || round->recovered() || run->second.private_states()) {
+    return false;
+  }
+  const Contribution* known = round->contribution_of(id);
+  return known != nullptr && *known == contribution_of(message);
+}
+
+void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& message) {
+  if (run.own(message.round)) {
+    if (message.round > membership.progress.last.round) {
+      forgive(run, membership);
+    }
+    membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    run.data.count_in(message.data, message.sequences, out);
+    membership.progress.settled =
+        current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told
+    return;
+  }
+  if (message.round == Round(0)) {
+    on_initial(run, membership, message);
+    return;
+  }
+  if (!run.lineage.initialised()) {
+    return;
+  }
+  if (message.round <= run.lineage.committed()) {
+    answer_committed(run, membership, message.round, Digest{});
+    return;
+  }
+  if (!current(run, membership, message.epoch) ||
+      (!run.private_states() && message.round.value > run.lineage.committed().value + kRoundsAhead)) {
+    return;
+  }
+  // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
+  if (!run.private_states() && message.round == run.lineage.next() && message.digest != run.lineage.digest() &&
+      !run.lineage.on_history(message.digest)) {
+    leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.lineage.committed().value), true);
+    return;
+  }
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    return;
+  }
+  membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+  contribute(run, membership, message.round, contribution_of(message));
+}
+
+void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
+  if (run.own(message.round)) {
+    if (message.round > membership.progress.last.round) {  // else it is repeated
+      membership.progress.last = LastContribution{message.round, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0, 0};
+      reject(run, membership, message);
+    }
+    return;
+  }
+  if (!run.lineage.initialised()) {
+    return;
+  }
+  if (message.round <= run.lineage.committed()) {
+    answer_committed(run, membership, message.round, Digest{});
+    return;
+  }
+  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + kRoundsAhead) {
+    return;
+  }
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    return;
+  }
+  const OpenRound* round = run.rounds().find(message.round);
+  const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
+  contribute(run, membership, message.round, Contribution{true, 0, 0, 0, message.data, 0});
+  if (!known) {
+    reject(run, membership, message);
+  }
+}
+
+// The verdict of an island on its own contribution.
+void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
+  event(run.about.id, membership.record.island, "warning", "contribution_rejected",
+        "the contribution of island " + islands.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
+            " does not count: " + bounded(message.error.why),
+        {Field{"round", static_cast<std::int64_t>(message.round.value)}});
+  if (message.error.code == Code::corrupt) {
+    offend(run, membership.record.island, bounded(message.error.why, 512));
+  }
+}
+
+void Core::State::contribute(Run& run, Membership& membership, Round round, const Contribution& contribution) {
+  const IslandId& island = membership.record.island;
+  if (const Island* leaver = islands.find(island); leaver != nullptr && leaver->leaving() && leaver->departure.contributes) {
+    membership.leaves_after = std::max(membership.leaves_after.value_or(round), round);  // the one that it announced
+    islands.contributed(island);
+  }
+  if (membership.leaves_after && round > *membership.leaves_after) {
+    return;  // it is about to go; it must not be needed for one round after the other
+  }
+  OpenRound& open = run.rounds().open(round);
+  const OpenRound::Acceptance acceptance = open.accepts(island);
+  if (acceptance == OpenRound::Acceptance::no) {
+    return;
+  }
+  if (acceptance == OpenRound::Acceptance::restarts) {
+    abort(run, round, "the coordinator was restarted");
+  }
+  open.contribute(island, contribution, now());
+  touch(run);
+}
+
+void Core::State::advance_rounds(Run& run) {
+  if (run.members.empty()) {
+    return;
+  }
+  run.rounds().open(run.lineage.next());
+  for (const Round number : run.rounds().numbers()) {
+    const OpenRound* round = run.rounds().find(number);
+    if (round == nullptr || run.life.over()) {
+      continue;
+    }
+    if (round->exchanging()) {
+      advance_exchanging(run, number);
+    } else {
+      advance_collecting(run, number);
+    }
+  }
+}
+
+// What a wait of the newest round is for is said; the rounds behind it have to wait anyway.
+void Core::State::wait_for(Run& run, const Wait& wait) {
+  if (wait.until) {
+    wake_at(*wait.until);
+  }
+  if (run.wait.text.empty()) {
+    run.wait = wait;
+  }
+}
+
+void Core::State::advance_collecting(Run& run, Round number) {
+  keep_pace(run, number);
+  const RoundDecision decision = decide_round(round_input(run, number));
+  wait_for(run, decision.wait);
+  if (decision.kind == RoundDecision::Kind::hopeless) {
+    end_run(run, RunState::failed, decision.wait.text, Error{Code::corrupt, decision.wait.text});
+  }
+  if (decision.kind != RoundDecision::Kind::plan) {
+    return;
+  }
+  for (const IslandId& id : decision.left_out) {
+    leave_epoch(run, id, decision.why_left_out, !decision.stragglers);
+  }
+  if (run.members.size() < run.spec.islands.min) {
+    return;
+  }
+  reject_exploding(run, number);
+  if (run.rounds().find(number) == nullptr ||
+      !std::ranges::all_of(decision.participants, [&](const IslandId& id) { return run.is_member(id); })) {
+    return;  // somebody was quarantined: what that means is decided anew
+  }
+  if (const std::optional<Wait> apart = wait_for_paths(run)) {
+    wait_for(run, *apart);
+    return;
+  }
+  const DetourDecision detour = decide_detour(detour_input(decision.participants));
+  if (!detour.left_out.empty() && run.members.size() >= run.spec.islands.min + detour.left_out.size()) {
+    for (const IslandId& id : detour.left_out) {
+      leave_epoch(run, id, why_apart(id, decision.participants), true);
+    }
+    return;  // what that means is decided anew
+  }
+  plan(run, number, decision.participants, detour.left_out.empty() ? detour.shares : std::vector<std::uint8_t>());
+}
+
+RoundInput Core::State::round_input(Run& run, Round number) {
+  const OpenRound& round = run.rounds().at(number);
+  RoundInput input;
+  input.now = now();
+  input.round = number;
+  input.min = run.spec.islands.min;
+  input.quorum = run.spec.quorum;
+  input.first_answer = round.first_answer();
+  input.deadline = run.spec.islands.deadline;
+  if (number == run.lineage.next()) {
+    input.begun = run.last_commit;
+    input.straggler_factor = run.spec.islands.straggler_factor;
+  }
+  for (const IslandId& id : run.members) {
+    input.members.push_back(RoundMember{id, islands.name_of(id), round.answer_of(id)});
+  }
+  input.hold = hold_for_joiners(run);
+  return input;
+}
+
+// Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
+void Core::State::keep_pace(Run& run, Round number) {
+  OpenRound& round = run.rounds().at(number);
+  if (run.spec.strategy.pace != Pace::adaptive || run.private_states() || round.contributions().empty()) {
+    return;
+  }
+  const bool again = round.cut_is_due(out);
+  for (const IslandId& id : run.members) {
+    if (again && round.contribution_of(id) == nullptr) {
+      send(id, Cut{run.about.id, run.epoch, number});
+    }
+  }
+  wake_at(round.next_cut());
+}
+
+// Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
+void Core::State::reject_exploding(Run& run, Round number) {
+  std::vector<std::pair<IslandId, double>> norms;
+  std::uint32_t fragment = 0;
+  for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
+    if (!contribution.withdrawn) {
+      norms.emplace_back(id, contribution.norm);
+      fragment = contribution.fragment;
+    }
+  }
+  const NormDecision decision = run.guards.judge(fragment, norms);
+  for (const auto& [id, why] : decision.rejected) {
+    OpenRound& round = run.rounds().at(number);
+    const double norm = round.contribution_of(id)->norm;
+    round.withdraw(id);
+    event(run.about.id, id, "warning", "contribution_rejected",
+          "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
+          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
+    offend(run, id, why);
+    if (run.rounds().find(number) == nullptr) {
+      return;
+    }
+  }
+}
+
+void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
+  OpenRound& round = run.rounds().at(number);
+  round.plan_attempt(participants, out, std::move(shares));
+  RoundRecord value = record_of(run, number, round);
+  value.members = round.plan().members;
+  value.tokens = round.plan().tokens;
+  for (const IslandId& id : participants) {
+    const Contribution* contribution = round.contribution_of(id);
+    value.data.push_back(contribution == nullptr ? DataRange{} : contribution->data);
+  }
+  record(std::move(value));
+  const std::vector<std::string> names = islands.names_of(participants);
+  event(run.about.id, {}, "debug", "round_planned",
+        "round " + std::to_string(number.value) + " of run " + run.about.name + ", attempt " + std::to_string(round.attempt().value) +
+            ": " + list_of(names) + " exchange",
+        {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)},
+         Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names}, Field{"member_tokens", round.plan().tokens}});
+  for (const IslandId& id : participants) {
+    send_exchange(run, number, id);
+  }
+  run.wait = Wait{"round " + std::to_string(number.value) + ": exchanging", std::nullopt};
+  touch(run);
+}
+
+RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound& round) const {
+  RoundRecord value;
+  value.run = run.about.id;
+  value.lineage = run.lineage.number();
+  value.round = number;
+  value.epoch = run.epoch;
+  value.attempt = round.attempt();
+  value.planned = round.plan().planned;
+  return value;
+}
+
+void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
+  const OpenRound& round = run.rounds().at(number);
+  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), round.plan().members, round.plan().tokens, round.plan().shares});
+}
+
+void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
+  if (run.own(message.round)) {
+    note_bytes(membership, message);
+    return;
+  }
+  if (!run.lineage.initialised()) {
+    return;
+  }
+  if (message.round <= run.lineage.committed()) {
+    answer_committed(run, membership, message.round, message.digest);
+    return;
+  }
+  if (!ATOLL_PLANTED(stale_attempt) && !current(run, membership, message.epoch)) {
+    return;
+  }
+  OpenRound* round = run.rounds().find(message.round);
+  if (round == nullptr) {
+    return;
+  }
+  const OpenRound::Report report = round->exchanged(membership.record.island, message, now());
+  if (report == OpenRound::Report::stale) {
+    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
+  } else if (report == OpenRound::Report::counted) {
+    note_bytes(membership, message);
+    touch(run);
+  }
+}
+
+// What the round's exchange moved, for the metrics of it.
+void Core::State::note_bytes(Membership& membership, const Exchanged& message) const {
+  if (membership.progress.last.round == message.round) {
+    membership.progress.last.bytes_sent = message.bytes_sent;
+    membership.progress.last.bytes_received = message.bytes_received;
+  }
+}
+
+void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
+  if (run.own(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
+    return;
+  }
+  OpenRound* round = run.rounds().find(message.round);
+  const std::string text = islands.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
+  if (round == nullptr || round->failed(membership.record.island, message, text, now()) == OpenRound::Report::stale) {
+    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
+    return;
+  }
+  touch(run);
+}
+
+void Core::State::advance_exchanging(Run& run, Round number) {
+  OpenRound& round = run.rounds().at(number);
+  for (const IslandId& id : round.silent_and_due(out)) {
+    send_exchange(run, number, id);
+  }
+  if (!round.recovered()) {
+    wake_at(round.next_resend());
+  }
+  AttemptInput input;
+  round.describe(input);
+  input.now = now();
+  input.round = number;
+  input.grace = settings.accusation_grace;
+  input.limit = std::max<Duration>(run.spec.islands.deadline, std::chrono::minutes(1));
+  for (AttemptMember& member : input.members) {
+    member.name = islands.name_of(member.island);
+  }
+  const AttemptDecision decision = decide_attempt(input);
+  wait_for(run, decision.wait);
+  if (decision.kind == AttemptDecision::Kind::retry) {
+    const std::string why = round.blame(decision);
+    for (const auto& [reader, senders] : round.missing()) {
+      for (const IslandId& from : senders) {
+        if (from != reader && round.exchanges(from)) {
+          note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
+        }
+      }
+    }
+    abort(run, number, why);
+    for (const IslandId& id : decision.left_out) {
+      leave_epoch(run, id, why, true);
+    }
+  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
+    commit(run, number, decision.digest);
+    for (const IslandId& id : decision.left_out) {
+      leave_epoch(run, id, decision.why, true);
+      offend(run, id, decision.why);
+    }
+  }
+}
+
+void Core::State::abort(Run& run, Round number, const std::string& why) {
+  OpenRound& round = run.rounds().at(number);
+  round.give_up();
+  record(record_of(run, number, round));  // without members: given up
+  event(run.about.id, {}, "warning", "round_retried",
+        "round " + std::to_string(number.value) + " of run " + run.about.name + " is tried again: " + why,
+        {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)}});
+  for (const IslandId& id : round.plan().members) {
+    send(id, Abort{run.about.id, run.epoch, number, round.attempt(), why});
+  }
+  touch(run);
+}
+
+void Core::State::commit(Run& run, Round number, const Digest& digest) {
+  const OpenRound round = run.rounds().close(number);
+  const AttemptPlan& plan = round.plan();
+  RoundRecord value = record_of(run, number, round);
+  value.committed = true;
+  value.members = plan.members;
+  value.tokens = plan.tokens;
+  value.digest = digest;
+  value.committed_at = now();
+  value.checkpoint = wants_checkpoint(run, number);
+  std::uint64_t sequences = 0;  // each once; the weights count those of a step with each fragment
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const Contribution* found = round.contribution_of(plan.members[i]);
+    const Contribution contribution = found == nullptr ? Contribution{} : *found;
+    value.data.push_back(contribution.data);
+    sequences += plan.tokens[i] > 0 ? contribution.data.sequences() : 0;
+    run.data.count_in(contribution.data, contribution.sequences, out);
+  }
+  const std::vector<DataRange> parts = run.data.snapshot();
+  if (value.checkpoint) {
+    value.parts = parts;
+  }
+  run.lineage.count_tokens(sequences * tokens_per_sequence(run.spec));
+  if (run.in_rounds().hold_since && now() >= *run.in_rounds().hold_since + hold_limit(run)) {
+    run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one
+  }
+  run.in_rounds().last_round = now() - run.last_commit;
+  run.last_commit = now();
+  run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
+  record(value);
+  record(run.to_record());
+  tell_commit(run, value);
+  note_accepted(run, round);
+  note_shares(run, plan);
+  const Commit message{run.about.id, run.epoch, number, round.attempt(), digest, value.checkpoint, run.life.pauses_after() == number};
+  for (const IslandId& id : plan.members) {
+    if (round.contribution_of(id) != nullptr) {
+      islands.contributed(id);  // what was coming has come
+    }
+    if (round.holds_result(id, digest)) {
+      send(id, message);
+      run.memberships.at(id).entry.failures = 0;
+    }
+  }
+  for (auto& [id, membership] : run.memberships) {
+    membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
+  }
+  touch(run);
+}
+
+// Every member is to write a checkpoint of this round.
+bool Core::State::wants_checkpoint(const Run& run, Round number) const {
+  const bool due_round = run.spec.checkpoint.every_rounds > 0 && number.value % run.spec.checkpoint.every_rounds == 0;
+  const bool leaving = std::ranges::any_of(run.members, [&](const IslandId& id) { return islands.leaving(id); });
+  return due_round || leaving || run.life.pauses_after() == number || number.value >= run.spec.rounds;
+}
+
+void Core::State::tell_commit(const Run& run, const RoundRecord& round) {
+  std::uint64_t tokens = 0;
+  std::vector<std::string> samples;
+  for (std::size_t i = 0; i < round.members.size(); ++i) {
+    tokens += round.tokens[i];
+    samples.push_back(std::to_string(round.data[i].part) + ":" + std::to_string(round.data[i].from) + "-" +
+                      std::to_string(round.data[i].to));
+  }
+  event(run.about.id, {}, "info", "round_committed",
+        "round " + std::to_string(round.round.value) + " of run " + run.about.name + " is committed by " +
+            std::to_string(round.members.size()) + " island" + (round.members.size() == 1 ? "" : "s"),
+        {Field{"round", static_cast<std::int64_t>(round.round.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt.value)},
+         Field{"islands", static_cast<std::int64_t>(round.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
+         Field{"seconds", seconds(run.in_rounds().last_round)}, Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
+         Field{"members", islands.names_of(round.members)}, Field{"member_tokens", round.tokens}, Field{"data", samples},
+         Field{"digest", to_hex(round.digest)}, Field{"checkpoint", std::int64_t{round.checkpoint ? 1 : 0}}});
+}
+
+void Core::State::note_accepted(Run& run, const OpenRound& round) {
+  for (const auto& [id, contribution] : round.contributions()) {
+    const auto membership = run.memberships.find(id);
+    if (contribution.withdrawn || membership == run.memberships.end()) {
+      continue;
+    }
+    run.guards.usual(contribution.fragment, contribution.norm);
+    forgive(run, membership->second);
+  }
+}
+
+// After an accepted contribution; enough of them in a row and offences are forgotten.
+void Core::State::forgive(Run& run, const Membership& membership) {
+  if (run.guards.accepted(membership.record.island, membership.record.state == MembershipState::active)) {
+    save(run, membership);
+  }
+}
+
+// Each member's share of the committed tokens.
+void Core::State::note_shares(Run& run, const AttemptPlan& plan) {
+  constexpr double kNewest = 0.3;  // weight of this round in the share that people see
+  std::uint64_t tokens = 0;
+  for (const std::uint64_t count : plan.tokens) {
+    tokens += count;
+  }
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const double share = tokens == 0 ? 0 : static_cast<double>(plan.tokens[i]) / static_cast<double>(tokens);
+    double& smoothed = run.memberships.at(plan.members[i]).progress.share;
+    smoothed = smoothed == 0 ? share : (1 - kNewest) * smoothed + kNewest * share;
+  }
+}
+
+}  // namespace atl::coordinator

@@ -1,0 +1,35 @@
+"""A GPT on an island of several processes that share it: FSDP2 (fully_shard) under torchrun. Every rank copies its own shards.
+
+    torchrun --nproc_per_node 2 fsdp.py          alone; on an island: --trainer fsdp='torchrun --nproc-per-node 2 /srv/fsdp.py'
+PyTorch 2.4 or newer.
+"""
+import os
+
+import atoll.torch as atoll
+import numpy
+import torch
+from gpt_model import GPT
+from torch.distributed._composable.fsdp import fully_shard  # from 2.6 on: torch.distributed.fsdp
+from torch.distributed.device_mesh import init_device_mesh
+
+island = atoll.join({"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)})
+settings = island.settings
+device = torch.device("cuda", island.rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+torch.manual_seed(island.seed)
+text = torch.from_numpy(numpy.fromfile(settings["text"], numpy.uint8).astype(numpy.int64))
+windows = text.unfold(0, settings["length"] + 1, settings["length"])
+model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"]).to(device)
+how = {"mesh": init_device_mesh(device.type, (island.ranks,)), "reshard_after_forward": device.type == "cuda"}
+for module in [*model.h, model]:
+    fully_shard(module, **how)
+opt = torch.optim.AdamW(model.parameters(), settings["rate"])
+held_out, data = windows[-4:].to(device), island.dataset(windows[:-4])
+island.start(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+
+for step in island.steps():
+    batch = torch.stack(data.at(island.position, settings["batch"])).to(device)  # this rank's share of the batch
+    loss = model(batch[:, :-1], batch[:, 1:])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    island.done(loss, samples=settings["batch"])  # of all ranks together

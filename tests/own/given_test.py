@@ -1,0 +1,61 @@
+"""Runs that begin with given parameters ([model] from), of a trainer of one's own and of the built-in one. Arguments as own_test.py's."""
+
+import json
+import pathlib
+import sqlite3
+import tempfile
+import unittest
+
+from islands import ATOLL, HERE, PYTHON, Clusters, tensors_of
+
+import numpy
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class GivenParameters(Clusters):
+    def test_a_run_begins_with_given_parameters(self):
+        loops = f"{PYTHON} '{HERE}/loops.py' numpy"
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            self.completed(self.local(first, loops, {}, 20))
+            end = tensors_of(first + "/model.safetensors")
+            model = f"[model]\nfrom = '{first}/model.safetensors'\n"
+            self.completed(self.local(second, loops, {}, 20, model=model))
+            begun, ended = [tensors_of(path) for path in (self.outer(second, 0), second + "/model.safetensors")]
+            for name, start in (("w", 1.0), ("b", 0.0)):
+                numpy.testing.assert_array_equal(begun[name], end[name])
+                numpy.testing.assert_allclose(ended[name] - end[name], end[name] - start, rtol=1e-5)  # its gradients are constants
+            pathlib.Path(second, "state").rename(second + "/before")
+            out, err = self.local(second, loops, {}, 20, model=f"{model}sha256 = '{'0' * 64}'\n").communicate(timeout=60)
+            self.assertRegex(err, 'model.safetensors .model.from. has SHA-256 [0-9a-f]{64}, and the run file says 0{64}"')
+            self.assertFalse(pathlib.Path(second, "state").exists())  # before anything was started
+            document = json.loads(self.local(second, loops, {"size": 4}, 20, model=model).communicate(timeout=60)[0])
+            self.assertEqual(document["run"]["state"], "failed")
+            self.assertIn("its tensor is 3, and the model's 'w' (4)", json.dumps(document, ensure_ascii=False))
+
+    def test_the_built_in_model_begins_with_exactly_the_loss_that_another_run_ended_with(self):
+        if not (pathlib.Path(ATOLL).parent / "atoll_trainer.so").exists():
+            self.skipTest("LibTorch is not installed")
+        losses = []
+        with tempfile.TemporaryDirectory() as folder:
+            for name, model in (("first", ""), ("second", f"from = '{folder}/model.safetensors'\n"), ("third", "from = 'run:first'\n")):
+                path = pathlib.Path(folder, name + ".toml")
+                path.write_text(
+                    f"[run]\nname = '{name}'\nseed = {len(name)}\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n{model}"
+                    "[data]\nfiles = ['text']\n[training]\nsteps = 20\nbatch = 4\nsequence_length = 32\nevaluate_every = 1\n"
+                    "[strategy]\nname = 'diloco'\ninner_steps = 10\n[islands]\nmin = 2\nmax = 2\n[checkpoint]\nevery_rounds = 1\n"
+                )
+                pathlib.Path(folder, "text").write_text("".join(chr(97 + i * i % 23) for i in range(20000)))
+                run = self.completed(self.start(folder, str(path)))["run"]
+                self.assertEqual(run["state"], "completed")
+                ledger = sqlite3.connect(folder + "/state/coordinator/ledger.db")
+                rows = "SELECT outer_loss FROM metrics WHERE run = ? AND outer_loss IS NOT NULL ORDER BY round, island"
+                losses.append([loss for (loss,) in ledger.execute(rows, (run["id"],))])
+            self.assertEqual(losses[1][0], losses[0][-1])
+            self.assertEqual(losses[2][0], losses[1][0])
+
+    def outer(self, folder, round_number):
+        return next(pathlib.Path(folder).glob(f"state/island-1/runs/*/checkpoints/{round_number}/outer.safetensors"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,68 @@
+#include "tests/sim/ledger.hpp"
+
+#include <type_traits>
+#include <variant>
+
+#include "tests/sim/trace.hpp"
+
+namespace atl::sim {
+
+void Ledger::apply(const std::vector<coordinator::Record>& records) {
+  for (const coordinator::Record& record : records) {
+    std::visit(
+        [&](const auto& r) {
+          using R = std::decay_t<decltype(r)>;
+          if constexpr (std::is_same_v<R, coordinator::RunRecord>) {
+            runs[r.id] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::MembershipRecord>) {
+            memberships[{r.run, r.island}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::EpochRecord>) {
+            epochs[r.run] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::IslandRecord>) {
+            islands[r.id] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::RoundRecord>) {
+            rounds[{r.run, r.lineage, r.round}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
+            parts[{r.run, r.part}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
+            tasks[{r.run, r.task}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
+            superseded = r;
+          } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
+            ++events[r.kind];
+            trace(r);
+          }
+        },
+        record);
+  }
+}
+
+coordinator::Recovered Ledger::recovered() const {
+  coordinator::Recovered recovered;
+  for (const auto& [key, value] : runs) {
+    recovered.runs.push_back(value);
+  }
+  for (const auto& [key, value] : memberships) {
+    recovered.memberships.push_back(value);
+  }
+  for (const auto& [key, value] : epochs) {
+    recovered.epochs.push_back(value);
+  }
+  for (const auto& [key, value] : islands) {
+    recovered.islands.push_back(value);
+  }
+  for (const auto& [key, value] : parts) {
+    recovered.parts.push_back(value);
+  }
+  for (const auto& [key, value] : tasks) {
+    recovered.tasks.push_back(value);
+  }
+  for (const auto& [key, value] : rounds) {
+    if (value.lineage == runs.at(value.run).lineage) {
+      recovered.rounds.push_back(value);
+    }
+  }
+  return recovered;
+}
+
+}  // namespace atl::sim

@@ -1,0 +1,112 @@
+// Stories of islands between which no data pass.
+#include <algorithm>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/stories.hpp"
+
+using namespace atl;
+using namespace atl::sim;
+using coordinator::RunState;
+using std::chrono::minutes;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Rounds of some five seconds.
+Scenario long_rounds(std::uint32_t min) {
+  Scenario scenario = calm(3, min, 60);
+  scenario.spec.strategy.inner_steps = 40;
+  scenario.spec.training.steps = 40 * 60;
+  scenario.parameters = 1200;  // so that every island has a part of the result to sum
+  return scenario;
+}
+
+Duration until_committed(Cluster& cluster, Round round) {
+  const TimePoint begin = cluster.timeline().now();
+  REQUIRE(cluster.run_until_committed(round, minutes(10)));
+  return cluster.timeline().now() - begin;
+}
+
+// Data between these two go nowhere; what they say to the coordinator does.
+void part(Cluster& cluster, std::size_t one, std::size_t other, bool apart) {
+  const std::string a = cluster.host(one).name();
+  const std::string b = cluster.host(other).name();
+  if (apart) {
+    cluster.cut(a, b);
+    cluster.cut(b, a);
+  } else {
+    cluster.join(a, b);
+    cluster.join(b, a);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an island from and to which no data pass costs the others little once, then nothing, and takes part again when they do") {
+  Cluster cluster(long_rounds(2));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(3), minutes(5)));
+  const Duration usual = until_committed(cluster, Round(8)) / 5;
+  part(cluster, 0, 2, true);
+  part(cluster, 1, 2, true);
+  const Duration first = until_committed(cluster, Round(9));
+  INFO(seconds(usual) << " s a round; the one of the fault took " << seconds(first) << " s");
+  REQUIRE(first <= usual * 2 + 5s);
+  REQUIRE(events(cluster, "island_left") == 1);
+  for (std::uint64_t round = 10; round <= 30; ++round) {
+    const Duration next = until_committed(cluster, Round(round));
+    INFO("round " << round << " took " << seconds(next) << " s");
+    REQUIRE(next <= usual + 1s);
+  }
+  REQUIRE(events(cluster, "island_left") == 1);
+  REQUIRE(events(cluster, "path_broken") >= 2);
+  cluster.heal();
+  finish(cluster);
+  REQUIRE(events(cluster, "island_joined") == 1);
+}
+
+TEST_CASE("two islands that are cut from each other go on with a third that sums for both, and nobody is left out") {
+  Cluster cluster(long_rounds(3));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(3), minutes(5)));
+  const Duration usual = until_committed(cluster, Round(8)) / 5;
+  part(cluster, 0, 1, true);
+  const Duration first = until_committed(cluster, Round(9));
+  INFO(seconds(usual) << " s a round; the one of the fault took " << seconds(first) << " s");
+  REQUIRE(first <= usual * 2 + 5s);
+  for (std::uint64_t round = 10; round <= 40; ++round) {
+    REQUIRE(until_committed(cluster, Round(round)) <= usual + 1s);
+  }
+  cluster.heal();
+  finish(cluster);
+  REQUIRE(events(cluster, "island_left") == 0);
+  REQUIRE(events(cluster, "path_whole") >= 1);
+}
+
+TEST_CASE("two islands that were never connected cost the first round a try of the path and no more, where a third sums for both") {
+  Cluster cluster(calm(3, 3));
+  part(cluster, 0, 1, true);
+  cluster.start();
+  const Duration first = until_committed(cluster, Round(1));
+  INFO("the first round took " << seconds(first) << " s");
+  REQUIRE(first <= 15s);  // islands connect and start, four seconds of the try, the others' reports, the second attempt
+  finish(cluster);
+  REQUIRE(events(cluster, "island_left") == 0);
+}
+
+TEST_CASE("two islands alone that are apart are both named and waited for, and go on from what they did once data pass") {
+  Cluster cluster(calm(2, 2));
+  part(cluster, 0, 1, true);
+  cluster.start();
+  cluster.run_for(60s);
+  REQUIRE(cluster.view());
+  REQUIRE(cluster.view()->reason.text.find("islands i0 and i1 cannot exchange data") != std::string::npos);
+  REQUIRE(cluster.view()->committed == Round(0));
+  cluster.heal();
+  finish(cluster);
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(cluster.host(i).steps() == 32);  // none twice
+    REQUIRE(cluster.host(i).trainer_starts() == 1);
+  }
+}

@@ -1,0 +1,134 @@
+// Islands that are connected try the paths between them before they share a run: who is told of whom, and what follows from what they say.
+#include <algorithm>
+
+#include "coordinator/core/core.hpp"
+#include "strategies/specification/run_spec.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace atl;
+using namespace atl::coordinator;
+using namespace std::chrono_literals;
+
+struct Bench {
+  TimePoint now = from_unix_ms(1'700'000'000'000);
+  Core core{Settings{}, Recovered{}, now};
+  coordinator::Ready last;
+
+  void join(const std::string& name, std::uint64_t boot = 1) {
+    core.admit(now, IslandId(name), name, "key-" + name);
+    Hello message;
+    message.name = name;
+    message.boot = boot;
+    message.bulk_address = "tcp://" + name + ":4401";
+    say(name, message, boot);
+  }
+  void say(const std::string& name, const Message& message, std::uint64_t boot = 1) {
+    core.step(now, IslandId(name), boot, message);
+    last = core.take_ready();
+  }
+  // Whom the island was told of in the last step; nothing: of nobody new.
+  std::optional<std::vector<std::string>> told(const std::string& island) {
+    std::optional<std::vector<std::string>> names;
+    for (const Outgoing& out : last.messages) {
+      if (const auto* neighbours = std::get_if<Neighbours>(&out.message); neighbours != nullptr && out.island == IslandId(island)) {
+        names.emplace();
+        for (const Member& member : neighbours->islands) {
+          names->push_back(member.name + " at " + member.bulk_address);
+        }
+      }
+    }
+    return names;
+  }
+  std::vector<PathView> paths_to(const std::string& island) {
+    const std::vector<IslandView> views = core.islands(now);
+    return std::ranges::find(views, island, &IslandView::name)->paths;
+  }
+};
+
+RunSpec spec_for_two() {
+  RunSpec spec;
+  spec.name = "run";
+  spec.islands.min = 2;
+  spec.islands.max = 2;
+  spec.strategy.inner_steps = 10;
+  spec.training.steps = 100;
+  spec.rounds = 10;
+  return spec;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("neighbours: everybody is told of who comes, and of who goes") {
+  Bench bench;
+  bench.join("a");
+  CHECK(bench.told("a") == Names{});
+  bench.join("b");
+  CHECK(bench.told("a") == Names{"b at tcp://b:4401"});
+  CHECK(bench.told("b") == Names{"a at tcp://a:4401"});
+  bench.join("b");  // said again: it may not have heard
+  CHECK_FALSE(bench.told("a"));
+  CHECK(bench.told("b") == Names{"a at tcp://a:4401"});
+  bench.core.revoke(bench.now, IslandId("b"), "enough");
+  bench.last = bench.core.take_ready();
+  CHECK(bench.told("a") == Names{});
+}
+
+TEST_CASE("neighbours: of more than thirty-two islands nobody is told of anybody, until one goes") {
+  Bench bench;
+  for (int i = 0; i < 32; ++i) {
+    bench.join("i" + std::to_string(i));
+  }
+  CHECK(bench.told("i0").value().size() == 31);
+  bench.join("one-more");
+  CHECK(bench.told("i0") == Names{});
+  bench.join("and-another");
+  CHECK_FALSE(bench.told("i0"));
+  bench.core.revoke(bench.now, IslandId("and-another"), "enough");
+  bench.core.revoke(bench.now, IslandId("one-more"), "enough");
+  bench.last = bench.core.take_ready();
+  CHECK(bench.told("i0").value().size() == 31);
+}
+
+TEST_CASE("neighbours: two that cannot reach each other are named before a run is submitted, and not once data pass") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  CHECK(bench.paths_to("a").empty());
+  bench.say("a", PathReport{IslandId("b"), false, "there is no connection"});
+  bench.say("b", PathReport{IslandId("a"), true, ""});
+  const StartView start = bench.core.rehearse_start(bench.now, spec_for_two());
+  CHECK(start.enough);
+  REQUIRE(start.apart.size() == 1);
+  CHECK(start.apart[0] == "islands a and b cannot exchange data: there is no connection. Open tcp://a:4401 or tcp://b:4401 for the other");
+  REQUIRE(bench.paths_to("a").size() == 1);
+  CHECK_FALSE(bench.paths_to("a")[0].passes);
+  CHECK(bench.paths_to("a")[0].why == "there is no connection");
+  REQUIRE(bench.paths_to("b").size() == 1);
+  CHECK(bench.paths_to("b")[0].passes);
+
+  bench.say("a", PathReport{IslandId("b"), true, ""});
+  bench.now += 4s;
+  bench.say("a", Heartbeat{1, {}});
+  bench.say("b", Heartbeat{1, {}});
+  bench.now += 2s;  // what was broken is trusted after a while
+  CHECK(bench.core.rehearse_start(bench.now, spec_for_two()).apart.empty());
+  REQUIRE(bench.paths_to("a").size() == 1);
+  CHECK(bench.paths_to("a")[0].passes);
+}
+
+TEST_CASE("neighbours: what was found of an island's paths is forgotten when it is another process") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  bench.say("a", PathReport{IslandId("b"), true, ""});
+  bench.say("b", PathReport{IslandId("a"), false, "there is no connection"});
+  bench.core.revoke(bench.now, IslandId("b"), "enough");
+  bench.join("b", 2);
+  CHECK(bench.paths_to("a").empty());
+  CHECK(bench.paths_to("b").empty());
+  CHECK(bench.core.rehearse_start(bench.now, spec_for_two()).apart.empty());
+}
