@@ -35,6 +35,7 @@ struct CommandOption {
   bool required = false;
   std::vector<std::string> choices = {};
   Completes completes = Completes::nothing;
+  std::vector<std::string> suggested = {};  // values that a shell offers among others that are taken, too
 };
 
 // Where the coordinator is, for the commands that ask it.

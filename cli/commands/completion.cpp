@@ -8,14 +8,15 @@
 namespace atl {
 namespace {
 
-// The words of a fixed list, or the shell code that prints them one a line; empty where the shell completes by itself.
+// The words that are offered for a value: all that it may be, or some of them; empty where there is no such list.
 std::string words_of(const CommandOption& option) {
   std::string words;
-  for (const std::string& choice : option.choices) {
-    words += (words.empty() ? "" : " ") + choice;
+  for (const std::string& word : option.choices.empty() ? option.suggested : option.choices) {
+    words += (words.empty() ? "" : " ") + word;
   }
   return words;
 }
+// The shell code that prints what is offered, one a line; empty where the shell completes by itself.
 std::string query_of(const CommandOption& option) {
   switch (option.completes) {
     case Completes::runs:
@@ -56,8 +57,8 @@ std::string option_patterns(const CommandPlace& place, const CommandOption& opti
 }
 
 std::string bash_values(const CommandOption& option) {
-  if (!option.choices.empty()) {
-    return "COMPREPLY=($(compgen -W " + shell_quoted(words_of(option)) + " -- \"$cur\"))";
+  if (const std::string words = words_of(option); !words.empty()) {
+    return "COMPREPLY=($(compgen -W " + shell_quoted(words) + " -- \"$cur\"))";
   }
   if (const std::string query = query_of(option); !query.empty()) {
     return "COMPREPLY=($(compgen -W \"$(" + query + ")\" -- \"$cur\"))";
@@ -101,8 +102,8 @@ std::string bash_script(const std::vector<CommandPlace>& places) {
 }
 
 std::string zsh_values(const CommandOption& option) {
-  if (!option.choices.empty()) {
-    return "compadd -- " + words_of(option);
+  if (const std::string words = words_of(option); !words.empty()) {
+    return "compadd -- " + words;
   }
   if (const std::string query = query_of(option); !query.empty()) {
     return "compadd -- ${(f)\"$(" + query + ")\"}";
@@ -152,8 +153,8 @@ std::string zsh_script(const std::vector<CommandPlace>& places) {
 }
 
 std::string fish_values(const CommandOption& option) {
-  if (!option.choices.empty()) {
-    return " -x -a " + shell_quoted(words_of(option));
+  if (const std::string words = words_of(option); !words.empty()) {
+    return " -x -a " + shell_quoted(words);
   }
   if (const std::string query = query_of(option); !query.empty()) {
     return " -x -a " + shell_quoted("(" + query + ")");

@@ -232,6 +232,8 @@ TEST_CASE("bash takes the completion script and completes with it") {
   CHECK(complete("atoll completion z", 2) == "zsh\n");
   CHECK(complete("atoll validate --keys", 2) == "--keys-markdown\n");
   CHECK(complete("atoll version -o j", 3) == "json\n");
+  CHECK(complete("atoll sample run --router t", 4) == "top-1 top-2 threshold:0.1\n");
+  CHECK(complete("atoll sample run --solver h", 4) == "heun\n");
 }
 
 TEST_CASE("there is a manual page for every command, with its options") {

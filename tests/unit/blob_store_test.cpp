@@ -160,3 +160,35 @@ TEST_CASE("bytes stay while a piece of them is on its way") {
   answer = Parked{};
   CHECK(alive.expired());
 }
+
+TEST_CASE("a reduced shard's pieces are packed once for all readers, and what is kept is bounded whatever ranges are asked for") {
+  BlobStore store;
+  const IslandId other("n");
+  store.set_readers(kRun, {kMember, other});
+  constexpr std::uint32_t kSize = 4096;
+  const BlobId shard = exchanged(1, 1, 1, BlobKind::reduced);
+  const BlobId contribution = exchanged(1, 1, 1);
+  store.put(shard, bytes_of(kSize));
+  store.put(contribution, bytes_of(kSize));
+  const auto pieces_of = [&](const IslandId& reader, const BlobId& blob, std::uint64_t offset, std::uint32_t length) {
+    const StoreAnswer answer = store.answer(reader, Want{blob, offset, length, true});
+    REQUIRE(served(answer));
+    const Served& got = std::get<Served>(answer);
+    CHECK(got.piece.packed == got.payload.bytes.size());
+    CHECK(got.piece.packed < length);
+    return got.payload;
+  };
+  const Payload first = pieces_of(kMember, shard, 0, kSize / 2);
+  CHECK(pieces_of(other, shard, 0, kSize / 2).bytes.data() == first.bytes.data());
+  CHECK(pieces_of(other, contribution, 0, kSize).owner != pieces_of(kMember, contribution, 0, kSize).owner);
+  // Half of the shard is left to keep: whoever asks for ever other ranges gets them, and they are not kept.
+  const Payload second = pieces_of(kMember, shard, kSize / 2, kSize / 2);
+  for (std::uint64_t offset = 1; offset < 50; ++offset) {
+    const Payload once = pieces_of(kMember, shard, offset, kSize / 2);
+    CHECK(pieces_of(kMember, shard, offset, kSize / 2).owner != once.owner);
+  }
+  CHECK(pieces_of(other, shard, kSize / 2, kSize / 2).owner == second.owner);
+  // Other bytes under the same name are packed anew.
+  store.put(shard, bytes_of(kSize));
+  CHECK(pieces_of(kMember, shard, 0, kSize / 2).owner != first.owner);
+}

@@ -13,11 +13,23 @@
 namespace atl {
 namespace {
 
+using Range = std::pair<std::uint64_t, std::uint64_t>;  // offset, length
+
 struct Entry {
   Payload payload;                       // of a blob in memory
   std::shared_ptr<const DiskFile> file;  // of a file; closed with the last piece that reads it
   std::uint64_t total = 0;
   std::map<std::uint64_t, std::uint64_t> ready;  // begin → end, disjoint and not touching
+  // Of a blob that many read: its pieces packed, each once, the empty pointer where packing does not make them smaller. Together they
+  // are pieces of at most `total` bytes, whatever ranges are asked for.
+  std::map<Range, std::shared_ptr<const Bytes>> packed;
+  std::uint64_t packed_of = 0;
+
+  void keep_packed(const Range& range, std::shared_ptr<const Bytes> piece) {
+    if (range.second <= total - packed_of && packed.try_emplace(range, std::move(piece)).second) {
+      packed_of += range.second;
+    }
+  }
 
   void add_ready(std::uint64_t begin, std::uint64_t end) {
     auto next = ready.upper_bound(begin);
@@ -67,6 +79,9 @@ struct Run {
   }
 };
 
+// Every member reads a reduced shard; a contribution's ranges have one reader each.
+bool is_read_by_many(BlobKind kind) { return kind == BlobKind::reduced; }
+
 // Of a blob that has ready what the want asks for: in memory, or in a file.
 StoreAnswer read(const Want& want, std::uint64_t total, const Payload& whole, const DiskFile* file) {
   const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(want.length, total - want.offset));
@@ -81,15 +96,20 @@ StoreAnswer read(const Want& want, std::uint64_t total, const Payload& whole, co
     }
     served.payload = Payload{*buffer, buffer};
   }
-  if (!want.packed) {
-    return served;
-  }
-  if (std::optional<Bytes> packed = pack(served.payload.bytes)) {
-    const auto owner = std::make_shared<const Bytes>(*std::move(packed));
-    served.piece.packed = static_cast<std::uint32_t>(owner->size());
-    served.payload = Payload{*owner, owner};
-  }
   return served;
+}
+
+// The bytes packed; the empty pointer if they do not become smaller.
+std::shared_ptr<const Bytes> packed_form(ByteView bytes) {
+  std::optional<Bytes> packed = pack(bytes);
+  return packed ? std::make_shared<const Bytes>(*std::move(packed)) : nullptr;
+}
+
+void replace_by(Served& served, const std::shared_ptr<const Bytes>& packed) {
+  if (packed) {
+    served.piece.packed = static_cast<std::uint32_t>(packed->size());
+    served.payload = Payload{*packed, packed};
+  }
 }
 
 }  // namespace
@@ -137,6 +157,19 @@ struct BlobStore::State {
     unpark([&](const Want& want) {
       return want.blob.run == blob.run && (want.blob == blob || (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)));
     });
+  }
+
+  // Of the blob that is served from this memory, if it still is.
+  void keep_packed(const BlobId& blob, const Payload& whole, const Range& range, const std::shared_ptr<const Bytes>& piece) {
+    const auto run = runs.find(blob.run);
+    if (run == runs.end()) {
+      return;
+    }
+    const auto found = run->second.blobs.find(blob);
+    if (found != run->second.blobs.end() && found->second.payload.owner == whole.owner &&
+        found->second.payload.bytes.data() == whole.bytes.data()) {
+      found->second.keep_packed(range, piece);
+    }
   }
 
   // That these bytes are on their way to a reader. A run that was forgotten meanwhile counts nothing any more.
@@ -333,12 +366,25 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   const std::uint64_t total = entry.total;
   const Payload whole = entry.payload;
   const std::shared_ptr<const DiskFile> file = entry.file;
+  const Range range(want.offset, length);
+  const auto kept = entry.packed.find(range);
+  const bool is_kept = kept != entry.packed.end();
+  const std::shared_ptr<const Bytes> known = is_kept ? kept->second : nullptr;
   lock.unlock();
   StoreAnswer answer = read(want, total, whole, file.get());
-  if (const auto* served = std::get_if<Served>(&answer)) {
-    lock.lock();
-    state_->count(want.blob, served->payload.bytes.size());
+  auto* const served = std::get_if<Served>(&answer);
+  if (served == nullptr) {
+    return answer;
   }
+  const std::shared_ptr<const Bytes> packed = !want.packed || is_kept ? known : packed_form(served->payload.bytes);
+  if (want.packed) {
+    replace_by(*served, packed);
+  }
+  lock.lock();
+  if (want.packed && !is_kept && is_read_by_many(want.blob.kind)) {
+    state_->keep_packed(want.blob, whole, range, packed);
+  }
+  state_->count(want.blob, served->payload.bytes.size());
   return answer;
 }
 

@@ -9,9 +9,10 @@
         loss = model(batch); opt.zero_grad(); loss.backward(); opt.step(); sched.step()
         island.done(loss, samples=len(batch))
 
-PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the agent,
-and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are sharded over ranks (DTensor) each rank copies its own shards; shards
-that are not cut evenly along a dimension, and FSDP1's flat parameters, are refused by name.
+PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
+agent, and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are
+sharded over ranks (DTensor) each rank copies its own shards; shards that are not cut evenly along a dimension, and FSDP1's flat
+parameters, are refused by name.
 """
 
 from __future__ import annotations
