@@ -4,6 +4,13 @@
 
 namespace atl::agent {
 
+void CommittedState::enter(std::uint64_t entry) {
+  if (entry != entry_ && said_ && said_->error) {
+    said_.reset();
+  }
+  entry_ = entry;
+}
+
 bool CommittedState::ask_initial() {
   if (from_ != StartFrom::scratch || initial_ || asked_) {
     return false;

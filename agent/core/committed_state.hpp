@@ -21,9 +21,9 @@ namespace atl::agent {
 
 class CommittedState {
  public:
-  // terms outlives it. epoch and position: of the invitation.
-  CommittedState(const RunTerms& terms, StartFrom from, Epoch epoch, std::uint64_t position)
-      : terms_(&terms), from_(from), since_(epoch), counted_(position), assigned_(position) {}
+  // terms outlives it. epoch, position and entry: of the invitation.
+  CommittedState(const RunTerms& terms, StartFrom from, Epoch epoch, std::uint64_t position, std::uint64_t entry = 0)
+      : terms_(&terms), entry_(entry), from_(from), since_(epoch), counted_(position), assigned_(position) {}
 
   // In memory, and agreed on.
   [[nodiscard]] bool held() const { return held_; }
@@ -52,9 +52,11 @@ class CommittedState {
   [[nodiscard]] const std::optional<CaughtUp>& said() const { return said_; }
   // What it has, or why that is of no use.
   [[nodiscard]] CaughtUp report(Epoch epoch, std::optional<Error> error = std::nullopt) const {
-    return CaughtUp{terms_->id, epoch, committed_, digest_, std::move(error)};
+    return CaughtUp{terms_->id, epoch, committed_, digest_, std::move(error), entry_};
   }
 
+  // The coordinator tries (anew) to let this island in: why an earlier attempt failed is no answer to this one.
+  void enter(std::uint64_t entry);
   // It begins with the parameters of the seed.
   void begin_anew() { from_ = StartFrom::scratch; }
   // True where the trainer's initial parameters are needed and were not asked for.
@@ -96,11 +98,14 @@ class CommittedState {
   void count_own(std::uint64_t position);
 
   void say(Epoch epoch) { said_ = report(epoch); }
-  void say_failure(Epoch epoch, Round round, Error error) { said_ = CaughtUp{terms_->id, epoch, round, Digest{}, std::move(error)}; }
+  void say_failure(Epoch epoch, Round round, Error error) {
+    said_ = CaughtUp{terms_->id, epoch, round, Digest{}, std::move(error), entry_};
+  }
   void unsay() { said_.reset(); }
 
  private:
   const RunTerms* terms_;
+  std::uint64_t entry_;
   StartFrom from_;
   bool held_ = false;
   Round committed_;

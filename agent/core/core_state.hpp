@@ -33,7 +33,7 @@ struct RunInHand {
   RunInHand(RunTerms of, const Invite& invite, const Settings& settings, Starts& starts, Outbox& out)
       : terms(std::move(of)),
         members(invite, out),
-        outer(terms, invite.from, invite.epoch, invite.position),
+        outer(terms, invite.from, invite.epoch, invite.position, invite.entry),
         rounds(terms, out),
         partners(terms),
         checkpoints(terms, out),

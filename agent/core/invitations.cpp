@@ -60,6 +60,7 @@ void Core::State::on_invite_again(const Invite& message) {
     return;
   }
   const bool newer = message.epoch > run->members.epoch();
+  run->outer.enter(message.entry);
   if (newer) {
     // A pause that it stands for is of an earlier epoch. Whether the run is being paused in this one is said with the epoch.
     run->life.heed(std::nullopt);

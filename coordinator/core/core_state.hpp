@@ -53,6 +53,7 @@ struct AccountedWait {
 
 // How an island comes into a run: from what it starts, how far it has caught up, and what went wrong before.
 struct Entry {
+  std::uint64_t number = 0;  // no two of an island have the same, also of two lives of the coordinator; 0: it was in the ledger
   StartFrom from = StartFrom::scratch;
   std::optional<Digest> initial;    // starting: of round 0
   Round assigned;                   // committed round that its Invite named

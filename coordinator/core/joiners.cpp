@@ -298,6 +298,10 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
   if (membership.record.state != MembershipState::joining || message.epoch < membership.entry.assigned_epoch) {
     return;
   }
+  const bool of_earlier = message.entry != 0 && membership.entry.number != 0 && message.entry != membership.entry.number;
+  if (message.error && of_earlier) {
+    return;  // it is repeated until the invitation is there
+  }
   if (message.error) {
     event(run.about.id, island, "warning", "catch_up_failed",
           "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " +

@@ -96,6 +96,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   Membership& membership = run.memberships[island];
   Membership fresh;
   fresh.record = std::move(value);
+  fresh.entry.number = std::max(membership.entry.number + 1, static_cast<std::uint64_t>(now().time_since_epoch().count()));
   fresh.entry.from = from;
   fresh.entry.assigned = run.lineage.committed();
   fresh.entry.failures = membership.entry.failures;
@@ -180,6 +181,7 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   invite.members = islands.members_of(run.members);
   invite.position =
       run.spec.strategy.group == Group::nobody ? 0 : run.data.position(invite.part, run.lineage.parts_after(invite.committed));
+  invite.entry = membership.entry.number;
   membership.entry.assigned_epoch = run.epoch;
   send(membership.record.island, std::move(invite));
 }

@@ -146,6 +146,15 @@ TEST_CASE("clusters whose strategy is composed freely and whose trouble has foun
   }
 }
 
+TEST_CASE("small clusters whose trouble has found bugs stay safe, and go on once healed") {
+  // 9808: why an island's first attempt to join had failed was said until it heard of the next one, and ended each of those at once.
+  for (const std::uint64_t seed : {9808}) {
+    std::size_t commits = 0;
+    INFO("ATOLL_SIM_SEED=" << seed);
+    CHECK(simulate(seed, commits) == "");
+  }
+}
+
 TEST_CASE("soak: twenty thousand large clusters", "[.soak]") { check_long(1, number_from("ATOLL_SIM_LONG_SEEDS", 20000)); }
 
 TEST_CASE("runs of phases in trouble stay safe: nothing is made twice, and nothing that is needed is dropped") {

@@ -181,3 +181,19 @@ TEST_CASE("the coordinator counts the data of a state that all share, and the is
     CHECK(outer.waits() == shared);
   }
 }
+
+TEST_CASE("why the state could not be taken over is said until the coordinator tries anew") {
+  const RunTerms run = terms("diloco");
+  CommittedState outer(run, StartFrom::peers, Epoch(1), 0, 4);
+  outer.lose(Epoch(1), Error{Code::unavailable, "the trainer ended"});
+  REQUIRE(outer.said());
+  CHECK(outer.said()->entry == 4);
+  outer.enter(4);  // the invitation, repeated
+  outer.join(false);
+  CHECK(outer.said());
+  outer.enter(9);
+  outer.join(false);
+  CHECK_FALSE(outer.said());
+  outer.lose(Epoch(1), Error{Code::unavailable, "the trainer ended"});
+  CHECK(outer.said()->entry == 9);
+}

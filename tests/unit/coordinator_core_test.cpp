@@ -343,6 +343,55 @@ TEST_CASE("a run that is resumed takes no island from another one, says which it
   CHECK(bench.sent<Invite>("a").size() == 1);
 }
 
+TEST_CASE("why an island could not take over the state ends the attempt that it was said of, and no later one") {
+  Bench bench;
+  bench.join("a");
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(1, 2, 100), "", "").has_value());
+  const auto epoch = [&] { return bench.core.run(bench.now, bench.run)->epoch; };
+  atl::Ready ready;
+  ready.run = bench.run;
+  ready.epoch = epoch();
+  bench.core.step(bench.now, IslandId("a"), 1, ready);
+  bench.core.step(bench.now, IslandId("a"), 1, Checkpointed{bench.run, Round(0), Digest{}, digest(7), 1, {}});
+  bench.join("b");
+  bench.take();
+  const auto state = [&] {
+    const std::vector<MembershipView> memberships = bench.core.run(bench.now, bench.run)->memberships;
+    return std::ranges::find(memberships, IslandId("b"), &MembershipView::island)->state;
+  };
+  const auto say = [&](std::uint64_t entry) {
+    const Error error{Code::unavailable, "the trainer ended"};
+    bench.core.step(bench.now, IslandId("b"), 1, CaughtUp{bench.run, epoch(), Round(0), Digest{}, error, entry});
+  };
+  const auto invited = [&] {
+    for (int i = 0; i < 200; ++i) {
+      bench.take();
+      if (const std::vector<Invite> invites = bench.sent<Invite>("b"); !invites.empty()) {
+        return invites.back().entry;
+      }
+      bench.now += 1s;
+      for (const char* name : {"a", "b"}) {
+        bench.core.step(bench.now, IslandId(name), 1, Heartbeat{1, {}});
+      }
+      bench.core.tick(bench.now);
+    }
+    return std::uint64_t(0);
+  };
+  const std::uint64_t first = invited();
+  REQUIRE(first != 0);
+  say(first);
+  CHECK(state() == MembershipState::absent);
+  const std::uint64_t second = invited();
+  REQUIRE(second > first);
+  say(first);  // again, before it has heard of the second
+  CHECK(state() == MembershipState::joining);
+  say(second);
+  CHECK(state() == MembershipState::absent);
+  REQUIRE(invited() > second);
+  say(0);  // an agent that does not know of entries
+  CHECK(state() == MembershipState::absent);
+}
+
 TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {
   constexpr std::uint64_t kRounds = 1000;
   constexpr std::size_t kIslands = 100;

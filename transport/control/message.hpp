@@ -218,13 +218,14 @@ struct Checkpointed {
   friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
 };
 
-// "My outer state is that of this round" after a CatchUp or a Restore.
+// "My outer state is that of this round" after a CatchUp or a Restore; or why it is not.
 struct CaughtUp {
   RunId run;
   Epoch epoch;
   Round round;
   Digest digest;
   std::optional<Error> error;
+  std::uint64_t entry = 0;  // of the Invite that it answers; 0: of an agent that does not know of entries
   friend bool operator==(const CaughtUp&, const CaughtUp&) = default;
 };
 
@@ -302,6 +303,9 @@ struct Invite {
   Digest digest;
   std::vector<Member> members;  // active ones of the epoch, in order
   std::uint64_t position = 0;   // the first sequence of the part that is not committed by round `committed`
+  // Which of the coordinator's attempts at letting this island in: no two have the same number. What was said to an earlier one may
+  // come after it, and must not end it.
+  std::uint64_t entry = 0;
   friend bool operator==(const Invite&, const Invite&) = default;
 };
 

@@ -367,7 +367,7 @@ class Decoder {
     return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
   }
   CaughtUp get(const wire::CaughtUp& m) {
-    return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error())};
+    return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error()), m.entry()};
   }
   PairQuery get(const wire::PairQuery& m) {
     return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.asked()), Epoch(m.asked_in())};
@@ -387,8 +387,8 @@ class Decoder {
     return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms(), generation(m.generation())};
   }
   Invite get(const wire::Invite& m) {
-    return Invite{run(m.run()),         json(m.spec()),     Epoch(m.epoch()),     m.part(),    m.parts(), start_from(m.from()),
-                  Round(m.committed()), digest(m.digest()), members(m.members()), m.position()};
+    return Invite{run(m.run()),         json(m.spec()),     Epoch(m.epoch()),     m.part(),     m.parts(), start_from(m.from()),
+                  Round(m.committed()), digest(m.digest()), members(m.members()), m.position(), m.entry()};
   }
   NewEpoch get(const wire::NewEpoch& m) {
     return NewEpoch{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()),

@@ -211,7 +211,7 @@ class Encoder {
                                     m.file_bytes, put(m.error));
   }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
-    return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error));
+    return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error), m.entry);
   }
   Offset<wire::IslandEvent> put(const IslandEvent& m) {
     return wire::CreateIslandEvent(builder_, name(m.run), name(m.level, "an event's level"), name(m.kind, "an event's kind"), text(m.text));
@@ -233,7 +233,7 @@ class Encoder {
   Offset<wire::Invite> put(const Invite& m) {
     return wire::CreateInvite(builder_, name(m.run), json(m.spec, "the run's specification"), m.epoch.value, m.part, m.parts,
                               static_cast<wire::StartFrom>(m.from), m.committed.value, DigestField(m.digest).get(),
-                              members(m.members, "the list of members"), m.position);
+                              members(m.members, "the list of members"), m.position, m.entry);
   }
   Offset<wire::NewEpoch> put(const NewEpoch& m) {
     return wire::CreateNewEpoch(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"),
