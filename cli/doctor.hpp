@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/measured_paths.hpp"
 #include "strategies/specification/run_spec.hpp"
 
 namespace atl {
@@ -40,11 +41,17 @@ struct DoctorFiles {
 // Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, state directory, its disk, its data sets.
 std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,
                                      const std::optional<RunSpec>& run);
+// What lies between the islands.
+struct IslandPaths {
+  std::vector<IslandReach> reaches;   // of each connected island, from here
+  std::vector<PathFigures> measured;  // between them
+};
+
 // The page's certificate, the coordinator (name, port, key, version, clock), this machine's own port, tokens, and the data paths between
-// the connected islands. Nothing
-// of a coordinator that this machine neither joined nor is an operator of. `reaches` gets a row for each connected island.
+// the connected islands, which are measured for so long each if there is a `probe`. Nothing of a coordinator that this machine neither
+// joined nor is an operator of.
 std::vector<Finding> look_at_network(const Invocation& invocation, const std::filesystem::path& state, const DoctorFiles& files,
-                                     std::vector<IslandReach>& reaches);
+                                     const std::optional<Duration>& probe, IslandPaths& between);
 
 // What an agent's settings file says, as far as doctor needs it: `config`, or agent.toml in the state directory.
 struct AgentSettings {

@@ -183,6 +183,23 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
   }
 }
 
+void look_at_figures(const std::vector<PathFigures>& paths, std::vector<Finding>& findings) {
+  if (paths.empty()) {
+    return;
+  }
+  const PathFigures& slowest = paths.front();
+  const std::string ends = "from " + printable(slowest.from, 60) + " to " + printable(slowest.to, 60);
+  if (!slowest.bits_per_second) {
+    findings.push_back(
+        {"bandwidth", Health::doubtful,
+         "nothing came " + ends + " while that path was measured: it is slower than a piece of 64 KiB in that time, or broken"});
+    return;
+  }
+  findings.push_back({"bandwidth", Health::good,
+                      "the slowest path between islands is that " + ends + ": " + bits_text(slowest.bits_per_second) + ", of " +
+                          std::to_string(paths.size()) + " that were measured"});
+}
+
 // Of the page: the one that the coordinator of this state directory made, or the one that is given.
 std::optional<Finding> look_at_certificate(const fs::path& state, const std::string& given) {
   const fs::path file = given.empty() ? own_certificate_file(state) : fs::path(given);
@@ -232,7 +249,7 @@ std::optional<Finding> look_as_island(const fs::path& state) {
 }  // namespace
 
 std::vector<Finding> look_at_network(const Invocation& invocation, const fs::path& state, const DoctorFiles& files,
-                                     std::vector<IslandReach>& reaches) {
+                                     const std::optional<Duration>& probe, IslandPaths& between) {
   std::vector<Finding> findings;
   if (std::optional<Finding> certificate = look_at_certificate(state, files.certificate)) {
     findings.push_back(*std::move(certificate));
@@ -266,12 +283,19 @@ std::vector<Finding> look_at_network(const Invocation& invocation, const fs::pat
     return findings;  // it does not answer
   }
   look_at_tokens(*client, findings);
-  if (const Result<json> islands = client->ask("islands", json::object())) {
-    reaches = reach_islands(*islands);
-    if (!reaches.empty()) {
-      findings.push_back(verdict_on(reaches));
+  Result<json> islands = probe ? measure_paths(*client, *probe, invocation.streams.err) : client->ask("islands", json::object());
+  if (!islands && probe) {
+    findings.push_back({"probe", Health::bad, islands.error().why});
+    islands = client->ask("islands", json::object());
+  }
+  if (islands) {
+    between.reaches = reach_islands(*islands);
+    if (!between.reaches.empty()) {
+      findings.push_back(verdict_on(between.reaches));
     }
     look_at_paths(*islands, findings);
+    between.measured = measured_figures(*islands);
+    look_at_figures(between.measured, findings);
   }
   return findings;
 }

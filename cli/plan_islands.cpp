@@ -57,6 +57,31 @@ std::map<std::string, double> seconds_per_token(const std::vector<json>& statuse
   return found;
 }
 
+// What a measurement of the paths has shown of an island's link.
+struct ProbedLink {
+  double up = 0;  // bits/s
+  double down = 0;
+  double round_trip_seconds = 0;
+};
+
+std::map<std::string, ProbedLink> probed_links(const json& islands) {
+  std::map<std::string, ProbedLink> links;
+  for (const json& island : list_at(islands, "islands")) {
+    const std::string reader = text_at(island, "name");
+    for (const json& path : flag_at(island, "connected") ? list_at(island, "paths") : json::array()) {
+      const json measured = object_at(path, "measured");
+      const double rate = number_at(measured, "bits_per_second").value_or(0);
+      const double trip = number_at(measured, "round_trip_ms").value_or(0) / 1e3;
+      ProbedLink& sender = links[text_at(path, "from")];
+      sender.up = std::max(sender.up, rate);
+      sender.round_trip_seconds = std::max(sender.round_trip_seconds, trip);
+      links[reader].down = std::max(links[reader].down, rate);
+      links[reader].round_trip_seconds = std::max(links[reader].round_trip_seconds, trip);
+    }
+  }
+  return links;
+}
+
 }  // namespace
 
 Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_seconds) {
@@ -90,8 +115,9 @@ Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_se
 }
 
 Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std::vector<json>& statuses, const RunSpec& spec,
-                                                 double round_trip_seconds) {
+                                                 const PlanAssumptions& assumed) {
   const std::map<std::string, double> speeds = seconds_per_token(statuses, model_parameter_bytes(spec) / sizeof(float));
+  const std::map<std::string, ProbedLink> probed = probed_links(islands);
   const double tokens_per_step = static_cast<double>(spec.training.batch * tokens_per_sequence(spec));
   std::vector<PlanIsland> found;
   std::vector<std::string> without_link;
@@ -101,24 +127,36 @@ Result<std::vector<PlanIsland>> measured_islands(const json& islands, const std:
       continue;
     }
     const std::string name = text_at(island, "name");
-    const double measured = number_at(island, "uplink_bits_per_second").value_or(0);
-    const double up = std::min(measured, number_at(island, "uplink_budget_bits_per_second").value_or(measured));
-    const double down = number_at(island, "downlink_bits_per_second").value_or(0);
+    const double moved = number_at(island, "uplink_bits_per_second").value_or(0);
+    ForecastIsland figures{name, assumed.step_seconds, std::min(moved, number_at(island, "uplink_budget_bits_per_second").value_or(moved)),
+                           number_at(island, "downlink_bits_per_second").value_or(0), assumed.round_trip_seconds};
+    std::string source = "measured";
+    if (const auto link = probed.find(name); link != probed.end() && link->second.up > 0 && link->second.down > 0) {
+      figures.uplink_bits_per_second = link->second.up;
+      figures.downlink_bits_per_second = link->second.down;
+      figures.round_trip_seconds = link->second.round_trip_seconds;
+    }
     const auto speed = speeds.find(name);
-    if (!(up > 0) || !(down > 0)) {
+    if (speed != speeds.end()) {
+      figures.step_seconds = speed->second * tokens_per_step;
+    } else {
+      source = "step assumed";
+    }
+    if (!(figures.uplink_bits_per_second > 0) || !(figures.downlink_bits_per_second > 0)) {
       without_link.push_back(name);
-    } else if (speed == speeds.end()) {
+    } else if (!(figures.step_seconds > 0)) {
       without_speed.push_back(name);
     } else {
-      found.push_back({{name, speed->second * tokens_per_step, up, down, round_trip_seconds}, "measured"});
+      found.push_back({std::move(figures), std::move(source)});
     }
   }
-  const std::string remedy = "; run a few rounds there, or give the figures: --island " + std::string(kForm);
   if (!without_link.empty()) {
-    return Error{Code::unavailable, "nobody has measured the links of " + listed(without_link) + remedy};
+    return Error{Code::unavailable, "nobody has measured the links of " + listed(without_link) +
+                                        "; --probe 2s measures them, or give the figures: --island " + std::string(kForm)};
   }
   if (!without_speed.empty()) {
-    return Error{Code::unavailable, "no run has measured how long a step of this model takes on " + listed(without_speed) + remedy};
+    return Error{Code::unavailable, "no run has measured how long a step of this model takes on " + listed(without_speed) +
+                                        "; --step-time 250ms assumes it, or give the figures: --island " + std::string(kForm)};
   }
   if (found.empty()) {
     return Error{Code::not_found, "no island is connected; give them: --island " + std::string(kForm)};

@@ -32,12 +32,19 @@ struct PlanIsland {
 // uplink; a round trip left out is `round_trip_seconds`. Errors: invalid_argument saying what is wrong and what is meant.
 Result<PlanIsland> parse_plan_island(std::string_view text, double round_trip_seconds);
 
-// The connected islands of a coordinator's `islands` document, with the links that their last exchange measured (within the owners'
-// budgets) and the time per inner step that runs of the same model took (`statuses`: newest first), scaled by tokens to this run's batch.
+// What is taken where nobody has measured it.
+struct PlanAssumptions {
+  double round_trip_seconds = 0;
+  double step_seconds = 0;  // 0: no step time is assumed
+};
+
+// The connected islands of a coordinator's `islands` document. Their links are those that were measured by themselves (the fastest path to
+// and from each, the longest round trip to it), else what their last exchange moved (within the owners' budgets); the time per inner step
+// is that which runs of the same model took (`statuses`: newest first), scaled by tokens to this run's batch.
 // Errors: not_found without a connected island; unavailable naming the islands and the figure that nobody has measured, and
 // how to give it.
 Result<std::vector<PlanIsland>> measured_islands(const nlohmann::json& islands, const std::vector<nlohmann::json>& statuses,
-                                                 const RunSpec& spec, double round_trip_seconds);
+                                                 const RunSpec& spec, const PlanAssumptions& assumed);
 
 // The run as its file says it, each island with its own τ where [islands].overlap_steps gives it one. `utilisation`, in (0, 1], is what the
 // sustained bounds are for. `declared`: the parameters, where a trainer of the run's own has told them. Errors: invalid_argument naming

@@ -9,7 +9,8 @@ namespace atl::agent {
 namespace {
 
 constexpr std::size_t kHelloRuns = 32;
-constexpr Duration kLastCheckpoint = std::chrono::minutes(2);  // of an island that leaves while the coordinator is away
+constexpr Duration kLongestMeasure = std::chrono::seconds(30);  // of one path
+constexpr Duration kLastCheckpoint = std::chrono::minutes(2);   // of an island that leaves while the coordinator is away
 
 }  // namespace
 
@@ -225,13 +226,23 @@ void Core::State::on_core(const PathTried& event) {
   }
 }
 
+// Said once: what a coordinator that is away does not hear, its operator asks for again.
+void Core::State::on_core(const PathMeasured& event) {
+  if (session.welcomed()) {
+    send(PathReport{event.from, event.round_trip > Duration::zero(), "", event.measurement,
+                    static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(event.round_trip).count()),
+                    static_cast<std::uint64_t>(event.bytes_per_second)});
+  }
+}
+
 void Core::State::on_neighbours(const Neighbours& message) {
   neighbours.clear();
   for (const Member& member : message.islands) {
     neighbours.insert(member.island);
   }
   std::erase_if(tried_paths, [&](const auto& path) { return path.second.whole && !neighbours.contains(path.first); });
-  effect(TryPaths{message.islands});
+  effect(
+      TryPaths{message.islands, message.measurement, std::min<Duration>(std::chrono::milliseconds(message.measure_ms), kLongestMeasure)});
 }
 
 void Core::State::on_task(const TaskEnded& event) {

@@ -79,6 +79,7 @@ struct Core::State {
   void on_core(const FromCoordinator& event) { on_message(event.message); }
   void on_core(const Gauges& event) { gauges = event; }
   void on_core(const PathTried& event);
+  void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
   void on_task(const TaskEnded& event);

@@ -112,8 +112,11 @@ struct AllowPeers {
   std::vector<std::string> readers;  // keys that may only fetch checkpoints and results
 };
 // Try the data path from each of these, whatever the runs: they do the same. Replaces the list. → PathTried for each.
+// With a measurement (not 0): measure each path for so long, one after the other. → PathMeasured for each.
 struct TryPaths {
   std::vector<Member> islands;
+  std::uint32_t measurement = 0;
+  Duration measure_each{};
 };
 // Take the initial parameters from the trainer's arena (`publish_now`), or as [model].from says, as the outer state of round 0.
 // → InitialState.

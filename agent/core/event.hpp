@@ -212,6 +212,14 @@ struct PathTried {
   bool whole = false;
   std::string why;
 };
+// How far a peer is and how fast data come from it; nothing came where both are 0.
+struct PathMeasured {
+  static constexpr Addressee kTo = Addressee::core;
+  std::uint32_t measurement = 0;
+  IslandId from;
+  Duration round_trip{};
+  double bytes_per_second = 0;
+};
 // ApplyResult is done: the outer state is that of `round`, and the result is in the arena for the trainer's merge.
 // An error (a result that is not finite) leaves the outer state as it was.
 struct ResultApplied {
@@ -347,6 +355,6 @@ using Event =
                  TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
                  ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted, CheckpointWritten,
                  CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskEnded,
-                 ContentHeld, ContentOpened, ContentMissed, PathTried, Gauges, LeaveAsked>;
+                 ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, LeaveAsked>;
 
 }  // namespace atl::agent

@@ -44,6 +44,14 @@ void SyncEngine::State::carry_out(const AllowPeers& order) {
 void SyncEngine::State::carry_out(const TryPaths& order) {
   neighbours = order.islands;
   set_peers();
+  if (order.measurement != 0 && settings.probe_paths) {
+    std::vector<IslandId> in_turn;
+    for (const Member& member : order.islands) {
+      in_turn.push_back(member.island);
+    }
+    measurement = order.measurement;
+    measure.begin(in_turn, order.measure_each, now());
+  }
 }
 
 void SyncEngine::State::carry_out(const PrepareArena& order) {

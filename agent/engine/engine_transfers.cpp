@@ -17,6 +17,9 @@ void SyncEngine::State::settle_probes(TimePoint at) {
     }
     say(PathTried{finding.from, finding.whole, std::move(finding.why)});
   }
+  for (const MeasuredPath& path : measure.take_findings(at)) {
+    say(PathMeasured{measurement, path.from, path.round_trip, path.bytes_per_second});
+  }
 }
 
 // There is no connection to this peer: an exchange that waits for its pieces would wait in vain, and the next attempt goes over a third

@@ -40,7 +40,7 @@ std::optional<TimePoint> SyncEngine::State::next_deadline() {
   }
   each_transfer([&](const Transfer& transfer) {
     const std::optional<TimePoint> deadline = transfer.next_deadline();
-    if (&transfer != &probes) {
+    if (&transfer != &probes && &transfer != &measure) {
       sooner(now() + kLongestPause);
     }
     if (deadline) {

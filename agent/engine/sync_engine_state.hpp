@@ -18,6 +18,7 @@
 #include "agent/engine/round_exchange.hpp"
 #include "agent/engine/sync_engine.hpp"
 #include "transport/bulk/blob_fetch.hpp"
+#include "transport/bulk/path_measure.hpp"
 #include "transport/bulk/path_probes.hpp"
 #include "transport/bulk/transfer.hpp"
 
@@ -126,6 +127,7 @@ struct SyncEngine::State final : PieceReceiver {
     }
     if (settings.probe_paths) {
       what(probes);
+      what(measure);
     }
     for (auto& [id, open] : runs) {
       if (open.catching_up && open.catching_up->fetch() != nullptr) {
@@ -209,6 +211,8 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<RunId, std::set<Round>> served;  // checkpoints
   std::map<BlobId, ContentFetch> content_fetches;
   PathProbes probes;
+  PathMeasure measure;
+  std::uint32_t measurement = 0;                    // the one under way
   std::map<RunId, std::uint64_t> content_received;  // bytes
 };
 

@@ -28,15 +28,18 @@ constexpr std::array<Style, 3> kStyles = {Style::good, Style::attention, Style::
 struct DoctorOptions {
   std::string file;
   DoctorFiles files;
+  std::optional<Duration> probe;
 };
 
-json document_of(const std::vector<Finding>& findings, const std::vector<IslandReach>& reaches, bool fit) {
+constexpr std::size_t kMostPaths = 12;  // that are listed
+
+json document_of(const std::vector<Finding>& findings, const IslandPaths& between, bool fit) {
   json list = json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"what", finding.what}, {"health", kHealth[static_cast<std::size_t>(finding.health)]}, {"text", finding.text}});
   }
   json islands = json::array();
-  for (const IslandReach& reach : reaches) {
+  for (const IslandReach& reach : between.reaches) {
     const bool answers = reach.why_not.empty();
     islands.push_back({{"name", reach.name},
                        {"address", reach.address},
@@ -47,7 +50,37 @@ json document_of(const std::vector<Finding>& findings, const std::vector<IslandR
                        {"downlink_bits_per_second", reach.downlink_bits_per_second ? json(*reach.downlink_bits_per_second) : json()},
                        {"why_not", answers ? json() : json(reach.why_not)}});
   }
-  return {{"schema", 1}, {"fit", fit}, {"findings", std::move(list)}, {"islands", std::move(islands)}};
+  json paths = json::array();
+  for (const PathFigures& path : between.measured) {
+    paths.push_back({{"from", path.from},
+                     {"to", path.to},
+                     {"bits_per_second", path.bits_per_second ? json(*path.bits_per_second) : json()},
+                     {"round_trip_ms", path.round_trip_ms ? json(*path.round_trip_ms) : json()}});
+  }
+  return {{"schema", 1}, {"fit", fit}, {"findings", std::move(list)}, {"islands", std::move(islands)}, {"paths", std::move(paths)}};
+}
+
+std::string milliseconds_text(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f ms", value);
+  return text.data();
+}
+
+// The slowest ones.
+std::string text_of(const std::vector<PathFigures>& paths, const Terminal& terminal) {
+  if (paths.empty()) {
+    return {};
+  }
+  Table table({{"FROM", false, true}, {"TO", false, true}, {"RATE", true}, {"ROUND TRIP", true}});
+  for (std::size_t i = 0; i < std::min(paths.size(), kMostPaths); ++i) {
+    const PathFigures& path = paths[i];
+    table.add({{path.from},
+               {path.to},
+               {bits_text(path.bits_per_second), path.bits_per_second ? Style::plain : Style::bad},
+               {path.round_trip_ms ? milliseconds_text(*path.round_trip_ms) : "-"}});
+  }
+  const std::string more = paths.size() > kMostPaths ? "and " + std::to_string(paths.size() - kMostPaths) + " that are faster\n" : "";
+  return "\n" + table.text(terminal) + more;
 }
 
 std::string text_of(const std::vector<Finding>& findings, const std::vector<IslandReach>& reaches, const Terminal& terminal) {
@@ -70,11 +103,9 @@ std::string text_of(const std::vector<Finding>& findings, const std::vector<Isla
                {"", false, true}});
   for (const IslandReach& reach : reaches) {
     const bool answers = reach.why_not.empty();
-    std::array<char, 32> far{};
-    std::snprintf(far.data(), far.size(), "%.1f ms", reach.round_trip_ms);
     table.add({{reach.name},
                {reach.address},
-               {answers ? far.data() : "no", answers ? Style::good : Style::bad},
+               {answers ? milliseconds_text(reach.round_trip_ms) : "no", answers ? Style::good : Style::bad},
                {reach.mtu > 0 ? std::to_string(reach.mtu) : "-"},
                {bits_text(reach.uplink_bits_per_second)},
                {bits_text(reach.downlink_bits_per_second)},
@@ -101,12 +132,13 @@ Exit examine(const Invocation& invocation, const DoctorOptions& options) {
     }
     run = file->spec;
   }
-  std::vector<IslandReach> reaches;
+  IslandPaths between;
   std::vector<Finding> findings = look_at_machine(invocation, *state, options.files.config, run);
-  std::ranges::move(look_at_network(invocation, *state, options.files, reaches), std::back_inserter(findings));
+  std::ranges::move(look_at_network(invocation, *state, options.files, options.probe, between), std::back_inserter(findings));
   const bool bad = std::ranges::any_of(findings, [](const Finding& finding) { return finding.health == Health::bad; });
-  invocation.streams.out << (invocation.json ? json_line(document_of(findings, reaches, !bad)) + "\n"
-                                             : text_of(findings, reaches, invocation.terminal))
+  invocation.streams.out << (invocation.json
+                                 ? json_line(document_of(findings, between, !bad)) + "\n"
+                                 : text_of(findings, between.reaches, invocation.terminal) + text_of(between.measured, invocation.terminal))
                          << std::flush;
   return bad ? Exit::run_failed : Exit::ok;
 }
@@ -120,12 +152,10 @@ Command doctor_command() {
   command.summary = "looks whether this machine is fit to be an island, a coordinator or an operator's, and whether it reaches the others";
   command.details =
       "Arithmetic, trainer, CUDA device, shared memory, descriptors, state directory and disk, data sets of agent.toml; the page's "
-      "certificate, the coordinator (name, "
-      "port, key, version, clock), this\nmachine's own port, and on an operator's machine tokens, every connected island (dialled from "
-      "here) and "
-      "data paths between islands that do not pass. Clears shared\nmemory that killed agents left behind. Exits with 1 if something must "
-      "be "
-      "mended; it says what to do.";
+      "certificate, the coordinator\n(name, port, key, version, clock), this machine's own port, and on an operator's machine tokens, "
+      "every "
+      "connected island (dialled from here) and data\npaths between islands that do not pass; with --probe how fast and how far those are "
+      "that do. Clears shared memory that killed agents left behind.\nExits with 1 if something must be mended; it says what to do.";
   command.options = {
       {"FILE", "a run file (TOML), whose model has to fit into shared memory", &options->file, false, {}, Completes::files},
       {"--config", "the agent's settings (else agent.toml in the state directory)", &options->files.config, false, {}, Completes::files},
@@ -134,7 +164,8 @@ Command doctor_command() {
        &options->files.certificate,
        false,
        {},
-       Completes::files}};
+       Completes::files},
+      {"--probe", "measures the paths between the connected islands, each for so long (2s)", &options->probe}};
   command.asks_coordinator = true;
   command.run = [options](Invocation& invocation) { return examine(invocation, *options); };
   return command;

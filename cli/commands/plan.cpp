@@ -9,6 +9,7 @@
 #include "agent/island_link/arena.hpp"
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
+#include "cli/measured_paths.hpp"
 #include "cli/newest_statuses.hpp"
 #include "cli/planner.hpp"
 #include "cli/price.hpp"
@@ -29,6 +30,8 @@ struct PlanOptions {
   std::string file;
   std::vector<std::string> islands;
   Duration round_trip = std::chrono::milliseconds(50);
+  std::optional<Duration> step_time;
+  std::optional<Duration> probe;
   double utilisation = 0.95;
   bool sweep = false;
   std::string agent_ns;
@@ -38,9 +41,10 @@ struct PlanOptions {
 
 Result<std::vector<PlanIsland>> ask_islands(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
-  ATOLL_ASSIGN(const nlohmann::json islands, client.ask("islands", nlohmann::json::object()));
+  ATOLL_ASSIGN(const nlohmann::json islands, options.probe ? measure_paths(client, *options.probe, invocation.streams.err)
+                                                           : client.ask("islands", nlohmann::json::object()));
   ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
-  return measured_islands(islands, statuses, spec, seconds(options.round_trip));
+  return measured_islands(islands, statuses, spec, {seconds(options.round_trip), seconds(options.step_time.value_or(Duration::zero()))});
 }
 
 Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options) {
@@ -49,6 +53,9 @@ Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const R
     return measured
                ? std::move(measured)
                : with_context(measured.error(), "the islands' figures (--island NAME=STEP_TIME,UPLINK gives them without a coordinator)");
+  }
+  if (options.probe) {
+    return Error{Code::invalid_argument, "--probe measures the links of a coordinator's islands, and --island gives them: not both"};
   }
   std::vector<PlanIsland> islands;
   for (const std::string& text : options.islands) {
@@ -200,7 +207,7 @@ Command plan_command() {
   command.summary = "says what a run will cost on given links: bytes, bandwidth, waiting, memory, time";
   command.details =
       "Without --island: the coordinator's connected islands, as it has measured them. A measured link is what the last exchange moved, so "
-      "it may be faster.";
+      "it may be faster;\n--probe 2s measures what passes, before the first run, too.";
   command.options = {
       {"FILE", "the run file (TOML)", &options->file, false, {}, Completes::files},
       {"--island", "NAME=STEP_TIME,UPLINK[,DOWNLINK[,ROUND_TRIP]], as lyon=250ms,50mbit,200mbit,30ms; once for each island",
@@ -209,7 +216,9 @@ Command plan_command() {
        "NAME=COMMAND: starts the run's own trainer once, here, to learn what it declares and how long a step takes (NAME alone: "
        "[trainer].command); --island a=tried,50mbit takes that time",
        &options->trainer},
-      {"--round-trip", "of islands for which none is given (nobody measures it)", &options->round_trip},
+      {"--probe", "measures the paths between the coordinator's islands first, each for so long", &options->probe},
+      {"--step-time", "of islands on which no run of such a model has measured it", &options->step_time},
+      {"--round-trip", "of islands for which none is given or measured", &options->round_trip},
       {"--utilisation", "the share of time computing that is wanted", &options->utilisation},
       {"--agent-ns", "FORM,APPLY: the nanoseconds an agent takes to form a value of a contribution and to apply one (else measured here)",
        &options->agent_ns},

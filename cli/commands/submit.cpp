@@ -91,7 +91,7 @@ Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, c
   }
   islands["islands"] = std::move(members);
   ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
-  ATOLL_ASSIGN(const std::vector<PlanIsland> measured, measured_islands(islands, statuses, spec, kAssumedRoundTrip));
+  ATOLL_ASSIGN(const std::vector<PlanIsland> measured, measured_islands(islands, statuses, spec, {kAssumedRoundTrip, 0}));
   return plan_document(spec, measured, kWantedUtilisation, measured_costs());
 }
 

@@ -186,7 +186,15 @@ json trainer_document(const std::string& name, const std::string& settings) {
 json paths_document(const std::vector<PathView>& paths) {
   json list = json::array();
   for (const PathView& path : paths) {
-    list.push_back({{"from", path.from}, {"passes", path.passes}, {"why", path.why}});
+    json row = {{"from", path.from}, {"passes", path.passes}, {"why", path.why}, {"measured", nullptr}};
+    if (path.measured) {
+      row["measured"] = {
+          {"measurement", path.measured->measurement},
+          {"at_unix_ms", unix_ms(path.measured->at)},
+          {"round_trip_ms", path.measured->round_trip > Duration::zero() ? number(1e3 * seconds(path.measured->round_trip)) : json()},
+          {"bits_per_second", path.measured->bytes_per_second > 0 ? number(8 * path.measured->bytes_per_second) : json()}};
+    }
+    list.push_back(std::move(row));
   }
   return list;
 }

@@ -128,6 +128,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"resume", {"run"}, &Requests::resume, nullptr},
       {"pause", {"run"}, &Requests::pause, nullptr},
       {"drain", {"island"}, &Requests::drain, nullptr},
+      {"measure_paths", {"each_ms"}, &Requests::measure_paths, nullptr},
       {"export", {"run", "reader_key", "island"}, &Requests::serve, nullptr},
       {"results", {"run", "reader_key"}, &Requests::results, nullptr},
       {"ping", {}, nullptr, nullptr},
@@ -335,6 +336,13 @@ Result<json> Requests::drain(TimePoint now, const Arguments& arguments) {
   }
   ATOLL_TRY(core_.drain(now, key.island, "drained by an operator"));
   return json{{"island", key.island.text}, {"name", key.name}};
+}
+
+Result<json> Requests::measure_paths(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::int64_t each, arguments.integer("each_ms", 100, 30'000));
+  ATOLL_ASSIGN(const std::uint32_t measurement, core_.measure_paths(now, std::chrono::milliseconds(each)));
+  const auto connected = std::ranges::count_if(core_.islands(now), [](const IslandView& island) { return island.state == "connected"; });
+  return json{{"measurement", measurement}, {"islands", connected}};
 }
 
 Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {

@@ -73,6 +73,7 @@ class Requests {
   Result<nlohmann::json> resume(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> pause(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> drain(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> measure_paths(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> serve(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> results(TimePoint now, const Arguments& arguments);
 

@@ -115,6 +115,10 @@ class Core {
   // Asks an island to leave as if its owner had: it finishes the round in hand with the steps done so far.
   // Errors: not_found; conflict when it is not connected.
   Status drain(TimePoint now, const IslandId& island, const std::string& why);
+  // Has the connected islands measure the paths between them, each for so long: an island all of its paths one after the other, all
+  // islands at once. It takes of their links what it can get; islands() has what came of it, with the number that is returned.
+  // Errors: unavailable with fewer than two islands, or with more than try their paths.
+  Result<std::uint32_t> measure_paths(TimePoint now, Duration each);
   // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch. With `island` it is that one, and of a run
   // whose islands keep states of their own the checkpoint is its own model's, from before all were merged. Errors: not_found; unavailable
   // when no connected island has one.

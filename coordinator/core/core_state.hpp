@@ -183,6 +183,7 @@ struct Core::State {
   Islands islands;
   std::map<RunId, Run> runs;
   Paths paths;
+  std::uint32_t measurements = 0;  // asked for in this life of the coordinator
   Outbox out;
   WorkList work;
   std::optional<Superseded> superseded;  // nothing is decided any more
@@ -345,6 +346,7 @@ struct Core::State {
   [[nodiscard]] std::vector<IslandId> neighbours() const;
   void name_neighbours(const IslandId& to);
   void name_neighbours();  // to everybody
+  Result<std::uint32_t> measure_paths(Duration each);
 
   // ---- pairs.cpp: islands that meet in pairs
   void note_pair_round(Run& run, Membership& membership, const Merged& message);

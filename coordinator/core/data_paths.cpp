@@ -7,6 +7,7 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::size_t kMostNeighbours = 32;
+constexpr std::uint64_t kMostRoundTripUs = 3'600'000'000;
 
 bool contains(const std::vector<IslandId>& islands, const IslandId& island) { return std::ranges::find(islands, island) != islands.end(); }
 
@@ -57,9 +58,40 @@ void Core::State::name_neighbours() {
   }
 }
 
+// In each turn an island reads from another one, and nobody sends to two of them.
+Result<std::uint32_t> Core::State::measure_paths(Duration each) {
+  const std::vector<IslandId> near = neighbours();
+  if (near.size() < 2) {
+    const bool many = std::ranges::count_if(islands.all(), [](const auto& one) { return one.second.greeted; }) > 1;
+    return Error{Code::unavailable,
+                 many ? "more than " + std::to_string(kMostNeighbours) + " islands are connected: so many paths are not measured"
+                      : "fewer than two islands are connected: there is no path to measure"};
+  }
+  event({}, {}, "info", "paths_measured",
+        "the paths between " + std::to_string(near.size()) + " islands are measured for " + human_duration(each) + " each");
+  ++measurements;
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    std::vector<IslandId> in_turn;
+    for (std::size_t k = 1; k < near.size(); ++k) {
+      in_turn.push_back(near[(i + k) % near.size()]);
+    }
+    const auto each_ms = std::chrono::duration_cast<std::chrono::milliseconds>(each).count();
+    send(near[i], Neighbours{islands.members_of(in_turn), measurements, static_cast<std::uint32_t>(each_ms)});
+  }
+  return measurements;
+}
+
 // Who is neither a neighbour nor a member is not admitted by all others yet: that nothing comes says nothing then.
 void Core::State::on_path_report(const IslandId& island, const PathReport& message) {
   if (islands.find(message.from) == nullptr || message.from == island) {
+    return;
+  }
+  if (message.measurement != 0) {
+    if (message.measurement == measurements) {
+      paths.measured(island, message.from,
+                     {std::chrono::microseconds(std::min<std::uint64_t>(message.round_trip_us, kMostRoundTripUs)),
+                      static_cast<double>(message.bytes_per_second), now(), message.measurement});
+    }
     return;
   }
   const std::vector<IslandId> near = neighbours();

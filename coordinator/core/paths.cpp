@@ -41,7 +41,9 @@ bool Paths::whole(const IslandId& reader, const IslandId& from, TimePoint now) {
 }
 
 void Paths::forgive(const IslandId& island, TimePoint now) {
-  std::erase_if(passed_, [&](const auto& ends) { return ends.first == island || ends.second == island; });
+  const auto is_end = [&](const auto& ends) { return ends.first == island || ends.second == island; };
+  std::erase_if(passed_, is_end);
+  std::erase_if(measured_, [&](const auto& path) { return is_end(path.first); });
   for (auto& [ends, path] : paths_) {
     if (path.broken && (ends.first == island || ends.second == island)) {
       path.until = std::min(path.until, now);
@@ -79,6 +81,11 @@ std::map<IslandId, std::string> Paths::into(const IslandId& reader, TimePoint no
     }
   }
   return found;
+}
+
+const MeasuredPath* Paths::measurement(const IslandId& reader, const IslandId& from) const {
+  const auto found = measured_.find({reader, from});
+  return found == measured_.end() ? nullptr : &found->second;
 }
 
 bool Paths::any(TimePoint now) const {

@@ -18,6 +18,14 @@
 
 namespace atl::coordinator {
 
+// What an operator had measured of a path.
+struct MeasuredPath {
+  Duration round_trip{};        // 0: nothing came
+  double bytes_per_second = 0;  // 0: no full piece came
+  TimePoint at;
+  std::uint32_t measurement = 0;
+};
+
 class Paths {
  public:
   // `reader` got nothing from `from`. True if that is news.
@@ -26,6 +34,7 @@ class Paths {
   bool whole(const IslandId& reader, const IslandId& from, TimePoint now);
   // `reader` got a probe from `from`, to be remembered until it breaks or one of them is lost.
   void passed(const IslandId& reader, const IslandId& from) { passed_.insert({reader, from}); }
+  void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
   // It was lost, or is another process: what was found of its paths may have been its own doing.
   void forgive(const IslandId& island, TimePoint now);
 
@@ -36,6 +45,8 @@ class Paths {
   [[nodiscard]] std::string why_not(const IslandId& a, const IslandId& b, TimePoint now) const;
   // What is known of the paths to `reader`, by the islands that they come from; of one that is broken why, of one that passed "".
   [[nodiscard]] std::map<IslandId, std::string> into(const IslandId& reader, TimePoint now) const;
+  // The newest measurement, until one of the two is lost.
+  [[nodiscard]] const MeasuredPath* measurement(const IslandId& reader, const IslandId& from) const;
   [[nodiscard]] bool any(TimePoint now) const;
   // When a path may be used again.
   [[nodiscard]] std::optional<TimePoint> next_change(TimePoint now) const;
@@ -53,6 +64,7 @@ class Paths {
 
   std::map<std::pair<IslandId, IslandId>, Path> paths_;  // of those that were ever broken: reader, from
   std::set<std::pair<IslandId, IslandId>> passed_;       // reader, from
+  std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
 };
 
 // ---- who sums, and who stays out, where data do not pass -------------------------------------------------------------------------------

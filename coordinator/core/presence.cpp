@@ -48,6 +48,11 @@ Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
   return {};
 }
 
+Result<std::uint32_t> Core::measure_paths(TimePoint now, Duration each) {
+  state_->out.advance_to(now);
+  return state_->measure_paths(each);
+}
+
 // What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further
 // than it was.
 bool Core::State::is_routine(const IslandId& id, const Message& message) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/paths.hpp"
 #include "coordinator/core/record.hpp"
 #include "transport/control/message.hpp"
 
@@ -90,11 +91,12 @@ struct RunView : RunRecord {
   RunId part_of;                            // the run of phases that it trains an expert for; empty: none
 };
 
-// Whether data came to an island from another one when it tried.
+// Whether data came to an island from another one when it tried, and what was measured of the path between them.
 struct PathView {
   std::string from;  // name
   bool passes = false;
   std::string why;  // not
+  std::optional<MeasuredPath> measured;
 };
 
 struct IslandView {

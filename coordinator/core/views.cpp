@@ -182,7 +182,9 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     view.bulk_address = value.bulk_address;
     view.data_sets = value.data_sets;
     for (const auto& [from, why] : state_->paths.into(id, now)) {
-      view.paths.push_back({state_->islands.name_of(from), why.empty(), why});
+      const MeasuredPath* measured = state_->paths.measurement(id, from);
+      view.paths.push_back(
+          {state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured)});
     }
     if (value.boot != 0) {
       view.last_seen = island.heard;

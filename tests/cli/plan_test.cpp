@@ -351,10 +351,59 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
   };
   status["run"]["parameters"] = 1000;  // another model
   says(3, "no run has measured how long a step of this model takes on x and y");
+  {
+    const Called assumed = coordinator.call({"plan", kDiLoCo, "--json", "--step-time", "400ms"});
+    REQUIRE(assumed.exit == 0);
+    CHECK(json::parse(assumed.out)["islands"][0]["step_seconds"].get<double>() == Approx(0.4));
+    CHECK(json::parse(assumed.out)["islands"][0]["source"] == "step assumed");
+  }
   islands["islands"][1]["uplink_bits_per_second"] = nullptr;
   says(3, "nobody has measured the links of y");
   islands["islands"] = json::array();
   says(4, "no island is connected");
   CHECK(call({"plan", kDiLoCo}, {{"ATOLL_STATE", "/nonexistent"}}).err.find("--island NAME=STEP_TIME,UPLINK gives them") !=
         std::string::npos);
+}
+
+TEST_CASE("--probe has the paths measured, waits for that, and plans with what came of it") {
+  json islands = documented("islands");
+  const auto measured_in = [](int number, double rate, double trip) {
+    return json{{"measurement", number}, {"at_unix_ms", 0}, {"round_trip_ms", trip}, {"bits_per_second", rate}};
+  };
+  const auto island = [&](const std::string& name, const std::string& other, int number, double rate, double trip) {
+    return json{{"name", name},
+                {"connected", true},
+                {"paths", json::array({{{"from", other}, {"passes", true}, {"why", ""}, {"measured", measured_in(number, rate, trip)}}})}};
+  };
+  json runs = documented("runs");
+  runs["runs"] = json::array();
+  int asked = 0;
+  int looked = 0;
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json& arguments) {
+    if (verb == "measure_paths") {
+      ++asked;
+      CHECK(arguments["each_ms"] == 300);
+      return document_reply(json{{"schema", 1}, {"now_unix_ms", 0}, {"measurement", 7}, {"islands", 2}});
+    }
+    if (verb == "islands") {
+      const bool done = ++looked >= 3;  // before, one has told of an older measurement only
+      islands["islands"] = json::array({island("x", "y", 7, 8e6, 30), island("y", "x", done ? 7 : 6, done ? 2e6 : 9e9, 31)});
+      return document_reply(islands);
+    }
+    return document_reply(runs);
+  });
+  const Called called = coordinator.call({"plan", kDiLoCo, "--json", "--probe", "300ms", "--step-time", "1s"});
+  INFO(called.err);
+  REQUIRE(called.exit == 0);
+  CHECK(asked == 1);
+  CHECK(looked == 3);
+  CHECK(called.err.find("measures the paths between 2 islands: 300 ms") != std::string::npos);
+  const json document = json::parse(called.out);
+  CHECK(document["islands"][0]["uplink_bits_per_second"] == 2e6);  // what y got from x
+  CHECK(document["islands"][0]["downlink_bits_per_second"] == 8e6);
+  CHECK(document["islands"][0]["round_trip_seconds"].get<double>() == Approx(0.031));
+  CHECK(coordinator.call({"plan", kDiLoCo, "--probe", "300ms", "--island", "a=1s,1mbit"}).exit == 2);
+  const Called short_time = coordinator.call({"plan", kDiLoCo, "--probe", "1ms"});
+  CHECK(short_time.exit == 2);
+  CHECK(short_time.err.find("--probe: a path is measured for 200 ms to 30.0 s, not 1 ms") != std::string::npos);
 }

@@ -353,8 +353,8 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
   ready.epoch = epoch();
   bench.core.step(bench.now, IslandId("a"), 1, ready);
   bench.core.step(bench.now, IslandId("a"), 1, Checkpointed{bench.run, Round(0), Digest{}, digest(7), 1, {}});
+  REQUIRE(bench.core.run(bench.now, bench.run)->state == RunState::running);
   bench.join("b");
-  bench.take();
   const auto state = [&] {
     const std::vector<MembershipView> memberships = bench.core.run(bench.now, bench.run)->memberships;
     return std::ranges::find(memberships, IslandId("b"), &MembershipView::island)->state;

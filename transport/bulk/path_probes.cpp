@@ -107,7 +107,7 @@ void PathProbes::not_sent(TimePoint now, const OutgoingWant& want) {
   }
 }
 
-bool PathProbes::reads(const BlobId& blob) const { return blob.kind == BlobKind::probe; }
+bool PathProbes::reads(const BlobId& blob) const { return blob.kind == BlobKind::probe && blob.round == Round(0); }
 
 std::vector<OutgoingWant> PathProbes::take_wants(TimePoint now) {
   std::vector<OutgoingWant> wants;

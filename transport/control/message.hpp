@@ -175,11 +175,14 @@ struct ExchangeFailed {
   friend bool operator==(const ExchangeFailed&, const ExchangeFailed&) = default;
 };
 
-// What a probe of the path from another island to this one has shown.
+// What a probe of the path from another island to this one has shown; or what was measured of it, where a measurement was asked for.
 struct PathReport {
   IslandId from;
   bool whole = false;
-  std::string why;  // what did not come
+  std::string why;                     // what did not come
+  std::uint32_t measurement = 0;       // as in Neighbours; 0: it was a probe, and the rest is empty
+  std::uint64_t round_trip_us = 0;     // 0: nothing came
+  std::uint64_t bytes_per_second = 0;  // 0: no full piece came in the time that there was
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
@@ -279,8 +282,11 @@ struct Refused {
 };
 
 // The other islands that are connected: try the data path from each, whether or not you train together. All of them, each time.
+// With a measurement: how far each is and how fast data come from it, one after the other in this order, so long each.
 struct Neighbours {
   std::vector<Member> islands;
+  std::uint32_t measurement = 0;  // its number; 0: none
+  std::uint32_t measure_ms = 0;
   friend bool operator==(const Neighbours&, const Neighbours&) = default;
 };
 

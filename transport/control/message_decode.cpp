@@ -151,7 +151,7 @@ class Decoder {
       case Body::Cut:
         return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
       case Body::Neighbours:
-        return Neighbours{members(e.body_as_Neighbours()->islands())};
+        return get(*e.body_as_Neighbours());
       case Body::Drain:
         return Drain{text(e.body_as_Drain()->why())};
       case Body::Enrolled:
@@ -353,7 +353,10 @@ class Decoder {
                           get(m.error()),
                           list(m.missing(), [this](const flatbuffers::String* each) { return island(each); })};
   }
-  PathReport get(const wire::PathReport& m) { return PathReport{island(m.from()), m.whole(), text(m.why())}; }
+  Neighbours get(const wire::Neighbours& m) { return Neighbours{members(m.islands()), m.measurement(), m.measure_ms()}; }
+  PathReport get(const wire::PathReport& m) {
+    return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), m.round_trip_us(), m.bytes_per_second()};
+  }
   Withdrawn get(const wire::Withdrawn& m) {
     return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data())};
   }

@@ -191,7 +191,9 @@ class Encoder {
     return wire::CreateExchangeFailed(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, name(m.accused), put(m.error),
                                       missing);
   }
-  Offset<wire::PathReport> put(const PathReport& m) { return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why)); }
+  Offset<wire::PathReport> put(const PathReport& m) {
+    return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why), m.measurement, m.round_trip_us, m.bytes_per_second);
+  }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
     return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get());
   }
@@ -263,7 +265,7 @@ class Encoder {
   }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
   Offset<wire::Neighbours> put(const Neighbours& m) {
-    return wire::CreateNeighbours(builder_, members(m.islands, "the list of neighbours"));
+    return wire::CreateNeighbours(builder_, members(m.islands, "the list of neighbours"), m.measurement, m.measure_ms);
   }
   Offset<wire::Drain> put(const Drain& m) { return wire::CreateDrain(builder_, text(m.why)); }
   Offset<wire::Content> put(const Content& c) {

@@ -93,7 +93,8 @@ export function cards(document) {
 export const kMostInMatrix = 24;
 
 // Who sent to whom, and how fast: what exchanges brought, over the time from their beginning to the last piece. Where no exchange has shown
-// it, whether data passed when the islands tried: `paths` has what each got from each.
+// it, what was measured of the path, or whether data passed when the islands tried: `paths` has what each got from each. How far it is
+// stands beside it where an operator had it measured.
 export function matrix(links, paths) {
   const names = [...new Set([...links, ...paths].flatMap((link) => [link.from, link.to]))].sort();
   if (names.length < 2 || names.length > kMostInMatrix) return null;
@@ -105,10 +106,12 @@ export function matrix(links, paths) {
     const value = rate.get(`${from}\n${to}`);
     const path = tried.get(`${from}\n${to}`);
     if (path && !path.passes) return el('td', { class: 'oneway', title: path.why }, 'does not pass');
-    if (value === undefined && path) return el('td', { class: 'reached', style: { '--part': '10%' } }, 'passes');
+    const measured = path?.measured;
+    const far = measured?.round_trip_ms ? el('small', {}, ` ${measured.round_trip_ms.toFixed(measured.round_trip_ms < 10 ? 1 : 0)} ms`) : null;
+    if (value === undefined && path) return el('td', { class: 'reached', style: { '--part': '10%' } }, measured?.bits_per_second ? bits(measured.bits_per_second) : 'passes', far);
     const oneWay = value === undefined && rate.has(`${to}\n${from}`);
     return value === undefined ? el('td', { class: oneWay ? 'oneway' : 'never' }, oneWay ? 'one way' : '–')
-      : el('td', { class: 'reached', style: { '--part': `${Math.round(20 + (60 * value) / most)}%` } }, bits(value));
+      : el('td', { class: 'reached', style: { '--part': `${Math.round(20 + (60 * value) / most)}%` } }, bits(value), far);
   };
   return el('div', { class: 'scroll' }, el('table', { class: 'matrix' },
     el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'from ↓ to →'), names.map((name) => el('th', { scope: 'col' }, name)))),

@@ -132,3 +132,42 @@ TEST_CASE("neighbours: what was found of an island's paths is forgotten when it 
   CHECK(bench.paths_to("b").empty());
   CHECK(bench.core.rehearse_start(bench.now, spec_for_two()).apart.empty());
 }
+
+TEST_CASE("neighbours: every path is measured when it is asked for, and in no turn anybody sends to two islands") {
+  Bench bench;
+  CHECK(bench.core.measure_paths(bench.now, 2s).error().code == Code::unavailable);
+  const Names names = {"a", "b", "c", "d"};
+  for (const std::string& name : names) {
+    bench.join(name);
+  }
+  bench.last = {};
+  const std::uint32_t measurement = bench.core.measure_paths(bench.now, 2s).value();
+  bench.last = bench.core.take_ready();
+  std::vector<Neighbours> orders;
+  for (const Outgoing& out : bench.last.messages) {
+    if (const auto* order = std::get_if<Neighbours>(&out.message)) {
+      CHECK(order->measurement == measurement);
+      CHECK(order->measure_ms == 2000);
+      REQUIRE(order->islands.size() == 3);
+      orders.push_back(*order);
+    }
+  }
+  REQUIRE(orders.size() == 4);
+  for (std::size_t turn = 0; turn < 3; ++turn) {
+    std::set<IslandId> senders;
+    for (const Neighbours& order : orders) {
+      senders.insert(order.islands[turn].island);
+    }
+    CHECK(senders.size() == 4);
+  }
+  bench.say("a", PathReport{IslandId("b"), true, ""});
+  bench.say("a", PathReport{IslandId("b"), true, "", measurement, 30'000, 6'000'000});
+  bench.say("a", PathReport{IslandId("b"), true, "", measurement + 1, 1, 1});  // nobody asked for that one
+  REQUIRE(bench.paths_to("a").size() == 1);
+  REQUIRE(bench.paths_to("a")[0].measured);
+  CHECK(bench.paths_to("a")[0].measured->round_trip == 30ms);
+  CHECK(bench.paths_to("a")[0].measured->bytes_per_second == 6e6);
+  bench.say("a", PathReport{IslandId("b"), false, "", measurement, 0, 0});  // nothing came: of the path's health it says nothing
+  CHECK(bench.paths_to("a")[0].passes);
+  CHECK(bench.paths_to("a")[0].measured->bytes_per_second == 0);
+}
