@@ -41,14 +41,17 @@ class Doctor(live_run.LiveRun):
 
         self.assertIn("2 directions", self.wait_for("the islands have tried the paths between them", lambda: self.examine("coordinator")[1].get("paths"))["text"])
         certificate = os.path.join(self.folder, "page.pem")
-        for days, health in (("400", "good"), ("7", "doubtful"), (None, "bad")):
+        key, request = os.path.join(self.folder, "page.key"), os.path.join(self.folder, "page.csr")
+        subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=atoll", "-keyout", key, "-out", request],
+                       check=True, capture_output=True)
+        for days, health in (("400", "good"), ("7", "doubtful"), ("-1", "bad"), (None, "bad")):
             if days:
-                subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=atoll", "-days", days,
-                                "-keyout", os.devnull, "-out", certificate], check=True, capture_output=True)
+                subprocess.run(["openssl", "x509", "-req", "-in", request, "-signkey", key, "-days", days, "-out", certificate], check=True, capture_output=True)
             else:
                 pathlib.Path(certificate).write_text("no certificate\n")
             exit, findings, _ = self.examine("coordinator", "--web-certificate", certificate)
             self.assertEqual((findings["certificate"]["health"], exit), (health, int(health == "bad")), findings["certificate"])
+            self.assertEqual("has expired" in findings["certificate"]["text"], days == "-1", findings["certificate"])
 
         # An island's machine: who answers has the key that it joined, and its data sets can be read.
         pathlib.Path(self.folder, "reef", "agent.toml").write_text(f'uplink = "1gbit"\n[data]\ncorpus = "{self.folder}/text.txt"\nimages = "{self.folder}/none"\n')
@@ -78,6 +81,31 @@ class Doctor(live_run.LiveRun):
         exit, findings, _ = self.examine("coordinator")
         self.assertEqual(exit, 1)
         self.assertIn("nobody listens at", findings["coordinator"]["text"])
+
+    def test_probe_measures_the_paths_between_the_islands_and_a_plan_needs_no_run_before_it(self):
+        self.start_coordinator()
+        self.start_agents("reef", "shoal", hold_at=200, options={"reef": ["--uplink", "40mbit"]})
+        self.wait_for("both islands are there", lambda: self.command("islands", "-q").split() == ["reef", "shoal"])
+        examine = [self.atoll, "doctor", "--state", self.state, "--probe", "1s"]
+        done = subprocess.run([*examine, "--json"], capture_output=True, text=True, timeout=60)
+        paths = {(path["from"], path["to"]): path for path in json.loads(done.stdout)["paths"]}
+        self.assertEqual(set(paths), {("reef", "shoal"), ("shoal", "reef")}, done.stderr)
+        for path in paths.values():
+            self.assertGreater(path["round_trip_ms"], 0)
+            self.assertLess(path["round_trip_ms"], 1000)
+        thin, wide = paths["reef", "shoal"]["bits_per_second"], paths["shoal", "reef"]["bits_per_second"]
+        self.assertLess(thin, 48e6)  # its owner's budget; the bucket holds a little more at first
+        self.assertGreater(thin, 20e6)
+        self.assertGreater(wide, 2 * thin)
+        shown = subprocess.run(examine, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "80"})
+        self.assertRegex(shown.stdout, r"FROM +TO +RATE +ROUND TRIP\nreef +shoal +[\d.]+ Mbit/s +[\d.]+ ms\nshoal +reef")
+        self.assertIn("the slowest path between islands is that from reef to shoal", shown.stdout)
+        plan = subprocess.run([self.atoll, "plan", os.path.join(self.folder, "run.toml"), "--state", self.state, "--probe", "500ms", "--step-time", "200ms", "--json"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        islands = {island["name"]: island for island in json.loads(plan.stdout)["islands"]}
+        self.assertLess(islands["reef"]["uplink_bits_per_second"], islands["shoal"]["uplink_bits_per_second"])
+        self.assertEqual(islands["reef"]["step_seconds"], 0.2)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import tempfile
@@ -32,9 +33,15 @@ deadline = "60s"
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Below the range from which outgoing connections get theirs: none of those takes it before it is listened at."""
+    while True:
+        port = random.randrange(15000, 32000)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class LiveRun(unittest.TestCase):
