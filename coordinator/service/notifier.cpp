@@ -29,6 +29,12 @@ json read_memory(const std::filesystem::path& file) {
   return stream ? json::parse(stream, nullptr, false) : json();
 }
 
+// As `look` writes them: whatever else the file has is not posted.
+bool is_notice(const json& notice) {
+  return notice.is_object() && notice.contains("text") && notice["text"].is_string() && notice.contains("event") &&
+         notice["event"].is_string() && notice.contains("time_unix_ms") && notice["time_unix_ms"].is_number();
+}
+
 json member(const json& memory, const char* key) { return memory.is_object() && memory.contains(key) ? memory[key] : json(); }
 
 std::string random_id() {
@@ -48,7 +54,7 @@ Notifier::Notifier(NotifySettings settings, std::filesystem::path state, Ask ask
       ask_(std::move(ask)),
       book_(settings_.notices, member(read_memory(file_), "told")) {
   for (const json& notice : member(read_memory(file_), "waiting")) {
-    if (notice.is_object() && waiting_.size() < kMostWaiting) {
+    if (is_notice(notice) && waiting_.size() < kMostWaiting) {
       waiting_.push_back(notice);
     }
   }
