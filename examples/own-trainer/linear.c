@@ -84,8 +84,8 @@ static void copy(atoll_trainer* trainer, const atoll_order* order) {
 
 static const char* exchange_file(const char* directory, const char* mode) {
   char path[4096];
-  snprintf(path, sizeof path, "%s/parameters", directory);
-  FILE* file = fopen(path, mode);
+  const int length = snprintf(path, sizeof path, "%s/parameters", directory);
+  FILE* file = length < (int)sizeof path ? fopen(path, mode) : NULL;
   const int writes = mode[0] == 'w';
   size_t done = 0;
   if (file != NULL) {
@@ -153,7 +153,7 @@ int main(void) {
   const uint64_t seed = (uint64_t)number_of(json, "seed", 1), part = (uint64_t)number_of(json, "part", 0);
   const double rate = number_of(json, "rate", 0.02);
   const uint64_t shape_w[] = {SIZE}, shape_b[] = {1};
-  const atoll_parameter manifest[] = {{"w", shape_w, 1, 0}, {"b", shape_b, 1, 0}};
+  const atoll_parameter manifest[] = {{"w", shape_w, 1, 0, 0}, {"b", shape_b, 1, 0, 0}};
   int status = atoll_trainer_declare(trainer, manifest, 2, NULL);
   if (status == ATOLL_OK && resume_directory(json, directory, sizeof directory)) {
     const char* failure = exchange_file(directory, "rb");

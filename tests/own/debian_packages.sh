@@ -1,19 +1,42 @@
 #!/bin/bash
-# Installs a build's packages in a clean Debian 12, runs a coordinator and two islands by the units' own command lines, upgrades the packages while a
-# run goes on, then removes and purges them:
-#   tests/own/debian_packages.sh FOLDER BUILD      as root, for `debootstrap`, `chroot` and mounts in a namespace of their own
-# FOLDER gets a Debian 12 if it has none (some 300 MB); BUILD is a build folder with tests, build/release. The islands train with the tests' trainer.
+# Installs the packages in a clean Debian, runs a coordinator and two islands by the units' own command lines, upgrades the packages while a run
+# goes on, then removes and purges them:
+#   tests/own/debian_packages.sh FOLDER BUILD [SUITE]   as root, for `debootstrap`, `chroot` and mounts in a namespace of their own
+# FOLDER gets a Debian of that suite (bookworm) if it has none (some 300 MB); BUILD is a build folder with tests on Debian 12, build/release: the
+# packages for bookworm are those of that build, the packages for another suite are built in FOLDER (without LibTorch, which takes another 2 GB
+# there). The islands train with the tests' trainer.
 set -euo pipefail
-folder=$1 build=$(realpath "$2")
+folder=$1 build=$(realpath "$2") suite=${3:-bookworm}
+source=$(realpath "$(dirname "$0")/../..")
 if [ ! -e "$folder/etc/debian_version" ]; then
-  debootstrap --variant=minbase bookworm "$folder" http://deb.debian.org/debian
+  debootstrap --variant=minbase "$suite" "$folder" http://deb.debian.org/debian
 fi
 folder=$(realpath "$folder")
 rm -rf "$folder/packages" && mkdir "$folder/packages"
+if [ "$suite" = bookworm ]; then
+  for version in 0.1.0 0.1.1; do
+    cpack -G DEB --config "$build/CPackConfig.cmake" -D CPACK_COMPONENTS_ALL=atoll -R $version -B "$folder/packages" >/dev/null
+  done
+else
+  mkdir -p "$folder/source" "$folder/build"
+  export source folder
+  unshare -mp --fork --kill-child --mount-proc bash -euo pipefail -c '
+mount -t proc proc "$folder/proc"
+mount --rbind /dev "$folder/dev"
+mount --bind -o ro "$source" "$folder/source"
+here() { chroot "$folder" env LC_ALL=C.UTF-8 "$@"; }
+here apt-get update -q >/dev/null
+here /source/examples/install-packages.sh --without-torch >/dev/null
+here apt-get install -q -y --no-install-recommends file dpkg-dev >/dev/null
+here cmake --preset product -S /source -B /build -D ATOLL_TORCH=OFF >/dev/null
+here cmake --build /build -j "$(nproc)"
 for version in 0.1.0 0.1.1; do
-  cpack -G DEB --config "$build/CPackConfig.cmake" -D CPACK_COMPONENTS_ALL=atoll -R $version -B "$folder/packages" >/dev/null
+  here cpack -G DEB --config /build/CPackConfig.cmake -D CPACK_COMPONENTS_ALL=atoll -R $version -B /packages >/dev/null
 done
+'
+fi
 cp "$build/tests/atoll_arithmetic_trainer.so" "$folder/packages/"
+echo "on Debian $(cat "$folder/etc/debian_version"): $(ls "$folder/packages" | grep deb$ | tr "\n" " ")"
 export folder
 exec unshare -mp --fork --kill-child --mount-proc bash -euo pipefail -c '
 mount -t proc proc "$folder/proc"
