@@ -347,13 +347,19 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
   Bench bench;
   bench.join("a");
   REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(1, 2, 100), "", "").has_value());
+  const auto run_state = [&] { return bench.core.run(bench.now, bench.run)->state; };
+  for (int i = 0; i < 100 && run_state() == RunState::queued; ++i) {  // a second island might come
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {}});
+    bench.core.tick(bench.now);
+  }
   const auto epoch = [&] { return bench.core.run(bench.now, bench.run)->epoch; };
   atl::Ready ready;
   ready.run = bench.run;
   ready.epoch = epoch();
   bench.core.step(bench.now, IslandId("a"), 1, ready);
   bench.core.step(bench.now, IslandId("a"), 1, Checkpointed{bench.run, Round(0), Digest{}, digest(7), 1, {}});
-  REQUIRE(bench.core.run(bench.now, bench.run)->state == RunState::running);
+  REQUIRE(run_state() == RunState::running);
   bench.join("b");
   const auto state = [&] {
     const std::vector<MembershipView> memberships = bench.core.run(bench.now, bench.run)->memberships;

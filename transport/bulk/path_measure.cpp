@@ -8,8 +8,9 @@ namespace {
 
 constexpr unsigned kTrips = 5;
 constexpr std::size_t kFirstPieces = 4;
-constexpr std::uint64_t kEnough = 32 * kProbeBytes;  // in a part of the time, for its rate to be one
-constexpr std::size_t kMostPieces = 256;             // 16 MiB: a path of 1 Gbit/s and 130 ms
+constexpr std::uint64_t kEnough = 32 * kProbeBytes;          // in a part of the time, for its rate to be one
+constexpr std::size_t kMostPieces = 256;                     // 16 MiB: a path of 1 Gbit/s and 130 ms
+constexpr Duration kQueued = std::chrono::milliseconds(50);  // beyond two round trips: more would only wait on the way
 constexpr Duration kPauseAfterRefusal = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -78,7 +79,10 @@ void PathMeasure::arrived(TimePoint now, const IslandId& from, const BlobPiece& 
   }
   turn_->bytes += piece.length;
   turn_->last = now;
-  turn_->window = std::min(turn_->window + 1, kMostPieces);
+  turn_->took = took;
+  if (took < 2 * *turn_->shortest + kQueued) {
+    turn_->window = std::min(turn_->window + 1, kMostPieces);
+  }
   const auto part = static_cast<std::size_t>((now - turn_->begun) * static_cast<Duration::rep>(kParts) / each_);
   turn_->came[std::min(part, kParts - 1)] += piece.length;
 }
@@ -99,14 +103,8 @@ void PathMeasure::not_sent(TimePoint now, const OutgoingWant& want) {
 
 bool PathMeasure::reads(const BlobId& blob) const { return blob.kind == BlobKind::probe && blob.round > Round(0); }
 
-// Whether one more full piece comes before the time is over, at the rate so far.
-bool PathMeasure::fits(TimePoint now) const {
-  if (turn_->bytes == 0) {
-    return asked_.empty();
-  }
-  const double rate = static_cast<double>(turn_->bytes) / seconds(std::max(Duration(1), turn_->last - *turn_->rate_from));
-  return static_cast<double>((asked_.size() + 1) * kProbeBytes) < rate * seconds(turn_->end - now);
-}
+// Whether one more full piece comes before the time is over, if it takes as long as the newest.
+bool PathMeasure::fits(TimePoint now) const { return now + turn_->took < turn_->end; }
 
 OutgoingWant PathMeasure::ask(std::uint32_t length, TimePoint now) {
   Want want;
@@ -123,7 +121,7 @@ std::vector<OutgoingWant> PathMeasure::take_wants(TimePoint now) {
     return wants;
   }
   look_.reset();
-  const bool far = now >= turn_->begun + each_ / 4;  // its trips take too long to wait for all of them
+  const bool far = now >= turn_->begun + each_ / 8;  // its trips take too long to wait for all of them
   if (turn_->trips < kTrips && !(far && turn_->trips > 0)) {
     if (asked_.empty()) {
       wants.push_back(ask(1, now));

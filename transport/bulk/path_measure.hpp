@@ -1,11 +1,11 @@
 // How far this island's peers are, and how fast data come from each: measured one peer after the other, for the same time each.
 //
 // First the round trip: the shortest that some tiny pieces take, asked for one after the other. Then the rate: full pieces are asked for,
-// one more with each that arrives, and the best eighth of the time counts, as BBR takes the highest delivery rate for that of the path;
-// where few pieces come, all of them. No more is asked for than comes before the time is over, so the next peer finds a path that is free.
-// Whoever has all islands measure at once gives each a turn of its own order, so that nobody sends to two of them at a time.
-// The pieces are probes' (piece.hpp): zeros that every peer serves. Budgets of uplinks hold for them: that is what an exchange gets, too.
-// Sans-I/O. Threads: one.
+// one more with each that arrives while none waits long on the way, and the best eighth of the time counts, as BBR takes the highest
+// delivery rate for that of the path; where few pieces come, all of them. No more is asked for than comes before the time is over, so the
+// next peer finds a path that is free. Whoever has all islands measure at once gives each a turn of its own order, so that nobody sends to
+// two of them at a time. The pieces are probes' (piece.hpp): zeros that every peer serves. Budgets of uplinks hold for them: that is what
+// an exchange gets, too. Sans-I/O. Threads: one.
 #pragma once
 
 #include <array>
@@ -51,6 +51,7 @@ class PathMeasure final : public Transfer {
     std::optional<Duration> shortest;          // of their round trips
     std::optional<TimePoint> rate_from;        // when the first full piece was asked for
     std::size_t window;                        // full pieces asked for at a time
+    Duration took{};                           // from asking for the newest full piece to its arrival
     std::uint64_t bytes = 0;                   // of full pieces
     TimePoint last;                            // when the newest of them came
     std::array<std::uint64_t, kParts> came{};  // bytes by part of the time
