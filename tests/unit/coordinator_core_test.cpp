@@ -369,6 +369,8 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
     const Error error{Code::unavailable, "the trainer ended"};
     bench.core.step(bench.now, IslandId("b"), 1, CaughtUp{bench.run, epoch(), Round(0), Digest{}, error, entry});
   };
+  IslandReport report;
+  report.run = bench.run;
   const auto invited = [&] {
     for (int i = 0; i < 200; ++i) {
       bench.take();
@@ -377,7 +379,7 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
       }
       bench.now += 1s;
       for (const char* name : {"a", "b"}) {
-        bench.core.step(bench.now, IslandId(name), 1, Heartbeat{1, {}});
+        bench.core.step(bench.now, IslandId(name), 1, Heartbeat{1, {report}});
       }
       bench.core.tick(bench.now);
     }
