@@ -276,6 +276,7 @@ struct Core::State {
   [[nodiscard]] bool takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message);
   void on_checkpointed(Run& run, Membership& membership, const Checkpointed& message);
   void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
+  void end_entry(Run& run, Membership& membership, const std::string& why);
 
   // ---- restore.cpp: nobody has the state in memory any more
   void advance_restore(Run& run);

@@ -274,6 +274,19 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
   islands.keeps(island, run.about.id, HeldCheckpoint{message.round, message.digest});
 }
 
+// The attempt to let it in has failed; the next one comes later each time.
+void Core::State::end_entry(Run& run, Membership& membership, const std::string& why) {
+  const IslandId island = membership.record.island;
+  event(run.about.id, island, "warning", "catch_up_failed",
+        "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " + why);
+  if (membership.entry.from == StartFrom::checkpoint) {
+    islands.keeps_not(island, run.about.id, membership.entry.assigned);
+  }
+  vacate(run, membership, MembershipState::absent, "could not take over the state: " + why);
+  const unsigned doublings = std::min(membership.entry.failures++, 8U);
+  membership.entry.retry_at = now() + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
+}
+
 void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp& message) {
   const IslandId island = membership.record.island;
   if (run.is_member(island) && membership.record.state == MembershipState::active) {
@@ -298,20 +311,11 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
   if (membership.record.state != MembershipState::joining || message.epoch < membership.entry.assigned_epoch) {
     return;
   }
-  const bool of_earlier = message.entry != 0 && membership.entry.number != 0 && message.entry != membership.entry.number;
-  if (message.error && of_earlier) {
-    return;  // it is repeated until the invitation is there
-  }
   if (message.error) {
-    event(run.about.id, island, "warning", "catch_up_failed",
-          "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " +
-              bounded(message.error->why));
-    if (membership.entry.from == StartFrom::checkpoint) {
-      islands.keeps_not(island, run.about.id, membership.entry.assigned);
+    const bool of_earlier = message.entry != 0 && membership.entry.number != 0 && message.entry != membership.entry.number;
+    if (!of_earlier) {  // those are repeated until the invitation is there
+      end_entry(run, membership, bounded(message.error->why));
     }
-    vacate(run, membership, MembershipState::absent, "could not take over the state: " + bounded(message.error->why));
-    const unsigned doublings = std::min(membership.entry.failures++, 8U);
-    membership.entry.retry_at = now() + std::min(settings.resend * (1U << doublings), settings.rejoin_delay_max);
     return;
   }
   if (run.pairs()) {

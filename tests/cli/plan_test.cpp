@@ -365,7 +365,7 @@ TEST_CASE("without --island the coordinator's measured figures are taken") {
         std::string::npos);
 }
 
-TEST_CASE("--probe has the paths measured, waits for that, and plans with what came of it") {
+TEST_CASE("plan --probe has the paths measured, waits for that, and plans with what came of it") {
   json islands = documented("islands");
   const auto measured_in = [](int number, double rate, double trip) {
     return json{{"measurement", number}, {"at_unix_ms", 0}, {"round_trip_ms", trip}, {"bits_per_second", rate}};
