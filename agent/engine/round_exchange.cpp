@@ -273,8 +273,8 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   ExchangeDone done{
       order.run, order.round, order.attempt, digest, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0};
   done.slowest = exchange.attempt().progress().slowest;
-  if (const auto last = meter.arrivals.find(done.slowest); last != meter.arrivals.end()) {
-    done.arrived_seconds = seconds(last->second.last - exchange.started());
+  if (!done.slowest.empty()) {
+    done.arrived_seconds = seconds(exchange.attempt().progress().slowest_at - exchange.started());
   }
   say(std::move(done));
 }

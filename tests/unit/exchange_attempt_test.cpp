@@ -470,3 +470,30 @@ TEST_CASE("the cut covers every element once, in granules, with shards within on
     }
   }
 }
+
+TEST_CASE("of all members the one that got its last contribution last names the slow link, whoever sums what") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Rng rng(seed);
+    const std::size_t members = 2 + rng.below(4);
+    const std::size_t thin = rng.below(members);
+    Case what;
+    what.elements = 3000 + rng.below(3000);
+    what.weights.assign(members, 1);
+    PathConditions near;
+    near.latency = 1ms;
+    near.bytes_per_second = 1e6;
+    Cluster cluster(seed, what, near);
+    PathConditions slow = near;
+    slow.bytes_per_second = 5e3;
+    for (const auto& island : cluster.islands()) {
+      if (island->id != cluster.islands()[thin]->id) {
+        cluster.network().set_path(cluster.islands()[thin]->id.text, island->id.text, slow);
+      }
+    }
+    CAPTURE(seed, members, thin);
+    REQUIRE(cluster.run(60s));
+    const auto last =
+        std::ranges::max_element(cluster.islands(), {}, [](const auto& island) { return island->exchange->progress().slowest_at; });
+    CHECK((*last)->exchange->progress().slowest == cluster.islands()[thin]->id);
+  }
+}

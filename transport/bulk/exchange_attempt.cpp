@@ -133,6 +133,7 @@ struct ExchangeAttempt::State {
   std::vector<Source> sources;
   std::optional<ExchangeFailure> failure;
   ExchangeProgress progress;
+  bool got_contribution = false;  // a piece of one
 
   explicit State(BlobStore& the_store) : store(the_store) {}
 
@@ -283,7 +284,12 @@ void ExchangeAttempt::arrived(TimePoint now, const IslandId& from, const BlobPie
   if (const std::optional<std::size_t> index = source->schedule.outstanding(piece)) {
     source->schedule.arrived(now, *index);
     state_->progress.bytes_received += piece.payload_bytes();
-    state_->progress.slowest = from;
+    const bool contribution = piece.blob.kind == BlobKind::contribution;
+    if (contribution || !state_->got_contribution) {
+      state_->got_contribution = contribution;
+      state_->progress.slowest = from;
+      state_->progress.slowest_at = now;
+    }
   }
 }
 

@@ -107,8 +107,11 @@ struct Stall {
 };
 
 struct ExchangeProgress {
-  std::uint64_t bytes_received = 0;    // payload, as it travelled
-  IslandId slowest = {};               // who delivered last; at the end the one that was waited for
+  std::uint64_t bytes_received = 0;  // payload, as it travelled
+  // Who delivered the last piece of a contribution, and when: what is summed from them comes later from whoever sums it, who waits for
+  // the same slow link. Where this member reads no contributions: of all pieces.
+  IslandId slowest = {};
+  TimePoint slowest_at;
   std::uint64_t bytes_to_receive = 0;  // unpacked
   std::size_t pieces_reduced = 0;
   std::size_t pieces_to_reduce = 0;
