@@ -300,11 +300,12 @@ class Islands(Clusters):
     def ends_alike(self, program):
         digests = []
         for killed in ("nobody", "a trainer", "an agent"):
+            pace = 0.0 if killed == "nobody" else 10.0  # a second for a round: its checkpoint is on the disk before the next one's end
             with tempfile.TemporaryDirectory() as folder:
                 faults = pathlib.Path(folder, "faults.toml")
                 faults.write_text("[[fault]]\nisland = 'island-1'\nround = 4\nphase = 'sending'\ndo = 'kill'\nfor = '1s'\n")
                 options = ("--faults", str(faults)) if killed == "an agent" else ()
-                process = self.local(folder, program, {"rate": 0.02}, 100, pace=0.0 if killed == "nobody" else 30.0, options=options)
+                process = self.local(folder, program, {"rate": 0.02}, 100, pace=pace, options=options)
                 if killed == "a trainer":
                     self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
                 document = self.completed(process)
