@@ -104,11 +104,11 @@ void Core::State::on_catch_up(const CatchUp& message) {
     return;
   }
   drop_rounds();
-  effect(run->outer.catch_up(message));
+  effect(run->outer.catch_up(message, starts.next()));
 }
 
 void Core::State::on_engine(const CatchUpDone& event) {
-  if (!run->outer.catching_up() || run->outer.catching_up()->committed != event.round) {
+  if (!run->outer.awaits(event.number) || run->outer.catching_up()->committed != event.round) {
     return;
   }
   run->outer.caught_up(event.round, event.digest, run->members.epoch(), run->members.part());
@@ -119,7 +119,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
 }
 
 void Core::State::on_engine(const CatchUpBroke& event) {
-  if (!run->outer.catching_up()) {
+  if (!run->outer.awaits(event.number)) {
     return;
   }
   run->outer.stop_catching_up();

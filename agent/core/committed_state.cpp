@@ -64,10 +64,11 @@ bool CommittedState::needs(const CatchUp& order) const {
            catching_up_->digest == order.digest);
 }
 
-CatchUpFromPeers CommittedState::catch_up(const CatchUp& order) {
+CatchUpFromPeers CommittedState::catch_up(const CatchUp& order, std::uint64_t number) {
   catching_up_ = order;
+  catch_up_number_ = number;
   said_.reset();
-  return CatchUpFromPeers{order, held_ && !terms_->own_states(), committed_, digest_};
+  return CatchUpFromPeers{order, held_ && !terms_->own_states(), committed_, digest_, number};
 }
 
 void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part) {

@@ -75,8 +75,11 @@ class CommittedState {
   void stop_restoring() { restoring_.reset(); }
   // Returns false if one as new is under way.
   [[nodiscard]] bool needs(const CatchUp& order) const;
-  // What the engine is to do for it.
-  CatchUpFromPeers catch_up(const CatchUp& order);
+  // What the engine is to do for it; number: of no other order.
+  CatchUpFromPeers catch_up(const CatchUp& order, std::uint64_t number = 0);
+  // The engine's answer to this number is one to the newest order: what came of an older one says nothing of the state that will be here
+  // once the engine has done the newest.
+  [[nodiscard]] bool awaits(std::uint64_t number) const { return catching_up_ && number == catch_up_number_; }
   void caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part);
   void stop_catching_up() { catching_up_.reset(); }
 
@@ -116,6 +119,7 @@ class CommittedState {
   std::optional<Digest> initial_;
   bool asked_ = false;
   std::optional<CatchUp> catching_up_;
+  std::uint64_t catch_up_number_ = 0;
   std::optional<Round> restoring_;
   std::optional<CaughtUp> said_;
 };

@@ -263,6 +263,7 @@ struct CatchUpFromPeers {
   bool has_state = false;  // the outer state in memory is that of `own_round`
   Round own_round;
   Digest own_digest;
+  std::uint64_t number = 0;  // the answer repeats it
 };
 // Keep the results of committed rounds from now on for joiners, or no longer. No answer.
 struct KeepResults {

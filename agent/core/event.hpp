@@ -275,11 +275,13 @@ struct CatchUpDone {
   RunId run;
   Round round;
   Digest digest;
+  std::uint64_t number = 0;  // of the order
 };
 struct CatchUpBroke {
   static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Error error;
+  std::uint64_t number = 0;
 };
 
 // ---- runs of phases. `start` is that of the StartTask which this answers to. ----------------------------------------------------

@@ -37,7 +37,7 @@ struct Settings {
   std::uint64_t rounds_ahead = 2;                   // orders that the trainer has beyond the round in hand
 };
 
-// Numbers the starts of trainers, of runs and of tasks alike: what comes of an earlier start is known by its number.
+// Numbers the starts of trainers, of runs, of tasks and of catching up alike: what comes of an earlier start is known by its number.
 class Starts {
  public:
   std::uint64_t next() { return ++newest_; }

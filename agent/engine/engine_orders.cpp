@@ -175,11 +175,12 @@ void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
   start_over(*open);
   Result<std::unique_ptr<CatchUpWork>> work = CatchUpWork::begin(order, *open->run, open->run->folder() / "incoming", now());
   if (!work) {
-    say(CatchUpBroke{order.order.run, work.error()});
+    say(CatchUpBroke{order.order.run, work.error(), order.number});
     return;
   }
   open->catching_up = *std::move(work);
   open->catch_up_since = now();
+  open->catch_up_number = order.number;
 }
 
 void SyncEngine::State::carry_out(const KeepResults& order) {

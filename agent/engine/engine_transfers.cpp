@@ -66,10 +66,10 @@ void SyncEngine::State::settle_catching_up(TimePoint at) {
     }
     const std::unique_ptr<CatchUpWork> work = std::move(open.catching_up);
     if (work->failure()) {
-      say(CatchUpBroke{id, *work->failure()});
+      say(CatchUpBroke{id, *work->failure(), open.catch_up_number});
     } else {
       note(id, SpanKind::catch_up, open.run->round(), 0, open.catch_up_since);
-      say(CatchUpDone{id, open.run->round(), open.run->digest()});
+      say(CatchUpDone{id, open.run->round(), open.run->digest(), open.catch_up_number});
     }
   }
 }

@@ -48,6 +48,7 @@ struct OpenedRun {
   std::map<Round, PairRound> pairs;  // of rounds that are prepared or met, not applied
   std::unique_ptr<CatchUpWork> catching_up;
   TimePoint catch_up_since;
+  std::uint64_t catch_up_number = 0;
   bool keep_results = false;
   std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
   std::uint64_t kept_bytes = 0;

@@ -97,6 +97,11 @@ void Core::State::on_path_report(const IslandId& island, const PathReport& messa
   const std::vector<IslandId> near = neighbours();
   const bool tried = contains(near, island) && contains(near, message.from);
   if (!message.whole) {
+    // One of the two may not admit the other, for it did not hear that it is there.
+    if (tried) {
+      name_neighbours(island);
+      name_neighbours(message.from);
+    }
     if (islands.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
       note_broken(island, message.from, bounded(message.why, 512));
     }

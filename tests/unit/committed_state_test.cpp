@@ -197,3 +197,20 @@ TEST_CASE("why the state could not be taken over is said until the coordinator t
   outer.lose(Epoch(1), Error{Code::unavailable, "the trainer ended"});
   CHECK(outer.said()->entry == 9);
 }
+
+TEST_CASE("what came of an older order to catch up is no answer to the newest") {
+  const RunTerms run = terms("diloco");
+  CommittedState outer(run, StartFrom::peers, Epoch(1), 0);
+  CatchUp order;
+  order.epoch = Epoch(2);
+  order.committed = Round(6);
+  CHECK(outer.catch_up(order, 3).number == 3);
+  CHECK(outer.awaits(3));
+  order.epoch = Epoch(3);
+  REQUIRE(outer.needs(order));
+  CHECK(outer.catch_up(order, 4).number == 4);
+  CHECK_FALSE(outer.awaits(3));  // the engine is to do it once more: what it was given meanwhile would be dropped
+  CHECK(outer.awaits(4));
+  outer.caught_up(Round(6), digest(6), Epoch(3), 0);
+  CHECK_FALSE(outer.awaits(4));
+}
