@@ -86,13 +86,24 @@ void EventTape::take(const EventRecord& event) {
     }
     planned_.erase(round);
   } else if (event.kind == "ledger_restored") {
+    restored_ = true;
     committed_.clear();
     planned_.clear();
     committed_[number(event, "to")].digest = field<std::string>(event, "digest");
   } else if (event.kind == "rolled_back") {
-    const bool anew = field<std::string>(event, "digest").empty();
-    committed_.erase(anew ? committed_.begin() : committed_.upper_bound(number(event, "to")), committed_.end());
+    const auto digest = field<std::string>(event, "digest");
+    const std::uint64_t to = number(event, "to");
+    committed_.erase(digest.empty() ? committed_.begin() : committed_.upper_bound(to), committed_.end());
     planned_.clear();
+    if (!digest.empty()) {
+      // What was committed before the ledger was restored is not known here; else the run goes back to what was committed.
+      const auto [known, added] = committed_.try_emplace(to);
+      if (added && restored_) {
+        known->second.digest = digest;
+      } else if (known->second.digest != digest) {
+        fail("the run went back to a round " + std::to_string(to) + " that was never committed");
+      }
+    }
   }
 }
 

@@ -42,6 +42,7 @@ class EventTape {
   std::map<std::uint64_t, std::vector<std::string>> memberships_;  // by epoch
   std::map<std::uint64_t, Planned> planned_;                       // by round; newest attempt
   std::map<std::uint64_t, Decided> committed_;
+  bool restored_ = false;  // from an older copy of the ledger
   std::string failure_;
 };
 
