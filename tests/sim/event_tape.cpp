@@ -96,9 +96,10 @@ void EventTape::take(const EventRecord& event) {
     committed_.erase(digest.empty() ? committed_.begin() : committed_.upper_bound(to), committed_.end());
     planned_.clear();
     if (!digest.empty()) {
-      // What was committed before the ledger was restored is not known here; else the run goes back to what was committed.
+      // What was committed before the ledger was restored is not known here, and what a pair took by itself is nowhere told; else
+      // the run goes back to what was committed.
       const auto [known, added] = committed_.try_emplace(to);
-      if (added && restored_) {
+      if ((added && restored_) || (to > 0 && to < first_)) {
         known->second.digest = digest;
       } else if (known->second.digest != digest) {
         fail("the run went back to a round " + std::to_string(to) + " that was never committed");
