@@ -56,6 +56,7 @@ bool Core::State::keep_state() {
     if (there || !departure.keep(run->outer.committed())) {
       return false;
     }
+    run->rounds.checkpoint_early(run->outer.committed());  // the trainer has had its time to merge it
     write_checkpoint();
   }
   return true;

@@ -122,7 +122,9 @@ void Core::State::invite_with_memory(const Invite& message) {
   if (run->terms.in_groups() && outer.held() && outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
     lose_state("what this island has is of a merge that was given up");
   } else if (outer.suits(message.committed, message.digest)) {
-    become_active();
+    if (!outer.restoring()) {  // else what is here is being replaced, and the coordinator hears of what came of it
+      become_active();
+    }
   } else if (!run->terms.own_states()) {
     // The coordinator counts on a state that is not here: it hears of it until it assigns another one.
     run->outer.miss(run->members.epoch(), outer.committed(),

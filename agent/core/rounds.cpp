@@ -53,6 +53,12 @@ const Merging* Rounds::find_merging(Round round) const {
   return found == merging_.end() ? nullptr : &found->second;
 }
 
+void Rounds::checkpoint_early(Round round) {
+  if (const auto found = merging_.find(round); found != merging_.end()) {
+    found->second.checkpoint = false;
+  }
+}
+
 std::uint64_t Rounds::published_to(std::uint64_t counted) const {
   const auto newest = std::find_if(rounds_.rbegin(), rounds_.rend(), [](const auto& round) { return !round.second.receives(); });
   return newest == rounds_.rend() ? counted : newest->second.ready().data.to;

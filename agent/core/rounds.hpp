@@ -68,6 +68,8 @@ class Rounds {
   RoundInHand& postpone(Round round, Round to);
   // An attempt at a round that this island only receives was given up; the next one begins the round anew.
   void forget(Round round) { rounds_.erase(round); }
+  // Its checkpoint is written without waiting for the trainer's state: not once more when that has merged.
+  void checkpoint_early(Round round);
   // The contributions that a checkpoint of `committed` holds, as far as they are of use: in their order from the next round on, and of
   // this part of the data from `counted` on.
   void resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted);

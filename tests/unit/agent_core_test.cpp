@@ -73,6 +73,46 @@ TEST_CASE("a reader is let in when the coordinator says so, and shut out when it
   CHECK(bench.newest<AllowPeers>()->readers == std::vector<std::string>{"key-of-c"});
 }
 
+TEST_CASE("an island whose checkpoint is being read trains on it, and not on what it had: the engine drops that for it") {
+  Bench bench = invited();
+  Digest digest;
+  digest.bytes[0] = std::byte{7};
+  const Member self{IslandId("i-a"), "a", "", "tcp://h:1"};
+  const auto invite = [&](std::uint64_t epoch, StartFrom from, std::vector<Member> members) {
+    Invite message;
+    message.run = RunId("r-1");
+    message.spec = to_json(spec());
+    message.epoch = Epoch(epoch);
+    message.from = from;
+    message.committed = Round(1);
+    message.digest = digest;
+    message.members = std::move(members);
+    bench.say(message);
+  };
+  const auto trainer_is_up = [&] {
+    REQUIRE(bench.newest<StartTrainer>());
+    bench.feed(TrainerReady{.run = RunId("r-1"), .incarnation = bench.newest<StartTrainer>()->incarnation, .step = Step(0)});
+  };
+  invite(2, StartFrom::checkpoint, {});
+  REQUIRE(bench.newest<LoadCheckpoint>());
+  bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+  trainer_is_up();
+  bench.say(NewEpoch{RunId("r-1"), Epoch(3), Round(1), {self}, std::nullopt});
+  REQUIRE(bench.newest<LoadTrainer>());
+
+  // The others' states were lost, so it is to go back to its checkpoint; before that is read, it is counted on for what it had.
+  bench.say(NewEpoch{RunId("r-1"), Epoch(4), Round(1), {}, std::nullopt});
+  invite(5, StartFrom::checkpoint, {});
+  REQUIRE(bench.newest<LoadCheckpoint>());
+  invite(6, StartFrom::memory, {self});
+  CHECK_FALSE(bench.newest<LoadTrainer>());
+  bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+  CHECK(std::ranges::any_of(bench.messages, [](const Message& m) { return std::holds_alternative<CaughtUp>(m); }));
+  trainer_is_up();
+  invite(6, StartFrom::memory, {self});
+  CHECK(bench.newest<LoadTrainer>());
+}
+
 TEST_CASE("asked to leave without a run it goes at once, in a run it says so until it is released, or its time is up") {
   Bench free;
   free.feed(agent::LinkUp{});

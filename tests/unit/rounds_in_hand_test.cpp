@@ -106,6 +106,19 @@ TEST_CASE("rounds in hand are applied in their order, and each is merged once") 
   CHECK_FALSE(rounds.merging());
 }
 
+TEST_CASE("a checkpoint that did not wait for the trainer is not written once more when that has merged") {
+  const RunTerms run = terms();
+  Outbox out;
+  Rounds rounds(run, out);
+  rounds.add(Round(1), 0).finish_exchange(Exchanged{});
+  rounds.apply(Round(1));
+  rounds.take_applied(Round(1), true);
+  rounds.checkpoint_early(Round(2));
+  CHECK(rounds.find_merging(Round(1))->checkpoint);
+  rounds.checkpoint_early(Round(1));
+  CHECK_FALSE(rounds.take_merging(Round(1)).checkpoint);
+}
+
 TEST_CASE("rounds that lead nowhere are dropped, and their exchanges are cancelled") {
   const RunTerms run = terms();
   Outbox out;
