@@ -80,7 +80,8 @@ class MessageSampler {
                              {content()},
                              maybe_error(),
                              number(),
-                             number()}};
+                             number()},
+            TaskImages{run(), word(), number(), {std::byte{1}, std::byte{2}, std::byte{0}}}};
   }
 
  private:

@@ -306,6 +306,14 @@ struct TaskWrote {
   bool done = false;
   std::string facts;  // of the result
 };
+// Images that its model makes, for people.
+struct TaskDrew {
+  static constexpr Addressee kTo = Addressee::tasks;
+  RunId run;
+  std::uint64_t start = 0;
+  std::uint64_t step = 0;
+  Bytes png;  // at most kMaxPictureBytes
+};
 // The trainer is gone before the task was done.
 struct TaskEnded {
   static constexpr Addressee kTo = Addressee::tasks;
@@ -356,7 +364,7 @@ using Event =
     std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated,
                  TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
                  ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted, CheckpointWritten,
-                 CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskEnded,
-                 ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, LeaveAsked>;
+                 CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew,
+                 TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, LeaveAsked>;
 
 }  // namespace atl::agent

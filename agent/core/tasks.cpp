@@ -202,6 +202,12 @@ void Tasks::on(const TaskWrote& event) {
   out_->effect(AdoptContent{event.run, event.start, event.path, event.done ? 0 : event.step});
 }
 
+void Tasks::on(const TaskDrew& event) {
+  if (event.start == start_ && running_ && out_->linked()) {
+    out_->send(TaskImages{run(), assignment_.task, event.step, event.png});
+  }
+}
+
 std::optional<Error> Tasks::on(const TaskEnded& event, TimePoint now) {
   if (event.start != start_ || !running_) {
     return std::nullopt;

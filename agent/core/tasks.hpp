@@ -44,6 +44,8 @@ class Tasks {
 
   void on(const TaskProgressed& event);
   void on(const TaskWrote& event);
+  // Said once.
+  void on(const TaskDrew& event);
   // An error: the island cannot take part in this run.
   [[nodiscard]] std::optional<Error> on(const TaskEnded& event, TimePoint now);
   void on(const ContentHeld& event);

@@ -8,6 +8,7 @@
 #include "agent/host/trainer_command.hpp"
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/content_shelf.hpp"
+#include "agent/storage/durable_file.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::agent {
@@ -69,6 +70,7 @@ Result<std::unique_ptr<TaskSession>> TaskSession::start(const StartTask& order, 
   host.expect_progress(true, now);
   std::unique_ptr<TaskSession> session(new TaskSession(order, message_of(order, files, settings, work), std::move(link), std::move(host)));
   session->island_ = settings.island;
+  session->picture_ = work / "checkpoint.png";
   return session;
 }
 
@@ -136,6 +138,10 @@ void TaskSession::hear(const island_link::TrainerMessage& message, TimePoint now
                                  progress->compute_seconds});
   } else if (const auto* saved = std::get_if<island_link::TaskSaved>(&message)) {
     out.push_back(TaskWrote{order_.run, order_.start, saved->path, saved->step, false, {}});
+  } else if (const auto* drew = std::get_if<island_link::TaskDrew>(&message)) {
+    if (Result<Bytes> png = read_file(picture_, kMaxPictureBytes)) {
+      out.push_back(TaskDrew{order_.run, order_.start, drew->step, *std::move(png)});
+    }
   } else if (const auto* done = std::get_if<island_link::TaskDone>(&message)) {
     out.push_back(TaskWrote{order_.run, order_.start, task_.output, 0, true, done->facts});
     host_.expect_progress(false, now);

@@ -46,6 +46,7 @@ class TaskSession {
   island_link::AgentEnd link_;
   TrainerHost host_;
   std::string island_;  // its name, for messages
+  DiskPath picture_;    // of images that the trainer drew
   std::optional<TimePoint> stopping_;
   bool ended_ = false;
   std::optional<std::string> failure_;  // what it said before it ended

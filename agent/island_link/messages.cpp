@@ -76,6 +76,11 @@ void describe(Visitor& v, Of<Visitor, TaskSaved>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, TaskDrew>& m) {
+  v("step", m.step);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, TaskDone>& m) {
   v("facts", m.facts);
 }

@@ -302,6 +302,13 @@ struct TaskSaved {
   friend bool operator==(const TaskSaved&, const TaskSaved&) = default;
 };
 
+// A PNG of images that the model makes at this step lies at the task's `checkpoint` with ".png" behind it, complete.
+struct TaskDrew {
+  static constexpr const char* kType = "task_drew";
+  std::uint64_t step = 0;
+  friend bool operator==(const TaskDrew&, const TaskDrew&) = default;
+};
+
 // The task's result lies at the task's `output`, complete; `facts` is a JSON object for people. The trainer waits for `stop`.
 struct TaskDone {
   static constexpr const char* kType = "task_done";
@@ -348,7 +355,7 @@ struct Failed {
 };
 
 using TrainerMessage = std::variant<Hello, Manifest, Ready, PublishedNow, Published, Merged, Loaded, Saved, Evaluated, Progress,
-                                    TaskProgress, TaskSaved, TaskDone, Failed, Preparing, Metrics, Enough>;
+                                    TaskProgress, TaskSaved, TaskDrew, TaskDone, Failed, Preparing, Metrics, Enough>;
 
 // ---- agent → trainer --------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ Status Conversation::work(const Task& task) {
     ATOLL_ASSIGN(const bool stopped, client_.stopped());
     return stopped ? Status(Error{Code::cancelled, "the agent says stop"}) : client_.link().send(message);
   };
-  ATOLL_ASSIGN(const std::string facts, perform(task, TaskListener{say, say}));
+  ATOLL_ASSIGN(const std::string facts, perform(task, TaskListener{say, say, say}));
   ATOLL_TRY(client_.link().send(TaskDone{facts}));
   return client_.wait_for_stop();
 }

@@ -120,6 +120,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"spans", {"run", "after", "limit"}, &Requests::spans, nullptr},
       {"metrics", {"run", "island", "after", "limit"}, &Requests::metrics, nullptr},
       {"data", {"run"}, &Requests::data, nullptr},
+      {"images", {"run", "task"}, &Requests::images, nullptr},
       {"tokens", {}, nullptr, &Requests::tokens},
       {"viewers", {}, nullptr, &Requests::viewers},
       {"token_create", {"role", "expires_ms", "name"}, &Requests::token_create, nullptr},

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "coordinator/api/arguments.hpp"
+#include "coordinator/api/task_pictures.hpp"
 #include "coordinator/core/core.hpp"
 #include "coordinator/ledger/admission.hpp"
 #include "coordinator/ledger/ledger.hpp"
@@ -49,6 +50,8 @@ class Requests {
 
   // Tells what was seen outside the core: reports (for totals after a restart), rates, and whether the ledger can be written.
   void note_rate(const IslandId& island, LinkRate rate) { rates_[island] = rate; }
+  // Kept if the task is this island's. Errors: corrupt, naming the island, for what is no picture.
+  Status note_images(TimePoint now, const IslandId& island, const TaskImages& message);
   void note_ledger(std::optional<Error> failure) { ledger_failure_ = std::move(failure); }
 
  private:
@@ -62,6 +65,7 @@ class Requests {
   Result<nlohmann::json> spans(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> metrics(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> data(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> images(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> tokens(TimePoint now);
   Result<nlohmann::json> viewers(TimePoint now);
   // Changing.
@@ -99,6 +103,7 @@ class Requests {
   Admission& admission_;
   std::map<RunId, Facts> facts_;
   std::map<IslandId, LinkRate> rates_;
+  TaskPictures pictures_;
   std::optional<Error> ledger_failure_;
 };
 

@@ -31,7 +31,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, PathReport>(message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport>(message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -330,6 +330,14 @@ void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island
         }
       }
       reports_due_ = reports_due_.value_or(now + kReportsEvery);
+    }
+    return;
+  }
+  if (const auto* images = std::get_if<TaskImages>(&message)) {
+    if (const Status noted = requests_->note_images(now, island, *images); !noted) {
+      if (const auto line = log_limit_.pass(now, noted.error().why)) {
+        log_warning(*line);
+      }
     }
     return;
   }

@@ -215,6 +215,23 @@ HttpAnswer Site::strips(const std::string& run, const HttpRequest& request) {
   return answer_with(strips_.get(run, dump(window)));
 }
 
+HttpAnswer Site::picture(const std::string& run, const HttpRequest& request) {
+  const auto task = request.query.find("task");
+  if (task == request.query.end() || task->second.empty()) {
+    return failure({Code::invalid_argument, "task: whose picture, for example experts/0"});
+  }
+  const auto document = documents_.get("images", dump({{"run", run}, {"task", task->second}}));
+  if (!*document) {
+    return failure(document->error());
+  }
+  const json images = parsed(*document).value("images", json::array());
+  const Result<Bytes> png = from_hex(images.empty() ? std::string() : images[0].value("png_hex", std::string()));
+  if (!png || png->empty()) {
+    return failure({Code::not_found, "there is no picture of this task"});
+  }
+  return {200, "image/png", std::string(reinterpret_cast<const char*>(png->data()), png->size()), {}};
+}
+
 HttpAnswer Site::of_run(const std::string& run, const std::string& what, const HttpRequest& request) {
   if (what == "events") {
     return events(run, request);
@@ -222,8 +239,14 @@ HttpAnswer Site::of_run(const std::string& run, const std::string& what, const H
   if (what == "strips") {
     return strips(run, request);
   }
+  if (what == "picture") {
+    return picture(run, request);
+  }
+  if (what == "images") {
+    return document(what, dump({{"run", run}}));
+  }
   if (what != "metrics" && what != "spans") {
-    return failure({Code::not_found, "of a run there are metrics, spans, strips and events"});
+    return failure({Code::not_found, "of a run there are metrics, spans, strips, images and events"});
   }
   json arguments = {{"run", run}};
   if (const auto after = request.query.find("after"); after != request.query.end()) {

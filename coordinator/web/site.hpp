@@ -7,6 +7,8 @@
 //   /api/runs, /api/runs/NAME, /api/islands, /api/runs/NAME/metrics?after=…, /api/runs/NAME/spans?after=…
 //                                          the coordinator's documents, as `-o json` prints them (coordinator/api/documents.md)
 //   /api/runs/NAME/strips?from=MS&to=MS    how its islands spent their time, thinned to a screen (time_strips.hpp)
+//   /api/runs/NAME/images                  what its tasks' models have drawn: task, step, island; a picture itself (PNG) is at
+//   /api/runs/NAME/picture?task=TASK
 //   /api/runs/NAME/events?since=SEQ        the run's events from then on, as server-sent events; each has its sequence as id, so that a
 //                                          reader that comes back with Last-Event-ID misses none
 // An error is {"schema": 1, "error": {"code", "why"}} with the status that fits.
@@ -44,6 +46,7 @@ class Site {
   HttpAnswer of_run(const std::string& run, const std::string& what, const HttpRequest& request);
   HttpAnswer events(const std::string& run, const HttpRequest& request);
   HttpAnswer strips(const std::string& run, const HttpRequest& request);
+  HttpAnswer picture(const std::string& run, const HttpRequest& request);
   Result<std::string> read_strips(const std::string& run, const std::string& window);
   std::string metrics();
   [[nodiscard]] HttpAnswer about(const std::string& island) const;

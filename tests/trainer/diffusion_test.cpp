@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "agent/trainer/data/image_file.hpp"
 #include "agent/trainer/data/images.hpp"
 #include "agent/trainer/diffusion/diffusion_task.hpp"
 #include "agent/trainer/diffusion/dit_learner.hpp"
@@ -538,8 +540,23 @@ TEST_CASE("a task that is continued from a checkpoint ends in the same bytes") {
     saved.push_back(message.path);
     return Status();
   };
+  // What it draws on the way changes nothing that it makes.
+  std::vector<std::uint64_t> drew;
+  std::set<std::string> pictures;
+  listener.drew = [&](const island_link::TaskDrew& message) {
+    drew.push_back(message.step);
+    std::ifstream file(task.checkpoint + ".png", std::ios::binary);
+    pictures.insert(std::string(std::istreambuf_iterator<char>(file), {}));
+    const Result<DecodedImage> picture = read_image_file(task.checkpoint + ".png");
+    REQUIRE(picture);
+    CHECK(picture->shape == ImageShape{1, 2 * 9 + 1, 4 * 9 + 1});
+    CHECK(fs::file_size(task.checkpoint + ".png") <= kMaxPictureBytes);
+    return Status();
+  };
   REQUIRE(perform(task, listener));
   REQUIRE(saved.size() == 2);
+  CHECK(drew == std::vector<std::uint64_t>{10, 20, 24});
+  CHECK(pictures.size() == 3);
   task.resume = saved[0];
   task.output = (folder.path() / "continued").string();
   REQUIRE(perform(task, kDeaf));

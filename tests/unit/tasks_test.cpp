@@ -112,6 +112,16 @@ TEST_CASE("an assignment is carried out: inputs are fetched, the task runs, is c
   CHECK(started.inputs == order.inputs);
   CHECK(started.resume.digest == content(2).digest);
 
+  // What its model draws goes on at once; of an older start it does not.
+  const auto drawn = [&] {
+    const auto found = std::ranges::find_if(bench.messages, [](const Message& m) { return std::holds_alternative<TaskImages>(m); });
+    return found == bench.messages.end() ? TaskImages{} : std::get<TaskImages>(*found);
+  };
+  bench.feed(TaskDrew{RunId("r-1"), started.start, 12, {std::byte{1}}});
+  CHECK(drawn() == TaskImages{RunId("r-1"), "experts/0", 12, {std::byte{1}}});
+  bench.feed(TaskDrew{RunId("r-1"), started.start + 1, 12, {std::byte{1}}});
+  CHECK(drawn().png.empty());
+
   // A checkpoint becomes content; after a crash the task goes on from it.
   bench.feed(TaskWrote{RunId("r-1"), started.start, "/work/checkpoint.20", 20, false, {}});
   REQUIRE(bench.all<AdoptContent>().size() == 1);

@@ -437,6 +437,15 @@ struct AssignmentReport {
   friend bool operator==(const AssignmentReport&, const AssignmentReport&) = default;
 };
 
+// Images that the model of a running task makes, as one picture: for people to look at, so some may be lost.
+struct TaskImages {
+  RunId run;
+  std::string task;
+  std::uint64_t step = 0;  // of the task
+  Bytes png;               // at most kMaxPictureBytes
+  friend bool operator==(const TaskImages&, const TaskImages&) = default;
+};
+
 // Let this reader (an operator's `export`, a joiner) fetch your checkpoint of this round, and keep it while it may be reading; or no
 // longer.
 struct Serve {
@@ -537,15 +546,16 @@ struct Reply {
   friend bool operator==(const Reply&, const Reply&) = default;
 };
 
-using Message =
-    std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent, Timeline,
-                 RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve, Release, Enrol,
-                 Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport, PathReport, Neighbours>;
+using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
+                             Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
+                             Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
+                             PathReport, Neighbours, TaskImages>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;
 inline constexpr std::size_t kMaxTextBytes = 16U << 10U;
 inline constexpr std::size_t kMaxListItems = 1024;
+inline constexpr std::size_t kMaxPictureBytes = 96 * 1024;
 
 // The message as one FlatBuffer of at most kMaxMessageBytes. Texts for people (why, reason, text) are made plain and cut to
 // kMaxTextBytes; anything else that is over its bound or not plain UTF-8 is invalid_argument naming the field.

@@ -113,6 +113,8 @@ class Decoder {
         return get(*e.body_as_PathReport());
       case Body::AssignmentReport:
         return get(*e.body_as_AssignmentReport());
+      case Body::TaskImages:
+        return get(*e.body_as_TaskImages());
       case Body::Leave:
         return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       case Body::PairQuery:
@@ -197,6 +199,17 @@ class Decoder {
   RunId run(const flatbuffers::String* value) { return RunId(checked(value, "a text that is no id of a run", is_name)); }
   IslandId island(const flatbuffers::String* value) { return IslandId(checked(value, "a text that is no id of an island", is_name)); }
   std::string task(const flatbuffers::String* value) { return checked(value, "a text that is no name of a task", is_task_name); }
+  Bytes picture(const flatbuffers::Vector<std::uint8_t>* value) {
+    if (value == nullptr) {
+      return {};
+    }
+    if (value->size() > kMaxPictureBytes) {
+      fail("a picture that is too large");
+      return {};
+    }
+    const auto bytes = std::as_bytes(std::span(value->data(), value->size()));
+    return {bytes.begin(), bytes.end()};
+  }
   static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
   static Generation generation(const wire::Generation* value) {
     return value == nullptr ? Generation{}
@@ -466,6 +479,7 @@ class Decoder {
                             m.bytes_sent(),
                             m.bytes_received()};
   }
+  TaskImages get(const wire::TaskImages& m) { return TaskImages{run(m.run()), task(m.task()), m.step(), picture(m.png())}; }
   Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), Epoch(m.epoch())}; }
 
   // enrolment and operators

@@ -290,6 +290,14 @@ class Encoder {
                                         json(m.facts, "a task's facts"), put(m.checkpoint), m.checkpoint_step,
                                         contents(m.held, "the list of what is held"), put(m.error), m.bytes_sent, m.bytes_received);
   }
+  Offset<wire::TaskImages> put(const TaskImages& m) {
+    if (m.png.size() > kMaxPictureBytes) {
+      fail("a picture takes " + human_bytes(m.png.size()) + ", allowed are " + human_bytes(kMaxPictureBytes));
+      return {};
+    }
+    const auto picture = builder_.CreateVector(reinterpret_cast<const std::uint8_t*>(m.png.data()), m.png.size());
+    return wire::CreateTaskImages(builder_, name(m.run), name(m.task, "a task's name"), m.step, picture);
+  }
   Offset<wire::Release> put(const Release& m) {
     return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value);
   }

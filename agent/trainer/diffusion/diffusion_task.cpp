@@ -15,6 +15,7 @@
 #include "agent/trainer/diffusion/ensemble_flow.hpp"
 #include "agent/trainer/diffusion/flow_matching.hpp"
 #include "agent/trainer/diffusion/image_material.hpp"
+#include "agent/trainer/diffusion/progress_images.hpp"
 #include "agent/trainer/new_file.hpp"
 #include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/rng.hpp"
@@ -36,6 +37,15 @@ constexpr Duration kTellEvery = std::chrono::milliseconds(500);
 Result<ImageMaterial> material_of(const Task& task, std::optional<std::uint32_t> cluster) {
   ATOLL_TRY(input_of(task, "clustering"));
   return ImageMaterial::open(task.data, task.seed, task.inputs, cluster);
+}
+
+// Images that the model makes by now, for people. What cannot be drawn ends no task.
+Status show(const Task& task, const TaskListener& listener, const DitLearner& learner) {
+  if (!listener.drew || learner.averaged().sizes().outputs > 0) {
+    return {};  // a router makes none
+  }
+  const Result<bool> drawn = draw_progress(learner.averaged(), task.seed, task.checkpoint + ".png");
+  return drawn && *drawn ? listener.drew({learner.step()}) : Status();
 }
 
 // Steps a learner to its end, telling and saving on the way. `loss`: of the step's images.
@@ -61,6 +71,7 @@ Status train(const Task& task, const TaskListener& listener, const ImageMaterial
       const std::string path = task.checkpoint + "." + std::to_string(learner.step());
       ATOLL_TRY(learner.save(path));
       ATOLL_TRY(listener.saved({path, learner.step()}));
+      ATOLL_TRY(show(task, listener, learner));
     }
     const TimePoint here = now();
     if (here - told >= kTellEvery || learner.step() == training.steps) {
@@ -78,7 +89,7 @@ Status train(const Task& task, const TaskListener& listener, const ImageMaterial
       }
     }
   }
-  return {};
+  return show(task, listener, learner);
 }
 
 island_link::Training router_training(const Task& task) {

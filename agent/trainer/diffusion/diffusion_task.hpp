@@ -11,7 +11,8 @@
 //   ("Distillation") assemble     all of them → ensemble.json: what the files are, and the validation losses of experts, ensemble, router
 //   and dense model
 // Everything but the arithmetic of LibTorch is a function of the run's settings and the seed, so a task may be done again anywhere. A task
-// of training saves what it can be continued from every [diffusion].save_every steps. Threads: one.
+// of training saves what it can be continued from every [diffusion].save_every steps, and one that trains a flow draws images then and at
+// its end. Threads: one.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,7 @@ namespace atl {
 struct TaskListener {
   std::function<Status(const island_link::TaskProgress&)> progress;
   std::function<Status(const island_link::TaskSaved&)> saved;
+  std::function<Status(const island_link::TaskDrew&)> drew = {};  // empty: nothing is drawn
 };
 
 // Does it; the value is the facts for people, a JSON object. The result lies at task.output.

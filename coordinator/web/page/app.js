@@ -52,6 +52,7 @@ class RunPage {
     this.stripSection = section('Time', this.strips.node);
     this.curveSection.hidden = this.stripSection.hidden = true;
     this.phases = new Optional('Phases');
+    this.pictures = new Optional('Images as they come');
     this.islands = new Optional('Islands');
     this.matrix = new Optional('Who reaches whom');
     this.warnings = new Optional('Warnings');
@@ -60,7 +61,7 @@ class RunPage {
     this.eventSection = section('Events', this.filter, this.lines);
     this.todo = new Optional('What can be done');
     this.runs = new Optional('Runs');
-    main.replaceChildren(this.head, this.curveSection, this.stripSection, this.phases.node, this.islands.node, this.matrix.node, this.warnings.node,
+    main.replaceChildren(this.head, this.curveSection, this.stripSection, this.phases.node, this.pictures.node, this.islands.node, this.matrix.node, this.warnings.node,
       this.eventSection, this.todo.node, this.runs.node);
   }
 
@@ -138,6 +139,7 @@ class RunPage {
     if (!this.looked || Date.now() - this.looked > 5000) {
       this.looked = Date.now();
       await this.updateStrips();
+      if (status.run.images) this.pictures.show(parts.pictures(this.run, (await ask(`${runPath(this.run)}/images`)).images));
     }
   }
 

@@ -148,6 +148,16 @@ export function phases(list) {
       el('td', {}, loss(task.loss)), el('td', {}, String(task.copies)))))));
 }
 
+// What the models of the tasks draw while they are trained, from the same noise each time. The step in the address makes a new one load.
+export function pictures(run, images) {
+  if (images.length === 0) return null;
+  const sorted = [...images].sort((a, b) => a.task.localeCompare(b.task, undefined, { numeric: true }));
+  const address = (image) => `/api/runs/${encodeURIComponent(run)}/picture?task=${encodeURIComponent(image.task)}&step=${image.step}`;
+  return el('div', { class: 'pictures' }, sorted.slice(0, kMostCards).map((image) => el('figure', {},
+    el('img', { src: address(image), alt: `images drawn by ${image.task} after ${plural(image.step, 'step', 'steps')}` }),
+    el('figcaption', {}, `${image.task}, step ${count(image.step)}`, el('span', { class: 'quiet' }, ` on ${image.island}`)))));
+}
+
 export function commands(run) {
   const name = shellWord(run.id);
   const paused = run.state === 'paused' || run.state === 'failed' || run.state === 'cancelled';

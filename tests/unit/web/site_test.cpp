@@ -59,6 +59,10 @@ struct Told {
     if (verb == "ping") {
       return std::string(R"({"version": "0.1.0"})");
     }
+    if (verb == "images") {
+      const json one = {{"task", "experts/0"}, {"step", 40}, {"island", "a"}, {"png_hex", given.contains("task") ? "89504e47" : ""}};
+      return json{{"images", given.contains("task") && given["task"] != "experts/0" ? json::array() : json::array({one})}}.dump();
+    }
     if (verb == "events") {
       json events = json::array();
       for (int sequence = given["after"].get<int>() + 1; sequence <= 3; ++sequence) {
@@ -112,6 +116,21 @@ TEST_CASE("the page's addresses lead to the page, its files and the coordinator'
   CHECK(get(site, "/api/runs/text/metrics", {{"after", "12"}}).status == 200);
   CHECK(told.asked.back() == R"(metrics {"after":12,"run":"text"})");
   CHECK(get(site, "/api/runs/text/metrics", {{"after", "12 or 1"}}).status == 400);
+}
+
+TEST_CASE("a task's picture is at an address of its own") {
+  Told told;
+  Site site([&](const auto& verb, const auto& arguments) { return told(verb, arguments); });
+  CHECK(json::parse(get(site, "/api/runs/text/images").body)["images"][0]["step"] == 40);
+  const HttpAnswer picture = get(site, "/api/runs/text/picture", {{"task", "experts/0"}, {"step", "40"}});
+  CHECK(told.asked.back() == R"(images {"run":"text","task":"experts/0"})");
+  CHECK(picture.status == 200);
+  CHECK(picture.type == "image/png");
+  CHECK(picture.body == "\x89PNG");
+  CHECK(get(site, "/api/runs/text/picture", {{"task", "router"}}).status == 404);
+  CHECK(get(site, "/api/runs/nobody/picture", {{"task", "experts/0"}}).status == 404);
+  CHECK(get(site, "/api/runs/text/picture").status == 400);
+  CHECK(get(site, "/api/runs/text/picture", {{"task", ""}}).status == 400);
 }
 
 TEST_CASE("events are streamed from a sequence on, and a reader that comes back goes on where it was") {
