@@ -169,6 +169,7 @@ class ScriptedPages(unittest.TestCase):
             browser.wait("document.querySelector('.facts').innerText.includes('costs 3.10 at 0.09 a GB')")
             browser.wait("[...document.querySelectorAll('.matrix td')].map((cell) => cell.innerText).join() === ',does not pass,passes,'")
             self.assertEqual(browser.value("document.querySelector('.matrix .oneway').title"), "a firewall")
+            browser.wait("document.body.innerText.includes('atoll doctor --probe 2s')")  # nothing was measured yet
             browser.open(self.url + "/r/text/summary")
             browser.wait("document.body.innerText.includes('sent 34.5 GB to each other, which costs 3.10 at 0.09 a GB')")
             self.assertEqual(browser.faults(), [])

@@ -113,9 +113,11 @@ export function matrix(links, paths) {
     return value === undefined ? el('td', { class: oneWay ? 'oneway' : 'never' }, oneWay ? 'one way' : '–')
       : el('td', { class: 'reached', style: { '--part': `${Math.round(20 + (60 * value) / most)}%` } }, bits(value), far);
   };
-  return el('div', { class: 'scroll' }, el('table', { class: 'matrix' },
+  const unmeasured = paths.some((path) => path.passes && !path.measured);
+  return [el('div', { class: 'scroll' }, el('table', { class: 'matrix' },
     el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'from ↓ to →'), names.map((name) => el('th', { scope: 'col' }, name)))),
-    el('tbody', {}, names.map((from) => el('tr', {}, el('th', { scope: 'row' }, from), names.map((to) => cell(from, to)))))));
+    el('tbody', {}, names.map((from) => el('tr', {}, el('th', { scope: 'row' }, from), names.map((to) => cell(from, to))))))),
+  unmeasured ? el('ul', { class: 'commands' }, command('atoll doctor --probe 2s', 'measures the rate and the round trip of each path')) : null];
 }
 
 // The same words are one line with their number, the newest first.
