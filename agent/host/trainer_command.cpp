@@ -56,9 +56,12 @@ void run_program(const TrainerProgram& program, const SessionSettings& settings,
   command.arguments.insert(command.arguments.end(), program.command.begin(), program.command.end());
   std::error_code failure;
   command.folder = program.folder.empty() ? fs::current_path(failure) : program.folder;
-  const fs::path library = fs::path(settings.program).parent_path() / "libatoll_trainer.so";
-  if (std::getenv(kLibraryVariable) == nullptr && fs::exists(library, failure)) {
-    command.environment[kLibraryVariable] = library.string();  // not installed: Python would not find it
+  // Where it is beside the program, or below the same prefix, Python would not find it.
+  const fs::path folder = fs::path(settings.program).parent_path();
+  for (const fs::path& library : {folder / "libatoll_trainer.so", folder.parent_path() / "lib" / "libatoll_trainer.so.1"}) {
+    if (std::getenv(kLibraryVariable) == nullptr && !command.environment.contains(kLibraryVariable) && fs::exists(library, failure)) {
+      command.environment[kLibraryVariable] = library.string();
+    }
   }
   for (const auto& [key, value] : program.environment) {
     command.environment[key] = value;

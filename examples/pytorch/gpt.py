@@ -7,7 +7,7 @@ import torch
 from gpt_model import GPT
 
 settings = {"layers": 2, "width": 64, "heads": 4, "length": 64, "batch": 8, "rate": 1e-3, "steps": 200, "text": os.environ.get("TEXT", __file__)}
-island = atoll.join(settings)
+island = atoll.join(settings, steps=settings["steps"])
 settings = island.settings
 torch.manual_seed(island.seed)
 text = torch.from_numpy(numpy.fromfile(settings["text"], numpy.uint8).astype(numpy.int64))

@@ -548,6 +548,15 @@ class Pieces(unittest.TestCase):
         said = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
         self.assertEqual(said, "{'size': 3, 'rate': 1} 0 1\n")
 
+    def test_alone_it_ends_after_the_steps_that_it_says(self):
+        code = """import atoll, numpy
+i = atoll.join(steps=3)
+i.start({"w": numpy.zeros(2)})
+print(i.training, [(step, i.done(1.0, samples=4))[0] for step in i.steps()], i.position)"""
+        environment = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
+        said = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(said.stdout, "{'steps': 3} [0, 1, 2] 12\n", said.stderr)
+
     def test_the_page_is_enough_in_250_lines(self):
         self.assertLessEqual(len((HERE / "plain_trainer.py").read_text().splitlines()), 250)
 

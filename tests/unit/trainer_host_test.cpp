@@ -232,6 +232,32 @@ TEST_CASE("a trainer of one's own is the command, variables and folder that the 
   CHECK(unknown.error().why.find("--trainer bert='COMMAND'") != std::string::npos);
 }
 
+TEST_CASE("a trainer of one's own is told where its library is: beside the agent's program, or below the same prefix") {
+  namespace fs = std::filesystem;
+  const char* key = "ATOLL_TRAINER_LIBRARY";
+  const atl_test::TemporaryFolder folder;
+  agent::SessionSettings settings;
+  settings.program = (folder.path() / "bin" / "atoll").string();
+  settings.trainers = agent::trainer_programs({{"gpt=true"}, {}, {}}, "/bin").value();
+  RunSpec spec;
+  spec.trainer.name = "gpt";
+  const auto told = [&] {
+    const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link").value();
+    return command.environment.contains(key) ? command.environment.at(key) : std::string();
+  };
+  CHECK(told().empty());
+  fs::create_directories(folder.path() / "bin");
+  fs::create_directories(folder.path() / "lib");
+  const fs::path below = folder.path() / "lib" / "libatoll_trainer.so.1";
+  const fs::path beside = folder.path() / "bin" / "libatoll_trainer.so";
+  std::ofstream(below) << "x";
+  CHECK(told() == below);
+  std::ofstream(beside) << "x";
+  CHECK(told() == beside);
+  settings.trainers = agent::trainer_programs({{"gpt=true"}, {std::string("gpt=") + key + "=/mine.so"}, {}}, "/bin").value();
+  CHECK(told() == "/mine.so");  // what the owner says
+}
+
 TEST_CASE("no run names a program or an environment for an agent, whatever a hostile coordinator writes into it") {
   agent::SessionSettings settings;
   settings.program = "/opt/atoll";

@@ -410,15 +410,15 @@ class Dataset:
         return [self._items[index] for index in self.indices(position, count)[island.rank :: island.ranks]]
 
 
-def connect(name: Optional[str], path: Optional[str], ranks: int, version: str = "1") -> Any:
+def connect(name: Optional[str], path: Optional[str], ranks: int, version: str = "1", steps: Optional[int] = None) -> Any:
     """An agent's link, or what stands in for it where there is none. `path`: of an agent's STATE/trainers/NAME, where this waits until the
-    agent has a run for it."""
+    agent has a run for it. `steps`: how many there are without an agent; None: no end."""
     held = None
     if path:
         path, held = attach(path)
     path = path or os.environ.get("ATOLL_ISLAND_LINK")
     if not path:
-        return Alone({})
+        return Alone({} if steps is None else {"training": {"steps": steps}})
     if held is None:
         die_with_parent()
     trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), code_digest() or version, ranks)

@@ -61,6 +61,7 @@ class NumpyIsland(Island):
         self._state.update(saved["state"])
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None) -> NumpyIsland:
-    """Joins the agent that started this program; alone where there is none. `settings` are defaults."""
-    return NumpyIsland(connect(name, path, 1), settings or {})
+def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> NumpyIsland:
+    """Joins the agent that started this program; alone where there is none, and then for `steps` steps (None: without an end).
+    `settings` are defaults."""
+    return NumpyIsland(connect(name, path, 1, steps=steps), settings or {})

@@ -552,21 +552,23 @@ class _Listener:
     prepare = ready = answer = fail = leave = nothing
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None) -> TorchIsland:
+def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
     """Joins the agent that started this program, or the one whose socket is at `path`; alone where there is none.
 
     settings  defaults for those of the run file
+    steps     how many there are where there is no agent (None: without an end); with one the run file says it. island.training["steps"]
+              has it either way, for a learning-rate schedule
     Under torchrun the process group is made if there is none (NCCL with CUDA, else gloo). Errors: LinkError.
     """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
-        return TorchIsland(connect(name, path, 1, torch.__version__), settings or {})
+        return TorchIsland(connect(name, path, 1, torch.__version__, steps), settings or {})
     if not distributed.is_initialized():
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     rank = distributed.get_rank()
     talk = distributed.new_group(backend="gloo")
     die_with_parent()
-    trainer = connect(name, path, ranks, torch.__version__) if rank == 0 else None  # which talks for all
+    trainer = connect(name, path, ranks, torch.__version__, steps) if rank == 0 else None  # which talks for all
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
     return TorchIsland(trainer or _Listener(said[0]), settings or {}, rank, ranks, talk)
