@@ -376,6 +376,8 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   if (exit == Exit::interrupted) {
     invocation.streams.err << "stopped; go on with: atoll local " << printable(options.file) << " --islands " << options.islands
                            << " --state " << printable(folder->string()) << "\n";
+  } else if (exit == Exit::run_failed) {
+    invocation.streams.err << "all that islands and trainers said: " << printable((*folder / "*.log").string()) << "\n";
   }
   return exit;
 }

@@ -11,6 +11,7 @@
 #include "coordinator/web/metrics_text.hpp"
 #include "coordinator/web/owner_view.hpp"
 #include "coordinator/web/page_files.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/web/prometheus_text.hpp"
 
 namespace atl::coordinator {
