@@ -100,7 +100,7 @@ class Chromium:
                 if "context" not in str(error):
                     raise
             time.sleep(0.05)
-        raise AssertionError(expression + " is not so; the page says: " + str(self.value("document.body.innerText"))[:3000] + str(self.faults()))
+        raise AssertionError(expression + " is not so; the page says: " + str(self.value("document.body.innerText"))[:3000] + str(self.faults())[:2000])
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):

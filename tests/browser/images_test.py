@@ -1,16 +1,13 @@
 """The page of a diffusion run: images that the experts draw while they are trained, in headless Chromium.
 
-    images_test.py ATOLL [PICTURE.png]     the second: where a screenshot is kept
+    images_test.py ATOLL MODULE [PICTURE.png]     the third: where a screenshot is kept
 
-Two real islands on this machine with the built-in trainer; the data are dark squares and grey bars that the test makes.
+A coordinator and two agents on this machine with the built-in trainer (MODULE); the data are dark squares and grey bars that the test makes.
 """
 
 import pathlib
 import random
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -19,8 +16,8 @@ sys.dont_write_bytecode = True
 import chromium  # noqa: E402
 import live_run  # noqa: E402
 
-ATOLL = str(pathlib.Path(sys.argv[1]).resolve())
-PICTURE = sys.argv[2] if len(sys.argv) > 2 else None
+live_run.LiveRun.atoll, live_run.LiveRun.module = [str(pathlib.Path(path).resolve()) for path in sys.argv[1:3]]
+PICTURE = sys.argv[3] if len(sys.argv) > 3 else None
 
 RUN = """[run]
 name = "shapes"
@@ -29,8 +26,8 @@ layers = 1
 width = 32
 heads = 2
 [data]
+set = "shapes"
 format = "idx"
-files = ["shapes.idx"]
 validation_fraction = 0.1
 [training]
 steps = 400
@@ -73,14 +70,12 @@ def shapes(count):
     return bytes(images)
 
 
-class Images(unittest.TestCase):
+class Images(live_run.LiveRun):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "shapes.idx").write_bytes(shapes(240))
-        (self.folder / "run.toml").write_text(RUN)
-        self.web = f"127.0.0.1:{live_run.free_port()}"
+        super().setUp()
+        self.shapes = pathlib.Path(self.folder) / "shapes.idx"
+        self.shapes.write_bytes(shapes(240))
+        (pathlib.Path(self.folder) / "run.toml").write_text(RUN)
 
     def answer(self, path):
         """Status, type and body."""
@@ -91,26 +86,13 @@ class Images(unittest.TestCase):
             return error.code, error.headers["Content-Type"], error.read()
 
     def test_images_come_while_the_experts_are_trained(self):
-        log = open(self.folder / "log", "wb")
-        self.addCleanup(log.close)
-        process = subprocess.Popen([ATOLL, "local", str(self.folder / "run.toml"), "--islands", "2", "--web", self.web, "--state", str(self.folder / "state")],
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(lambda: (process.terminate(), process.wait(timeout=30)))
-        end = time.monotonic() + 60
-        while True:
-            try:
-                if self.answer("/api/runs")[0] == 200:
-                    break
-            except OSError:
-                pass
-            self.assertLess(time.monotonic(), end, (self.folder / "log").read_text())
-            time.sleep(0.1)
+        self.start_coordinator()
+        self.start_agents("reef", "shoal", hold_at=0, options={name: ["--data", f"shapes={self.shapes}"] for name in ("reef", "shoal")})
+        self.submit()
         shown = "[...document.querySelectorAll('.pictures img')].filter((image) => image.complete && image.naturalWidth > 0)"
-        state = "document.querySelector('.head').innerText"
         with chromium.Chromium() as browser:
             browser.open(f"http://{self.web}/")
             browser.wait(f"{shown}.length >= 1", 120)
-            self.assertNotIn("ended", browser.value(state))
             first = browser.value("document.querySelector('.pictures img').getAttribute('src')")
             self.assertIn("picture?task=experts%2F", first)
             browser.wait(f"document.querySelector('.pictures img').getAttribute('src') !== '{first}'", 120)  # a newer one takes its place

@@ -21,6 +21,7 @@
 #include "tests/temporary_folder.hpp"
 #include "tests/trainer/script_model.hpp"
 #include "transport/base/rng.hpp"
+#include "transport/control/message.hpp"
 
 #undef CHECK  // LibTorch's logging has one, too
 #include "tests/catch.hpp"
