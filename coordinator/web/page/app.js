@@ -127,10 +127,10 @@ class RunPage {
     document.title = `${status.run.name} · Atoll`;
     fill(document.getElementById('crumbs'), el('a', { href: `/r/${encodeURIComponent(status.run.id)}/summary`, 'data-key': 'summary' }, 'summary'));
     fill(this.head, parts.head(status, this.rounds.rows, about.price_per_gigabyte));
-    this.phases.show(parts.phases(status.phases));
+    this.phases.show(parts.phases(status));
     this.islands.show(status.islands.length ? parts.cards(status) : null);
     this.warnings.show(status.warnings.length ? el('ul', { class: 'warnings' }, parts.warnings(status.warnings)) : null);
-    this.todo.show(parts.commands(status.run));
+    this.todo.show(parts.commands(status));
     this.runs.show(list.runs.length > 1 ? parts.runList(list.runs, status.run.id) : null);
     this.showBeside(list.runs);
     await Promise.all([...this.others.keys()].map(async (name) => this.others.set(name, await this.otherRounds.get(name).update())));

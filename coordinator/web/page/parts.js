@@ -4,32 +4,41 @@ import { bits, bytes, clock, count, duration, hasEnded, health, known, loss, mar
 
 const fact = (name, value, more) => el('div', { class: 'fact' }, el('dt', {}, name), el('dd', {}, value, more && el('small', {}, more)));
 
-function left(run, rows, now) {
+// Those of a run of phases; of a run of rounds there are none.
+const tasksOf = (document) => document.phases.flatMap((phase) => phase.tasks.map((task) => ({ ...task, phase: phase.name })));
+const shareDone = (task) => (task.state === 'done' ? 1 : task.steps ? Math.min(1, task.step / task.steps) : 0);
+
+function left(run, rows, now, phased) {
   if (hasEnded(run.state)) return fact('took', duration((run.ended_unix_ms - (run.started_unix_ms ?? run.created_unix_ms)) / 1000), `until ${clock(run.ended_unix_ms)}`);
   const time = timeLeft(run, rows, now);
   return time ? fact('time left', duration(time.seconds), `until ${clock(now + time.seconds * 1000)}, at the speed of the last ${time.rounds} rounds`)
-    : fact('since', clock(run.started_unix_ms ?? run.created_unix_ms), run.state === 'running' ? 'time left is known after three rounds' : null);
+    : fact('since', clock(run.started_unix_ms ?? run.created_unix_ms), run.state === 'running' && !phased ? 'time left is known after three rounds' : null);
 }
 
 export function head(document, rows, price) {
   const { run } = document;
   const now = document.now_unix_ms;
   const { mark, word, stands } = health(run, now);
-  const part = run.rounds ? Math.min(1, run.round / run.rounds) : 0;
+  const tasks = tasksOf(document);
+  const phased = tasks.length > 0;
+  const part = phased ? tasks.reduce((sum, task) => sum + shareDone(task), 0) / tasks.length : run.rounds ? Math.min(1, run.round / run.rounds) : 0;
+  const done = phased ? `${tasks.filter((task) => task.state === 'done').length} of ${plural(tasks.length, 'task', 'tasks')} done`
+    : `round ${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')}`;
   const unit = run.images ? 'images' : 'tokens';
   return [
     el('h1', {}, run.name),
     el('p', { class: 'state' }, el('span', { class: `mark ${mark}` }, `${marks[mark]} ${word}`),
       run.reason ? `: ${run.reason}` : '', stands > 60 ? el('span', { class: 'quiet' }, `, for ${duration(stands)}`) : null),
-    el('div', { class: 'bar', role: 'progressbar', 'aria-valuenow': Math.round(part * 100), 'aria-valuemin': 0, 'aria-valuemax': 100, 'aria-label': 'Rounds done' },
+    el('div', { class: 'bar', role: 'progressbar', 'aria-valuenow': Math.round(part * 100), 'aria-valuemin': 0, 'aria-valuemax': 100, 'aria-label': phased ? 'Tasks done' : 'Rounds done' },
       el('div', { style: { width: `${(part * 100).toFixed(2)}%` } })),
-    el('p', { class: 'quiet under' }, `round ${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')} · ${run.strategy} · ${run.id}`),
+    el('p', { class: 'quiet under' }, `${done} · ${run.strategy} · ${run.id}`),
     el('dl', { class: 'facts' },
-      left(run, rows, now),
-      fact('loss', loss(run.outer_loss), known(run.initial_loss) ? `${loss(run.initial_loss)} at the start` : null),
-      fact(`${unit} a second`, run.state === 'running' ? count(run.tokens_per_second) : '–', `${count(run.tokens)} in all`),
+      left(run, rows, now, phased),
+      phased ? null : fact('loss', loss(run.outer_loss), known(run.initial_loss) ? `${loss(run.initial_loss)} at the start` : null),
+      phased && run.state !== 'running' ? null
+        : fact(`${unit} a second`, run.state === 'running' ? count(run.tokens_per_second) : '–', phased ? null : `${count(run.tokens)} in all`),
       fact('time computing', percent(run.compute_seconds, run.wait_seconds), `${duration(run.wait_seconds)} waited`),
-      fact('sent', bytes(run.bytes_sent), known(price) ? `costs ${money(run.bytes_sent, price)}` : known(run.bytes_per_round) ? `${bytes(run.bytes_per_round)} a round` : null),
+      fact('sent', bytes(run.bytes_sent), known(price) ? `costs ${money(run.bytes_sent, price)}` : known(run.bytes_per_round) && !phased ? `${bytes(run.bytes_per_round)} a round` : null),
       run.ended_unix_ms ? fact('islands', `${document.islands.length}`, 'took part')
         : fact('islands', `${run.members}`, run.min === run.max ? `of ${run.max}` : `from ${run.min} to ${run.max}`)),
   ];
@@ -83,7 +92,7 @@ export function cards(document) {
       island.reason ? el('p', { class: 'why' }, island.reason) : null,
       wait > 0.5 ? el('p', { class: 'waited' }, `${marks.waits} others waited ${duration(wait)} for it`) : null,
       el('dl', {}, row('tokens/s', count(island.tokens_per_second)), row('computing', percent(island.compute_seconds, island.wait_seconds)),
-        row('step', count(island.step)), row('training loss', island.step ? loss(island.training_loss) : '–'), row('sent', bytes(island.bytes_sent)),
+        row('step', island.step ? count(island.step) : '–'), row('training loss', island.step ? loss(island.training_loss) : '–'), row('sent', bytes(island.bytes_sent)),
         row('received', bytes(island.bytes_received)), row('memory', island.trainer_memory_bytes ? bytes(island.trainer_memory_bytes) : '–')));
   };
   const more = sorted.length - kMostCards;
@@ -140,8 +149,8 @@ export function eventLines(events, filter) {
     el('time', {}, new Date(event.time_unix_ms).toLocaleTimeString([], { hour12: false })), ' ', el('span', {}, event.text)));
 }
 
-export function phases(list) {
-  const tasks = list.flatMap((phase) => phase.tasks.map((task) => ({ ...task, phase: phase.name })));
+export function phases(document) {
+  const tasks = tasksOf(document);
   if (tasks.length === 0) return null;
   return el('div', { class: 'scroll' }, el('table', { class: 'list' },
     el('thead', {}, el('tr', {}, ['task', 'state', 'island', 'step', 'loss', 'copies'].map((name) => el('th', { scope: 'col' }, name)))),
@@ -160,14 +169,18 @@ export function pictures(run, images) {
     el('figcaption', {}, `${image.task}, step ${count(image.step)}`, el('span', { class: 'quiet' }, ` on ${image.island}`)))));
 }
 
-export function commands(run) {
+export function commands(document) {
+  const { run } = document;
+  const phased = tasksOf(document).length > 0;
   const name = shellWord(run.id);
   const paused = run.state === 'paused' || run.state === 'failed' || run.state === 'cancelled';
   return el('ul', { class: 'commands' },
     hasEnded(run.state) ? null : command(`atoll status ${name} --watch`, 'the same in a terminal'),
     run.state === 'running' ? command(`atoll pause ${name}`, 'stops it after the round in hand') : null,
     paused ? command(`atoll resume ${name}`, 'lets it go on') : null,
-    run.round > 0 && !run.images ? command(`atoll export ${name} -o model.safetensors`, 'takes the newest model') : null,
+    run.round > 0 && !phased ? command(`atoll export ${name} -o model.safetensors`, 'takes the newest model') : null,
+    phased && run.state === 'completed' ? command(`atoll sample ${name} -o images.png`, 'draws images from the ensemble') : null,
+    phased && run.state === 'completed' ? command(`atoll export ${name} -o ensemble`, 'takes the ensemble as a folder') : null,
     command(`atoll trace ${name} -o trace.json`, 'the whole timeline, for ui.perfetto.dev'));
 }
 
