@@ -58,7 +58,7 @@ std::vector<std::string> words_of(const std::string& line) {
       if (!words.empty() && words.back().ends_with(",")) {
         break;
       }
-    } else if (c == ')' || c == ';' || c == '`' || ((c == '#' || c == '>') && !begun)) {
+    } else if (c == ')' || c == ';' || c == '`' || ((c == '#' || c == '>' || c == '&') && !begun)) {
       break;
     } else {
       word.push_back(c);
