@@ -100,7 +100,7 @@ class Images(live_run.LiveRun):
             captions = browser.value("[...document.querySelectorAll('.pictures figcaption')].map((text) => text.innerText.split(',')[0]).join()")
             self.assertEqual(captions, "distill,experts/0,experts/1,experts/2")
             browser.wait("document.querySelector('.under').innerText.startsWith('8 of 8 tasks done')", 120)
-            browser.wait("document.querySelector('.commands').innerText.includes('atoll sample r-')")
+            browser.wait("document.body.innerText.includes('atoll sample r-')")
             self.assertEqual(browser.faults(), [])
             if PICTURE:
                 browser.picture(PICTURE)
