@@ -156,7 +156,7 @@ export function phases(document) {
     el('thead', {}, el('tr', {}, ['task', 'state', 'island', 'step', 'loss', 'copies'].map((name) => el('th', { scope: 'col' }, name)))),
     el('tbody', {}, tasks.map((task) => el('tr', {}, el('td', {}, task.task), el('td', {}, task.state),
       el('td', {}, task.group ? task.group.islands.join(', ') : (task.island ?? '')), el('td', {}, task.steps ? `${count(task.step)} of ${count(task.steps)}` : ''),
-      el('td', {}, loss(task.loss)), el('td', {}, String(task.copies)))))));
+      el('td', {}, loss(task.loss)), el('td', {}, hasEnded(document.run.state) ? '' : String(task.copies)))))));
 }
 
 // What the models of the tasks draw while they are trained, from the same noise each time. The step in the address makes a new one load.
