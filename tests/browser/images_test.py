@@ -35,7 +35,7 @@ batch = 8
 learning_rate = 3e-3
 device = "cpu"
 evaluate_batches = 2
-max_steps_per_second = 60
+max_steps_per_second = 40
 [strategy]
 name = "decentralized-diffusion"
 [diffusion]
@@ -88,9 +88,9 @@ class Images(live_run.LiveRun):
     def test_images_come_while_the_experts_are_trained(self):
         self.start_coordinator()
         self.start_agents("reef", "shoal", hold_at=0, options={name: ["--data", f"shapes={self.shapes}"] for name in ("reef", "shoal")})
-        self.submit()
         shown = "[...document.querySelectorAll('.pictures img')].filter((image) => image.complete && image.naturalWidth > 0)"
         with chromium.Chromium() as browser:
+            self.submit()  # when the browser is up: the run does not wait for it
             browser.open(f"http://{self.web}/")
             browser.wait(f"{shown}.length >= 1", 120)
             first = browser.value("document.querySelector('.pictures img').getAttribute('src')")
