@@ -1,7 +1,7 @@
 #include "transport/bulk/blob_store.hpp"
 
 #include <algorithm>
-#include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -117,34 +117,21 @@ void replace_by(Served& served, const std::shared_ptr<const Bytes>& packed) {
 struct BlobStore::State {
   using Lock = std::unique_lock<std::mutex>;
 
-  Limits limits;
   mutable std::mutex mutex;
   std::map<RunId, Run> runs;
-  std::map<IslandId, std::deque<Want>> parked;
+  ParkedWants parked;
   std::vector<ParkedWant> unparked;
   std::function<void()> listener;
 
+  explicit State(Limits limits) : parked(limits.park_per_reader) {}
+
   Parked park(const IslandId& reader, const Want& want) {
-    std::deque<Want>& wants = parked[reader];
-    if (std::find(wants.begin(), wants.end(), want) == wants.end()) {
-      wants.push_back(want);
-      if (wants.size() > limits.park_per_reader) {
-        wants.pop_front();
-      }
-    }
+    parked.park(reader, want);
     return {};
   }
 
-  template <typename Chosen>
-  void unpark(Chosen chosen) {
-    for (auto& [reader, wants] : parked) {
-      const auto kept = std::stable_partition(wants.begin(), wants.end(), [&](const Want& want) { return !chosen(want); });
-      for (auto want = kept; want != wants.end(); ++want) {
-        unparked.push_back(ParkedWant{reader, std::move(*want)});
-      }
-      wants.erase(kept, wants.end());
-    }
-  }
+  void unpark(std::vector<ParkedWant> wants) { std::move(wants.begin(), wants.end(), std::back_inserter(unparked)); }
+  void unpark(const std::function<bool(const Want&)>& chosen) { unpark(parked.take(chosen)); }
 
   void insert(const BlobId& blob, Entry entry) {
     Run& run = runs[blob.run];
@@ -199,7 +186,7 @@ struct BlobStore::State {
 };
 
 BlobStore::BlobStore() : BlobStore(Limits{}) {}
-BlobStore::BlobStore(Limits limits) : state_(std::make_unique<State>()) { state_->limits = limits; }
+BlobStore::BlobStore(Limits limits) : state_(std::make_unique<State>(limits)) {}
 BlobStore::~BlobStore() = default;
 
 void BlobStore::set_readers(const RunId& run, std::vector<IslandId> members, std::vector<IslandId> visitors) {
@@ -243,9 +230,10 @@ void BlobStore::mark_ready(const BlobId& blob, std::uint64_t offset, std::uint64
   Entry& entry = found->second;
   ATOLL_CHECK(offset <= entry.total && length <= entry.total - offset, "a ready range lies within its blob");
   entry.add_ready(offset, offset + length);
-  state_->unpark([&](const Want& want) {
-    return want.blob == blob && want.offset <= entry.total && entry.is_ready(want.offset, std::min(entry.total, want.offset + want.length));
-  });
+  const std::uint64_t before = std::min<std::uint64_t>(offset, kMaxPieceBytes);  // where a want that reaches into the range may begin
+  state_->unpark(state_->parked.take(blob, offset - before, offset + length + (length == 0 ? 1 : 0), [&](const Want& want) {
+    return want.offset <= entry.total && entry.is_ready(want.offset, std::min(entry.total, want.offset + want.length));
+  }));
   state_->tell(std::move(lock));
 }
 
@@ -297,9 +285,7 @@ void BlobStore::withdraw_results_up_to(const RunId& run, Round round) {
 void BlobStore::forget(const RunId& run) {
   const State::Lock lock(state_->mutex);
   state_->runs.erase(run);
-  for (auto& [reader, wants] : state_->parked) {
-    std::erase_if(wants, [&](const Want& want) { return want.blob.run == run; });
-  }
+  state_->parked.take([&](const Want& want) { return want.blob.run == run; });
 }
 
 std::uint64_t BlobStore::bytes_served(const RunId& run) const {
@@ -320,11 +306,7 @@ std::optional<BlobStore::Reading> BlobStore::read_of_round(const RunId& run, Rou
 
 std::size_t BlobStore::parked() const {
   const State::Lock lock(state_->mutex);
-  std::size_t count = 0;
-  for (const auto& [reader, wants] : state_->parked) {
-    count += wants.size();
-  }
-  return count;
+  return state_->parked.size();
 }
 
 StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
@@ -395,7 +377,7 @@ std::vector<ParkedWant> BlobStore::take_unparked() {
 
 void BlobStore::drop_reader(const IslandId& reader) {
   const State::Lock lock(state_->mutex);
-  state_->parked.erase(reader);
+  state_->parked.drop_reader(reader);
   std::erase_if(state_->unparked, [&](const ParkedWant& item) { return item.reader == reader; });
 }
 

@@ -25,6 +25,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/bulk/parked_wants.hpp"
 #include "transport/bulk/piece.hpp"
 
 namespace atl {
@@ -42,16 +43,10 @@ struct Served {
 };
 using StoreAnswer = std::variant<Served, Gone, Parked>;
 
-// A want whose waiting is over: ask `answer` again.
-struct ParkedWant {
-  IslandId reader;
-  Want want;
-};
-
 class BlobStore {
  public:
   struct Limits {
-    std::size_t park_per_reader = 256;
+    std::size_t park_per_reader = 8192;  // a far reader has as many outstanding as its path holds (path_window.hpp)
   };
 
   BlobStore();
@@ -96,7 +91,7 @@ class BlobStore {
 
   // For the link. `answer` reads from a file, and packs, outside of the lock; a file that fails is Gone{io}.
   StoreAnswer answer(const IslandId& reader, const Want& want);
-  // Wants that may be answered now; each is handed out once.
+  // Wants that may be answered now: ask `answer` again. Each is handed out once.
   std::vector<ParkedWant> take_unparked();
   // A reader went away: its parked wants are dropped.
   void drop_reader(const IslandId& reader);

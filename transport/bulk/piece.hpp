@@ -78,7 +78,7 @@ struct Want {
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
   bool packed = false;  // the reader would rather have them packed
-  friend bool operator==(const Want&, const Want&) = default;
+  friend auto operator<=>(const Want&, const Want&) = default;
 };
 
 // The head of a piece: a range of a blob, and in how many bytes it travels.

@@ -24,10 +24,7 @@ void UplinkQueue::add(const IslandId& peer, const Want& want) {
   if (turn_ && turn_->peer == peer && turn_->served.piece.blob == want.blob && turn_->served.piece.offset == want.offset) {
     return;
   }
-  std::deque<Want>& wants = waiting_[peer];
-  if (std::find(wants.begin(), wants.end(), want) == wants.end() && wants.size() < wants_per_peer_) {
-    wants.push_back(want);
-  }
+  waiting_[peer].push(want, wants_per_peer_);
 }
 
 void UplinkQueue::drop(const IslandId& peer) {
@@ -44,9 +41,9 @@ std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
     const BlobPiece& piece = turn_->served.piece;
     all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length, piece.packed > 0});
   }
-  for (const auto& [peer, wants] : waiting_) {
-    for (const Want& want : wants) {
-      all.emplace_back(peer, want);
+  for (auto& [peer, wants] : waiting_) {
+    while (!wants.empty()) {
+      all.emplace_back(peer, wants.pop());
     }
   }
   turn_.reset();
@@ -63,8 +60,7 @@ bool UplinkQueue::choose(const Answer& answer) {
       next = waiting_.begin();
     }
     const IslandId peer = next->first;
-    const Want want = std::move(next->second.front());
-    next->second.pop_front();
+    const Want want = next->second.pop();
     if (next->second.empty()) {
       waiting_.erase(next);
     }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "transport/bulk/blob_store.hpp"
 #include "transport/bulk/piece.hpp"
 #include "transport/bulk/token_bucket.hpp"
+#include "transport/bulk/want_queue.hpp"
 
 namespace atl {
 
@@ -53,7 +53,7 @@ class UplinkQueue {
 
   TokenBucket bucket_;
   std::size_t wants_per_peer_;
-  std::map<IslandId, std::deque<Want>> waiting_;  // no empty ones
+  std::map<IslandId, WantQueue> waiting_;  // no empty ones
   std::optional<Turn> turn_;
   IslandId last_;                     // whose turn it was
   std::optional<TimePoint> allowed_;  // for the present turn
