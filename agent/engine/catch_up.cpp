@@ -36,10 +36,10 @@ DiskPath CatchUpWork::checkpoint_path() const {
 
 DiskPath CatchUpWork::result_path(Round round) const { return folder_ / (std::to_string(round.value) + ".result"); }
 
-Result<std::unique_ptr<CatchUpWork>> CatchUpWork::begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder,
-                                                        TimePoint now) {
+Result<std::unique_ptr<CatchUpWork>> CatchUpWork::begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder, TimePoint now,
+                                                        const WantSettings& wants) {
   ATOLL_TRY(folder.make_folders());
-  std::unique_ptr<CatchUpWork> work(new CatchUpWork(std::move(order), std::move(folder)));
+  std::unique_ptr<CatchUpWork> work(new CatchUpWork(std::move(order), std::move(folder), wants));
   const agent::CatchUpFromPeers& asked = work->order_;
   const bool own = asked.has_state && run.has_state() && run.round() == asked.own_round && asked.own_round <= asked.order.committed;
   const bool few = asked.order.committed.value - asked.own_round.value <= kMostResults;
@@ -117,7 +117,7 @@ Status CatchUpWork::start_next(TimePoint now, const IslandRun& run) {
   const std::string what = "run " + run.id().text + ": fetching the " + describe(plan.blob) + " from " +
                            std::to_string(plan.sources.size()) + (plan.sources.size() == 1 ? " island" : " islands");
   plan.blob.kind == BlobKind::checkpoint_file ? log_info(what) : log_debug(what);  // of results there may be thousands
-  ATOLL_ASSIGN(fetch_, BlobFetch::begin(std::move(plan), now));
+  ATOLL_ASSIGN(fetch_, BlobFetch::begin(std::move(plan), now, fetching_));
   return {};
 }
 

@@ -23,7 +23,8 @@ namespace atl {
 class CatchUpWork {
  public:
   // `folder` is kept between orders. Errors: io.
-  static Result<std::unique_ptr<CatchUpWork>> begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder, TimePoint now);
+  static Result<std::unique_ptr<CatchUpWork>> begin(agent::CatchUpFromPeers order, const IslandRun& run, DiskPath folder, TimePoint now,
+                                                    const WantSettings& wants);
 
   // The fetch under way, for the link's switchboard; null between two.
   [[nodiscard]] BlobFetch* fetch() { return fetch_.get(); }
@@ -34,7 +35,10 @@ class CatchUpWork {
   [[nodiscard]] const CatchUp& order() const { return order_.order; }
 
  private:
-  CatchUpWork(agent::CatchUpFromPeers order, DiskPath folder) : order_(std::move(order)), folder_(std::move(folder)) {}
+  CatchUpWork(agent::CatchUpFromPeers order, DiskPath folder, const WantSettings& wants)
+      : order_(std::move(order)), folder_(std::move(folder)) {
+    fetching_.wants = wants;
+  }
   void plan_results(Round after);
   Status start_next(TimePoint now, const IslandRun& run);
   Status finish(IslandRun& run);
@@ -46,6 +50,7 @@ class CatchUpWork {
 
   agent::CatchUpFromPeers order_;
   DiskPath folder_;
+  BlobFetch::Settings fetching_;
   bool from_checkpoint_ = false;
   bool checkpoint_verified_ = false;  // as it was fetched, by this order
   std::deque<BlobFetchPlan> to_fetch_;

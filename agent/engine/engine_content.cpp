@@ -50,7 +50,9 @@ void SyncEngine::State::carry_out(const FetchContent& order) {
     miss(made.error());
     return;
   }
-  Result<std::unique_ptr<BlobFetch>> fetch = BlobFetch::begin(std::move(plan), now());
+  BlobFetch::Settings fetching;
+  fetching.wants = wants;
+  Result<std::unique_ptr<BlobFetch>> fetch = BlobFetch::begin(std::move(plan), now(), fetching);
   if (!fetch) {
     miss(fetch.error());
     return;

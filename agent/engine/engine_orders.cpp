@@ -173,7 +173,7 @@ void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
     return;
   }
   start_over(*open);
-  Result<std::unique_ptr<CatchUpWork>> work = CatchUpWork::begin(order, *open->run, open->run->folder() / "incoming", now());
+  Result<std::unique_ptr<CatchUpWork>> work = CatchUpWork::begin(order, *open->run, open->run->folder() / "incoming", now(), wants);
   if (!work) {
     say(CatchUpBroke{order.order.run, work.error(), order.number});
     return;

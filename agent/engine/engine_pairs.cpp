@@ -39,7 +39,7 @@ void SyncEngine::State::carry_out(const PreparePair& order) {
                 composition.packing == Packing::zstd};
   PairRound pair;
   pair.served_before = link->store().bytes_served(order.run);
-  pair.exchange = std::make_unique<PairExchange>(std::move(plan), *std::move(parameters), link->store(), now());
+  pair.exchange = std::make_unique<PairExchange>(std::move(plan), *std::move(parameters), link->store(), now(), wants);
   open->pairs.insert_or_assign(order.round, std::move(pair));
 }
 

@@ -44,6 +44,7 @@ void SyncEngine::State::set_peers() {
     peers.erase(settings.self);
     probes.set_peers(peers, now());
   }
+  wants.paths->keep_only(seen);
   if (const Status set = link->set_peers(all); !set) {
     log_warning("not every peer can be admitted to the bulk link: " + set.error().why);
   }

@@ -39,8 +39,8 @@ BlobId standing_of(const RunId& run) {
 
 }  // namespace
 
-PairExchange::PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now)
-    : plan_(std::move(plan)), store_(store), own_parameters_(std::move(parameters)), epoch_(plan_.epoch) {
+PairExchange::PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now, WantSettings wants)
+    : plan_(std::move(plan)), store_(store), wants_(std::move(wants)), own_parameters_(std::move(parameters)), epoch_(plan_.epoch) {
   ATOLL_CHECK(plan_.values > 0 && plan_.group.size() > 1, "a group is at least two islands with something to exchange");
   Bytes standing;
   append_le(standing, plan_.round.value);
@@ -69,7 +69,10 @@ BlobId PairExchange::blob(BlobKind kind, std::uint32_t part) const {
 }
 
 void PairExchange::read(Other& other, Source& source, const BlobId& id, std::uint64_t size, TimePoint now) {
-  WantSettings wants;
+  WantSettings wants = wants_;
+  if (id.kind != BlobKind::contribution) {
+    wants.paths.reset();  // a word that is waited for says nothing of the path
+  }
   wants.packed = plan_.packed && id.kind == BlobKind::contribution;
   source.schedule.emplace(other.id, id, ends_of(size), wants, now);
   source.bytes.assign(static_cast<std::size_t>(size), std::byte{});

@@ -85,7 +85,7 @@ class PairExchange final : public Transfer {
  public:
   // Serves `parameters` (encoded) and this island's standing, and begins to read. Everything it serves stays in the store when
   // the object ends; BlobStore::finish_rounds_before takes the large ones out.
-  PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now);
+  PairExchange(PairPlan plan, Payload parameters, BlobStore& store, TimePoint now, WantSettings wants = {});
   ~PairExchange() override;
 
   // The trainer has reached the step. `gradient` (encoded) must stay unchanged until the outcome. A partner's gradient that `guard` is
@@ -175,6 +175,7 @@ class PairExchange final : public Transfer {
 
   PairPlan plan_;
   BlobStore& store_;
+  WantSettings wants_;
   Payload own_parameters_;
   Payload own_gradient_;
   std::vector<Other> others_;          // in order

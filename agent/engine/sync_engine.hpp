@@ -4,7 +4,8 @@
 // A state machine over a clock, a disk and a link that it is given: commands are carried out in order by `step`, `turn` goes on with what
 // is under way beside them (exchanges, catching up, fetches), and answers come out of both. It has no thread and sleeps nowhere, so that
 // agent/service/engine_thread.hpp drives it with real ones, and the simulator with simulated ones.
-// Memory beyond the trainer, for N parameters: at most 16N bytes (outer parameters 4, momentum 4, arena 4, what was received 4).
+// Memory beyond the trainer, for N parameters: at most 16N bytes (outer parameters 4, momentum 4, arena 4, what was received 4), and
+// `link_memory_bytes`.
 // Threads: one.
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/link_memory.hpp"
 
 namespace atl::agent {
 
@@ -37,6 +39,7 @@ struct EngineSettings {
   std::shared_ptr<SpanLog> spans;                   // where its time went; empty: not kept
   std::shared_ptr<Rehearsal> rehearsal;             // of faults; empty: none, the rule
   std::uint64_t kept_results_bytes = 16ULL << 30;   // on disk, for joiners; the oldest go first
+  std::uint64_t link_memory_bytes = kLinkMemory;    // for pieces on their way (link_memory.hpp)
   bool check_arena = false;                         // trainers that write there out of turn are told (arena_watch.hpp)
 };
 

@@ -73,7 +73,9 @@ struct Audience {
 };
 
 struct SyncEngine::State final : PieceReceiver {
-  State(EngineSettings chosen, std::unique_ptr<BulkLink> its_link) : settings(std::move(chosen)), link(std::move(its_link)) {}
+  State(EngineSettings chosen, std::unique_ptr<BulkLink> its_link) : settings(std::move(chosen)), link(std::move(its_link)) {
+    wants.paths = std::make_shared<PathWindows>(share_out(settings.link_memory_bytes).windows);
+  }
 
   bool turn();
   std::optional<TimePoint> next_deadline();
@@ -204,6 +206,7 @@ struct SyncEngine::State final : PieceReceiver {
 
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
+  WantSettings wants;  // windows that follow the paths, and what was learned of them
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;

@@ -22,11 +22,13 @@ struct FetchSource {
   TimePoint alive;            // last arrival or connection
   TimePoint ask_after;        // not before; min: no pause
   Duration patience{};
+  std::shared_ptr<PathWindow> path;  // empty: the window is fixed
 };
 
 struct Slot {
   enum class State : std::uint8_t { missing, asked, done } state = State::missing;
   std::size_t source = kNobody;
+  PathWindow::Asked asked;
 };
 
 }  // namespace
@@ -82,6 +84,7 @@ struct BlobFetch::State {
     source.island = island;
     source.progress = source.alive = source.ask_after = now;
     source.patience = settings.wants.again_after;
+    source.path = settings.wants.paths ? settings.wants.paths->to(island) : nullptr;
     sources.push_back(std::move(source));
   }
 
@@ -237,8 +240,7 @@ struct BlobFetch::State {
       return;
     }
     source.ask_after = TimePoint::min();
-    const std::size_t by_bytes = std::max<std::size_t>(1, settings.wants.window_bytes / plan.piece_bytes);
-    const std::size_t window = source.silent ? 1 : std::min(settings.wants.window_pieces, by_bytes);
+    const std::size_t window = source.silent ? 1 : window_of(source, now);
     for (std::size_t piece = first_missing; piece < pieces.size() && source.asked < window; ++piece) {
       if (pieces[piece].state != Slot::State::missing) {
         first_missing += piece == first_missing ? 1U : 0U;
@@ -248,11 +250,22 @@ struct BlobFetch::State {
         source.progress = now;
         source.alive = source.silent ? source.alive : now;
       }
-      pieces[piece] = Slot{Slot::State::asked, index};
+      const auto stamp = source.path ? source.path->asked(now, source.asked * std::uint64_t{plan.piece_bytes}) : PathWindow::Asked{};
+      pieces[piece] = Slot{Slot::State::asked, index, stamp};
       first_missing += piece == first_missing ? 1U : 0U;
       ++source.asked;
       out.push_back(OutgoingWant{source.island, Want{plan.blob, offset_of(piece), length_of(piece)}});
     }
+    if (source.path && !source.silent && first_missing < pieces.size()) {
+      source.path->limits();
+    }
+  }
+
+  // In pieces.
+  [[nodiscard]] std::size_t window_of(const FetchSource& source, TimePoint now) const {
+    const std::uint64_t bytes = source.path ? settings.wants.paths->bytes(*source.path, now) : settings.wants.window_bytes;
+    const std::size_t by_bytes = std::max<std::size_t>(1, bytes / plan.piece_bytes);
+    return source.path ? by_bytes : std::min(settings.wants.window_pieces, by_bytes);
   }
 
   // The bytes of this piece lie where `destination` said.
@@ -364,6 +377,10 @@ void BlobFetch::arrived(TimePoint now, const IslandId& from, const BlobPiece& pi
   source.progress = source.alive = now;
   source.patience = state.settings.wants.again_after;
   source.silent = false;
+  if (source.path && number && state.pieces[*number].source == index) {
+    source.path->arrived(now, piece.length, state.pieces[*number].asked);
+    source.patience = std::max(source.patience, std::min(2 * source.path->round_trip(), state.settings.wants.again_at_most));
+  }
   state.bytes_received += piece.length;
   if (number) {
     state.take(index, *number, piece);

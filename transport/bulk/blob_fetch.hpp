@@ -1,11 +1,11 @@
 // Fetching one blob from several islands that hold the same bytes: a checkpoint, the results a joiner missed.
 //
-// Each source has a window of wants; a source that is quick gets more pieces. A source that stays silent, refuses, or whose piece does
-// not match its digest is dropped with a reason and its pieces go to the others. With the digests of all pieces a liar is found
-// at its first piece. With the whole digest alone a mix of sources cannot tell who lied: the fetch starts anew with one source
-// at a time, dropping each whose bytes do not match.
-// The bytes go to a file (`path`.part with the pieces it has in `path`.have, renamed when complete and verified; resumable) or to memory.
-// Sans-I/O but for that file. Pieces are hashed in order as they come; what came before its turn is read back once. Threads: one.
+// Each source has a window of wants, which follows its path (path_window.hpp) or is fixed; a source that is quick gets more pieces. A
+// source that stays silent, refuses, or whose piece does not match its digest is dropped with a reason and its pieces go to the others.
+// With the digests of all pieces a liar is found at its first piece. With the whole digest alone a mix of sources cannot tell who lied: the
+// fetch starts anew with one source at a time, dropping each whose bytes do not match. The bytes go to a file (`path`.part with the pieces
+// it has in `path`.have, renamed when complete and verified; resumable) or to memory. Sans-I/O but for that file. Pieces are hashed in
+// order as they come; what came before its turn is read back once. Threads: one.
 #pragma once
 
 #include <cstdint>

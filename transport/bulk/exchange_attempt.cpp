@@ -24,6 +24,8 @@ struct Buffer {
   [[nodiscard]] Payload payload(std::uint64_t offset, std::uint64_t length) const { return Payload{span(offset, length), bytes}; }
 };
 
+using Slot = std::unique_ptr<std::byte[]>;
+
 // One blob of one peer that is being read.
 struct Source {
   WantSchedule schedule;
@@ -31,7 +33,8 @@ struct Source {
   std::size_t contributor = 0;  // of a contribution: its index among the contributors
   std::uint64_t total = 0;      // of the blob
   std::uint64_t base = 0;       // what a blob offset is reduced by or added to in `buffer` (see place)
-  Buffer buffer;                // gather: the whole contribution; direct contribution: window slots; reduced: the result
+  Buffer buffer;                // gather: the whole contribution; reduced: the result
+  std::vector<Slot> slots;      // direct contribution: of each piece that is arriving or waits to be reduced
 };
 
 bool ascending(const std::vector<std::uint64_t>& ends) {
@@ -126,9 +129,9 @@ struct ExchangeAttempt::State {
   std::vector<std::size_t> contributors;  // member indices, in order
   std::vector<std::uint64_t> weights;     // theirs
   bool direct = false;
-  Buffer result;          // direct
-  std::size_t slots = 0;  // direct: window of pieces a contributor
-  std::size_t slot_bytes = 0;
+  Buffer result;               // direct
+  std::size_t slot_bytes = 0;  // direct: the longest piece of a contribution
+  std::vector<Slot> free_slots;
   std::size_t reduced = 0;  // pieces of the own shard
   std::vector<Source> sources;
   std::optional<ExchangeFailure> failure;
@@ -149,7 +152,8 @@ struct ExchangeAttempt::State {
     const std::size_t member = contributors[contributor];
     progress.bytes_to_receive += ends.back() - ends.front();
     sources.push_back(Source{WantSchedule(plan.members[member], blob(BlobKind::contribution, 0), std::move(ends), settings.wants, now),
-                             member, contributor, plan.layout.contribution.back(), 0, std::move(buffer)});
+                             member, contributor, plan.layout.contribution.back(), 0, std::move(buffer),
+                             std::vector<Slot>(direct ? count : 0)});
   }
 
   void begin_gather(TimePoint now) {
@@ -168,12 +172,9 @@ struct ExchangeAttempt::State {
       const std::size_t piece = first_piece(self) + i;
       slot_bytes = std::max<std::size_t>(slot_bytes, layout.contribution[piece + 1] - layout.contribution[piece]);
     }
-    if (slot_bytes > 0) {
-      slots = std::min(shard_pieces(self), std::max<std::size_t>(2, settings.reduce_window_bytes / slot_bytes));
-    }
     for (std::size_t contributor = 0; contributor < contributors.size(); ++contributor) {
       if (contributors[contributor] != self && shard_pieces(self) > 0) {
-        add_contribution(contributor, first_piece(self), shard_pieces(self), Buffer(slots * slot_bytes), now);
+        add_contribution(contributor, first_piece(self), shard_pieces(self), Buffer(), now);
       }
     }
     for (std::size_t member = 0; member < plan.members.size(); ++member) {
@@ -189,7 +190,12 @@ struct ExchangeAttempt::State {
       progress.bytes_to_receive += total;
       sources.push_back(Source{WantSchedule(plan.members[member], blob(BlobKind::reduced, static_cast<std::uint32_t>(member)),
                                             std::move(ends), settings.wants, now),
-                               member, 0, total, base, result});
+                               member,
+                               0,
+                               total,
+                               base,
+                               result,
+                               {}});
     }
   }
 
@@ -206,15 +212,33 @@ struct ExchangeAttempt::State {
 
   [[nodiscard]] bool is_slotted(const Source& source) const { return direct && source.schedule.blob().kind == BlobKind::contribution; }
 
-  // Where piece `index` of this source goes; empty if it is not its turn.
-  [[nodiscard]] std::span<std::byte> place(const Source& source, std::size_t index, const BlobPiece& piece) const {
+  // Where piece `index` of this source goes; empty if it was reduced, or never asked for.
+  [[nodiscard]] std::span<std::byte> place(Source& source, std::size_t index, const BlobPiece& piece) {
     if (!is_slotted(source)) {
       return source.buffer.span(source.base + piece.offset, piece.length);
     }
-    if (index < reduced || index >= reduced + slots) {
+    if (index < reduced || index >= source.schedule.asked_up_to()) {
       return {};
     }
-    return source.buffer.span((index % slots) * slot_bytes, piece.length);
+    Slot& slot = source.slots[index];
+    if (!slot && !free_slots.empty()) {
+      slot = std::move(free_slots.back());
+      free_slots.pop_back();
+    } else if (!slot) {
+      slot = std::make_unique_for_overwrite<std::byte[]>(slot_bytes);
+    }
+    return {slot.get(), piece.length};
+  }
+
+  // How many pieces of a contribution are read ahead of what is reduced: what its path holds, so far as the budget has room for all of
+  // them, since a piece that waits for another contributor's holds its slot.
+  [[nodiscard]] std::size_t ahead(const Source& source, TimePoint now) const {
+    std::uint64_t bytes = settings.reduce_window_bytes;
+    if (settings.wants.paths) {
+      const std::uint64_t share = settings.wants.paths->budget() / std::max<std::size_t>(1, contributors.size() - 1);
+      bytes = std::min(share, source.schedule.window_bytes(now));
+    }
+    return std::max<std::size_t>(2, bytes / slot_bytes);
   }
 
   Source* find(const IslandId& from, const BlobId& id) {
@@ -325,7 +349,7 @@ std::vector<OutgoingWant> ExchangeAttempt::take_wants(TimePoint now) {
   }
   // Contributions come first among the sources: the others wait for what is summed from them.
   for (Source& source : state_->sources) {
-    const std::size_t limit = state_->is_slotted(source) ? state_->reduced + state_->slots : SIZE_MAX;
+    const std::size_t limit = state_->is_slotted(source) ? state_->reduced + state_->ahead(source, now) : SIZE_MAX;
     source.schedule.take(now, limit, wants);
   }
   return wants;
@@ -349,7 +373,7 @@ bool ExchangeAttempt::reduce_one() {
     if (!source.schedule.has(index)) {
       return false;
     }
-    views[source.contributor] = source.buffer.span((index % state.slots) * state.slot_bytes, bytes);
+    views[source.contributor] = {source.slots[index].get(), static_cast<std::size_t>(bytes)};
   }
   const auto own = std::find(state.contributors.begin(), state.contributors.end(), state.self);
   if (own != state.contributors.end()) {
@@ -362,6 +386,11 @@ bool ExchangeAttempt::reduce_one() {
     const bool known = failure->contributor < state.contributors.size();
     state.fail(known ? state.plan.members[state.contributors[failure->contributor]] : IslandId(), std::move(failure->error));
     return false;
+  }
+  for (Source& source : state.sources) {
+    if (state.is_slotted(source)) {
+      state.free_slots.push_back(std::move(source.slots[index]));
+    }
   }
   ++state.reduced;
   ++state.progress.pieces_reduced;

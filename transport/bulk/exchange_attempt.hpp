@@ -10,8 +10,11 @@
 // the time. Frames of another run, epoch, round or attempt are not its own and are dropped.
 //
 // Copies of a parameter's bytes: none here. Contributions are read in place by the store; what arrives is written by the link
-// to a window slot (to be reduced) or to its place in the result; `reduce` writes to the result, from which it is served.
-// Memory (direct): the result + (contributors − 1) · window.
+// to a slot (to be reduced) or to its place in the result; `reduce` writes to the result, from which it is served.
+// Each contributor is read ahead of what is reduced by as much as the path to it holds (path_window.hpp), so that one that is near does not
+// wait for one that is far. A slot is taken when a piece arrives and given back when it is reduced; the one used last is used next, while
+// it is in the cache. Memory (direct): the result + what arrived and is not reduced yet, at most (contributors − 1) ·
+// `reduce_window_bytes`; where windows follow the paths, at most their budget, but two pieces of each contributor.
 // Cost, payload bytes received by member j, S_j being its shard, E the encoded contribution, R the encoded result:
 //   gather: E of the other contributor;  direct: (contributors other than j) · E(S_j) + R − R(S_j).
 //   Equal shards, all contributing, E = R = b·N/8: 2·(P−1)/P · b·N/8, the same as sent; two hops for any P.
@@ -121,7 +124,7 @@ class ExchangeAttempt final : public Transfer {
  public:
   struct Settings {
     WantSettings wants;                              // per peer and blob
-    std::uint64_t reduce_window_bytes = 8ULL << 20;  // read ahead per contributor; at least two pieces
+    std::uint64_t reduce_window_bytes = 8ULL << 20;  // read ahead per contributor where windows are fixed; at least two pieces
   };
 
   // Begins the attempt: puts the contribution (size layout.contribution's total; empty if this member's weight is 0) and the own reduced

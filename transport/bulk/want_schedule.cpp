@@ -6,6 +6,11 @@
 #include "transport/base/check.hpp"
 
 namespace atl {
+namespace {
+
+constexpr std::size_t kMostWants = 4096;  // outstanding of one blob: pieces of fp4 have 32 KiB
+
+}  // namespace
 
 WantSchedule::WantSchedule(IslandId peer, BlobId blob, std::vector<std::uint64_t> ends, const WantSettings& settings, TimePoint now)
     : peer_(std::move(peer)),
@@ -19,37 +24,54 @@ WantSchedule::WantSchedule(IslandId peer, BlobId blob, std::vector<std::uint64_t
   for (std::size_t i = 0; i < states_.size(); ++i) {
     ATOLL_CHECK(ends_[i] < ends_[i + 1] && ends_[i + 1] - ends_[i] <= kMaxPieceBytes, "pieces are not empty and not too long");
   }
+  if (settings_.paths) {
+    path_ = settings_.paths->to(peer_);
+    stamps_.resize(states_.size());
+  }
+}
+
+std::uint64_t WantSchedule::window_bytes(TimePoint now) const {
+  return path_ ? settings_.paths->bytes(*path_, now) : settings_.window_bytes;
 }
 
 void WantSchedule::take(TimePoint now, std::size_t limit, std::vector<OutgoingWant>& out) {
   if (asked_ > 0 && now - progress_ >= patience_) {
     patience_ = std::min(patience_ * 2, settings_.again_at_most);
-    for (State& state : states_) {
-      state = state == State::asked ? State::waiting : state;
-    }
-    asked_ = 0;
-    asked_bytes_ = 0;
+    take_back();
   }
   if (now < ask_after_) {
     return;
   }
   pausing_ = false;
   limit = std::min(limit, states_.size());
-  for (std::size_t i = first_open_; i < limit; ++i) {
+  if (next_ >= limit) {
+    return;
+  }
+  const std::uint64_t window = window_bytes(now);
+  const std::size_t most = path_ ? kMostWants : settings_.window_pieces;
+  for (; next_ < limit; ++next_) {
+    const std::size_t i = next_;
     const std::uint64_t length = ends_[i + 1] - ends_[i];
-    if (asked_ > 0 && (asked_ >= settings_.window_pieces || asked_bytes_ + length > settings_.window_bytes)) {
-      return;
-    }
     if (states_[i] != State::waiting) {
       continue;
+    }
+    if (asked_ > 0 && (asked_ >= most || asked_bytes_ + length > window)) {
+      if (path_) {
+        path_->limits();
+      }
+      return;
     }
     if (asked_ == 0) {
       progress_ = now;
       silent_since_ = silent_since_.value_or(now);
     }
     states_[i] = State::asked;
+    if (path_ && stamps_[i].at == TimePoint()) {  // else it was asked for before: it may come for that
+      stamps_[i] = path_->asked(now, asked_bytes_);
+    }
     ++asked_;
     asked_bytes_ += length;
+    asked_up_to_ = std::max(asked_up_to_, i + 1);
     out.push_back(OutgoingWant{peer_, Want{blob_, ends_[i], static_cast<std::uint32_t>(length), settings_.packed}});
   }
 }
@@ -77,6 +99,9 @@ void WantSchedule::arrived(TimePoint now, std::size_t index) {
   if (states_[index] == State::asked) {
     --asked_;
     asked_bytes_ -= ends_[index + 1] - ends_[index];
+    if (path_) {
+      path_->arrived(now, ends_[index + 1] - ends_[index], stamps_[index]);
+    }
   }
   states_[index] = State::arrived;
   ++arrived_;
@@ -85,16 +110,22 @@ void WantSchedule::arrived(TimePoint now, std::size_t index) {
   }
   gap_ += (now - progress_ - gap_) / 4;
   progress_ = now;
-  patience_ = std::clamp(4 * gap_, settings_.again_after, std::max(settings_.again_after, settings_.again_at_most));
+  const Duration least = std::max(settings_.again_after, path_ ? 2 * path_->round_trip() : Duration::zero());
+  patience_ = std::max(settings_.again_after, std::min(std::max(4 * gap_, least), settings_.again_at_most));
   silent_since_ = asked_ > 0 ? std::optional(now) : std::nullopt;
 }
 
-void WantSchedule::ask_again(TimePoint now, Duration pause) {
-  for (State& state : states_) {
-    state = state == State::asked ? State::waiting : state;
+void WantSchedule::take_back() {
+  for (std::size_t i = first_open_; i < next_; ++i) {
+    states_[i] = states_[i] == State::asked ? State::waiting : states_[i];
   }
+  next_ = first_open_;
   asked_ = 0;
   asked_bytes_ = 0;
+}
+
+void WantSchedule::ask_again(TimePoint now, Duration pause) {
+  take_back();
   ask_after_ = now + pause;
   pausing_ = true;
 }

@@ -1,23 +1,27 @@
 // Asking one peer for the pieces of one blob: in order, so many bytes at a time, and again when they do not come.
 //
-// A piece is asked for when it fits the window beside what is outstanding (always at least one piece). If the peer delivers nothing
+// A piece is asked for when it fits the window beside what is outstanding (always at least one piece): a window that follows the path
+// (path_window.hpp), which all that is read from this peer teaches, or a fixed one. If the peer delivers nothing
 // for `again_after` (on a slow path: four times the usual gap between pieces), everything outstanding is asked for again; the
 // pause doubles up to `again_at_most` until something arrives. Asking again is harmless: owners park a want once, readers drop a second
 // copy. Sans-I/O. Threads: one.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/path_window.hpp"
 
 namespace atl {
 
 struct WantSettings {
-  std::uint64_t window_bytes = 16ULL << 20;  // asked for and not arrived
-  std::size_t window_pieces = 64;
+  std::shared_ptr<PathWindows> paths;        // empty: the window is fixed
+  std::uint64_t window_bytes = 16ULL << 20;  // asked for and not arrived, where it is fixed
+  std::size_t window_pieces = 64;            // the same
   Duration again_after = std::chrono::seconds(2);
   Duration again_at_most = std::chrono::seconds(15);
   bool packed = false;  // the pieces may travel packed (packing.hpp)
@@ -38,8 +42,12 @@ class WantSchedule {
 
   [[nodiscard]] const IslandId& peer() const { return peer_; }
   [[nodiscard]] const BlobId& blob() const { return blob_; }
+  // Pieces from this one on were never asked for.
+  [[nodiscard]] std::size_t asked_up_to() const { return asked_up_to_; }
   [[nodiscard]] bool has(std::size_t index) const { return states_[index] == State::arrived; }
   [[nodiscard]] bool done() const { return arrived_ == states_.size(); }
+  // What may be outstanding now.
+  [[nodiscard]] std::uint64_t window_bytes(TimePoint now) const;
   // Since when nothing came although something is outstanding; nothing if nothing is.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
   // When `take` should be called at the latest, unless its `limit` grows before; nothing if only arrivals matter.
@@ -47,12 +55,18 @@ class WantSchedule {
 
  private:
   enum class State : std::uint8_t { waiting, asked, arrived };
+  // What is outstanding was not asked for, as far as this knows.
+  void take_back();
 
   IslandId peer_;
   BlobId blob_;
   std::vector<std::uint64_t> ends_;
   std::vector<State> states_;
   WantSettings settings_;
+  std::shared_ptr<PathWindow> path_;       // empty: the window is fixed
+  std::vector<PathWindow::Asked> stamps_;  // of each piece that was asked for, when the window follows the path
+  std::size_t next_ = 0;                   // all pieces before it were asked for, or have arrived
+  std::size_t asked_up_to_ = 0;
   std::size_t first_open_ = 0;  // all pieces before it have arrived
   std::size_t arrived_ = 0;
   std::size_t asked_ = 0;
