@@ -146,7 +146,7 @@ TEST_CASE("sealed and plain links do not talk to each other") {
 
 TEST_CASE("a reader that does not take its pieces stops the sender, and loses nothing that it asks for again") {
   SealedField field;
-  field.settings.inbox_bytes = 1 << 20;
+  field.settings.link_memory_bytes = 4 << 20;  // of which the inbox is a quarter
   field.settings.queue_bytes = 1 << 20;
   FieldIsland& reader = field.add();
   FieldIsland& owner = field.add();

@@ -42,9 +42,11 @@ struct BulkFlight::Cargo {
   SealBuffers::Buffer buffer;
 };
 
-std::uint64_t BulkFlight::bytes() const {
+bool BulkFlight::has_room(std::uint64_t queue_bytes, std::uint64_t outbox_bytes) const {
   const std::lock_guard lock(mutex_);
-  return bytes_;
+  const auto moment = static_cast<std::uint64_t>(bytes_per_second_ * seconds(kAhead));
+  const std::uint64_t most = std::min(queue_bytes, std::max(kLeast, moment));
+  return bytes_ == 0 || (bytes_ < most && outbox_->load() < outbox_bytes);
 }
 
 bool BulkFlight::carries(const PieceKey& key) const {
@@ -79,8 +81,13 @@ ZmqMessage BulkFlight::launch(const PieceKey& key, SealBuffers::Buffer buffer, s
 ZmqMessage BulkFlight::launch(std::unique_ptr<Cargo> cargo, std::span<std::byte> bytes) {
   cargo->flight = shared_from_this();
   cargo->size = bytes.size();
+  *outbox_ += bytes.size();
   {
     const std::lock_guard lock(mutex_);
+    if (bytes_ == 0) {
+      measured_from_ = now();
+      landed_ = 0;
+    }
     bytes_ += bytes.size();
     keys_.insert(cargo->key);
   }
@@ -93,8 +100,15 @@ void BulkFlight::land(void* /*bytes*/, void* hint) {
   if (cargo->buffer.bytes) {
     flight.buffers_->give_back(std::move(cargo->buffer));
   }
+  *flight.outbox_ -= cargo->size;
   const std::lock_guard lock(flight.mutex_);
   flight.bytes_ -= cargo->size;
+  flight.landed_ += cargo->size;
+  const TimePoint present = now();
+  if (const Duration took = present - flight.measured_from_; took >= kAhead) {
+    flight.bytes_per_second_ = static_cast<double>(std::exchange(flight.landed_, 0)) / seconds(took);
+    flight.measured_from_ = present;
+  }
   if (const auto key = flight.keys_.find(cargo->key); key != flight.keys_.end()) {
     flight.keys_.erase(key);
   }

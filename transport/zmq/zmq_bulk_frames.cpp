@@ -2,9 +2,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/zmq/tcp_tuning.hpp"
 #include "transport/zmq/zmq_bulk_io.hpp"
 
 namespace atl {
+namespace {
+
+constexpr Duration kTripsKept = std::chrono::seconds(30);
+constexpr Duration kFarTrip = std::chrono::milliseconds(10);
+
+}  // namespace
 
 void ZmqBulkIo::reject(Session& session, const std::string& why) {
   mailbox_->update(session.peer, [](PeerTraffic& row) { ++row.frames_rejected; });
@@ -26,6 +33,7 @@ void ZmqBulkIo::on_data(std::uint64_t id, Parts& parts) {
     size += part.bytes().size();
   }
   mailbox_->update(session.peer, [&](PeerTraffic& row) { row.bytes_received += size; });
+  peers_.at(session.peer).received += size;
   const ByteView box = parts.front().bytes().subspan(1);
   std::array<std::byte, kMaxPieceHeadBytes + 1> buffer{};
   ByteView plain = box;
@@ -61,8 +69,21 @@ void ZmqBulkIo::on_data(std::uint64_t id, Parts& parts) {
   if (type == kPing) {
     send_ping(session, kPong, *stamp);
   } else if (type == kPong) {
-    const Duration trip = session.heard.time_since_epoch() - Duration(static_cast<Duration::rep>(*stamp));
-    mailbox_->update(session.peer, [&](PeerTraffic& row) { row.round_trip = std::max(Duration(1), trip); });
+    on_pong(session, std::max(Duration(1), session.heard.time_since_epoch() - Duration(static_cast<Duration::rep>(*stamp))));
+  }
+}
+
+// The shortest of a while: a pong may have waited behind pieces.
+void ZmqBulkIo::on_pong(Session& session, Duration trip) {
+  mailbox_->update(session.peer, [&](PeerTraffic& row) { row.round_trip = trip; });
+  Peer& peer = peers_.at(session.peer);
+  if (peer.round_trip == Duration::zero() || trip <= peer.round_trip || session.heard - peer.trip_from > kTripsKept) {
+    peer.round_trip = trip;
+    peer.trip_from = session.heard;
+  }
+  if (!session.far && peer.round_trip >= kFarTrip) {
+    session.far = true;
+    use_far_congestion_control(session.source);
   }
 }
 
@@ -147,11 +168,8 @@ bool ZmqBulkIo::serve(Session& session, const Want& want) {
   if (session.flight->carries({want.blob, want.offset})) {
     return true;  // asked again while the answer is still on its way out
   }
-  if (session.flight->bytes() >= settings_.queue_bytes || !session.waiting.empty()) {
-    const bool waits = std::find(session.waiting.begin(), session.waiting.end(), want) != session.waiting.end();
-    if (!waits && session.waiting.size() < settings_.queue_wants) {
-      session.waiting.push_back(want);
-    }
+  if (!has_room(session) || !session.waiting.empty()) {
+    session.waiting.push(want, settings_.queue_wants);
     session.flight->wake_when_smaller();
     return true;
   }
@@ -190,16 +208,14 @@ void ZmqBulkIo::serve_waiting() {
   }
   for (const std::uint64_t id : ids) {
     auto found = sessions_.find(id);
-    std::deque<Want> wants = std::exchange(found->second.waiting, {});
+    WantQueue wants = std::exchange(found->second.waiting, {});
     while (!wants.empty() && found != sessions_.end()) {
-      if (found->second.flight->bytes() >= settings_.queue_bytes) {
+      if (!has_room(found->second)) {
         found->second.waiting = std::move(wants);
         found->second.flight->wake_when_smaller();
         break;
       }
-      const Want want = std::move(wants.front());
-      wants.pop_front();
-      serve(found->second, want);
+      serve(found->second, wants.pop());
       found = sessions_.find(id);  // sending may have ended it
     }
   }
@@ -228,7 +244,7 @@ void ZmqBulkIo::serve_uplink() {
       uplink_->drop(IslandId(turn->peer));
       continue;
     }
-    if (session->flight->bytes() >= settings_.queue_bytes) {
+    if (!has_room(*session)) {
       session->flight->wake_when_smaller();  // the real link is thinner than the budget
       return;
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/base/log.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
 #include "transport/zmq/zmq_bulk_io.hpp"
 
 namespace atl {
@@ -73,11 +74,11 @@ void ZmqBulkIo::say_hello(Dealer& dealer) {
   ZmqMessage(dealer.handshake->hello()).send(dealer.socket, false);
 }
 
-void ZmqBulkIo::on_welcome(Dealer& dealer, ByteView welcome) {
+void ZmqBulkIo::on_welcome(Dealer& dealer, const ZmqMessage& message) {
   if (!dealer.handshake || dealer.session != 0) {
     return;
   }
-  Result<BulkKeys> keys = dealer.handshake->finish(welcome);
+  Result<BulkKeys> keys = dealer.handshake->finish(message.bytes());
   if (!keys && ++dealer.refuted < dealer.hellos) {
     log_debug("bulk link: island " + dealer.peer.text + " answered an earlier hello than the last");
     return;
@@ -94,6 +95,7 @@ void ZmqBulkIo::on_welcome(Dealer& dealer, ByteView welcome) {
   Session session;
   session.peer = dealer.peer;
   session.dealer = &dealer;
+  session.source = message.source();
   session.keys = *keys;
   dealer.session = add_session(std::move(session));
   Session& added = sessions_.at(dealer.session);
@@ -108,13 +110,14 @@ std::uint64_t ZmqBulkIo::add_session(Session session) {
   session.id = id;
   session.heard = now();
   session.pinged = session.heard;
-  session.flight = std::make_shared<BulkFlight>(mailbox_, buffers_);
+  session.flight = std::make_shared<BulkFlight>(mailbox_, buffers_, outbox_);
   sessions_.emplace(id, std::move(session));
   return id;
 }
 
 void ZmqBulkIo::confirm(Session& session) {
   session.confirmed = true;
+  limit_unsent(session.source);
   if (gate_ && session.dealer == nullptr) {
     gate_->prove(session.source, now());
   }
@@ -139,7 +142,8 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
     session.dealer->hello_again = now() + kHelloPatience;
   } else {
     routes_.erase(session.route);
-    const bool followed = std::ranges::any_of(sessions_, [&](const auto& item) { return item.second.source == session.source; });
+    const bool followed = std::ranges::any_of(
+        sessions_, [&](const auto& item) { return item.second.dealer == nullptr && item.second.source == session.source; });
     if (gate_ && !followed) {
       gate_->doubt(session.source, now());
     }

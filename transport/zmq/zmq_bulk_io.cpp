@@ -29,6 +29,7 @@ ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std
       router_(router),
       gate_(std::move(gate)),
       rng_(static_cast<std::uint64_t>(now().time_since_epoch().count()), stream_of(settings_.island.text)) {
+  looked_at_ = now();
   set_uplink(0);
 }
 
@@ -49,7 +50,7 @@ void ZmqBulkIo::run() {
   while (true) {
     std::vector<zmq_pollitem_t> items{{nullptr, mailbox_->to_io.fd(), ZMQ_POLLIN, 0}};
     std::vector<Dealer*> dealers;
-    const bool full = mailbox_->inbox_bytes() > settings_.inbox_bytes;
+    const bool full = mailbox_->inbox_bytes() > share_out(settings_.link_memory_bytes).inbox;
     if (!full) {
       for (auto& [island, peer] : peers_) {
         for (const auto& dealer : peer.dealers) {
@@ -171,22 +172,26 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
     if (peers_.contains(island)) {
       continue;
     }
-    Peer& peer = peers_[island];
+    Peer& peer = peers_.try_emplace(island, settings_.streams).first->second;
     admitted_[who.key] = island;
-    for (unsigned i = 0; i < settings_.streams && !who.address.empty(); ++i) {
-      auto dealer = std::make_unique<Dealer>();
-      dealer->peer = island;
-      dealer->socket = make_dealer_socket(who.address);
-      dealer->hello_again = TimePoint::max();
-      dealer->patience = kHelloPatience;
-      peer.dealers.push_back(std::move(dealer));
-    }
     peer.who = std::move(who);
+    for (unsigned i = 0; i < settings_.streams && !peer.who.address.empty(); ++i) {
+      add_dealer(island, peer);
+    }
     mailbox_->update(island, [](PeerTraffic&) {});
   }
   for (const Route& route : std::exchange(not_admitted_, {})) {
     greet(route);  // perhaps it is admitted now
   }
+}
+
+void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer) {
+  auto dealer = std::make_unique<Dealer>();
+  dealer->peer = island;
+  dealer->socket = make_dealer_socket(peer.who.address);
+  dealer->hello_again = TimePoint::max();
+  dealer->patience = kHelloPatience;
+  peer.dealers.push_back(std::move(dealer));
 }
 
 void ZmqBulkIo::remove_peer(const IslandId& island) {
@@ -223,7 +228,8 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
   if (peer == peers_.end() || peer->second.sessions.empty()) {
     return nullptr;
   }
-  return &sessions_.at(peer->second.sessions[peer->second.turn++ % peer->second.sessions.size()]);
+  const std::size_t used = std::min<std::size_t>(peer->second.streams.count(), peer->second.sessions.size());
+  return &sessions_.at(peer->second.sessions[peer->second.turn++ % used]);
 }
 
 // -------------------------------------------------------------------------------------------------------------- sockets
@@ -315,7 +321,7 @@ void ZmqBulkIo::read_dealer(Dealer& dealer) {
         say_hello(dealer);
       }
     } else if (first[0] == kWelcome) {
-      on_welcome(dealer, first);
+      on_welcome(dealer, parts.front());
     } else if (first[0] == kData && dealer.session != 0) {
       on_data(dealer.session, parts);
     }
@@ -341,7 +347,21 @@ void ZmqBulkIo::send_to_route(const Route& route, ByteView message) {
 
 // ----------------------------------------------------------------------------------------------------------------- time
 
+// A connection more than there are is dialled, where there is an address to dial. None is closed: one that is not used costs a ping now
+// and then, and may be what the other side asks over.
+void ZmqBulkIo::look_at_streams(TimePoint present) {
+  for (auto& [island, peer] : peers_) {
+    peer.streams.look(present - looked_at_, std::exchange(peer.received, 0), peer.round_trip);
+    const bool established = std::ranges::all_of(peer.dealers, [](const auto& dealer) { return dealer->session != 0; });
+    if (established && peer.streams.count() > peer.sessions.size() && peer.dealers.size() < kMostStreams && !peer.who.address.empty()) {
+      add_dealer(island, peer);
+    }
+  }
+  looked_at_ = present;
+}
+
 void ZmqBulkIo::tick(TimePoint present) {
+  look_at_streams(present);
   std::vector<std::uint64_t> dead;
   std::vector<std::uint64_t> quiet;
   for (const auto& [id, session] : sessions_) {
@@ -373,7 +393,7 @@ void ZmqBulkIo::tick(TimePoint present) {
       }
     }
   }
-  const bool full = mailbox_->inbox_bytes() > settings_.inbox_bytes;
+  const bool full = mailbox_->inbox_bytes() > share_out(settings_.link_memory_bytes).inbox;
   full_since_ = full ? std::optional(full_since_.value_or(present)) : std::nullopt;
   if (full_since_ && present - *full_since_ > kInboxPatience) {
     log_rarely("bulk link: pieces that nobody takes were dropped");

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,10 @@
 #include "transport/base/time.hpp"
 #include "transport/bulk/blob_store.hpp"
 #include "transport/bulk/bulk_session.hpp"
+#include "transport/bulk/link_memory.hpp"
+#include "transport/bulk/stream_count.hpp"
 #include "transport/bulk/uplink_queue.hpp"
+#include "transport/bulk/want_queue.hpp"
 #include "transport/zmq/accept_gate.hpp"
 #include "transport/zmq/bulk_flight.hpp"
 #include "transport/zmq/bulk_mailbox.hpp"
@@ -78,19 +80,26 @@ class ZmqBulkIo {
     IslandId peer;
     Dealer* dealer = nullptr;  // null: accepted by the router
     Route route;
-    int source = -1;  // its connection's descriptor, where it was accepted
+    int source = -1;   // its connection's descriptor
+    bool far = false;  // the kernel was told that its path is long
     BulkKeys keys;
     bool confirmed = false;
     TimePoint heard;
     TimePoint pinged;
     std::shared_ptr<BulkFlight> flight;
-    std::deque<Want> waiting;  // wants to serve once there is room
+    WantQueue waiting;  // wants to serve once there is room
   };
   struct Peer {
+    explicit Peer(unsigned first_streams) : streams(first_streams, kMostStreams) {}
+
     BulkPeer who;
     std::vector<std::unique_ptr<Dealer>> dealers;
     std::vector<std::uint64_t> sessions;  // confirmed
     std::size_t turn = 0;
+    StreamCount streams;         // of the sessions, over how many this side asks
+    std::uint64_t received = 0;  // bytes, since the last tick
+    Duration round_trip{};       // the shortest since `trip_from`; 0: not known
+    TimePoint trip_from;
   };
 
   // Commands.
@@ -113,7 +122,7 @@ class ZmqBulkIo {
   void greet(const Route& route);
   void on_hello(const Route& route, const ZmqMessage& hello);
   void say_hello(Dealer& dealer);
-  void on_welcome(Dealer& dealer, ByteView welcome);
+  void on_welcome(Dealer& dealer, const ZmqMessage& message);
   std::uint64_t add_session(Session session);
   void confirm(Session& session);
   void end_session(std::uint64_t id, const std::string& why);
@@ -129,11 +138,17 @@ class ZmqBulkIo {
   void send_ping(Session& session, std::uint8_t type, std::uint64_t stamp);
   bool serve(Session& session, const Want& want);
   bool send_piece(Session& session, const Served& served);
+  [[nodiscard]] bool has_room(const Session& session) const {
+    return session.flight->has_room(settings_.queue_bytes, share_out(settings_.link_memory_bytes).outbox);
+  }
   void serve_waiting();
   void serve_uplink();
   void reject(Session& session, const std::string& why);
   Session* next_session(const IslandId& peer);
+  void on_pong(Session& session, Duration trip);
 
+  void add_dealer(const IslandId& island, Peer& peer);
+  void look_at_streams(TimePoint now);
   void tick(TimePoint now);
   void log_rarely(const std::string& line);
 
@@ -142,6 +157,7 @@ class ZmqBulkIo {
   const std::shared_ptr<BlobStore> store_;
   const std::shared_ptr<BulkMailbox> mailbox_;
   const std::shared_ptr<SealBuffers> buffers_ = std::make_shared<SealBuffers>();
+  const std::shared_ptr<BulkFlight::Outbox> outbox_ = std::make_shared<BulkFlight::Outbox>(0);
   void* const context_;
   void* router_;
   std::optional<AcceptGate> gate_;
@@ -155,6 +171,7 @@ class ZmqBulkIo {
   Rng rng_;
   std::map<std::string, TimePoint> logged_;
   std::optional<TimePoint> full_since_;  // the inbox
+  TimePoint looked_at_;                  // the streams
   double uplink_bits_per_second_ = 0;
   std::optional<UplinkQueue> uplink_;  // with a budget
 };

@@ -230,8 +230,9 @@ Result<std::unique_ptr<ZmqBulkLink>> ZmqBulkLink::open(const ZmqBulkSettings& se
     return Error{Code::invalid_argument, "bulk link: the secret key is not a key (40 characters Z85)"};
   }
   identity.secret_key = *secret;
-  if (settings.streams == 0 || settings.streams > 8) {
-    return Error{Code::invalid_argument, "bulk link: streams must be 1 to 8, not " + std::to_string(settings.streams)};
+  if (settings.streams == 0 || settings.streams > kMostStreams) {
+    return Error{Code::invalid_argument,
+                 "bulk link: streams must be 1 to " + std::to_string(kMostStreams) + ", not " + std::to_string(settings.streams)};
   }
   Sockets sockets;
   sockets.context = zmq_ctx_new();

@@ -2,7 +2,8 @@
 //
 // Every island binds one ROUTER and dials every peer that has an address with `streams` DEALERs, each a connection of its own. Wants go
 // round the established connections to a peer, whoever dialled; a piece returns where its want came from. So one reachable
-// side is enough.
+// side is enough. On a far path the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked
+// for BBR (tcp_tuning.hpp).
 //
 // Handshake and sealing: bulk_session.hpp. On every new connection the accepting side greets (u8 1, u8 version), the dialling side says
 // hello, the accepting side welcomes; then each message is u8 4 and a sealed head, and a second part with the sealed payload where
@@ -18,11 +19,12 @@
 // there to the reader's destination (insecure: one copy). Kernel copies apart, that is one pass on each side.
 //
 // Back-pressure: at most `queue_bytes` a connection are handed to ZeroMQ and not yet in the kernel; further wants of that peer wait, at
-// most `queue_wants`, then are dropped (the reader asks again). With `inbox_bytes` of pieces that the caller has not fetched the link stops
-// reading, so that TCP slows the senders; what nobody fetches for two seconds is dropped.
-// A budget: with `uplink_bits_per_second` pieces leave no faster, peers in turn (uplink_queue.hpp); small frames count but do not wait.
-// A peer that vanishes: its connections are closed after `dead_after` without a sign of life; nothing waits for it.
-// Threads: one caller; the link has an I/O thread of its own which owns all sockets, plus ZeroMQ's.
+// most `queue_wants`, then are dropped (the reader asks again). All connections together hold no more than the outbox of
+// `link_memory_bytes`, but each at least one piece. With the inbox full of pieces that the caller has not fetched the link stops reading,
+// so that TCP slows the senders; what nobody fetches for two seconds is dropped. A budget: with `uplink_bits_per_second` pieces leave no
+// faster, peers in turn (uplink_queue.hpp); small frames count but do not wait. A peer that vanishes: its connections are closed after
+// `dead_after` without a sign of life; nothing waits for it. Threads: one caller; the link has an I/O thread of its own which owns all
+// sockets, plus ZeroMQ's.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +35,11 @@
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
+#include "transport/bulk/link_memory.hpp"
 
 namespace atl {
+
+inline constexpr unsigned kMostStreams = 8;  // to one peer
 
 struct ZmqBulkSettings {
   IslandId island;
@@ -42,11 +47,11 @@ struct ZmqBulkSettings {
   std::string secret_key;          // Z85
   std::string bind = "tcp://*:0";  // empty: do not listen, only dial
   bool insecure = false;
-  unsigned streams = 2;
-  double uplink_bits_per_second = 0;  // 0: as fast as it goes
+  unsigned streams = 2;                           // at first; see stream_count.hpp
+  double uplink_bits_per_second = 0;              // 0: as fast as it goes
+  std::uint64_t link_memory_bytes = kLinkMemory;  // link_memory.hpp; its inbox and outbox are kept here
   std::uint64_t queue_bytes = 4ULL << 20;
-  std::size_t queue_wants = 1024;
-  std::uint64_t inbox_bytes = 32ULL << 20;
+  std::size_t queue_wants = 8192;
   Duration ping_every = std::chrono::seconds(2);
   Duration dead_after = std::chrono::seconds(30);  // longer than a piece takes on the slowest link
 };

@@ -1,0 +1,53 @@
+#include "transport/zmq/tcp_tuning.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+
+#include "transport/base/file_descriptor.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::string_view kFar = "bbr";
+
+bool use(int descriptor, std::string_view algorithm) {
+  return ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, algorithm.data(), static_cast<socklen_t>(algorithm.size())) == 0;
+}
+
+// The last of the numbers in a file of /proc: the largest buffer.
+std::uint64_t last_number(const char* path) {
+  std::ifstream file(path);
+  std::uint64_t last = 0;
+  for (std::uint64_t number = 0; file >> number;) {
+    last = number;
+  }
+  return last;
+}
+
+}  // namespace
+
+void limit_unsent(int descriptor) { ::setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes); }
+
+void use_far_congestion_control(int descriptor) { use(descriptor, kFar); }
+
+TcpFacts tcp_facts() {
+  TcpFacts facts;
+  const FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::array<char, 32> name{};
+  socklen_t length = name.size() - 1;
+  if (probe.get() >= 0 && ::getsockopt(probe.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0) {
+    facts.usual = name.data();
+  }
+  facts.far = probe.get() >= 0 && use(probe.get(), kFar) ? std::string(kFar) : facts.usual;
+  facts.send_bytes = last_number("/proc/sys/net/ipv4/tcp_wmem");
+  facts.receive_bytes = last_number("/proc/sys/net/ipv4/tcp_rmem");
+  return facts;
+}
+
+}  // namespace atl
