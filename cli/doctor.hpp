@@ -38,7 +38,8 @@ struct DoctorFiles {
   std::string certificate;  // the page's
 };
 
-// Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, state directory, its disk, its data sets.
+// Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
+// data sets.
 std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,
                                      const std::optional<RunSpec>& run);
 // What lies between the islands.

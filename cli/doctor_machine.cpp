@@ -18,6 +18,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/file_descriptor.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
+#include "transport/zmq/zmq_bulk_link.hpp"
 
 namespace atl {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFewDescriptors = 4096;
+constexpr std::uint64_t kSmallBuffer = 2ULL << 20;  // 20 MB/s over 100 ms
 constexpr std::uintmax_t kLittleSpace = std::uintmax_t{1} << 30;
 constexpr double kSlowDisk = 20e6;  // bytes a second: a checkpoint of a gigabyte takes a minute
 constexpr const char* kSharedMemory = "/dev/shm";
@@ -99,6 +102,26 @@ Finding look_at_descriptors() {
   return limit < kFewDescriptors ? Finding{"descriptors", Health::doubtful,
                                            text + ", some eight for each island; raise it (ulimit -Hn, LimitNOFILE of systemd)"}
                                  : Finding{"descriptors", Health::good, text};
+}
+
+// Far islands exchange as fast as the kernel lets one connection carry what the path holds.
+Finding look_at_connections() {
+  const TcpFacts facts = tcp_facts();
+  const bool bbr = facts.far != facts.usual;
+  const std::string control =
+      bbr ? "the kernel controls congestion with " + facts.usual + ", and with " + facts.far + " where islands are far apart"
+          : "the kernel controls congestion with " + facts.usual +
+                ", which slows down with each lost packet; BBR does not: modprobe tcp_bbr, and " +
+                "\"bbr\" in net.ipv4.tcp_allowed_congestion_control";
+  if (facts.send_bytes == 0 || facts.receive_bytes == 0) {
+    return {"connections", Health::good, control};
+  }
+  const std::uint64_t held = std::min(facts.send_bytes, facts.receive_bytes / 2);  // of a receiver's buffer half is the window
+  const std::string buffers = "; the buffers of one let it have " + human_bytes(held) + " on the way, so over 100 ms up to " +
+                              human_bytes(held * 10) + "/s, and an island uses up to " + std::to_string(kMostStreams);
+  return held < kSmallBuffer
+             ? Finding{"connections", Health::doubtful, control + buffers + "; raise net.ipv4.tcp_wmem and tcp_rmem for a long fat line"}
+             : Finding{"connections", Health::good, control + buffers};
 }
 
 Finding look_at_state(const fs::path& state) {
@@ -198,6 +221,7 @@ std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::pat
                                    look_at_device(),
                                    look_at_shared_memory(run),
                                    look_at_descriptors(),
+                                   look_at_connections(),
                                    look_at_state(state)};
   if (std::optional<Finding> disk = look_at_disk(state)) {
     findings.push_back(*std::move(disk));

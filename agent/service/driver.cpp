@@ -467,6 +467,7 @@ Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyP
   bulk.secret_key = keys.secret_key;
   bulk.insecure = options.insecure;
   bulk.uplink_bits_per_second = options.uplink_bits_per_second;
+  bulk.link_memory_bytes = options.link_memory_bytes;
   ATOLL_ASSIGN(const Address coordinator, parse_address(coordinator_address));
   const bool here = coordinator.is_loopback() && options.advertise.empty();
   bulk.bind = !options.bind.empty() ? options.bind : here || options.insecure ? "tcp://127.0.0.1:*" : "";
@@ -478,6 +479,7 @@ Result<EngineSettings> settings_of_engine(const AgentOptions& options, const Isl
   settings.self = island;
   settings.spans = std::make_shared<SpanLog>();
   settings.probe_paths = true;
+  settings.link_memory_bytes = options.link_memory_bytes;
   ATOLL_ASSIGN(settings.runs, confined_to(options.state / "runs"));
   settings.check_arena = options.check_arena;
   settings.make_arena = shared_arenas(island, options.state / "runs");

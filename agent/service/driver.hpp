@@ -25,6 +25,7 @@
 #include "agent/service/data_access.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/bulk/link_memory.hpp"
 
 namespace atl::agent {
 
@@ -40,9 +41,10 @@ struct AgentOptions {
   TrainerPrograms trainers;  // what runs may name in [trainer]
   std::string metrics;       // HOST:PORT where Prometheus finds its figures; empty: nowhere
   std::string version;
-  std::string program;                     // the executable that `trainer` is run of; empty: this one
-  double uplink_bits_per_second = 0;       // the bulk link's budget; 0: none
-  std::uint64_t trainer_memory_bytes = 0;  // 0: no limit
+  std::string program;                            // the executable that `trainer` is run of; empty: this one
+  double uplink_bits_per_second = 0;              // the bulk link's budget; 0: none
+  std::uint64_t link_memory_bytes = kLinkMemory;  // for pieces on their way (transport/bulk/link_memory.hpp)
+  std::uint64_t trainer_memory_bytes = 0;         // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);
   bool check_arena = false;                          // trainers that write into the arena out of turn are noticed
   std::filesystem::path leave_file;                  // leave when it appears (agent/service/leave_watch.hpp); empty: none

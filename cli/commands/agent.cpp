@@ -35,6 +35,7 @@ struct AgentCommandOptions {
   std::vector<std::string> trainer_environment;
   std::vector<std::string> trainer_folders;
   std::string uplink;
+  std::string link_memory;
   std::string metrics;
   std::string trainer_memory;
   Duration trainer_hang_after = std::chrono::minutes(5);
@@ -66,6 +67,17 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   }
   if (!given.uplink.empty()) {
     ATOLL_ASSIGN(options.uplink_bits_per_second, parse_uplink(given.uplink));
+  }
+  if (!given.link_memory.empty()) {
+    const Result<std::uint64_t> bytes = parse_bytes(given.link_memory);
+    if (!bytes) {
+      return with_context(bytes.error(), "--link-memory");
+    }
+    if (*bytes < kLeastLinkMemory) {
+      return Error{Code::invalid_argument,
+                   "--link-memory " + given.link_memory + ": the link needs at least " + human_bytes(kLeastLinkMemory)};
+    }
+    options.link_memory_bytes = *bytes;
   }
   if (!given.trainer_memory.empty()) {
     ATOLL_ASSIGN(options.trainer_memory_bytes, parse_bytes(given.trainer_memory));
@@ -201,6 +213,9 @@ Command agent_command() {
       {"--bind", "where other islands reach it, tcp://HOST:PORT (else port 4401, or the one it had before)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},
       {"--uplink", "what this island may send to the others, like 50mbit (else as much as the line bears)", &options->uplink},
+      {"--link-memory",
+       "what pieces on their way to and from the others may take, like 1GiB (else 512 MiB); a long fat line needs twice what it holds",
+       &options->link_memory},
       {"--metrics", "where Prometheus finds this island's figures, HOST:PORT; whoever reaches it reads them (else nowhere)",
        &options->metrics},
       {"--trainer-memory", "a trainer that needs more is ended, like 8GiB (else no limit)", &options->trainer_memory},

@@ -151,7 +151,8 @@ Command doctor_command() {
   command.name = "doctor";
   command.summary = "looks whether this machine is fit to be an island, a coordinator or an operator's, and whether it reaches the others";
   command.details =
-      "Arithmetic, trainer, CUDA device, shared memory, descriptors, state directory and disk, data sets of agent.toml; the page's "
+      "Arithmetic, trainer, CUDA device, shared memory, descriptors, connections, state directory and disk, data sets of agent.toml; the "
+      "page's "
       "certificate, the coordinator\n(name, port, key, version, clock), this machine's own port, and on an operator's machine tokens, "
       "every "
       "connected island (dialled from here) and data\npaths between islands that do not pass; with --probe how fast and how far those are "

@@ -283,7 +283,7 @@ TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
   for (const json& finding : document["findings"]) {
     looked_at.insert(finding["what"]);
   }
-  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "device", "memory", "descriptors", "state"});
+  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "device", "memory", "descriptors", "connections", "state"});
   CHECK(call({"doctor", "--state", state}).out.find("kernels") != std::string::npos);
   std::filesystem::create_directories(state);
   std::filesystem::permissions(state, std::filesystem::perms(0755));
