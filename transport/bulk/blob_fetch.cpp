@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/base/check.hpp"
+#include "transport/bulk/link_memory.hpp"
 #include "transport/bulk/partial_file.hpp"
 #include "transport/identity/sha256.hpp"
 
@@ -84,7 +85,10 @@ struct BlobFetch::State {
     source.island = island;
     source.progress = source.alive = source.ask_after = now;
     source.patience = settings.wants.again_after;
-    source.path = settings.wants.paths ? settings.wants.paths->to(island) : nullptr;
+    if (settings.wants.paths) {
+      source.path = settings.wants.paths->to(island);
+      source.patience = least_patience(source);
+    }
     sources.push_back(std::move(source));
   }
 
@@ -261,6 +265,12 @@ struct BlobFetch::State {
     }
   }
 
+  // Nothing can come sooner than the path's round trip.
+  [[nodiscard]] Duration least_patience(const FetchSource& source) const {
+    const Duration trips = source.path ? 2 * source.path->round_trip() : Duration::zero();
+    return std::max(settings.wants.again_after, std::min(trips, settings.wants.again_at_most));
+  }
+
   // In pieces.
   [[nodiscard]] std::size_t window_of(const FetchSource& source, TimePoint now) const {
     const std::uint64_t bytes = source.path ? settings.wants.paths->bytes(*source.path, now) : settings.wants.window_bytes;
@@ -332,6 +342,12 @@ Result<std::unique_ptr<BlobFetch>> BlobFetch::begin(BlobFetchPlan plan, TimePoin
   return std::unique_ptr<BlobFetch>(new BlobFetch(std::move(state)));
 }
 
+Result<std::unique_ptr<BlobFetch>> BlobFetch::begin(BlobFetchPlan plan, TimePoint now) {
+  Settings settings;
+  settings.wants.paths = std::make_shared<PathWindows>(share_out(kLinkMemory).windows);
+  return begin(std::move(plan), now, settings);
+}
+
 BlobFetch::BlobFetch(std::unique_ptr<State> state) : state_(std::move(state)) {}
 BlobFetch::~BlobFetch() = default;
 
@@ -375,12 +391,11 @@ void BlobFetch::arrived(TimePoint now, const IslandId& from, const BlobPiece& pi
   }
   FetchSource& source = state.sources[index];
   source.progress = source.alive = now;
-  source.patience = state.settings.wants.again_after;
   source.silent = false;
   if (source.path && number && state.pieces[*number].source == index) {
     source.path->arrived(now, piece.length, state.pieces[*number].asked);
-    source.patience = std::max(source.patience, std::min(2 * source.path->round_trip(), state.settings.wants.again_at_most));
   }
+  source.patience = state.least_patience(source);
   state.bytes_received += piece.length;
   if (number) {
     state.take(index, *number, piece);

@@ -57,7 +57,8 @@ class BlobFetch final : public Transfer {
 
   // Errors: invalid_argument (no source, sizes that do not fit), io (the file).
   static Result<std::unique_ptr<BlobFetch>> begin(BlobFetchPlan plan, TimePoint now, const Settings& settings);
-  static Result<std::unique_ptr<BlobFetch>> begin(BlobFetchPlan plan, TimePoint now) { return begin(std::move(plan), now, Settings{}); }
+  // The same with windows that follow the paths, and know nothing of them yet.
+  static Result<std::unique_ptr<BlobFetch>> begin(BlobFetchPlan plan, TimePoint now);
   ~BlobFetch() override;
 
   std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;

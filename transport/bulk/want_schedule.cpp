@@ -27,6 +27,7 @@ WantSchedule::WantSchedule(IslandId peer, BlobId blob, std::vector<std::uint64_t
   if (settings_.paths) {
     path_ = settings_.paths->to(peer_);
     stamps_.resize(states_.size());
+    patience_ = least_patience();
   }
 }
 
@@ -110,9 +111,14 @@ void WantSchedule::arrived(TimePoint now, std::size_t index) {
   }
   gap_ += (now - progress_ - gap_) / 4;
   progress_ = now;
-  const Duration least = std::max(settings_.again_after, path_ ? 2 * path_->round_trip() : Duration::zero());
-  patience_ = std::max(settings_.again_after, std::min(std::max(4 * gap_, least), settings_.again_at_most));
+  patience_ = std::max(least_patience(), std::min(4 * gap_, settings_.again_at_most));
   silent_since_ = asked_ > 0 ? std::optional(now) : std::nullopt;
+}
+
+// Nothing can come sooner than the path's round trip.
+Duration WantSchedule::least_patience() const {
+  const Duration trips = path_ ? 2 * path_->round_trip() : Duration::zero();
+  return std::max(settings_.again_after, std::min(trips, settings_.again_at_most));
 }
 
 void WantSchedule::take_back() {

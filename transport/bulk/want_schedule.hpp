@@ -57,6 +57,7 @@ class WantSchedule {
   enum class State : std::uint8_t { waiting, asked, arrived };
   // What is outstanding was not asked for, as far as this knows.
   void take_back();
+  [[nodiscard]] Duration least_patience() const;
 
   IslandId peer_;
   BlobId blob_;
