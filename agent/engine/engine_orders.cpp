@@ -201,6 +201,9 @@ void SyncEngine::State::carry_out(const CloseRun& order) {
   const std::vector<CheckpointMeta> stored = open->run->checkpoints().list();
   const DiskPath folder = open->run->checkpoints().folder();
   runs.erase(order.run);
+  if (runs.empty()) {
+    buffers->clear();
+  }
   set_uplink();
   serve_anew(order.run, stored, folder);  // for exports
 }

@@ -33,7 +33,7 @@ std::uint64_t bytes_others_read(const ExchangePlan& plan, std::size_t self) {
 }  // namespace
 
 Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
-                                                            BlobStore& store, TimePoint now, const WantSettings& wants) {
+                                                            BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings) {
   std::unique_ptr<RoundExchange> round(new RoundExchange(order, now));
   const Composition& composition = run.composition();
   if (!run.layout() || order.fragment >= run.layout()->fragments().size() || order.members.size() != order.tokens.size()) {
@@ -79,8 +79,6 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   round->served_before_ = store.bytes_served(order.run);
   RoundExchange* self_pointer = round.get();
   const auto reduce = [self_pointer](const ReducePiece& piece) { return self_pointer->reduce(piece); };
-  ExchangeAttempt::Settings settings;
-  settings.wants = wants;
   ATOLL_ASSIGN(round->attempt_, ExchangeAttempt::begin(std::move(plan), std::move(own), reduce, store, now, settings));
   return round;
 }
@@ -164,7 +162,8 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   open->meters[order.round].arrivals.clear();
   open->meters[order.round].reduce_start.reset();
   open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
-  Result<std::unique_ptr<RoundExchange>> exchange = RoundExchange::begin(order, *open->run, settings.self, link->store(), now(), wants);
+  Result<std::unique_ptr<RoundExchange>> exchange =
+      RoundExchange::begin(order, *open->run, settings.self, link->store(), now(), {wants, buffers});
   if (!exchange) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
     return;

@@ -19,7 +19,7 @@ class RoundExchange {
  public:
   // Errors: those of ExchangeAttempt::begin; conflict if this island has a weight but no contribution.
   static Result<std::unique_ptr<RoundExchange>> begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
-                                                      BlobStore& store, TimePoint now, const WantSettings& wants);
+                                                      BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings);
 
   [[nodiscard]] ExchangeAttempt& attempt() { return *attempt_; }
   [[nodiscard]] const agent::BeginExchange& order() const { return order_; }

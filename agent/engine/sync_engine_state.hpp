@@ -206,6 +206,7 @@ struct SyncEngine::State final : PieceReceiver {
 
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
+  std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();  // of what exchanges received
   WantSettings wants;  // windows that follow the paths, and what was learned of them
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;

@@ -63,6 +63,8 @@ struct Island {
   std::unique_ptr<BulkLink> link;
   std::unique_ptr<ExchangeAttempt> exchange;
   TimePoint begins;  // hears of the exchange then
+  std::shared_ptr<PathWindows> paths;
+  std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();
 };
 
 struct Case {
@@ -73,6 +75,7 @@ struct Case {
   std::uint64_t reduce_window = 0;
   std::vector<std::uint8_t> shares = {};
   bool packed = false;
+  std::uint64_t budget = 0;  // of windows that follow the paths; 0: they are fixed
 };
 
 class Cluster {
@@ -90,6 +93,7 @@ class Cluster {
       island->id = id;
       island->begins = network_.now() + Duration(static_cast<Duration::rep>(rng.uniform() * static_cast<double>(what.late.count())));
       island->link = network_.bulk_link(id, island->store);
+      island->paths = what.budget > 0 ? std::make_shared<PathWindows>(what.budget) : nullptr;
       islands_.push_back(std::move(island));
     }
     for (const auto& island : islands_) {
@@ -110,6 +114,9 @@ class Cluster {
         } else if (const auto deadline = island->exchange->next_deadline()) {
           next = std::min(next, std::max(*deadline, network_.now() + 1ns));
         }
+      }
+      if (finished()) {
+        break;  // at this instant
       }
       if (const auto event = network_.next_event()) {
         next = std::min(next, *event);
@@ -143,6 +150,8 @@ class Cluster {
                       ids_,       what_.weights, island.id, layout_of(what_.elements, ids_.size(), what_.piece_elements, what_.shares)};
     ExchangeAttempt::Settings settings;
     plan.packed = what_.packed;
+    settings.wants.paths = island.paths;
+    settings.buffers = island.buffers;
     if (what_.reduce_window > 0) {
       settings.reduce_window_bytes = what_.reduce_window;
     }
@@ -252,6 +261,7 @@ TEST_CASE("one to six members under loss, replay, duplication, delay and late be
     what.late = 5s;
     what.reduce_window = 1 + rng.below(4096);
     what.packed = seed % 2 == 0;
+    what.budget = seed % 3 == 0 ? 1 + rng.below(20'000) : 0;
     for (std::size_t i = 0; i < members; ++i) {
       what.weights.push_back(i == 0 ? 1 : rng.below(4));
     }
@@ -278,6 +288,36 @@ TEST_CASE("a quiet network carries exactly the bytes of the cost formula") {
       CHECK(island->store->bytes_served(RunId("r")) == formula);
     }
   }
+}
+
+TEST_CASE("contributions from afar are read ahead as far as their path holds, and no further than the budget") {
+  constexpr std::size_t kElements = 12'000'000;  // shards of 16 MB
+  PathConditions far;
+  far.latency = 200ms;
+  far.bytes_per_second = 100e6;
+  const auto second_attempt = [&](std::uint64_t budget) {
+    Case what;
+    what.elements = kElements;
+    what.piece_elements = 1 << 16;
+    what.weights = {1, 1, 1};
+    what.budget = budget;
+    Cluster cluster(3, what, far);
+    REQUIRE(cluster.run(60s));
+    const TimePoint start = cluster.network().now();
+    for (const auto& island : cluster.islands()) {
+      cluster.begin(*island, Attempt(2));
+    }
+    REQUIRE(cluster.run(60s));
+    cluster.check_equal();
+    return seconds(cluster.network().now() - start);
+  };
+  const double fixed = second_attempt(0);  // 8 MiB of each contributor ahead
+  const double follows = second_attempt(256 << 20);
+  const double tight = second_attempt(8 << 20);  // 4 MiB
+  // Each path carries two shards, one after the other: 0.32 s, and two round trips less what overlaps.
+  CHECK(follows < 0.32 + 0.85);
+  CHECK(follows < fixed - 0.3);
+  CHECK(tight > fixed);
 }
 
 TEST_CASE("a slow start of one side is waited for: its wants are parked, nothing is sent twice") {
@@ -387,8 +427,10 @@ TEST_CASE("a refusal, a foreign size and an unusable contribution accuse their s
   {
     const auto refuse = [](const ReducePiece&) { return std::optional(ReduceFailure{2, Error{Code::corrupt, "not finite"}}); };
     auto exchange = ExchangeAttempt::begin(plan(), payload_of(values), refuse, store, now).value();
+    const BlobPiece piece{blob, 0, 384, 64};
+    CHECK(exchange->destination(IslandId("b"), piece).empty());  // nobody asked for it: it costs no memory
+    CHECK(exchange->take_wants(now).size() == 8);
     for (const char* peer : {"b", "c"}) {
-      const BlobPiece piece{blob, 0, 384, 64};
       REQUIRE(exchange->destination(IslandId(peer), piece).size() == 64);
       exchange->arrived(now, IslandId(peer), piece);
     }

@@ -16,7 +16,7 @@ struct Buffer {
   std::size_t size = 0;
 
   Buffer() = default;
-  explicit Buffer(std::size_t count) : bytes(std::make_shared_for_overwrite<std::byte[]>(count)), size(count) {}
+  Buffer(std::size_t count, ReceiveBuffers& buffers) : bytes(buffers.take(count)), size(count) {}
   [[nodiscard]] std::span<std::byte> span(std::uint64_t offset, std::uint64_t length) const {
     ATOLL_CHECK(offset <= size && length <= size - offset, "a range lies within its buffer");
     return {bytes.get() + offset, static_cast<std::size_t>(length)};
@@ -159,14 +159,14 @@ struct ExchangeAttempt::State {
   void begin_gather(TimePoint now) {
     for (std::size_t contributor = 0; contributor < contributors.size(); ++contributor) {
       if (contributors[contributor] != self && plan.layout.pieces() > 0) {
-        add_contribution(contributor, 0, plan.layout.pieces(), Buffer(plan.layout.contribution.back()), now);
+        add_contribution(contributor, 0, plan.layout.pieces(), Buffer(plan.layout.contribution.back(), *settings.buffers), now);
       }
     }
   }
 
   void begin_direct(TimePoint now) {
     const ExchangeLayout& layout = plan.layout;
-    result = Buffer(layout.reduced.back());
+    result = Buffer(layout.reduced.back(), *settings.buffers);
     progress.pieces_to_reduce = shard_pieces(self);
     for (std::size_t i = 0; i < shard_pieces(self); ++i) {
       const std::size_t piece = first_piece(self) + i;
@@ -263,6 +263,9 @@ Result<std::unique_ptr<ExchangeAttempt>> ExchangeAttempt::begin(ExchangePlan pla
   auto state = std::make_unique<State>(store);
   state->settings = settings;
   state->settings.wants.packed = plan.packed;
+  if (!state->settings.buffers) {
+    state->settings.buffers = std::make_shared<ReceiveBuffers>();
+  }
   state->own = std::move(contribution);
   state->reduce = std::move(reduce);
   state->self = static_cast<std::size_t>(std::find(plan.members.begin(), plan.members.end(), plan.self) - plan.members.begin());

@@ -35,6 +35,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/blob_store.hpp"
+#include "transport/bulk/receive_buffers.hpp"
 #include "transport/bulk/transfer.hpp"
 #include "transport/bulk/want_schedule.hpp"
 
@@ -124,6 +125,7 @@ class ExchangeAttempt final : public Transfer {
  public:
   struct Settings {
     WantSettings wants;                              // per peer and blob
+    std::shared_ptr<ReceiveBuffers> buffers;         // of earlier rounds, for what is received; empty: fresh ones
     std::uint64_t reduce_window_bytes = 8ULL << 20;  // read ahead per contributor where windows are fixed; at least two pieces
   };
 

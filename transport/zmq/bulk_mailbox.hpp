@@ -61,8 +61,10 @@ class BulkMailbox {
 
   void push(BulkCommand command) {
     const std::lock_guard lock(mutex_);
+    if (commands_.empty()) {
+      to_io.wake();
+    }
     commands_.push_back(std::move(command));
-    to_io.wake();
   }
   // Errors: unavailable if the peer is not connected or too many wants wait for it.
   Status push_want(const OutgoingWant& want) {
@@ -76,8 +78,10 @@ class BulkMailbox {
       return Error{Code::unavailable, "too many wants wait for island " + want.to.text};
     }
     ++queued;
+    if (commands_.empty()) {
+      to_io.wake();
+    }
     commands_.emplace_back(want);
-    to_io.wake();
     return {};
   }
   std::deque<BulkCommand> take_commands() {
@@ -89,8 +93,10 @@ class BulkMailbox {
   void push(BulkArrival arrival) {
     const std::lock_guard lock(mutex_);
     inbox_bytes_ += size_of(arrival);
+    if (inbox_.empty()) {
+      to_caller.wake();
+    }
     inbox_.push_back(std::move(arrival));
-    to_caller.wake();
   }
   std::optional<BulkArrival> pop() {
     const std::lock_guard lock(mutex_);
