@@ -57,6 +57,7 @@ struct Island {
   std::unique_ptr<ZmqBulkLink> link;
   std::unique_ptr<atl_test::DelayingProxy> wire;  // before its address
   WantSettings wants;
+  std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();
   std::vector<float> contribution;
 };
 
@@ -80,6 +81,7 @@ void exchange(Island& island, const std::vector<IslandId>& members, Round round)
                     island.id, cut_pieces(island.contribution.size(), members.size(), 16, bytes, bytes)};
   ExchangeAttempt::Settings settings;
   settings.wants = island.wants;
+  settings.buffers = island.buffers;
   const Payload own{std::as_bytes(std::span(island.contribution)), nullptr};
   auto attempt = ExchangeAttempt::begin(std::move(plan), own, sum, *island.store, now(), settings).value();
   while (!attempt->done()) {
