@@ -47,6 +47,7 @@ struct LocalOptions {
   std::vector<std::string> trainer_folders;
   bool check_arena = false;
   std::string uplink;
+  std::string link;
   std::string faults;
   std::string network = "lan";
   std::string web;
@@ -142,6 +143,14 @@ Status check_trainers(const std::vector<std::string>& arguments, const std::stri
   return programs ? Status() : Status(programs.error());
 }
 
+Result<std::optional<LinkTerms>> link_of(const LocalOptions& options) {
+  if (options.link.empty()) {
+    return std::optional<LinkTerms>();
+  }
+  Result<LinkTerms> terms = parse_link(options.link);
+  return terms ? Result<std::optional<LinkTerms>>(*terms) : Result<std::optional<LinkTerms>>(with_context(terms.error(), "--link"));
+}
+
 // Reads the run file for so many islands here.
 Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
   RunSpec& spec = file.spec;
@@ -161,6 +170,9 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
   }
   if (!options.uplink.empty()) {
     ATOLL_TRY(parse_uplink(options.uplink));
+  }
+  if (const Result<std::optional<LinkTerms>> link = link_of(options); !link) {
+    return link.error();
   }
   if (has_own_trainer(spec) && file.trainer_command.empty() && options.trainers.empty()) {
     return Error{Code::invalid_argument, "no program is given for trainer " + spec.trainer.name +
@@ -321,6 +333,16 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
   return exit_for_state(state);
 }
 
+void say_where(const Invocation& invocation, const LocalOptions& options, const fs::path& folder, const std::optional<LinkTerms>& link) {
+  invocation.streams.err << (options.islands == 1 ? "1 island" : std::to_string(options.islands) + " islands") << " in "
+                         << printable(folder.string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
+                         << printable((folder / "coordinator").string()) << "\n";
+  if (link) {
+    invocation.streams.err << "between islands: " << to_string(*link) << "\n";
+  }
+  invocation.streams.err << std::flush;
+}
+
 Exit local(const Invocation& invocation, LocalOptions options) {
   Result<RunFile> file = read_run_file(options.file);
   const std::string trainer_command = file ? file->trainer_command : "";
@@ -362,12 +384,10 @@ Exit local(const Invocation& invocation, LocalOptions options) {
                               : !interrupt ? interrupt.error()
                                            : Error{Code::io, "/proc/self/exe: " + error.message()});
   }
-  invocation.streams.err << (options.islands == 1 ? "1 island" : std::to_string(options.islands) + " islands") << " in "
-                         << printable(folder->string()) << "; Ctrl-C stops all; elsewhere: atoll status --watch --state "
-                         << printable((*folder / "coordinator").string()) << "\n"
-                         << std::flush;
+  const std::optional<LinkTerms> link = *link_of(options);
+  say_where(invocation, options, *folder, link);
   Result<LocalCluster> cluster = LocalCluster::start(
-      {program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, options.web, faults});
+      {program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, options.web, faults, link});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
@@ -407,6 +427,8 @@ Command local_command() {
       {"--check-arena", "for debugging a trainer: one that writes into the arena out of turn fails, with the fragment's number",
        &options->check_arena},
       {"--uplink", "what each island may send to the others, as 50mbit: a run on thin links, rehearsed here", &options->uplink},
+      {"--link", "RTT,RATE,LOSS of the paths between islands, as 100ms,1gbit,0.1%: far and thin links, rehearsed here (see docs/faults.md)",
+       &options->link},
       {"--network", "how soon silence counts as a loss, in a new folder", &options->network, false, {"local", "lan", "wan"}},
       {"--web", "where a page shows the run, on this machine only: 127.0.0.1:4480", &options->web},
       {"--faults",

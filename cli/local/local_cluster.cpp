@@ -86,7 +86,16 @@ Result<TrainerHost> LocalCluster::start_process(const std::string& name, const s
 Status LocalCluster::launch(const std::string& name, std::vector<std::string> arguments, const Variables& environment) {
   ATOLL_ASSIGN(TrainerHost host, start_process(name, arguments, environment));
   processes_.push_back({name, std::move(arguments), std::move(host)});
+  tell_links(processes_.back());
   return {};
+}
+
+// Whose connections are whose.
+void LocalCluster::tell_links(const Process& process) {
+  const auto island = std::ranges::find(settings_.islands, process.name);
+  if (links_ && island != settings_.islands.end()) {
+    links_->runs_as(static_cast<std::size_t>(island - settings_.islands.begin()), process.host->pid());
+  }
 }
 
 // What the faults owe this process now.
@@ -95,6 +104,7 @@ Status LocalCluster::carry_on(Process& process) {
     ATOLL_ASSIGN(TrainerHost host, start_process(process.name, process.arguments));
     process.host.emplace(std::move(host));
     process.ended = false;
+    tell_links(process);
   }
   if (!process.ended && settings_.faults->goes_on_now(process.name, now())) {
     ::kill(process.host->pid(), SIGCONT);
@@ -124,6 +134,9 @@ Status LocalCluster::connect(Duration patience) {
 }
 
 Status LocalCluster::start_agents() {
+  if (settings_.link) {
+    ATOLL_ASSIGN(links_, LocalLinks::open(*settings_.link));
+  }
   for (const std::string& name : settings_.islands) {
     const fs::path state = settings_.folder / name;
     ATOLL_TRY(make_folder(state));
@@ -135,6 +148,10 @@ Status LocalCluster::start_agents() {
       environment[kJoinTokenVariable] = text_at(token, "token");
     }
     arguments.insert(arguments.end(), settings_.agent_arguments.begin(), settings_.agent_arguments.end());
+    if (links_) {
+      ATOLL_ASSIGN(const std::vector<std::string> addresses, links_->add_island());
+      arguments.insert(arguments.end(), addresses.begin(), addresses.end());
+    }
     ATOLL_TRY(launch(name, std::move(arguments), environment));
   }
   return {};

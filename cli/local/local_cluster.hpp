@@ -16,6 +16,7 @@
 #include "agent/host/trainer_host.hpp"
 #include "cli/coordinator_client.hpp"
 #include "cli/local/fault_script.hpp"
+#include "cli/local/local_links.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -32,6 +33,7 @@ struct LocalClusterSettings {
   std::string network = "lan";               // a new coordinator's preset of times
   std::string web = {};                      // where the coordinator's page is served; empty: nowhere
   std::shared_ptr<FaultScript> faults;       // to rehearse; empty: none
+  std::optional<LinkTerms> link = {};        // of the paths between islands; empty: loopback as it is
 };
 
 class LocalCluster {
@@ -65,7 +67,10 @@ class LocalCluster {
   Status connect(Duration patience);
   void stop_some(bool agents, Duration patience);
 
+  void tell_links(const Process& process);
+
   LocalClusterSettings settings_;
+  std::optional<LocalLinks> links_;
   std::vector<Process> processes_;  // the coordinator first
   std::optional<CoordinatorClient> client_;
 };
