@@ -208,6 +208,15 @@ void Core::State::on_core(const LinkUp& event) {
   say_hello();
 }
 
+// A hello says it, as at every new connection.
+void Core::State::on_core(const UplinkSet& event) {
+  session.set_uplink(event.bits_per_second);
+  if (session.welcomed()) {
+    session.reset();
+    say_hello();
+  }
+}
+
 void Core::State::on_core(const LinkDown&) {
   session.lose(now);
   miss_coordinator();

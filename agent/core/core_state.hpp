@@ -81,6 +81,7 @@ struct Core::State {
   void on_core(const PathTried& event);
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
+  void on_core(const UplinkSet& event);
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
   void on_task(const TaskEnded& event);
   void on_task(const ContentMissed& event) { tasks->on(event, now); }

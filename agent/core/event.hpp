@@ -354,6 +354,11 @@ struct Gauges {
   std::uint64_t agent_memory_bytes = 0;
   std::uint64_t trainer_memory_bytes = 0;
 };
+// What the island's owner lets it send has changed, in bits a second; 0: no limit. The coordinator hears of it.
+struct UplinkSet {
+  static constexpr Addressee kTo = Addressee::core;
+  double bits_per_second = 0;
+};
 // SIGTERM, or the owner asked: finish the round in hand and go.
 struct LeaveAsked {
   static constexpr Addressee kTo = Addressee::core;
@@ -365,6 +370,6 @@ using Event =
                  TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
                  ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted, CheckpointWritten,
                  CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew,
-                 TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, LeaveAsked>;
+                 TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
 
 }  // namespace atl::agent

@@ -29,11 +29,16 @@ struct ServeStored {
   RunId run;
 };
 
+// What the island's owner lets it send to the others from now on, in bits a second, whatever runs allow; 0: no limit.
+struct SetUplink {
+  double bits_per_second = 0;
+};
+
 using EngineCommand =
     std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
                  RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters,
                  BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent,
-                 AdoptContent, DropContent, PrepareArena, FillArena, ServeStored>;
+                 AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
 
 struct ArenaPrepared {
   RunId run;

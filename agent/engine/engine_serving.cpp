@@ -50,9 +50,14 @@ void SyncEngine::State::set_peers() {
   }
 }
 
-// The tightest budget of the runs that are open.
+void SyncEngine::State::carry_out(const SetUplink& order) {
+  owners_uplink = order.bits_per_second;
+  set_uplink();
+}
+
+// The tightest budget of the owner's and those of the runs that are open.
 void SyncEngine::State::set_uplink() {
-  double tightest = 0;
+  double tightest = owners_uplink;
   for (const auto& [id, open] : runs) {
     if (open.uplink_bits_per_second > 0 && (tightest == 0 || open.uplink_bits_per_second < tightest)) {
       tightest = open.uplink_bits_per_second;

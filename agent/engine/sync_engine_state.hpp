@@ -113,6 +113,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const PrepareArena& order);
   void carry_out(const FillArena& order);
   void carry_out(const ServeStored& order);
+  void carry_out(const SetUplink& order);
 
   // ---- pieces that arrive
   std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;
@@ -212,6 +213,7 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;
   std::map<RunId, Audience> audiences;
+  double owners_uplink = 0;  // what the island's owner lets it send, in bits a second; 0: no limit
   std::vector<Member> neighbours;
   std::map<RunId, std::set<Round>> served;  // checkpoints
   std::map<BlobId, ContentFetch> content_fetches;

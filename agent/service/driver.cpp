@@ -22,8 +22,10 @@
 #include "agent/service/leave_watch.hpp"
 #include "agent/service/own_port.hpp"
 #include "agent/service/preparation.hpp"
+#include "agent/service/standing_notes.hpp"
 #include "agent/service/state_watch.hpp"
 #include "agent/service/surroundings.hpp"
+#include "agent/service/uplink_watch.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "agent/storage/stored_runs.hpp"
 #include "strategies/codec.hpp"
@@ -59,6 +61,7 @@ class Driver {
         signals_(signals),
         leave_watch_({options.leave_file, options.leave_command, options.state}),
         state_watch_(lock),
+        uplink_watch_(options.uplink),
         preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}) {}
 
   Status run() {
@@ -89,6 +92,11 @@ class Driver {
       log_error("island " + session_.island + ": leaving: " + lost->why + "; put it back and start the agent again");
       pending_.push_back(LeaveAsked{lost->why});
     }
+    if (const std::optional<double> uplink = uplink_watch_.pump(at)) {
+      log_info("island " + session_.island + " may send " + uplink_text(*uplink) + " from now on");
+      engine_->post(SetUplink{*uplink});
+      pending_.push_back(UplinkSet{*uplink});
+    }
     while (std::optional<LinkEvent> event = control_->receive()) {
       take(*std::move(event));
     }
@@ -117,7 +125,7 @@ class Driver {
       busy = true;
     }
     carry_out(core_.take_ready(), at);
-    tell_standing();
+    standing_notes_.note(core_.standing(), session_.island);
     return busy || ended_;
   }
 
@@ -390,22 +398,6 @@ class Driver {
     engine_->post(EngineCommand(order));
   }
 
-  void tell_standing() {
-    const Standing standing = core_.standing();
-    if (standing.run == told_.run && standing.state == told_.state && standing.active == told_.active) {
-      return;
-    }
-    if (!standing.run.empty()) {
-      const bool rare =
-          standing.run != told_.run || standing.active != told_.active || standing.state == "catching-up" || standing.state == "finished";
-      log(rare ? LogLevel::info : LogLevel::debug, "run " + standing.run.text + ", island " + session_.island + ": " + standing.state +
-                                                       (standing.reason.empty() ? "" : ": " + standing.reason) + " (round " +
-                                                       std::to_string(standing.committed.value) + ")");
-    }
-    tell_service_manager(standing.run.empty() ? "STATUS=waits for a run" : "STATUS=run " + standing.run.text + ": " + standing.state);
-    told_ = standing;
-  }
-
   // Lets the trainer end by itself, within reason; the rest is the host's destructor.
   void end_trainer() {
     task_.reset();  // what it saved is kept; the rest is done again
@@ -442,6 +434,7 @@ class Driver {
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
   StateWatch state_watch_;
+  UplinkWatch uplink_watch_;
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
@@ -455,7 +448,7 @@ class Driver {
   bool asked_to_leave_ = false;
   bool ended_ = false;
   Status outcome_;
-  Standing told_;
+  StandingNotes standing_notes_;
 };
 
 // ------------------------------------------------------------------------------------------------------------------ its parts
@@ -466,7 +459,6 @@ Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyP
   bulk.public_key = keys.public_key;
   bulk.secret_key = keys.secret_key;
   bulk.insecure = options.insecure;
-  bulk.uplink_bits_per_second = options.uplink_bits_per_second;
   bulk.link_memory_bytes = options.link_memory_bytes;
   ATOLL_ASSIGN(const Address coordinator, parse_address(coordinator_address));
   const bool here = coordinator.is_loopback() && options.advertise.empty();
@@ -512,7 +504,7 @@ Identity identity_of(const AgentOptions& options, const Kernels& kernels, const 
   identity.boot = random_number();
   identity.platform = platform_text();
   identity.codec_version = kCodecVersion;
-  identity.uplink_bits_per_second = options.uplink_bits_per_second;
+  identity.uplink_bits_per_second = options.uplink.rate_at(local_week_time());
   if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == coordinator_key) {
     identity.generation = place->generation;
   }
@@ -560,6 +552,7 @@ Status run_agent(const AgentOptions& given) {
   const std::shared_ptr<Rehearsal>& rehearsal = engine_settings.rehearsal;
   std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
   auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link));
+  engine->post(SetUplink{options.uplink.rate_at(local_week_time())});
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});

@@ -23,6 +23,7 @@
 #include "agent/faults/rehearsal.hpp"
 #include "agent/host/trainer_programs.hpp"
 #include "agent/service/data_access.hpp"
+#include "agent/service/uplink_calendar.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/link_memory.hpp"
@@ -42,7 +43,7 @@ struct AgentOptions {
   std::string metrics;       // HOST:PORT where Prometheus finds its figures; empty: nowhere
   std::string version;
   std::string program;                            // the executable that `trainer` is run of; empty: this one
-  double uplink_bits_per_second = 0;              // the bulk link's budget; 0: none
+  UplinkCalendar uplink;                          // the bulk link's budget
   std::uint64_t link_memory_bytes = kLinkMemory;  // for pieces on their way (transport/bulk/link_memory.hpp)
   std::uint64_t trainer_memory_bytes = 0;         // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);

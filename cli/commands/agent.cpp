@@ -66,7 +66,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
     ATOLL_ASSIGN(options.faults, agent::parse_faults(*faults));
   }
   if (!given.uplink.empty()) {
-    ATOLL_ASSIGN(options.uplink_bits_per_second, parse_uplink(given.uplink));
+    ATOLL_ASSIGN(options.uplink, parse_uplink(given.uplink));
   }
   if (!given.link_memory.empty()) {
     const Result<std::uint64_t> bytes = parse_bytes(given.link_memory);
@@ -212,7 +212,10 @@ Command agent_command() {
       {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},
       {"--bind", "where other islands reach it, tcp://HOST:PORT (else port 4401, or the one it had before)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},
-      {"--uplink", "what this island may send to the others, like 50mbit (else as much as the line bears)", &options->uplink},
+      {"--uplink",
+       "what this island may send to the others, like 50mbit, or by the time of day here: \"50mbit mon-fri 08:00-18:00, 500mbit "
+       "otherwise\" (else as much as the line bears)",
+       &options->uplink},
       {"--link-memory",
        "what pieces on their way to and from the others may take, like 1GiB (else 512 MiB); a long fat line needs twice what it holds",
        &options->link_memory},

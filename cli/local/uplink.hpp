@@ -3,12 +3,13 @@
 
 #include <string>
 
+#include "agent/service/uplink_calendar.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
 
-// Bits a second, from a text like "50mbit". Errors: invalid_argument naming the option if it is no rate, or less than 500 kbit/s:
-// a piece would take so long then that the others give up.
-Result<double> parse_uplink(const std::string& text);
+// From a text like "50mbit", or "50mbit 08:00-18:00, 500mbit otherwise" (uplink_calendar.hpp). Errors: invalid_argument naming the option,
+// as for a rate of less than 500 kbit/s: a piece would take so long then that the others give up.
+Result<agent::UplinkCalendar> parse_uplink(const std::string& text);
 
 }  // namespace atl

@@ -85,7 +85,7 @@ TEST_CASE("a budget that no island can live on is refused before anything is sta
   const atl_test::TemporaryFolder folder;
   const std::string state = (folder.path() / "state").string();
   for (const auto& [uplink, said] : std::map<std::string, std::string>{
-           {"20kbit", "--uplink 20kbit: an island needs at least 500kbit to take part"}, {"fast", "--uplink: "}}) {
+           {"20kbit", "--uplink: 20kbit: an island needs at least 500kbit to take part"}, {"fast", "--uplink: "}}) {
     const Called refused = call({"local", ATOLL_SOURCE_DIR "/examples/quickstart.toml", "--uplink", uplink, "--state", state});
     INFO(refused.err);
     CHECK(refused.exit == 2);

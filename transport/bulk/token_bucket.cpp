@@ -37,6 +37,14 @@ TimePoint TokenBucket::next_allowed(TimePoint now, std::uint64_t bytes) {
   return now + std::chrono::ceil<Duration>(std::chrono::duration<double>(wait)) + Duration(1);
 }
 
+void TokenBucket::set_rate(double bits_per_second, std::uint64_t burst_bytes, TimePoint now) {
+  ATOLL_CHECK(bits_per_second > 0 && std::isfinite(bits_per_second), "a bucket fills at some rate");
+  refill(now);
+  bytes_per_second_ = bits_per_second / 8.0;
+  burst_ = static_cast<double>(burst_bytes);
+  level_ = std::min(level_, wanted_ + burst_);
+}
+
 void TokenBucket::spend(TimePoint now, std::uint64_t bytes) {
   refill(now);
   level_ -= static_cast<double>(bytes);

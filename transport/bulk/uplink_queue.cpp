@@ -35,6 +35,12 @@ void UplinkQueue::drop(const IslandId& peer) {
   }
 }
 
+void UplinkQueue::set_rate(double bits_per_second, TimePoint now) {
+  if (bits_per_second != bucket_.bits_per_second()) {
+    bucket_.set_rate(bits_per_second, burst_of(bits_per_second), now);
+  }
+}
+
 std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
   std::vector<std::pair<IslandId, Want>> all;
   if (turn_) {

@@ -38,7 +38,9 @@ class UplinkQueue {
   void add(const IslandId& peer, const Want& want);
   // The peer is gone.
   void drop(const IslandId& peer);
-  // All that waits, for a queue with another budget.
+  // From now on pieces leave at another rate. What waits keeps its turn; ask `ready` again.
+  void set_rate(double bits_per_second, TimePoint now);
+  // All that waits, where there is no budget any more.
   std::vector<std::pair<IslandId, Want>> take_all();
   // Whose piece may leave now; null if there is none, or none is paid for. It stays until `pop` or `drop`.
   const Turn* ready(TimePoint now, const Answer& answer);

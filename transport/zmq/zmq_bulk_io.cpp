@@ -135,6 +135,10 @@ void ZmqBulkIo::set_uplink(double bits_per_second) {
     return;
   }
   uplink_bits_per_second_ = chosen;
+  if (uplink_ && chosen > 0) {
+    uplink_->set_rate(chosen, now());
+    return;
+  }
   std::vector<std::pair<IslandId, Want>> waiting;
   if (uplink_) {
     waiting = uplink_->take_all();
