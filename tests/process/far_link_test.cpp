@@ -39,7 +39,7 @@ std::vector<double> commit_times(const atl_test::TemporaryFolder& folder, const 
   for (std::string line; std::getline(lines, line);) {
     const json event = json::parse(line);
     if (event.value("kind", "") == "round_committed") {
-      times.push_back(event.at("at_unix_ms").get<double>() / 1000);
+      times.push_back(event.at("time_unix_ms").get<double>() / 1000);
     }
   }
   return times;
