@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "strategies/noloco.hpp"
+#include "transport/base/bytes.hpp"
 
 namespace atl {
 namespace {
@@ -74,6 +75,9 @@ Composition parts_of(const StrategySpec& spec) {
   parts.max_skew = spec.max_skew;
   parts.final_merge = spec.final_merge;
   parts.adaptive_pace = spec.pace == Pace::adaptive;
+  parts.quorum = spec.quorum;
+  parts.max_staleness = spec.max_staleness;
+  parts.anchor = spec.anchor;
   return parts;
 }
 
@@ -168,8 +172,32 @@ class Composer {
     }
   }
 
+  // Rounds that close with a quorum.
+  void check_quorum() {
+    if (composition_.quorum == 0) {
+      return;
+    }
+    if (composition_.group != Group::all || composition_.payload != PayloadKind::outer_gradient) {
+      problem("quorum", "needs group 'all' and payload 'outer-gradient': only there can a round close without somebody's contribution");
+    }
+    if (const auto grace = grace_of(settings_); !grace) {
+      problem("grace", "must be \"auto\" or a duration like \"500ms\", not " + quoted(settings_.grace));
+    } else if (*grace && **grace > Duration(0) && settings_.overlap_steps == 0) {
+      problem("grace",
+              quoted(settings_.grace) + " is longer than what an overlap of 0 steps hides: the fastest island would wait; use \"auto\"");
+    }
+    if (composition_.error_feedback) {
+      problem("error_feedback", "must be false with a quorum: a contribution that is formed anew would take the same residual twice");
+    }
+    if (composition_.max_staleness == 0 && settings_.overlap_steps >= settings_.inner_steps) {
+      problem("max_staleness", "0 is kept by no island where overlap_steps (" + std::to_string(settings_.overlap_steps) +
+                                   ") is inner_steps: every contribution is formed one round late");
+    }
+  }
+
   void check_combinations() {
     check_pairs();
+    check_quorum();
     if (composition_.group != Group::all && composition_.group != Group::expert && composition_.aggregator != Aggregator::weighted_mean) {
       problem("aggregator", "must be 'weighted-mean' with group " + quoted(name_of(settings_.group)) +
                                 ", whose rounds have too few contributions for any other");
@@ -225,6 +253,14 @@ Result<StrategySpec> named_strategy(std::string_view name) {
     known += (known.empty() ? "" : ", ") + named.name;
   }
   return Error{Code::invalid_argument, "no strategy is named '" + std::string(name) + "'; there are " + known};
+}
+
+Result<std::optional<Duration>> grace_of(const StrategySpec& settings) {
+  if (settings.grace == "auto") {
+    return std::optional<Duration>();
+  }
+  ATOLL_ASSIGN(const Duration grace, parse_duration(settings.grace));
+  return std::optional(grace);
 }
 
 std::span<const std::string_view> strategy_names() {

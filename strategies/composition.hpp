@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "strategies/outer_optimizer.hpp"
 #include "strategies/schedule.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
 
 namespace atl {
 
@@ -42,6 +44,14 @@ enum class Pace : std::uint8_t {
   fixed,     // every island does inner_steps for a round
   adaptive,  // slower islands do fewer, so that all come to the synchronisation together
 };
+
+// Of rounds that close with a quorum: against which outer state a contribution is formed.
+enum class Anchor : std::uint8_t {
+  newest,  // the newest one of the fragment when the contribution is merged: its own base matters no more (Decoupled DiLoCo)
+  own,     // the one that the trainer went on from
+};
+inline constexpr std::array<std::string_view, 2> kAnchors = {"newest", "own"};
+constexpr std::span<const std::string_view> names_of(Anchor) { return kAnchors; }
 
 inline constexpr std::array<std::string_view, 4> kGroups = {"all", "pairs", "nobody", "expert"};
 inline constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
@@ -82,6 +92,10 @@ struct StrategySpec {
   CodecKind parameters_codec = CodecKind::f32;  // of the outer parameters that pairs send
   std::uint64_t max_skew = 2;                   // of group pairs: rounds that a partner may be behind and still be waited for
   bool final_merge = false;                     // of group pairs: the run ends with the mean of all outer parameters
+  std::uint32_t quorum = 0;                     // contributions with which a round closes; 0: those of all members, and everybody waits
+  std::string grace = "auto";                   // with a quorum: how much longer a round waits for others; "auto" or a duration
+  std::uint32_t max_staleness = 2;              // with a quorum: newer rounds of its fragment that a contribution may have missed
+  Anchor anchor = Anchor::newest;               // with a quorum
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
 };
 
@@ -105,6 +119,9 @@ struct Composition {
   std::uint64_t max_skew = 2;
   bool final_merge = false;
   bool adaptive_pace = false;
+  std::uint32_t quorum = 0;
+  std::uint32_t max_staleness = 2;
+  Anchor anchor = Anchor::newest;
 
   // Every island has an outer state of its own and takes its rounds without the others' consent.
   [[nodiscard]] bool private_states() const { return group != Group::all; }
@@ -114,6 +131,10 @@ struct Composition {
   }
   friend bool operator==(const Composition&, const Composition&) = default;
 };
+
+// How much longer a round waits for others once its quorum is there: [strategy].grace. Nothing: "auto", from what the overlap hides.
+// Errors: invalid_argument for another text.
+Result<std::optional<Duration>> grace_of(const StrategySpec& settings);
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySpec> named_strategy(std::string_view name);

@@ -2,11 +2,11 @@
 
 namespace atl {
 
-RunRounds::RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds, std::uint32_t quorum)
+RunRounds::RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds)
     : last_(rounds), last_trained_(rounds - merge_rounds) {
   trained_.group = composition.group;
   trained_.lockstep = composition.payload == PayloadKind::gradient;
-  trained_.quorum = composition.group == Group::all ? quorum : 0;
+  trained_.quorum = composition.group == Group::all ? composition.quorum : 0;
   if (composition.group == Group::pairs) {
     trained_.commit = CommitRule::members;
     trained_.base = BaseRule::own;

@@ -48,9 +48,8 @@ struct RoundTerms {
 // The terms of each round of a run.
 class RunRounds {
  public:
-  // rounds: of the run, those that merge included; merge_rounds: how many of the last ones merge all islands' outer parameters; quorum: of
-  // rounds that the coordinator commits, 0: all members.
-  RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds, std::uint32_t quorum = 0);
+  // rounds: of the run, those that merge included; merge_rounds: how many of the last ones merge all islands' outer parameters.
+  RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds);
 
   [[nodiscard]] RoundTerms terms(Round round) const;
   [[nodiscard]] Round last() const { return last_; }

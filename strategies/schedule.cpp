@@ -98,6 +98,29 @@ Result<RoundPlan> Schedule::round_at(Round round) const {
   return plan(round.value - 1);
 }
 
+std::optional<RoundPlan> Schedule::next_of(std::uint32_t fragment, Round round) const {
+  if (fragment >= fragments_ || round.value >= rounds()) {
+    return std::nullopt;
+  }
+  const std::uint64_t index = round.value;  // of the round after it
+  const std::uint64_t same = index <= fragment ? fragment : fragment + (index - fragment + fragments_ - 1) / fragments_ * fragments_;
+  if (same < regular_) {
+    return plan(same);
+  }
+  const std::uint64_t last = regular_ + fragment;
+  return last >= index ? std::optional(plan(last)) : std::nullopt;
+}
+
+std::uint64_t Schedule::rounds_between(std::uint32_t fragment, Round from, Round to) const {
+  // Of rounds 1 to `round`.
+  const auto until = [&](std::uint64_t round) {
+    const std::uint64_t regular = std::min(round, regular_);
+    const std::uint64_t begun = regular > fragment ? (regular - fragment - 1) / fragments_ + 1 : 0;
+    return begun + (round > regular_ + fragment ? 1 : 0);
+  };
+  return to.value <= from.value + 1 ? 0 : until(to.value - 1) - until(from.value);
+}
+
 std::vector<RoundPlan> Schedule::rounds_starting_at(Step step) const {
   std::vector<RoundPlan> found;
   if (step.value == total_steps_) {

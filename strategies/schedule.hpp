@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transport/base/ids.hpp"
@@ -50,6 +51,10 @@ class Schedule {
   [[nodiscard]] std::uint32_t fragments() const { return fragments_; }
   // Errors: invalid_argument unless 1 ≤ round ≤ rounds().
   [[nodiscard]] Result<RoundPlan> round_at(Round round) const;
+  // The first round after `round` that synchronises this fragment. Nothing: there is none.
+  [[nodiscard]] std::optional<RoundPlan> next_of(std::uint32_t fragment, Round round) const;
+  // How many rounds synchronise this fragment after `from` and before `to`.
+  [[nodiscard]] std::uint64_t rounds_between(std::uint32_t fragment, Round from, Round to) const;
   // In order of round; empty at most steps. Where a fragment's round is applied at the step at which its next one starts, apply comes
   // first.
   [[nodiscard]] std::vector<RoundPlan> rounds_starting_at(Step step) const;

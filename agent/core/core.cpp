@@ -40,6 +40,9 @@ void Core::tick(TimePoint now) {
 void Core::State::drive() {
   end_pause();
   drive_merges();
+  if (run && run->terms.passes_over() && run->trainer.schedule() && run->life.active()) {
+    bring_forward();
+  }
   drive_trainer();
   if (tasks) {
     tasks->drive(now, stored, starts);

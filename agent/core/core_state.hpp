@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "agent/core/arena_turns.hpp"
 #include "agent/core/checkpoints.hpp"
 #include "agent/core/committed_state.hpp"
 #include "agent/core/core.hpp"
@@ -49,6 +50,7 @@ struct RunInHand {
   Partners partners;
   Checkpoints checkpoints;
   Trainer trainer;
+  ArenaTurns turns;  // where rounds close with a quorum
 };
 
 struct Core::State {
@@ -146,7 +148,7 @@ struct Core::State {
   void begin_commit(Round round);
   void begin_alone(Round round);
   void on_exchange(const Exchange& message);
-  RoundInHand* receive(Round round, RoundInHand* late);
+  RoundInHand* receive(const Exchange& message, RoundInHand* late);
   void on_engine(const ExchangeDone& event);
   void on_engine(const ExchangeBroke& event);
   void on_abort(const Abort& message);
@@ -158,6 +160,21 @@ struct Core::State {
   void on_engine(const ParametersAdopted& event);
   void merged(Round round, bool saved);
   void drop_rounds();
+
+  // ---- quorum_rounds.cpp
+  void drive_turns();
+  void order_publish(std::uint32_t fragment);
+  [[nodiscard]] std::optional<RoundPlan> first_open(Round from, std::uint32_t fragment) const;
+  void hurry(Round round);
+  void adopt(Round round, std::uint32_t fragment, Step not_before);
+  void on_engine(const ParametersOffered& event);
+  void go_on_after(const RoundInHand& round, const ResultApplied& event);
+  [[nodiscard]] bool lies_behind(const RoundInHand& round);
+  bool date(Round number);
+  void drop_contribution(Round number, const Error& why);
+  bool postpone(Round number);
+  void bring_forward();
+  void overrun(const TrainerPublished& event);
 
   // ---- group_rounds.cpp
   void on_pair_query(const PairQuery& message);

@@ -132,7 +132,7 @@ struct FormContribution {
   std::uint32_t fragment = 0;
   PublishFacts facts = {};  // go into the checkpoints that this round is in flight for
 };
-// A round closed before this contribution to it was there: it is one to the later round `to` now. No answer.
+// A round closed before this contribution to it was there: it is one to the round `to` now; 0: to none, it is dropped. No answer.
 struct PostponeContribution {
   RunId run;
   Round round;
@@ -219,6 +219,13 @@ struct ApplyResult {
   std::uint32_t fragment = 0;
   Digest digest;
   bool behind = false;
+};
+// The trainer has given the fragment's range of the arena back, and newer outer parameters than its own are there: put them into the arena.
+// They are what its next contribution is formed against. → ParametersOffered.
+struct OfferParameters {
+  RunId run;
+  Round round;  // whose result they are
+  std::uint32_t fragment = 0;
 };
 // Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. →
 // ParametersAdopted.
@@ -333,8 +340,8 @@ struct Exit {
 using Effect =
     std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
                  FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
-                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, AdoptParameters, BeginCheckpoint, WriteCheckpoint,
-                 LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
-                 StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
+                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, AdoptParameters, BeginCheckpoint,
+                 WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent,
+                 DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

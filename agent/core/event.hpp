@@ -146,6 +146,7 @@ struct ContributionFormed {
   RunId run;
   Round round;
   double norm = 0;
+  Round base = {};  // whose result it is formed against
 };
 // Not finite (corrupt), say. The round goes on without it.
 struct ContributionFailed {
@@ -228,6 +229,15 @@ struct ResultApplied {
   Round round;
   std::optional<Error> error;
   std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
+  // Contributions to later rounds that were formed anew against the new outer parameters (Anchor::newest), with their norms.
+  std::vector<std::pair<Round, double>> reformed = {};
+};
+// OfferParameters is done.
+struct ParametersOffered {
+  static constexpr Addressee kTo = Addressee::engine;
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
 };
 struct CheckpointWritten {
   static constexpr Addressee kTo = Addressee::engine;
@@ -365,11 +375,11 @@ struct LeaveAsked {
   std::string why;
 };
 
-using Event =
-    std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated,
-                 TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
-                 ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersAdopted, CheckpointWritten,
-                 CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew,
-                 TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
+using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
+                           TrainerEvaluated, TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed,
+                           ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied,
+                           ParametersOffered, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken,
+                           CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened,
+                           ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
 
 }  // namespace atl::agent

@@ -26,6 +26,7 @@ struct PendingRound {
   std::uint32_t fragment = 0;
   double norm = 0;  // of the contribution
   PublishFacts facts;
+  Round base = {};  // the outer state against which it was formed is that of this round
   friend bool operator==(const PendingRound&, const PendingRound&) = default;
 };
 

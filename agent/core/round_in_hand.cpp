@@ -47,26 +47,28 @@ void RoundInHand::weigh(std::uint64_t tokens, double training_loss) {
   ready_.training_loss = training_loss;
 }
 
-void RoundInHand::form(double norm) {
+void RoundInHand::form(double norm, Round base) {
   phase_ = Phase::formed;
   ready_.norm = norm;
+  ready_.base = base;
 }
 
 void RoundInHand::resume(const PendingRound& pending) {
   describe(pending.facts, ready_.sequences);
-  form(pending.norm);
+  form(pending.norm, pending.base);
+  trained_from_ = pending.base;
 }
 
 void RoundInHand::withdraw(Epoch epoch, Error error) {
   phase_ = Phase::withdrawn;
   withdrawn_ = true;
-  withdrawal_ = Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data};
+  withdrawal_ = Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data, ready_.fragment};
 }
 
 void RoundInHand::postpone(Round to) {
   ready_.round = to;
+  withdrawal_.round = to;
   attempt_ = Attempt();
-  postponed_ = true;
 }
 
 void RoundInHand::begin_exchange(Attempt attempt, Epoch group_epoch) {

@@ -59,7 +59,8 @@ class RoundInHand {
   void describe(const PublishFacts& facts, std::uint64_t sequences);
   // It merges all islands' outer parameters: what they weigh.
   void weigh(std::uint64_t tokens, double training_loss);
-  void form(double norm);
+  // base: the round whose result it is formed against, where rounds close with a quorum.
+  void form(double norm, Round base = {});
   // It came formed, with a checkpoint.
   void resume(const PendingRound& pending);
   void withdraw(Epoch epoch, Error error);
@@ -68,8 +69,15 @@ class RoundInHand {
   void receive() { receives_ = true; }
   // It closed before the contribution was there, which is one to a later round now.
   void postpone(Round to);
-  // Once: a contribution that is left out of the next round as well does not count.
-  [[nodiscard]] bool postponed() const { return postponed_; }
+  // Where rounds close with a quorum: the trainer went on from the result of this round, and so many rounds of the fragment were missed.
+  void train_from(Round base) { trained_from_ = base; }
+  [[nodiscard]] Round trained_from() const { return trained_from_; }
+  void age(std::uint32_t missed) { ready_.staleness = missed; }
+  // The attempt under way counts the contribution.
+  void count(bool counts) { counts_ = counts; }
+  [[nodiscard]] bool counts() const { return counts_; }
+  // The samples that it holds are counted with another contribution, which the trainer made later.
+  void count_data() { ready_.data.from = ready_.data.to; }
   // Its members commit it, and the contribution does not count.
   void reject() { withdrawn_ = true; }
   void begin_exchange(Attempt attempt, Epoch group_epoch = {});
@@ -85,8 +93,9 @@ class RoundInHand {
   Attempt attempt_;
   bool withdrawn_ = false;
   bool receives_ = false;
-  bool postponed_ = false;
   Round published_as_;
+  Round trained_from_;
+  bool counts_ = false;
   bool checkpoint_ = false;
   Epoch group_epoch_;
   atl::Ready ready_;

@@ -33,8 +33,14 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (!run->trainer.training() || event.round > run->trainer.planned()) {
     return;
   }
+  if (run->terms.passes_over() && !run->turns.is(event.fragment, ArenaTurns::Turn::publishing)) {
+    return;
+  }
   const std::optional<Round> round = open_round(event.round, event.fragment);
   if (!round) {
+    if (run->terms.passes_over()) {
+      overrun(event);
+    }
     return;
   }
   run->trainer.on(event);
@@ -45,8 +51,12 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   }
   run->partners.publish(event.tokens);
   const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
-  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
+  PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   RoundInHand& in_hand = run->rounds.add(*round, event.fragment);
+  if (run->terms.passes_over()) {
+    in_hand.train_from(run->turns.base(event.fragment));
+    facts = run->turns.published(event.fragment, event.position, facts);
+  }
   in_hand.describe(facts, run->trainer.sequences());
   in_hand.publish_as(event.round);
   run->rounds.note_local_loss(*round, event.local_loss);
@@ -60,17 +70,11 @@ void Core::State::on_trainer(const TrainerPublished& event) {
 // Into which round a contribution goes that the trainer was told to publish for round `from`: that one; where it may have closed already,
 // the next of its fragment that has not. Nothing: the contribution is not needed.
 std::optional<Round> Core::State::open_round(Round from, std::uint32_t fragment) {
-  const auto open = [&](Round round) { return round > run->outer.committed() && !run->rounds.contains(round); };
-  if (!run->terms.passes_over()) {
-    return open(from) ? std::optional(from) : std::nullopt;
+  if (run->terms.passes_over()) {
+    const std::optional<RoundPlan> plan = first_open(Round(from.value - 1), fragment);
+    return plan ? std::optional(plan->round) : std::nullopt;
   }
-  for (Round round = from; round <= run->terms.last_trained(); round = round.next()) {
-    const Result<RoundPlan> plan = run->trainer.schedule()->round_at(round);
-    if (open(round) && plan && plan->fragment == fragment) {
-      return round;
-    }
-  }
-  return std::nullopt;
+  return from > run->outer.committed() && !run->rounds.contains(from) ? std::optional(from) : std::nullopt;
 }
 
 void Core::State::on_engine(const ContributionFormed& event) {
@@ -78,8 +82,13 @@ void Core::State::on_engine(const ContributionFormed& event) {
   if (round == nullptr) {
     return;
   }
-  round->form(event.norm);
-  departure.contributed();
+  round->form(event.norm, event.base);
+  if (run->terms.passes_over() && !date(event.round)) {
+    return;
+  }
+  if (!run->turns.publishing()) {
+    departure.contributed();
+  }
   if (!run->terms.commits_itself(event.round)) {
     say(*round);
     return;
@@ -114,6 +123,11 @@ void Core::State::withdraw(Round number, Error error) {
   }
   if (run->terms.own_states()) {
     give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
+    return;
+  }
+  if (run->terms.passes_over()) {
+    run->turns.distrust(round->fragment());
+    drop_contribution(number, std::move(error));
     return;
   }
   round->withdraw(run->members.epoch(), std::move(error));
@@ -153,11 +167,11 @@ void Core::State::on_exchange(const Exchange& message) {
     send(ExchangeFailed{run->terms.id, run->members.epoch(), message.round, message.attempt, island(), Error{Code::unavailable, why}});
   };
   RoundInHand* round = run->rounds.find(message.round);
-  if (run->terms.passes_over() && run->trainer.schedule() && tokens_of(message, island()) == 0) {
+  if (run->terms.passes_over() && tokens_of(message, island()) == 0) {
     if (round != nullptr && round->is(Phase::forming)) {
       return;  // the coordinator says it again; by then it is known whether there is a contribution
     }
-    round = receive(message.round, round);
+    round = receive(message, round);
   }
   if (round == nullptr || round->is(Phase::forming)) {
     refuse("this island has no contribution to round " + std::to_string(message.round.value));
@@ -166,6 +180,12 @@ void Core::State::on_exchange(const Exchange& message) {
   if (message.attempt <= round->attempt() || round->is(Phase::applying)) {
     return;  // begun already, or given up
   }
+  const std::uint64_t own = tokens_of(message, island());
+  if (run->terms.passes_over() && own > 0 && own != std::max<std::uint64_t>(1, round->ready().tokens)) {
+    refuse("this island has another contribution to round " + std::to_string(message.round.value) + " than the one that is counted");
+    return;
+  }
+  round->count(own > 0);
   std::vector<Member> members;
   for (const IslandId& each : message.members) {
     const Member* member = run->members.find(each);
@@ -187,19 +207,11 @@ void Core::State::on_exchange(const Exchange& message) {
 
 // The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into
 // the next round that is open.
-RoundInHand* Core::State::receive(Round number, RoundInHand* late) {
-  const Result<RoundPlan> plan = run->trainer.schedule()->round_at(number);
-  if (!plan) {
-    return late;  // the run has no such round
+RoundInHand* Core::State::receive(const Exchange& message, RoundInHand* late) {
+  if (late != nullptr && (!late->is(Phase::formed) || late->withdrawn() || !run->trainer.schedule() || !postpone(message.round))) {
+    return late;
   }
-  if (late != nullptr) {
-    const std::optional<Round> next = open_round(number.next(), plan->fragment);
-    if (!late->is(Phase::formed) || late->postponed() || !next) {
-      return late;
-    }
-    say(run->rounds.postpone(number, *next));
-  }
-  RoundInHand& round = run->rounds.add(number, plan->fragment);
+  RoundInHand& round = run->rounds.add(message.round, message.fragment);
   round.receive();
   round.begin_exchange(Attempt(0));
   return &round;
@@ -279,7 +291,7 @@ void Core::State::on_commit(const Commit& message) {
     if (message.pause || departure.asked()) {
       run->trainer.finish(message.round, false);
     }
-    run->rounds.apply(message.round);
+    run->rounds.apply(message.round, lies_behind(*round));
     return;
   }
   if (!round->is(Phase::applying) && run->life.active() && message.epoch == run->members.epoch() && message.attempt >= round->attempt()) {
@@ -309,7 +321,9 @@ void Core::State::on_engine(const ResultApplied& event) {
   const bool due = checkpoint_due(event.round, run->terms.last(), run->terms.spec.checkpoint.every_rounds);
   const bool checkpoint = due || run->rounds.find(event.round)->checkpoint();
   const RoundInHand round = run->rounds.take_applied(event.round, checkpoint);
-  run->outer.advance(event.round, round.exchanged().digest, round.ready().data.to);
+  // Where rounds close with a quorum, what did not count is counted with the island's next contribution that does.
+  const bool counts = !run->terms.passes_over() || round.counts();
+  run->outer.advance(event.round, round.exchanged().digest, counts ? round.ready().data.to : 0);
   run->trainer.note_progress();
   if (run->terms.in_groups()) {
     run->rounds.note_projection(event.round, event.projection);
@@ -318,13 +332,11 @@ void Core::State::on_engine(const ResultApplied& event) {
   if (checkpoint && !run->terms.lockstep()) {
     effect(BeginCheckpoint{run->terms.id, event.round, run->outer.digest()});  // in lockstep the outer state comes with the merge
   }
-  if (round.receives()) {
-    merged(event.round, false);  // its trainer has not come to this round
+  if (run->terms.passes_over()) {
+    go_on_after(round, event);
     return;
   }
-  if (run->terms.passes_over() && round.published_as() != event.round) {
-    run->trainer.drop_orders();  // it waits for the result of a round that closed without it: it is loaded with this one's
-  } else if (run->trainer.give(event.round, round.fragment())) {
+  if (run->trainer.give(event.round, round.fragment())) {
     return;
   }
   if (!run->terms.lockstep()) {
@@ -341,6 +353,9 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     return;
   }
   run->trainer.on(event);
+  if (run->terms.passes_over() && !run->turns.merged(event.fragment, event.round, event.step, event.position, run->trainer.tokens())) {
+    return;
+  }
   Merged said = run->rounds.describe(event);
   said.metrics = run->trainer.take_metrics();
   send(std::move(said));
@@ -374,6 +389,9 @@ void Core::State::on_engine(const ParametersAdopted& event) {
 void Core::State::merged(Round round, bool saved) {
   const Merging merging = run->rounds.take_merging(round);
   if (merging.checkpoint) {
+    for (const Merging& older : run->rounds.overtaken(round)) {  // in their order: the newest ones are kept
+      finish_checkpoint(older.round, older.digest, false);
+    }
     finish_checkpoint(round, merging.digest, saved);
   }
   finish_if_done();
@@ -384,6 +402,7 @@ void Core::State::merged(Round round, bool saved) {
 void Core::State::drop_rounds() {
   const bool step_lost = run->rounds.awaits_step();
   run->rounds.drop();
+  run->turns.stop();
   run->trainer.drop_orders();
   run->trainer.forget_hurry();
   if (step_lost) {

@@ -40,6 +40,11 @@ bool Rounds::contributing() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return !round.second.receives(); });
 }
 
+bool Rounds::contributes(std::uint32_t fragment) const {
+  return std::any_of(rounds_.begin(), rounds_.end(),
+                     [&](const auto& round) { return !round.second.receives() && round.second.fragment() == fragment; });
+}
+
 bool Rounds::applying() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return round.second.is(RoundInHand::Phase::applying); });
 }
@@ -60,8 +65,11 @@ void Rounds::checkpoint_early(Round round) {
 }
 
 std::uint64_t Rounds::published_to(std::uint64_t counted) const {
-  const auto newest = std::find_if(rounds_.rbegin(), rounds_.rend(), [](const auto& round) { return !round.second.receives(); });
-  return newest == rounds_.rend() ? counted : newest->second.ready().data.to;
+  std::uint64_t published = counted;
+  for (const auto& [number, round] : rounds_) {
+    published = round.receives() ? published : std::max(published, round.ready().data.to);
+  }
+  return published;
 }
 
 bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
@@ -84,21 +92,41 @@ RoundInHand& Rounds::postpone(Round round, Round to) {
   return postponed;
 }
 
+// Every contribution up to this one is there.
+bool Rounds::follows(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const {
+  if (round.round.value != committed.value + rounds_.size() + 1 || (terms_->own_states() && !terms_->commits_itself(round.round))) {
+    return false;  // what merges all islands is formed again
+  }
+  const DataRange& data = round.facts.data;
+  return terms_->own_states() || (data.part == part && data.from == published_to(counted));
+}
+
+// Where rounds close with a quorum each contribution stands alone.
+bool Rounds::goes_on(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const {
+  const DataRange& data = round.facts.data;
+  return round.round > committed && data.part == part && (data.sequences() == 0 || data.from >= counted) && !contributes(round.fragment);
+}
+
 void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted) {
   if (terms_->lockstep()) {
     return;  // the gradient of a step that only a trainer inside it could take: it makes that step again
   }
   for (const PendingRound& round : pending) {
-    if (round.round.value != committed.value + rounds_.size() + 1 || (terms_->own_states() && !terms_->commits_itself(round.round))) {
-      break;  // after one that was withdrawn: the rounds from there on are published again. What merges all islands is formed again
+    if (terms_->passes_over() ? goes_on(round, committed, part, counted) : follows(round, committed, part, counted)) {
+      add(round.round, round.fragment).resume(round);
+    } else if (terms_->passes_over()) {
+      out_->effect(PostponeContribution{terms_->id, round.round, Round(0)});
+    } else {
+      break;  // after one that was withdrawn, or of samples that are not this island's any more: the rounds from there on are published
+              // again
     }
-    const DataRange& data = round.facts.data;
-    if (!terms_->own_states() && (data.part != part || data.from != published_to(counted))) {
-      break;  // of samples that are not this island's any more
-    }
-    add(round.round, round.fragment).resume(round);
   }
   resuming_ = !rounds_.empty();
+}
+
+void Rounds::drop(Round round) {
+  rounds_.erase(round);
+  out_->effect(PostponeContribution{terms_->id, round, Round(0)});
 }
 
 void Rounds::count(const ExchangeDone& event) {
@@ -106,10 +134,18 @@ void Rounds::count(const ExchangeDone& event) {
   bytes_received_ += event.bytes_received;
 }
 
-void Rounds::apply(Round number) {
+void Rounds::apply(Round number, bool behind) {
   RoundInHand& round = rounds_.at(number);
   round.apply();
-  out_->effect(ApplyResult{terms_->id, number, round.attempt(), round.fragment(), round.exchanged().digest, round.receives()});
+  out_->effect(ApplyResult{terms_->id, number, round.attempt(), round.fragment(), round.exchanged().digest, behind});
+}
+
+void Rounds::count_data(const DataRange& counted) {
+  for (auto& [number, round] : rounds_) {
+    if (!round.receives() && round.ready().data.part == counted.part && round.ready().data.to <= counted.to) {
+      round.count_data();
+    }
+  }
 }
 
 RoundInHand Rounds::take_applied(Round number, bool checkpoint) {
@@ -125,10 +161,24 @@ void Rounds::adopt(Round round, bool saved) {
   out_->effect(AdoptParameters{terms_->id, round});
 }
 
+std::vector<Merging> Rounds::overtaken(Round round) {
+  std::vector<Merging> older;
+  for (auto at = merging_.begin(); at != merging_.lower_bound(round); ++at) {
+    if (at->second.checkpoint) {
+      older.push_back(at->second);
+      at->second.checkpoint = false;
+    }
+  }
+  return older;
+}
+
 void Rounds::drop() {
   for (const auto& [number, round] : rounds_) {
     if (round.in_exchange()) {
       out_->effect(CancelExchange{terms_->id, number, round.attempt()});
+    }
+    if (terms_->passes_over() && !round.receives()) {
+      out_->effect(PostponeContribution{terms_->id, number, Round(0)});
     }
   }
   rounds_.clear();

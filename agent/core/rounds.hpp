@@ -40,6 +40,8 @@ class Rounds {
   // Those that this island contributes to.
   [[nodiscard]] std::set<Round> numbers() const;
   [[nodiscard]] bool contributing() const;
+  // To a round of this fragment.
+  [[nodiscard]] bool contributes(std::uint32_t fragment) const;
   // The outer step of one is being taken.
   [[nodiscard]] bool applying() const;
   [[nodiscard]] bool forming() const;
@@ -68,6 +70,8 @@ class Rounds {
   RoundInHand& postpone(Round round, Round to);
   // An attempt at a round that this island only receives was given up; the next one begins the round anew.
   void forget(Round round) { rounds_.erase(round); }
+  // A contribution that leads nowhere (PostponeContribution).
+  void drop(Round round);
   // Its checkpoint is written without waiting for the trainer's state: not once more when that has merged.
   void checkpoint_early(Round round);
   // The contributions that a checkpoint of `committed` holds, as far as they are of use: in their order from the next round on, and of
@@ -75,12 +79,16 @@ class Rounds {
   void resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted);
   void count(const ExchangeDone& event);
   // The result is to be applied (ApplyResult).
-  void apply(Round round);
+  void apply(Round round, bool behind = false);
+  // A contribution that holds these samples, and with them all that the trainer published before, is counted.
+  void count_data(const DataRange& counted);
   // It is applied, and the trainer merges it.
   RoundInHand take_applied(Round round, bool checkpoint);
   // In lockstep: the trainer has taken the step, and the engine takes its parameters over (AdoptParameters).
   void adopt(Round round, bool saved);
   Merging take_merging(Round round) { return merging_.extract(round).mapped(); }
+  // Of rounds before this one whose checkpoints are begun and wait for the trainer: they are to be finished now, and not once more.
+  std::vector<Merging> overtaken(Round round);
   // They lead nowhere any more; their exchanges are cancelled.
   void drop();
 
@@ -99,6 +107,9 @@ class Rounds {
     IslandId partner;  // empty: alone
     std::vector<float> projection;
   };
+
+  [[nodiscard]] bool follows(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const;
+  [[nodiscard]] bool goes_on(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const;
 
   const RunTerms* terms_;
   Outbox* out_;

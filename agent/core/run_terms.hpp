@@ -11,7 +11,7 @@ namespace atl::agent {
 
 struct RunTerms {
   RunTerms(RunId run, RunSpec settings, const Composition& parts)
-      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(parts, spec.rounds, spec.merge_rounds, spec.quorum) {}
+      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(parts, spec.rounds, spec.merge_rounds) {}
 
   RunId id;
   RunSpec spec;

@@ -79,6 +79,7 @@ void Core::State::on_engine(const CheckpointFailed& event) {
     beat();  // the run's last figures, before its end
     say_all();
   }
+  finish_if_done();
   finish_leaving();
 }
 

@@ -30,7 +30,7 @@ void Trainer::start(std::uint32_t part, std::uint32_t parts, const StoredCheckpo
     order.checkpoint = saved->round;
     order.step = saved->step;
     order.position = saved->position;
-    if (current) {
+    if (current && !terms_->passes_over()) {  // else each fragment is of another round: it is loaded
       holds_ = saved->round;
       position_ = saved->position;
     }
@@ -49,7 +49,8 @@ void Trainer::stop(const std::string& why) {
   }
 }
 
-void Trainer::load(Step step, std::uint64_t position) {
+void Trainer::load(Round committed, Step step, std::uint64_t position) {
+  begun_with_ = committed;
   step_ = step;
   position_ = position;
   phase_ = Phase::loading;
@@ -59,8 +60,35 @@ void Trainer::load(Step step, std::uint64_t position) {
 void Trainer::go_on(Round committed) {
   step_ = step_of(committed);
   phase_ = Phase::training;
-  planned_ = committed;
+  planned_ = terms_->passes_over() ? terms_->last_trained() : committed;
   horizon_of_.reset();
+  ++beginnings_;
+  begun_with_ = committed;
+}
+
+void Trainer::run_to_the_end() { out_->effect(PlanTrainer{terms_->id, incarnation_, Step(terms_->spec.training.steps), {}, {}}); }
+
+void Trainer::order_publish(const RoundPlan& round, Step step) {
+  const Step last(terms_->spec.training.steps);
+  const PublishOrder order{round.round, round.fragment, std::min(step, last), evaluates(round.round)};
+  out_->effect(PlanTrainer{terms_->id, incarnation_, last, {order}, {}});
+}
+
+void Trainer::skip_to(Step step) {
+  if (can_finish() && step > step_) {
+    out_->effect(SkipTrainer{terms_->id, incarnation_, step});
+  }
+}
+
+void Trainer::adopt(Round round, std::uint32_t fragment, Step not_before, bool save) {
+  out_->effect(GiveResult{terms_->id, incarnation_, round, fragment});  // first, so that the merge does not wait for it
+  const MergeOrder order{round, fragment, not_before, terms_->composition.merge_alpha, evaluates(round), false, save};
+  out_->effect(PlanTrainer{terms_->id, incarnation_, Step(terms_->spec.training.steps), {}, {order}});
+}
+
+bool Trainer::evaluates(Round round) const {
+  const std::uint32_t every = terms_->spec.training.evaluate_every;
+  return (every > 0 && round.value % every == 0) || round == Round(1) || round == terms_->last_trained();
 }
 
 void Trainer::drop_orders() {
@@ -159,6 +187,11 @@ Status Trainer::on(const TrainerReady& event, const std::string& island) {
 
 void Trainer::on(const TrainerLoaded& event, Round committed) {
   if (phase_ != Phase::loading) {
+    return;
+  }
+  if (terms_->passes_over()) {  // newer results are adopted on the way
+    go_on(begun_with_);
+    position_ = event.position;
     return;
   }
   if (event.step != step_of(committed)) {

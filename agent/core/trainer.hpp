@@ -52,6 +52,8 @@ class Trainer {
   [[nodiscard]] Step step() const { return step_; }
   // In its part of the data; newest known.
   [[nodiscard]] std::uint64_t position() const { return position_; }
+  // Since it started, as it said last.
+  [[nodiscard]] std::uint64_t tokens() const { return told_.progress.tokens; }
   // Of an epoch of the part; 0: not known.
   [[nodiscard]] std::uint64_t sequences() const { return sequences_; }
   // Known once the arena is laid out.
@@ -67,8 +69,8 @@ class Trainer {
   void cancel_restart() { restart_at_.reset(); }
   // Its own parameters became the outer state of round 0.
   void note_initial() { holds_ = Round(0); }
-  // It gets the outer parameters of a committed round, and stands at that step.
-  void load(Step step, std::uint64_t position);
+  // It gets the outer parameters of this committed round, and stands at that step.
+  void load(Round committed, Step step, std::uint64_t position);
   // It holds the outer parameters of the newest round, and what it trained since: it takes orders.
   void go_on(Round committed);
   // Whatever it was told is void. It may wait for a result that never comes: it is loaded anew.
@@ -81,6 +83,18 @@ class Trainer {
   // Orders for the rounds that it may come to before the next result must be there; not twice for one committed round.
   // formed: the rounds whose contributions are there.
   void extend_plan(Round committed, const std::set<Round>& formed);
+  // ---- where rounds close with a quorum, and nothing is ordered ahead
+  // Grows whenever it begins to train, from the outer parameters of begun_with(), at its step and position.
+  [[nodiscard]] std::uint64_t beginnings() const { return beginnings_; }
+  [[nodiscard]] Round begun_with() const { return begun_with_; }
+  // It trains as long as the run goes on.
+  void run_to_the_end();
+  void order_publish(const RoundPlan& round, Step step);
+  // It stands at this step at once, and does what is due there.
+  void skip_to(Step step);
+  // It takes a result that lies in the arena, at this step or, where it is further, at once; and saves its own state then.
+  void adopt(Round round, std::uint32_t fragment, Step not_before, bool save);
+
   // The result of a round lies in the arena. False: it has no orders, and will not merge it.
   bool give(Round round, std::uint32_t fragment);
   // A round is its last for now (FinishTrainer), where it can be told that.
@@ -111,6 +125,7 @@ class Trainer {
 
  private:
   void keep_pace(Round committed);
+  [[nodiscard]] bool evaluates(Round round) const;
 
   struct Totals {
     std::uint64_t tokens = 0;
@@ -142,6 +157,8 @@ class Trainer {
   std::uint64_t sequences_ = 0;
   Step step_;
   bool finishes_ = false;
+  std::uint64_t beginnings_ = 0;
+  Round begun_with_;
   std::optional<Round> cut_;  // pace: the round that the others have come to; until the trainer was told
   std::optional<Schedule> schedule_;
   Told told_;

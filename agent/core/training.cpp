@@ -35,7 +35,11 @@ void Core::State::drive_trainer() {
     start_trainer();
   }
   if (trainer.training()) {
-    extend_plan();
+    if (run->terms.passes_over()) {
+      drive_turns();
+    } else {
+      extend_plan();
+    }
     return;
   }
   if (trainer.phase() != Trainer::Phase::ready) {
@@ -58,15 +62,24 @@ void Core::State::give_orders() {
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
   if (trainer.holds() == run->outer.committed() && run->rounds.continue_at(trainer.position(), run->outer.counted())) {
     trainer.go_on(run->outer.committed());
-    extend_plan();
+    if (run->terms.passes_over()) {
+      drive_turns();
+    } else {
+      extend_plan();
+    }
     go_on_with_pending();
     return;
   }
   go_on_with_pending();
+  if (run->terms.passes_over()) {  // what was published lies elsewhere, and is not trained on again
+    trainer.load(run->outer.committed(), trainer.step_of(run->outer.committed()), run->rounds.published_to(run->outer.counted()));
+    return;
+  }
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
   if (!run->rounds.contributing()) {
     // What was trained on and not committed comes again.
-    trainer.load(trainer.step_of(run->outer.committed()), ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->outer.counted());
+    trainer.load(run->outer.committed(), trainer.step_of(run->outer.committed()),
+                 ATOLL_PLANTED(samples_left_out) ? trainer.position() : run->outer.counted());
   }
 }
 
@@ -151,7 +164,11 @@ void Core::State::on_trainer(const TrainerExited& event) {
 
 void Core::State::on_cut(const Cut& message) {
   if (run->life.active() && message.round > run->outer.committed() && !run->rounds.contains(message.round)) {
-    run->trainer.hurry(message.round, run->outer.committed());
+    if (run->terms.passes_over() && run->trainer.schedule()) {
+      hurry(message.round);
+    } else {
+      run->trainer.hurry(message.round, run->outer.committed());
+    }
   }
 }
 

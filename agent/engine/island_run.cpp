@@ -1,6 +1,7 @@
 #include "agent/engine/island_run.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -120,7 +121,7 @@ Status IslandRun::fill_arena() {
   if (watch_) {
     watch_->forget();
   }
-  if (composition_.codec.kind == CodecKind::f32) {
+  if (composition_.codec.kind == CodecKind::f32 && !passes_over()) {
     contributions_.clear();
   }
   return {};
@@ -184,30 +185,90 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to form a contribution against"};
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  const std::span<float> local = arena_->range(range);
-  const auto older = bases_.find(fragment);
-  const std::span<const float> base =
-      older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
-  const Result<ContributionSummary> summary =
-      composition_.payload == PayloadKind::outer_gradient ? form_outer_gradient(base, local) : summarise_contribution(local);
-  if (!summary) {
-    return with_context(summary.error(), "the contribution of island " + island_.text + " to round " + std::to_string(round.value));
+  const auto where = "the contribution of island " + island_.text + " to round " + std::to_string(round.value);
+  if (passes_over()) {
+    Result<Contribution> apart = form_apart(round, range, fragment, facts);
+    if (!apart) {
+      return with_context(apart.error(), where);
+    }
+    contributions_[round] = *std::move(apart);
+  } else {
+    const std::span<float> local = arena_->range(range);
+    const Result<ContributionSummary> summary = composition_.payload == PayloadKind::outer_gradient
+                                                    ? form_outer_gradient(parameters_.floats().subspan(range.offset, range.count), local)
+                                                    : summarise_contribution(local);
+    if (!summary) {
+      return with_context(summary.error(), where);
+    }
+    ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
+    contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts, round_};
   }
-  ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
   if (watch_) {
     watch_->take(fragment, arena_->range(range));
   }
-  const Contribution& formed = contributions_[round] =
-      Contribution{fragment, summary->norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
+  const Contribution& formed = contributions_[round];
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {
-      begun.pending.push_back({round, fragment, formed.norm, facts});
+      begun.pending.push_back({round, fragment, formed.norm, facts, formed.base});
     }
   }
   return formed;
+}
+
+// Where rounds close with a quorum: in memory of its own, as the trainer may take a newer result from the arena before it is exchanged.
+Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment,
+                                           const PublishFacts& facts) {
+  const std::span<const float> published = arena_->range(range);
+  auto values = std::make_shared<std::vector<float>>(published.begin(), published.end());
+  const auto older = composition_.anchor == Anchor::own ? bases_.find(fragment) : bases_.end();
+  const std::span<const float> base =
+      older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
+  ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
+  ATOLL_ASSIGN(Payload encoded, encode_values(round, values));
+  Contribution formed{fragment, summary.norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
+  if (composition_.anchor == Anchor::newest) {
+    formed.values = std::move(values);
+  }
+  return formed;
+}
+
+Result<Payload> IslandRun::encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const {
+  if (composition_.codec.kind == CodecKind::f32) {
+    return Payload{std::as_bytes(std::span(*values)), values};
+  }
+  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values->size()));
+  ATOLL_TRY(encode(composition_.codec, *values, *buffer, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
+  return Payload{*buffer, buffer};
+}
+
+// The fragment's outer parameters were `before` until round `round`: what the trainer published is as far from the new ones as it was, and
+// as they have moved. In memory of its own: somebody may be reading what was formed before.
+void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before, Round round) {
+  const island_link::Fragment& range = layout_->fragments()[fragment];
+  const std::span<const float> now = parameters_.floats().subspan(range.offset, range.count);
+  for (auto& [number, contribution] : contributions_) {
+    if (contribution.fragment != fragment || number <= round || contribution.base >= round || !contribution.values) {
+      continue;
+    }
+    auto values = std::make_shared<std::vector<float>>(*contribution.values);
+    for (std::size_t i = 0; i < values->size(); ++i) {
+      (*values)[i] += now[i] - before[i];
+    }
+    const Result<ContributionSummary> summary = summarise_contribution(*values);
+    Result<Payload> encoded = summary ? encode_values(number, values) : Result<Payload>(summary.error());
+    contribution.base = round;
+    if (!encoded) {
+      reformed_.emplace_back(number, std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    contribution.norm = summary->norm;
+    contribution.encoded = *std::move(encoded);
+    contribution.values = std::move(values);
+    reformed_.emplace_back(number, contribution.norm);
+  }
 }
 
 bool IslandRun::merges(Round round) const { return spec_.merge_rounds > 0 && round.value > spec_.rounds - spec_.merge_rounds; }
@@ -260,8 +321,9 @@ const Contribution* IslandRun::contribution(Round round) const {
 void IslandRun::drop_contributions_before(Round round) { contributions_.erase(contributions_.begin(), contributions_.lower_bound(round)); }
 
 void IslandRun::postpone_contribution(Round round, Round to) {
-  if (auto taken = contributions_.extract(round)) {
+  if (auto taken = contributions_.extract(round); taken && to > Round(0)) {
     taken.key() = to;
+    contributions_.erase(to);
     contributions_.insert(std::move(taken));
   }
 }
@@ -307,6 +369,16 @@ Status IslandRun::apply_behind(const RoundResult& result, const Digest& digest) 
   return {};
 }
 
+Status IslandRun::offer(std::uint32_t fragment) {
+  if (!has_state_ || !arena_) {
+    return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to offer parameters in"};
+  }
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
+  std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), arena_->range(range).begin());
+  bases_.erase(fragment);
+  return {};
+}
+
 // Of the result of the next round. Errors: conflict for another round; corrupt for another size.
 Result<island_link::Fragment> IslandRun::next_range(const RoundResult& result) const {
   if (!has_state_ || result.round != round_.next()) {
@@ -324,6 +396,12 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
   const OuterState state{parameters_.floats().subspan(range.offset, range.count), momentum};
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
+  if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
+    const std::vector<float> before(state.parameters.begin(), state.parameters.end());
+    ATOLL_TRY(outer_step(result.reduced(composition_.aggregator, buffers), composition_.outer, state));
+    form_anew(result.fragment, before, result.round);
+    return {};
+  }
   if (merges(result.round)) {
     return outer_step(result.reduced(Aggregator::weighted_mean, buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state);
   }
@@ -364,7 +442,13 @@ Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRoun
       term.codec != composition_.codec) {
     return Error{Code::corrupt, path.text() + ": is not the contribution that the checkpoint names"};
   }
-  return Contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts, checkpoint};
+  Contribution contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts,
+                            pending.base == Round() ? checkpoint : pending.base};
+  if (passes_over() && composition_.anchor == Anchor::newest) {
+    contribution.values = std::make_shared<std::vector<float>>(range.count);
+    ATOLL_TRY(decode_result({term.codec, term.terms, Aggregator::weighted_mean}, *contribution.values));
+  }
+  return contribution;
 }
 
 Status IslandRun::write_residual(Round checkpoint) const {
@@ -418,7 +502,7 @@ Status IslandRun::begin_checkpoint() {
       checkpoints_.abandon(round_);
       return kept;
     }
-    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts});
+    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts, later->second.base});
   }
   begun_[round_] = std::move(begun);
   return {};

@@ -43,7 +43,8 @@ struct Contribution {
   double norm = 0;
   Payload encoded;
   PublishFacts facts;
-  Round base = {};  // the outer state against which it was formed is that of this round
+  Round base = {};                                  // the outer state against which it was formed is that of this round
+  std::shared_ptr<std::vector<float>> values = {};  // where it may be formed anew against a newer one (Anchor::newest): before encoding
 };
 
 // Where a trainer is in the data.
@@ -109,10 +110,14 @@ class IslandRun {
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
   // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
   Status apply(const RoundResult& result, const Digest& digest, const GroupParameters* group = nullptr);
-  // The same while the trainer is on its way from an older state: the arena, in which its contribution may lie, stays as it is, and the
-  // fragment's parameters from before the first such step are kept until the trainer gets newer ones: what it publishes is formed against
-  // them. Memory: a copy of the fragment.
+  // The same while the trainer has the fragment's range of the arena: that stays as it is, and the parameters from before the first such
+  // step are kept until the trainer gets newer ones: with Anchor::own, what it publishes is formed against them. Memory: a copy of the
+  // fragment.
   Status apply_behind(const RoundResult& result, const Digest& digest);
+  // The fragment's outer parameters into the arena, for the trainer to take. Errors: conflict without state or arena.
+  Status offer(std::uint32_t fragment);
+  // Contributions that were formed anew since this was asked last, with their norms; NaN: it could not be (Anchor::newest).
+  std::vector<std::pair<Round, double>> take_reformed() { return std::exchange(reformed_, {}); }
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
@@ -156,6 +161,10 @@ class IslandRun {
   Status take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group);
   void advance_to(Round round, const Digest& digest);
   Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
+  Result<Contribution> form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment, const PublishFacts& facts);
+  Result<Payload> encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const;
+  void form_anew(std::uint32_t fragment, std::span<const float> before, Round round);
+  [[nodiscard]] bool passes_over() const { return composition_.quorum > 0 && composition_.group == Group::all; }
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
   Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
   Status write_residual(Round checkpoint) const;
@@ -180,6 +189,7 @@ class IslandRun {
   Digest digest_;
   std::map<Round, Contribution> contributions_;
   std::map<std::uint32_t, Base> bases_;  // by fragment
+  std::vector<std::pair<Round, double>> reformed_;
   std::optional<ArenaWatch> watch_;
   std::optional<std::string> misuse_;
   struct BegunCheckpoint {

@@ -145,7 +145,7 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
     return;
   }
   reach(RoundPhase::before_send, order.round);
-  say(ContributionFormed{order.run, order.round, contribution->norm});
+  say(ContributionFormed{order.run, order.round, contribution->norm, contribution->base});
 }
 
 void SyncEngine::State::carry_out(const PostponeContribution& order) {
@@ -346,7 +346,14 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
   log_debug("run " + order.run.text + ": " + round_text(order.round) + " applied; ms: form " + std::to_string(meter.form) + ", exchange " +
             std::to_string(meter.exchange) + ", digest " + std::to_string(meter.digest) + ", outer step and merge " +
             std::to_string(meter.step));
-  say(ResultApplied{order.run, order.round, std::nullopt});
+  say(ResultApplied{order.run, order.round, std::nullopt, {}, open->run->take_reformed()});
+}
+
+void SyncEngine::State::carry_out(const OfferParameters& order) {
+  OpenedRun* open = find(order.run);
+  if (open != nullptr && open->run->offer(order.fragment)) {
+    say(ParametersOffered{order.run, order.round, order.fragment});
+  }
 }
 
 void SyncEngine::State::tell_misuse(OpenedRun& open) {

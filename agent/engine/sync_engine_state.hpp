@@ -97,6 +97,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const FormMergeContribution& order);
   void carry_out(const BeginExchange& order);
   void carry_out(const PostponeContribution& order);
+  void carry_out(const OfferParameters& order);
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
   void carry_out(const AdoptParameters& order);

@@ -222,7 +222,9 @@ void TrainerSession::hear(const island_link::PublishedNow&, std::vector<SessionO
 
 void TrainerSession::hear(const island_link::Published& message, std::vector<SessionOutput>& out) {
   to_publish_.erase(Round(message.round));
-  waiting_for_.insert(Round(message.round));
+  if (waits_for_results()) {
+    waiting_for_.insert(Round(message.round));
+  }
   TrainerPublished event;
   event.run = order_.run;
   event.incarnation = order_.incarnation;
@@ -435,7 +437,7 @@ void TrainerSession::plan(const PlanTrainer& order) {
       static_cast<void>(folder.remove());  // of the same round, given up: what cannot be removed is replaced, or said by the trainer
       said.save = folder.text();
     }
-    if (!to_publish_.contains(merge.round)) {
+    if (waits_for_results() && !to_publish_.contains(merge.round)) {
       waiting_for_.insert(merge.round);  // its contribution came with the checkpoint
     }
     plan.merge.push_back(said);

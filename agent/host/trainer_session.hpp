@@ -104,6 +104,8 @@ class TrainerSession {
   void update_expectation(TimePoint now);
   [[nodiscard]] bool has_time_to_start() const;
   [[nodiscard]] bool to_be_attached() const;
+  // The trainer may stand for as long as a result takes. Where rounds close with a quorum it never does.
+  [[nodiscard]] bool waits_for_results() const { return order_.spec.strategy.quorum == 0; }
 
   StartTrainer order_;
   std::vector<std::string> files_;

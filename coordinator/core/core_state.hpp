@@ -109,6 +109,7 @@ struct RoundsWork {
   std::optional<TimePoint> loaded_since;  // a restore: the first island has loaded its checkpoint
   double spread = 0;                      // in pairs: how far the islands are from their mean, estimated,
   Round spread_round;                     // when all had done this round
+  std::map<std::uint32_t, Round> newest;  // by fragment, where rounds close with a quorum: the newest committed round
 };
 
 struct RunIdentity {
@@ -164,6 +165,8 @@ struct Run {
   // The newest round that a member is known to have come to by itself.
   [[nodiscard]] Round furthest() const;
   [[nodiscard]] bool phased() const { return spec.strategy.group == Group::expert; }
+  // Rounds close with so many contributions, and nobody waits for the others.
+  [[nodiscard]] bool passes_over() const { return spec.strategy.quorum > 0 && spec.strategy.group == Group::all; }
   // Several islands train one expert in it, for a run of phases.
   [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
   [[nodiscard]] bool is_member(const IslandId& island) const;
@@ -305,6 +308,9 @@ struct Core::State {
   void advance_rounds(Run& run);
   void wait_for(Run& run, const Wait& wait);
   [[nodiscard]] RoundInput round_input(Run& run, Round round);
+  [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
+  [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
+  [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
   [[nodiscard]] RoundRecord record_of(const Run& run, Round number, const OpenRound& round) const;
   [[nodiscard]] bool wants_checkpoint(const Run& run, Round number) const;
   void tell_commit(const Run& run, const RoundRecord& round);

@@ -65,6 +65,8 @@ struct RoundInput {
   std::vector<RoundMember> members;  // active, in order
   std::uint32_t min = 1;
   std::uint32_t quorum = 0;  // contributions with which the round closes; 0: those of all members
+  std::optional<TimePoint> quorum_since;
+  Duration grace{};  // how much longer it waits for others then
   std::optional<TimePoint> first_answer;
   Duration deadline{};
   std::optional<TimePoint> begun;  // when the islands began with it
@@ -86,6 +88,17 @@ struct RoundDecision {
   Wait wait;
 };
 RoundDecision decide_round(const RoundInput& input);
+
+// How long a round with its quorum waits for more contributions: a share of what the overlap hides beside the waiting for the quorum and
+// the exchange, so that nobody's result comes later for it.
+struct GraceInput {
+  std::uint64_t overlap_steps = 0;  // τ
+  Duration step{};                  // that an inner step takes the fastest contributor; zero: not known
+  Duration quorum_wait{};           // from the first contribution to the quorum
+  Duration exchange{};              // that the newest round's exchange took
+};
+inline constexpr double kGraceShare = 0.5;  // γ of Decoupled DiLoCo, whose value is not known
+Duration decide_grace(const GraceInput& input);
 
 // ---- what an attempt came to ---------------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,12 @@ RoundDecision plan_with_all(const RoundInput& input) {
 
 }  // namespace
 
+Duration decide_grace(const GraceInput& input) {
+  const Duration hidden = input.step * static_cast<Duration::rep>(std::min<std::uint64_t>(input.overlap_steps, 1'000'000));
+  const Duration slack = hidden - input.quorum_wait - input.exchange;
+  return slack <= Duration(0) ? Duration(0) : std::chrono::duration_cast<Duration>(slack * kGraceShare);
+}
+
 RoundDecision decide_round(const RoundInput& input) {
   using Kind = RoundDecision::Kind;
   RoundDecision decision;
@@ -59,7 +65,9 @@ RoundDecision decide_round(const RoundInput& input) {
     ready += member.answer == Answer::ready ? 1U : 0U;
   }
   if (decision.left_out.empty()) {
-    if (ready == 0) {
+    if (ready == 0 && input.quorum > 0) {
+      decision.wait.text = round + " has no contribution that counts: all islands withdrew theirs, and train on";
+    } else if (ready == 0) {
       decision.kind = Kind::hopeless;
       decision.wait.text = round + " has no contribution: all islands withdrew theirs";
     } else if (input.hold) {
@@ -69,8 +77,14 @@ RoundDecision decide_round(const RoundInput& input) {
     }
     return decision;
   }
-  if (input.quorum > 0 && ready >= input.quorum && !input.hold) {
-    return plan_with_all(input);
+  if (input.quorum > 0 && ready >= std::min<std::size_t>(input.quorum, input.members.size()) && !input.hold) {
+    const TimePoint until = input.quorum_since.value_or(input.now) + input.grace;
+    if (input.now >= until) {
+      return plan_with_all(input);
+    }
+    decision.wait =
+        Wait{round + " has its quorum of " + std::to_string(input.quorum) + ", and waits a moment for " + list_of(silent), until};
+    return decision;
   }
   if (!input.first_answer) {
     decision.wait.text = "training towards " + round;

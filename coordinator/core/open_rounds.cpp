@@ -18,6 +18,7 @@ void OpenRound::contribute(const IslandId& island, const Contribution& contribut
     last_ready_ = island;
   }
   contributions_[island] = contribution;
+  fragment_ = contribution.fragment;
   first_answer_ = first_answer_.value_or(now);
 }
 
@@ -40,6 +41,7 @@ bool OpenRound::exchanges(const IslandId& island) const { return std::ranges::fi
 
 void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox& out) {
   attempt_ = record.attempt;
+  fragment_ = record.fragment;
   exchanging_ = exchanging;
   recovered_ = true;
   plan_ = AttemptPlan{record.members, record.tokens, out.now()};
@@ -50,7 +52,7 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
   // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
   for (std::size_t i = 0; exchanging_ && i < record.members.size() && i < record.tokens.size(); ++i) {
     const DataRange data = i < record.data.size() ? record.data[i] : DataRange{};
-    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], 0, 0, data, 0};
+    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, 0, data, 0};
   }
 }
 
@@ -78,8 +80,10 @@ void OpenRound::give_up() {
 
 void OpenRound::start_anew() {
   const Attempt attempt = attempt_;
+  const std::optional<std::uint32_t> fragment = fragment_;
   *this = OpenRound{};
   attempt_ = attempt;
+  fragment_ = fragment;
 }
 
 OpenRound::Report OpenRound::exchanged(const IslandId& island, const Exchanged& message, TimePoint now) {
@@ -198,6 +202,21 @@ bool OpenRounds::any_exchanging() const {
 
 bool OpenRounds::anybody_ready() const {
   return std::ranges::any_of(rounds_, [](const auto& round) { return !round.second.contributions().empty(); });
+}
+
+bool OpenRounds::follows_open_one(Round round) const {
+  const std::optional<std::uint32_t> fragment = rounds_.at(round).fragment();
+  return fragment &&
+         std::any_of(rounds_.begin(), rounds_.lower_bound(round), [&](const auto& open) { return open.second.fragment() == fragment; });
+}
+
+void OpenRounds::forget_others(const IslandId& island, Round round, std::uint32_t fragment) {
+  for (auto& [number, open] : rounds_) {
+    const Contribution* other = open.contribution_of(island);
+    if (number != round && other != nullptr && other->fragment == fragment && !open.exchanging()) {
+      open.forget(island);
+    }
+  }
 }
 
 std::optional<Round> OpenRounds::newest_of(const IslandId& island) const {

@@ -23,6 +23,9 @@ struct Contribution {
   double norm = 0;
   DataRange data = {};
   std::uint64_t sequences = 0;  // of a pass over that part; 0: not known
+  // Where rounds close with a quorum: the round whose result it is formed against, and the rounds of its fragment that it missed.
+  Round base = {};
+  std::uint32_t staleness = 0;
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;
@@ -52,6 +55,11 @@ class OpenRound {
   [[nodiscard]] const Contribution* contribution_of(const IslandId& island) const;
   [[nodiscard]] Answer answer_of(const IslandId& island) const;
   [[nodiscard]] std::optional<TimePoint> first_answer() const { return first_answer_; }
+  // Of whatever was contributed to it; nothing: nobody has said.
+  [[nodiscard]] std::optional<std::uint32_t> fragment() const { return fragment_; }
+  // Since when there are enough contributions for a quorum.
+  [[nodiscard]] std::optional<TimePoint> quorum_since() const { return quorum_since_; }
+  void note_quorum(bool there, TimePoint now) { quorum_since_ = there ? std::optional(quorum_since_.value_or(now)) : std::nullopt; }
   // Whether it is time to tell the others to come as they are (adaptive pace).
   [[nodiscard]] bool cut_is_due(const Outbox& out) { return out.due(cut_); }
   [[nodiscard]] TimePoint next_cut() const { return cut_.next; }
@@ -92,6 +100,8 @@ class OpenRound {
   bool recovered_ = false;
   Contributions contributions_;
   std::optional<TimePoint> first_answer_;
+  std::optional<TimePoint> quorum_since_;
+  std::optional<std::uint32_t> fragment_;
   IslandId last_ready_;  // who contributed last
   AttemptPlan plan_;
   std::map<IslandId, Digest> exchanged_;
@@ -127,6 +137,11 @@ class OpenRounds {
   [[nodiscard]] std::vector<Round> numbers() const;
   [[nodiscard]] bool any_exchanging() const;
   [[nodiscard]] bool anybody_ready() const;
+  // Where rounds close with a quorum: an open round before this one is of the same fragment, and has to be over first.
+  [[nodiscard]] bool follows_open_one(Round round) const;
+  // Where rounds close with a quorum an island has one contribution to each fragment, which goes to another round when it misses one: what
+  // it has in other rounds of this fragment that are not exchanged is that same one.
+  void forget_others(const IslandId& island, Round round, std::uint32_t fragment);
   // The newest round to which it has contributed.
   [[nodiscard]] std::optional<Round> newest_of(const IslandId& island) const;
   // It takes no part any more. The rounds whose attempts it was in: they are to be given up.

@@ -24,12 +24,6 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
     return Error{Code::invalid_argument,
                  "the run file is impossible: it needs at least one island and one round, and islands.max not below islands.min"};
   }
-  if (spec.quorum > 0 && (spec.strategy.group != Group::all || spec.strategy.payload != PayloadKind::outer_gradient ||
-                          spec.strategy.overlap_steps > 0 || spec.strategy.grouping != FragmentKind::whole)) {
-    return Error{Code::invalid_argument,
-                 "the run file is impossible: a quorum needs rounds of the whole model, of outer gradients without "
-                 "overlap, that the coordinator commits"};
-  }
   const auto named = [&](const std::string& wanted) {
     return std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& run) { return run.second.about.name == wanted; });
   };

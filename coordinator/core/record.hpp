@@ -136,6 +136,7 @@ struct RoundRecord {
   Digest digest;                      // of a committed round
   TimePoint planned;
   std::optional<TimePoint> committed_at;
+  std::uint32_t fragment = 0;
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 

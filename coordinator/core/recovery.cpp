@@ -83,6 +83,10 @@ void Core::State::recover_round(const RoundRecord& value) {
   Run& run = found->second;
   if (value.committed && value.round <= run.lineage.committed()) {
     run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
+    if (run.passes_over() && !value.members.empty() && value.round > Round(0)) {
+      Round& newest = run.in_rounds().newest[value.fragment];
+      newest = std::max(newest, value.round);
+    }
   } else if (!value.committed && !run.phased() && run.lineage.initialised() && value.round > run.lineage.committed()) {
     const bool exchanging = value.epoch == run.epoch && !value.members.empty();
     run.rounds().open(value.round).recover(value, exchanging, out);

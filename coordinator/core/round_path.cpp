@@ -14,10 +14,21 @@ namespace atl::coordinator {
 namespace {
 
 constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
+// The same where rounds close with a quorum: a contribution that missed its round is for the next one of its fragment.
+constexpr std::uint64_t kRoundsAheadWithQuorum = 1024;
 
 Contribution contribution_of(const atl::Ready& message) {
-  return {false, std::max<std::uint64_t>(message.tokens, 1), message.fragment, message.norm, message.data, message.sequences};
+  return {false,
+          std::max<std::uint64_t>(message.tokens, 1),
+          message.fragment,
+          message.norm,
+          message.data,
+          message.sequences,
+          message.base,
+          message.staleness};
 }
+
+std::uint64_t rounds_ahead(const Run& run) { return run.passes_over() ? kRoundsAheadWithQuorum : kRoundsAhead; }
 
 }  // namespace
 
@@ -79,7 +90,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     return;
   }
   if (!current(run, membership, message.epoch) ||
-      (!run.private_states() && message.round.value > run.lineage.committed().value + kRoundsAhead)) {
+      (!run.private_states() && message.round.value > run.lineage.committed().value + rounds_ahead(run))) {
     return;
   }
   // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
@@ -88,7 +99,8 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.lineage.committed().value), true);
     return;
   }
-  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
+  const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);  // with one that it made later
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
@@ -111,16 +123,18 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
     answer_committed(run, membership, message.round, Digest{});
     return;
   }
-  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + kRoundsAhead) {
+  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + rounds_ahead(run)) {
     return;
   }
-  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty()) {
+  const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);
+  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
-  contribute(run, membership, message.round, Contribution{true, 0, 0, 0, message.data, 0});
+  const DataRange data = run.passes_over() ? DataRange{} : message.data;  // counted with its next contribution that counts
+  contribute(run, membership, message.round, Contribution{true, 0, message.fragment, 0, data, 0});
   if (!known) {
     reject(run, membership, message);
   }
@@ -145,6 +159,9 @@ void Core::State::contribute(Run& run, Membership& membership, Round round, cons
   }
   if (membership.leaves_after && round > *membership.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
+  }
+  if (run.passes_over()) {
+    run.rounds().forget_others(island, round, contribution.fragment);
   }
   OpenRound& open = run.rounds().open(round);
   const OpenRound::Acceptance acceptance = open.accepts(island);
@@ -188,6 +205,14 @@ void Core::State::wait_for(Run& run, const Wait& wait) {
 
 void Core::State::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
+  if (run.passes_over()) {
+    OpenRound& round = run.rounds().at(number);
+    const auto ready = std::ranges::count_if(run.members, [&](const IslandId& id) { return answer_in(run, round, id) == Answer::ready; });
+    round.note_quorum(static_cast<std::size_t>(ready) >= std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()), now());
+    if (run.rounds().follows_open_one(number)) {
+      return;  // what its contributions are formed against is not there yet
+    }
+  }
   const RoundDecision decision = decide_round(round_input(run, number));
   wait_for(run, decision.wait);
   if (decision.kind == RoundDecision::Kind::hopeless) {
@@ -211,6 +236,11 @@ void Core::State::advance_collecting(Run& run, Round number) {
     wait_for(run, *apart);
     return;
   }
+  for (const IslandId& id : decision.participants) {
+    if (run.passes_over() && answer_in(run, run.rounds().at(number), id) == Answer::none) {
+      run.rounds().at(number).forget(id);  // formed against older outer parameters: it is for the next round by the time it is formed anew
+    }
+  }
   const DetourDecision detour = decide_detour(detour_input(decision.participants));
   if (!detour.left_out.empty() && run.members.size() >= run.spec.islands.min + detour.left_out.size()) {
     for (const IslandId& id : detour.left_out) {
@@ -227,7 +257,6 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   input.now = now();
   input.round = number;
   input.min = run.spec.islands.min;
-  input.quorum = run.spec.quorum;
   input.first_answer = round.first_answer();
   input.deadline = run.spec.islands.deadline;
   if (number == run.lineage.next()) {
@@ -235,10 +264,54 @@ RoundInput Core::State::round_input(Run& run, Round number) {
     input.straggler_factor = run.spec.islands.straggler_factor;
   }
   for (const IslandId& id : run.members) {
-    input.members.push_back(RoundMember{id, islands.name_of(id), round.answer_of(id)});
+    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id)});
+  }
+  if (run.passes_over()) {
+    input.quorum = run.spec.strategy.quorum;
+    input.quorum_since = round.quorum_since();
+    input.grace = grace_in(run, round);
   }
   input.hold = hold_for_joiners(run);
   return input;
+}
+
+// A contribution to be formed against the newest outer parameters of its fragment counts once the island has formed it against those.
+Answer Core::State::answer_in(const Run& run, const OpenRound& round, const IslandId& island) const {
+  const Contribution* contribution = round.contribution_of(island);
+  if (contribution == nullptr || contribution->withdrawn || !run.passes_over() || run.spec.strategy.anchor == Anchor::own) {
+    return round.answer_of(island);
+  }
+  const auto newest = run.in_rounds().newest.find(contribution->fragment);
+  const bool older = newest != run.in_rounds().newest.end() &&
+                     newest->second <= run.lineage.committed() &&  // else of rounds that were lost
+                     contribution->base < newest->second;
+  return older ? Answer::none : Answer::ready;
+}
+
+// How long a round that has its quorum waits for others.
+Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
+  const StrategySpec& strategy = run.spec.strategy;
+  if (const std::optional<Duration> stated = grace_of(strategy).value_or(std::nullopt)) {
+    return *stated;
+  }
+  GraceInput input;
+  input.overlap_steps = strategy.overlap_steps;
+  double fastest = 0;  // tokens a second
+  for (const auto& [id, contribution] : round.contributions()) {
+    const Island* island = islands.find(id);
+    const auto report = island == nullptr ? decltype(island->reports.begin())() : island->reports.find(run.about.id);
+    fastest = island == nullptr || report == island->reports.end() ? fastest : std::max(fastest, report->second.tokens_per_second);
+  }
+  if (fastest > 0) {
+    input.step = from_seconds(static_cast<double>(run.spec.training.batch * tokens_per_sequence(run.spec)) / fastest);
+  }
+  if (round.first_answer() && round.quorum_since()) {
+    input.quorum_wait = *round.quorum_since() - *round.first_answer();
+  }
+  if (const Committed* newest = run.lineage.recent(run.lineage.committed())) {
+    input.exchange = newest->times ? newest->times->committed - newest->times->planned : Duration(0);
+  }
+  return decide_grace(input);
 }
 
 // Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
@@ -313,12 +386,14 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
   value.epoch = run.epoch;
   value.attempt = round.attempt();
   value.planned = round.plan().planned;
+  value.fragment = round.fragment().value_or(0);
   return value;
 }
 
 void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
   const OpenRound& round = run.rounds().at(number);
-  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), round.plan().members, round.plan().tokens, round.plan().shares});
+  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), round.plan().members, round.plan().tokens, round.plan().shares,
+                        round.fragment().value_or(0)});
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
@@ -366,6 +441,9 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
   if (round == nullptr || round->failed(membership.record.island, message, text, now()) == OpenRound::Report::stale) {
     send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
     return;
+  }
+  if (run.passes_over() && message.accused == membership.record.island) {
+    round->forget(membership.record.island);  // it has another contribution by now, and says so
   }
   touch(run);
 }
@@ -438,9 +516,13 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const Contribution* found = round.contribution_of(plan.members[i]);
     const Contribution contribution = found == nullptr ? Contribution{} : *found;
-    value.data.push_back(contribution.data);
-    sequences += plan.tokens[i] > 0 ? contribution.data.sequences() : 0;
-    run.data.count_in(contribution.data, contribution.sequences, out);
+    const DataRange data = run.passes_over() ? counted_by(run, contribution) : contribution.data;
+    value.data.push_back(data);
+    sequences += plan.tokens[i] > 0 ? data.sequences() : 0;
+    run.data.count_in(data, contribution.sequences, out);
+  }
+  if (const std::optional<std::uint32_t> fragment = round.fragment(); fragment && run.passes_over()) {
+    run.in_rounds().newest[*fragment] = number;
   }
   const std::vector<DataRange> parts = run.data.snapshot();
   if (value.checkpoint) {
@@ -472,6 +554,16 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
   }
   touch(run);
+}
+
+// Where rounds close with a quorum an island's contributions may be committed in another order than it made them. The first that is
+// committed counts all samples up to its own, and those that were made before it count none: each sample is counted once, and none is left
+// out.
+DataRange Core::State::counted_by(const Run& run, const Contribution& contribution) {
+  DataRange data = contribution.data;
+  const std::uint64_t counted = run.data.position(data.part);
+  data.from = std::min(counted, data.to);
+  return data;
 }
 
 // Every member is to write a checkpoint of this round.

@@ -323,16 +323,16 @@ Status write_row(Database& database, const RoundRecord& round) {
   auto statement = database.prepare(
       "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
       "data, "
-      "parts) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
+      "parts, fragment) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
       "attempt=excluded.attempt, "
       "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
       "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
-      "parts=excluded.parts WHERE committed=0");
+      "parts=excluded.parts, fragment=excluded.fragment WHERE committed=0");
   statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
   statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.digest);
   statement.bind(unix_ms(round.planned));
   bind_time(statement, round.committed_at);
-  statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts));
+  statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment});
   return statement.run();
 }
 
@@ -367,6 +367,7 @@ Result<RoundRecord> read_round(const Statement& row) {
   }
   round.data = *std::move(data);
   round.parts = *std::move(parts);
+  round.fragment = static_cast<std::uint32_t>(row.number(14));
   return round;
 }
 

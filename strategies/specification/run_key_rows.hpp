@@ -50,6 +50,11 @@ inline bool is_uplink(std::string_view text) {
   const Result<double> rate = parse_bits_per_second(text);
   return rate && *rate >= kLeastUplink;
 }
+inline bool is_grace(std::string_view text) {
+  StrategySpec spec;
+  spec.grace = std::string(text);
+  return grace_of(spec).has_value();
+}
 inline bool is_count(std::string_view text) { return parse_count(text).has_value(); }
 inline bool is_sha256(std::string_view text) {
   return text.size() == 64 && std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });

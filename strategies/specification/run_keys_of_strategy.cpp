@@ -205,6 +205,38 @@ const std::array kRowsOfStrategy = {
            .field = of<&RunSpec::strategy, &StrategySpec::final_merge>,
            .doc = "In pairs: whether the run ends with the mean of all islands' outer parameters, weighted by the tokens behind them."},
 
+    RunKey{
+        .section = "strategy",
+        .name = "quorum",
+        .type = integer,
+        .field = of<&RunSpec::strategy, &StrategySpec::quorum>,
+        .most = 1000,
+        .doc = "Number of contributions with which a round closes. Islands never wait then: whoever is late receives the result, and its "
+               "contribution goes into a later round of the same fragment. 0 means the contributions of all islands."},
+    RunKey{.section = "strategy",
+           .name = "grace",
+           .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::grace>,
+           .most = 32,
+           .form = "auto, or a duration like 500ms",
+           .rule = is_grace,
+           .doc = "With a quorum: how much longer a round waits for more contributions once it has its quorum. auto: half of what the "
+                  "overlap hides beside the exchange."},
+    RunKey{.section = "strategy",
+           .name = "max_staleness",
+           .type = integer,
+           .field = of<&RunSpec::strategy, &StrategySpec::max_staleness>,
+           .most = 1e6,
+           .doc = "With a quorum: a contribution does not count if more rounds of its fragment than this were committed between the state "
+                  "that it was trained from and the round that it would go into."},
+    RunKey{.section = "strategy",
+           .name = "anchor",
+           .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::anchor>,
+           .choices = kAnchors,
+           .doc = "With a quorum: from which outer parameters a late contribution is taken: from the newest ones, or from its own, those "
+                  "that the island trained from."},
+
     RunKey{.section = "diffusion",
            .name = "experts",
            .type = integer,

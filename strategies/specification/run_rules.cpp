@@ -244,6 +244,26 @@ void check_strategy(const RunSpec& spec, Problems& problems) {
                             in_digits(spec.islands.max),
                         {"islands.max"}});
   }
+  if (strategy.quorum > spec.islands.max) {
+    problems.push_back({"strategy",
+                        "quorum",
+                        "quorum " + in_digits(strategy.quorum) + " is more than islands.max " + in_digits(spec.islands.max) +
+                            ": no round would ever close",
+                        {"islands.max"}});
+  }
+  if (strategy.quorum > 0 && spec.islands.min > strategy.quorum) {
+    problems.push_back({"islands",
+                        "min",
+                        "min " + in_digits(spec.islands.min) + " is more than strategy.quorum " + in_digits(strategy.quorum) +
+                            ": with so few islands a round could close, and the run would wait all the same",
+                        {"strategy.quorum", "strategy.name"}});
+  }
+  if (strategy.quorum > 0 && spec.islands.straggler_factor > 0) {
+    problems.push_back({"islands",
+                        "straggler_factor",
+                        "straggler_factor has no effect with a quorum, where nobody waits for stragglers",
+                        {"strategy.quorum", "strategy.name"}});
+  }
   if (strategy.min_inner_steps > strategy.inner_steps) {
     problems.push_back(
         {"strategy",

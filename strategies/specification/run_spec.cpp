@@ -124,9 +124,6 @@ std::string to_json(const RunSpec& spec) {
   if (spec.group_rounds > 0) {
     document["group_rounds"] = spec.group_rounds;
   }
-  if (spec.quorum > 0) {
-    document["quorum"] = spec.quorum;
-  }
   if (const json settings = json::parse(spec.trainer.settings, nullptr, false); settings.is_object()) {
     document["trainer_settings"] = settings;
   }
@@ -165,13 +162,6 @@ Result<RunSpec> run_spec_from_json(std::string_view text) {
       return refuse("group_rounds is not a count of rounds");
     }
     spec.group_rounds = group->get<std::uint64_t>();
-    ++more;
-  }
-  if (const auto quorum = document.find("quorum"); quorum != document.end()) {
-    if (!quorum->is_number_unsigned() || quorum->get<std::uint64_t>() == 0 || quorum->get<std::uint64_t>() > spec.islands.max) {
-      return refuse("quorum is not a number of islands");
-    }
-    spec.quorum = quorum->get<std::uint32_t>();
     ++more;
   }
   if (const auto settings = document.find("trainer_settings"); settings != document.end()) {

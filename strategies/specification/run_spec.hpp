@@ -170,9 +170,6 @@ struct RunSpec {
   std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
   std::uint64_t group_rounds =
       0;  // of a run of phases: rounds of an expert that several islands train; computed as `rounds` is; 0: none has several
-  // With so many contributions a round closes, and whoever is late receives its result; 0: with those of all members. No key of a
-  // run file sets it.
-  std::uint32_t quorum = 0;
   GroupWork work;
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };

@@ -82,14 +82,14 @@ void Checkers::contribution(const IslandId& island, Round round, const Digest& b
 
 void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
   const Step start = schedule_.round_at(round).value().start;
-  if (step != std::max(start, stood_at)) {
+  if (spec_.strategy.quorum > 0 ? step < start : step != std::max(start, stood_at)) {
     fail(name_of(island) + " published for round " + std::to_string(round.value) + " after step " + std::to_string(step.value) +
          ", the schedule says " + std::to_string(start.value));
   }
 }
 
 void Checkers::merged(const IslandId& island, Round round, Step step, Step stood_at) {
-  if (merges(round)) {
+  if (merges(round) || spec_.strategy.quorum > 0) {
     return;
   }
   const Schedule own = schedule_.merged_after(own_overlap(spec_, name_of(island))).value();
@@ -103,6 +103,12 @@ void Checkers::merged(const IslandId& island, Round round, Step step, Step stood
 // Those that its trainer publishes before it needs the next result, and no more: the memory of an island does not grow with a round that
 // takes long.
 void Checkers::retained(const IslandId& island, Round applied, std::size_t count) {
+  if (spec_.strategy.quorum > 0) {  // one of each fragment
+    if (count > schedule_.fragments()) {
+      fail(name_of(island) + " retains " + std::to_string(count) + " contributions, more than there are fragments");
+    }
+    return;
+  }
   const Schedule own = schedule_.merged_after(own_overlap(spec_, name_of(island))).value();
   const Result<RoundPlan> next = own.round_at(applied.next());
   std::size_t bound = 0;
@@ -121,9 +127,13 @@ void Checkers::retained(const IslandId& island, Round applied, std::size_t count
 
 void Checkers::formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local) {
   const auto state = states_.find(base);
-  bool differs = state == states_.end() || values.size() != local.size() || state->second.first.size() < values.size();
+  const std::size_t place = place_of(schedule_.round_at(round).value().fragment, values.size());
+  bool differs = state == states_.end() || values.size() != local.size() || state->second.first.size() < place + values.size();
   for (std::size_t i = 0; !differs && i < values.size(); ++i) {
-    differs = values[i] != state->second.first[i] - local[i];
+    const float expected = state->second.first[place + i] - local[i];
+    differs = spec_.strategy.anchor == Anchor::own
+                  ? values[i] != expected
+                  : std::abs(values[i] - expected) > 1e-4F * (1.0F + std::abs(expected) + std::abs(local[i]));
   }
   if (differs) {
     fail("the late contribution of " + name_of(island) + " to round " + std::to_string(round.value) + " is not that against its base");
@@ -304,7 +314,8 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
   const DataRange& range = record.data.at(member);
   const bool counts = record.tokens[member] > 0;
   const std::string told = std::to_string(range.part) + ":" + std::to_string(range.from) + "-" + std::to_string(range.to);
-  if (counts && range.sequences() > 0 && (trained.part != range.part || trained.from > range.from || trained.to != range.to)) {
+  if (counts && range.sequences() > 0 &&
+      (trained.part != range.part || (trained.from > range.from && spec_.strategy.quorum == 0) || trained.to != range.to)) {
     fail(name + " counts other samples than were trained on: the ledger has " + told + ", the trainer " + std::to_string(trained.part) +
          ":" + std::to_string(trained.from) + "-" + std::to_string(trained.to));
     return;
@@ -520,6 +531,9 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   history_[record.round] = record.digest;
   if (record.members.empty()) {
     forget_samples(record.round);
+    for (const auto& [part, position] : positions_at_[record.digest]) {  // of another lineage that came to the same bytes
+      positions_[part] = std::max(positions_[part], position);
+    }
   }
   if (record.round == Round(0) || record.members.empty()) {
     return;  // the initial state, or the base of a new lineage
@@ -544,7 +558,8 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
       contributions.push_back(nullptr);
       continue;
     }
-    if (formed == formed_.end() || (!merges(record.round) && !belongs(record.round, formed->second.base, base, spec_.quorum > 0))) {
+    if (formed == formed_.end() ||
+        (!merges(record.round) && !belongs(record.round, formed->second.base, base, spec_.strategy.quorum > 0))) {
       fail(name + " counts a contribution that " + name_of(record.members[i]) + " never formed from the state of its fragment before it");
       return;
     }
@@ -567,6 +582,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
   }
   means_[record.digest] = expected;
+  positions_at_[record.digest] = positions_;
 }
 
 }  // namespace atl::sim

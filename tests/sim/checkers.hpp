@@ -148,8 +148,9 @@ class Checkers {
     std::uint64_t load = 0;  // by which it was trained on; 0: passed over
     IslandId island;
   };
-  std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;  // by part and number
-  std::map<std::uint32_t, std::uint64_t> positions_;                  // by part: the next sample that may be committed
+  std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;       // by part and number
+  std::map<std::uint32_t, std::uint64_t> positions_;                       // by part: the next sample that may be committed
+  std::map<Digest, std::map<std::uint32_t, std::uint64_t>> positions_at_;  // the same after a committed round
   std::size_t commits_ = 0;
   std::size_t applied_alone_ = 0;
   std::size_t tasks_done_ = 0;

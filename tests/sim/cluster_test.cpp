@@ -207,6 +207,26 @@ TEST_CASE("clusters in trouble stay safe, and go on once healed") {
   REQUIRE(commits > count);
 }
 
+TEST_CASE("clusters whose rounds close with a quorum stay safe, and go on once healed") {
+  const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
+  const std::uint64_t first = only == 0 ? 1 : only;
+  const std::uint64_t count = only == 0 ? std::max<std::uint64_t>(1, number_from("ATOLL_SIM_SEEDS", 10000) / 5) : 1;
+  std::size_t failures = 0;
+  std::size_t late = 0;
+  std::string report;
+  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+    Cluster cluster(draw_quorum_scenario(seed));
+    if (const std::string failure = cluster.run(); !failure.empty()) {
+      ++failures;
+      report += "\nATOLL_SIM_SEED=" + std::to_string(seed) + ": " + failure;
+    }
+    late += cluster.checkers().late();
+  }
+  INFO(report);
+  REQUIRE(failures == 0);
+  REQUIRE((only != 0 || late >= count / 10));
+}
+
 TEST_CASE("clusters whose strategy is composed freely stay safe, and go on once healed") {
   const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
   const std::uint64_t first = only == 0 ? 1 : only;

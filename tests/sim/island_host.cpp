@@ -242,7 +242,7 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           on_trainer(quick, [this, e] { finish_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::GiveResult>) {
           on_trainer(quick, [this, e] {
-            process_->trainer.results.insert(e.round);
+            process_->trainer.results.emplace(e.round, e.fragment);
             advance_trainer();
           });
         } else if constexpr (std::is_same_v<E, agent::StartTask>) {

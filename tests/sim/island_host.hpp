@@ -44,7 +44,7 @@ struct Trainer {
   bool finishing_now = false;  // finish: its publish and merge are due as soon as the step under way is done
   island_link::RoundOrders<agent::PublishOrder, agent::MergeOrder> orders;
   std::optional<agent::MergeOrder> awaited;  // waits for its result
-  std::set<Round> results;
+  std::set<std::pair<Round, std::uint32_t>> results;
   Vector gradient;  // of the step under way, where gradients are exchanged
   std::uint64_t loads = 0;
   std::optional<agent::StartTrainer> starting;  // until the arena is prepared
@@ -79,9 +79,9 @@ struct Process {
   std::span<float> arena;
   Trainer trainer;
   TimePoint trainer_free;
-  std::map<Round, Trained> published;  // what the trainer's contributions hold
-  Trained newest_published;            // that of the newest, and its trainer's parameters
-  Vector newest_parameters;
+  std::map<Round, Trained> published;                 // what the trainer's contributions hold
+  std::map<std::uint32_t, Trained> newest_published;  // by fragment; and its trainer's parameters
+  std::map<std::uint32_t, Vector> newest_parameters;  // by fragment
   std::optional<TaskInHand> task;
   std::optional<TimePoint> timer;
   Wakes wakes;

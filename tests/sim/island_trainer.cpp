@@ -6,6 +6,7 @@
 
 #include "agent/storage/checkpoint.hpp"
 #include "strategies/merge.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace atl::sim {
@@ -221,7 +222,7 @@ void IslandHost::advance_trainer() {
       return;
     }
     if (same() && trainer.awaited) {
-      if (trainer.results.erase(trainer.awaited->round) == 0) {
+      if (trainer.results.erase({trainer.awaited->round, trainer.awaited->fragment}) == 0) {
         return;  // waits for the result
       }
       take_result(*std::exchange(trainer.awaited, std::nullopt));
@@ -262,8 +263,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   before = event.position;
   Trained& held = process_->published[order.round] = trainer.state.trained;
   held.from = gradients() ? trainer.state.position : held.from;  // a gradient holds nothing of earlier steps
-  process_->newest_published = held;
-  process_->newest_parameters = trainer.state.parameters;
+  process_->newest_published[order.fragment] = held;
   const bool alone = process_->composition.group == Group::nobody;
   if (explode_ || (cluster_.troubled() && cluster_.rng().chance(scenario.exploding))) {
     explode_ = false;
@@ -277,6 +277,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   if (cluster_.troubled() && !alone && cluster_.rng().chance(scenario.nonfinite)) {
     arena.front() = std::numeric_limits<float>::quiet_NaN();  // it does not say so itself
   }
+  process_->newest_parameters[order.fragment] = Vector(arena.begin(), arena.end());
   if (spoil_ || (cluster_.troubled() && cluster_.rng().chance(scenario.nonfinite))) {
     spoil_ = false;
     event.nonfinite = true;
@@ -342,6 +343,7 @@ void IslandHost::begin_step() {
     progress.run = process_->run;
     progress.incarnation = incarnation;
     progress.step = process_->trainer.state.step;
+    progress.tokens = process_->trainer.state.position * process_->spec.training.batch * tokens_per_sequence(process_->spec);
     feed(progress);
     if (same()) {
       advance_trainer();

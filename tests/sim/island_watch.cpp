@@ -53,10 +53,18 @@ void IslandHost::before(const agent::EngineCommand& command) {
       checkers(id).paired(id_, plan.group, plan.epoch, plan.round, met, result);
     };
   } else if (const auto* form = std::get_if<agent::FormContribution>(&command)) {
-    process_->published.try_emplace(form->round, process_->newest_published);  // where its own round closed without it
+    if (process_->spec.strategy.quorum > 0) {  // its own round may have closed without it
+      process_->published[form->round] = process_->newest_published[form->fragment];
+    }
   } else if (const auto* postpone = std::get_if<agent::PostponeContribution>(&command)) {
-    process_->published[postpone->to] = process_->published[postpone->round];
-    checkers(postpone->run).postponed(id_, postpone->round, postpone->to);
+    if (postpone->to > Round(0)) {
+      process_->published[postpone->to] = process_->published[postpone->round];
+      const IslandRun* run = open_run(postpone->run);
+      if (const Contribution* held = run == nullptr ? nullptr : run->contribution(postpone->round)) {
+        contributions_[key_of(postpone->to, held->encoded.bytes)] = contributions_[key_of(postpone->round, held->encoded.bytes)];
+      }
+      checkers(postpone->run).postponed(id_, postpone->round, postpone->to);
+    }
   } else if (const auto* begin = std::get_if<agent::BeginCheckpoint>(&command)) {
     const IslandRun* run = open_run(begin->run);
     if (run != nullptr && (run->round() != begin->round || run->digest() != begin->digest)) {
@@ -90,13 +98,18 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
   Trained& trained = contributions_[key_of(round, contribution->encoded.bytes)];
   if (facts == nullptr && !run.merges(round)) {
     trained = process_->published[round];
+  } else if (facts != nullptr) {
+    process_->published[round] = trained;
   }
   const std::uint64_t tokens = run.merges(round) ? 0 : contribution->facts.tokens;
   Checkers& told = checkers(run.id());
   Digest base = run.digest_before(round);
-  if (run.spec().quorum > 0 && contribution->base != run.round()) {
+  if (run.spec().strategy.quorum > 0) {
     base = told.digest_of(contribution->base);
-    told.formed_behind(id_, round, base, values_of(contribution->encoded.bytes), process_->newest_parameters);
+    const auto local = process_->newest_parameters.find(contribution->fragment);
+    if (facts == nullptr && local != process_->newest_parameters.end()) {  // else it came with a checkpoint
+      told.formed_behind(id_, round, base, values_of(contribution->encoded.bytes), local->second);
+    }
   }
   told.contribution(id_, round, base, values_of(contribution->encoded.bytes), tokens, trained);
 }
@@ -147,6 +160,9 @@ void IslandHost::after(const agent::Event& event) {
             if (run->composition().payload != PayloadKind::gradient) {
               saw_state(*run);
             }
+            for (const auto& [number, norm] : e.reformed) {
+              saw_contribution(*run, number, nullptr);
+            }
           } else if constexpr (std::is_same_v<E, agent::ParametersAdopted>) {
             saw_state(*run);
           } else if constexpr (std::is_same_v<E, agent::CheckpointFailed>) {
@@ -161,6 +177,7 @@ void IslandHost::after(const agent::Event& event) {
           } else if constexpr (std::is_same_v<E, agent::CheckpointLoaded>) {
             // It had left, or everybody was lost: what it decided with others before counts no more.
             checkers(e.run).void_pairs(id_, Round(0));
+            process_->newest_parameters.clear();
             for (const PendingRound& pending : e.pending) {
               saw_contribution(*run, pending.round, &pending.facts);
             }

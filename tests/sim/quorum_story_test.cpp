@@ -16,7 +16,8 @@ namespace {
 // Two islands are a quorum of three; a round takes them less than a second, the third takes twenty.
 Scenario two_of_three(std::uint64_t rounds) {
   Scenario scenario = calm(3, 2, rounds);
-  scenario.spec.quorum = 2;
+  scenario.spec.strategy.quorum = 2;
+  scenario.spec.islands.min = 2;
   scenario.spec.checkpoint.every_rounds = 10;
   return scenario;
 }
@@ -43,7 +44,7 @@ TEST_CASE("a round closes with a quorum: who is late stays in the epoch, receive
   cluster.start();
   REQUIRE(cluster.run_until_committed(Round(1), minutes(2)));
   const Epoch epoch = cluster.ledger().runs.at(cluster.run_id()).epoch;
-  while (cluster.ledger().runs.at(cluster.run_id()).committed.value + 1 < kRounds) {
+  while (cluster.ledger().runs.at(cluster.run_id()).committed.value + 20 < kRounds) {
     const Round committed = cluster.ledger().runs.at(cluster.run_id()).committed;
     cluster.run_for(1s);
     INFO(cluster.checkers().failure());

@@ -171,6 +171,36 @@ Scenario draw_free_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_quorum_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_scenario(seed);
+  Rng rng(seed, stream_of("quorum"));
+  RunSpec& spec = scenario.spec;
+  StrategySpec strategy;
+  strategy.aggregator = spec.strategy.aggregator;
+  strategy.inner_steps = 2 + rng.below(6);
+  if (rng.chance(0.6)) {
+    strategy.grouping = FragmentKind::balanced;
+    strategy.fragments = static_cast<std::uint32_t>(2 + rng.below(5));
+  }
+  strategy.overlap_steps = rng.chance(0.7) ? rng.below(strategy.inner_steps) : 0;
+  strategy.merge_alpha = rng.chance(0.2) ? 0.5 : 0.0;
+  strategy.quorum = static_cast<std::uint32_t>(1 + rng.below(rng.chance(0.5) ? 2 : spec.islands.max));
+  strategy.quorum = std::min(strategy.quorum, spec.islands.max);
+  const char* graces[] = {"auto", "100ms", "1s"};
+  strategy.grace = strategy.overlap_steps > 0 ? graces[rng.below(3)] : "auto";
+  strategy.max_staleness = static_cast<std::uint32_t>(rng.below(4));
+  strategy.anchor = rng.chance(0.5) ? Anchor::newest : Anchor::own;
+  strategy.pace = rng.chance(0.7) ? Pace::adaptive : Pace::fixed;
+  spec.strategy = strategy;
+  spec.islands.min = std::min(spec.islands.min, strategy.quorum);
+  spec.islands.overlap_steps.clear();
+  spec.islands.straggler_factor = 0;
+  spec.training.steps = strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
+  spec.rounds = schedule_of_spec(spec).rounds();
+  scenario.step_lag = std::chrono::milliseconds(rng.below(rng.chance(0.5) ? 40 : 400));
+  return scenario;
+}
+
 Scenario draw_phase_scenario(std::uint64_t seed) {
   Scenario scenario = draw_scenario(seed);
   Rng rng(seed, stream_of("phases"));

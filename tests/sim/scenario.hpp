@@ -47,6 +47,8 @@ Scenario draw_pair_scenario(std::uint64_t seed);
 // The same world, with a strategy that no name stands for: more fragments than inner steps, an overlap of a whole period, an offset,
 // parameters among all, outer steps alone.
 Scenario draw_free_scenario(std::uint64_t seed);
+// The same world, with rounds that close with a quorum, and islands of more unequal speed.
+Scenario draw_quorum_scenario(std::uint64_t seed);
 // The same world, with a run of phases.
 Scenario draw_phase_scenario(std::uint64_t seed);
 // The same with more islands than tasks, so that groups train experts.

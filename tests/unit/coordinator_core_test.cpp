@@ -138,22 +138,6 @@ TEST_CASE("an agent whose codecs have another version is refused at hello, with 
   CHECK(bench.sent<Welcome>("a").empty());
 }
 
-TEST_CASE("a quorum is for rounds of the whole model without overlap, which the coordinator commits") {
-  Bench bench;
-  const auto refused = [&](auto change) {
-    RunSpec spec = spec_for(2, 2, 5);
-    spec.quorum = 1;
-    change(spec);
-    const Result<RunId> run = bench.core.submit(bench.now, RunId("r-1"), spec, "", "file");
-    REQUIRE_FALSE(run);
-    CHECK(run.error().why.find("a quorum needs") != std::string::npos);
-  };
-  refused([](RunSpec& spec) { spec.strategy.group = Group::pairs; });
-  refused([](RunSpec& spec) { spec.strategy.overlap_steps = 1; });
-  refused([](RunSpec& spec) { spec.strategy.grouping = FragmentKind::sequential; });
-  refused([](RunSpec& spec) { spec.strategy.payload = PayloadKind::gradient; });
-}
-
 TEST_CASE("submit is repeatable by name, cancel and resume say what is wrong") {
   Bench bench;
   const RunSpec spec = spec_for(2, 2, 5);

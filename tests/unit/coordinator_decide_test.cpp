@@ -137,6 +137,54 @@ TEST_CASE("decide_round: with a quorum of contributions a round begins, and ever
   }
 }
 
+TEST_CASE("decide_round: a round that has its quorum waits for others as long as the grace, and says so") {
+  RoundInput input;
+  input.now = kStart + 10s;
+  input.round = Round(4);
+  input.quorum = 2;
+  input.deadline = 30s;
+  input.first_answer = kStart + 8s;
+  input.quorum_since = kStart + 9s;
+  input.grace = 3s;
+  input.members = {RoundMember{island(0), "n0", Answer::ready}, RoundMember{island(1), "n1", Answer::ready},
+                   RoundMember{island(2), "n2", Answer::none}};
+  const RoundDecision waits = decide_round(input);
+  REQUIRE(waits.kind == RoundDecision::Kind::wait);
+  CHECK(waits.wait.until == kStart + 12s);
+  CHECK(waits.wait.text == "round 4 has its quorum of 2, and waits a moment for n2");
+  input.now = kStart + 12s;
+  CHECK(decide_round(input).kind == RoundDecision::Kind::plan);
+  input.now = kStart + 10s;
+  input.members.back().answer = Answer::ready;
+  CHECK(decide_round(input).kind == RoundDecision::Kind::plan);  // nobody is left to wait for
+  // With fewer members than the quorum all of them are one.
+  input.quorum = 7;
+  input.members.back().answer = Answer::none;
+  input.now = kStart + 12s;
+  CHECK(decide_round(input).kind == RoundDecision::Kind::wait);
+  input.members.pop_back();
+  CHECK(decide_round(input).kind == RoundDecision::Kind::plan);
+}
+
+TEST_CASE("decide_grace: half of what the overlap hides beside the wait for the quorum and the exchange") {
+  GraceInput input;
+  CHECK(decide_grace(input) == Duration(0));  // nothing is known of the step
+  input.overlap_steps = 10;
+  input.step = 2s;
+  CHECK(decide_grace(input) == 10s);
+  input.exchange = 6s;
+  CHECK(decide_grace(input) == 7s);
+  input.quorum_wait = 4s;
+  CHECK(decide_grace(input) == 5s);
+  input.exchange = 16s;
+  CHECK(decide_grace(input) == Duration(0));
+  input.exchange = 60s;
+  CHECK(decide_grace(input) == Duration(0));  // the overlap hides less than the exchange takes
+  input.overlap_steps = 0;
+  input.exchange = Duration(0);
+  CHECK(decide_grace(input) == Duration(0));
+}
+
 TEST_CASE("decide_attempt: every way four members' digests can agree") {
   for (unsigned code = 0; code < 256; ++code) {
     AttemptInput input;

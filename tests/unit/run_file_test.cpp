@@ -384,12 +384,8 @@ TEST_CASE("a spec survives JSON, and JSON accepts nothing else") {
   refused([](auto& d) { d["strategy"]["name"] = "magic"; }, "strategy.name");
   refused([](auto& d) { d["data"]["files"] = {1, 2}; }, "data.files");
   refused([](auto& d) { d["rounds"] = "many"; }, "rounds");
-  refused([](auto& d) { d["quorum"] = 0; }, "quorum");
-  refused([](auto& d) { d["quorum"] = 65; }, "quorum");  // of 64 islands at most
-  RunSpec with_quorum = file.spec;
-  with_quorum.quorum = 3;
-  CHECK(run_spec_from_json(to_json(with_quorum)).value() == with_quorum);
-  require_problem(with("[strategy]\nquorum = 2\n"), "8:1", "quorum");  // no key of a run file
+  refused([](auto& d) { d["strategy"]["quorum"] = -1; }, "quorum");
+  refused([](auto& d) { d["strategy"]["anchor"] = "old"; }, "anchor");
   CHECK_FALSE(run_spec_from_json("[]"));
   CHECK_FALSE(run_spec_from_json("{"));
   CHECK_FALSE(run_spec_from_json(std::string(1 << 21, ' ')));

@@ -189,3 +189,32 @@ TEST_CASE("schedule: an island with a tau of its own has the same rounds and mer
     }
   }
 }
+
+TEST_CASE("schedule: the next round of a fragment, and how many lie between two, as counting them one by one says", "[strategies]") {
+  for (const std::uint64_t total : {1, 7, 20, 41}) {
+    for (const std::uint32_t fragments : {1U, 2U, 3U, 5U}) {
+      const Schedule schedule = Schedule::make(total, 5, fragments, 2).value();
+      const auto of = [&](std::uint64_t round) { return schedule.round_at(Round(round)).value().fragment; };
+      for (std::uint64_t from = 0; from <= schedule.rounds(); ++from) {
+        for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
+          std::uint64_t next = from + 1;
+          while (next <= schedule.rounds() && of(next) != fragment) {
+            ++next;
+          }
+          const std::optional<RoundPlan> found = schedule.next_of(fragment, Round(from));
+          REQUIRE(found.has_value() == (next <= schedule.rounds()));
+          REQUIRE((!found || *found == schedule.round_at(Round(next)).value()));
+          for (std::uint64_t to = 0; to <= schedule.rounds() + 2; ++to) {
+            std::uint64_t between = 0;
+            for (std::uint64_t round = from + 1; round < to && round <= schedule.rounds(); ++round) {
+              between += of(round) == fragment ? 1U : 0U;
+            }
+            INFO(total << " " << fragments << " " << fragment << " " << from << " " << to);
+            REQUIRE(schedule.rounds_between(fragment, Round(from), Round(to)) == between);
+          }
+        }
+        REQUIRE_FALSE(schedule.next_of(fragments, Round(from)));
+      }
+    }
+  }
+}

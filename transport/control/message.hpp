@@ -146,6 +146,10 @@ struct Ready {
   std::uint32_t fragment = 0;
   DataRange data = {};          // trained on since the round before, of whatever fragment
   std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
+  // Where rounds close with a quorum: the round whose result the contribution is formed against, and how many rounds of its fragment were
+  // committed since the trainer took its base.
+  Round base = {};
+  std::uint32_t staleness = 0;
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -193,6 +197,7 @@ struct Withdrawn {
   Round round;
   Error error;
   DataRange data = {};  // as in Ready
+  std::uint32_t fragment = 0;
   friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
 };
 
@@ -335,6 +340,7 @@ struct Exchange {
   std::vector<IslandId> members;
   std::vector<std::uint64_t> tokens;      // per member: the weights, see strategies/aggregate.hpp
   std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
+  std::uint32_t fragment = 0;
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 

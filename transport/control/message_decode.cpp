@@ -350,8 +350,8 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()), Epoch(m.epoch()),   Round(m.round()), m.tokens(),      m.steps(),    m.training_loss(),
-                 m.norm(),     digest(m.digest()), m.fragment(),     range(m.data()), m.sequences()};
+    return Ready{run(m.run()),       Epoch(m.epoch()), Round(m.round()), m.tokens(),    m.steps(),       m.training_loss(), m.norm(),
+                 digest(m.digest()), m.fragment(),     range(m.data()),  m.sequences(), Round(m.base()), m.staleness()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),   Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.digest()),
@@ -371,7 +371,7 @@ class Decoder {
     return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), m.round_trip_us(), m.bytes_per_second()};
   }
   Withdrawn get(const wire::Withdrawn& m) {
-    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data())};
+    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data()), m.fragment()};
   }
   Merged get(const wire::Merged& m) {
     return Merged{
@@ -417,7 +417,8 @@ class Decoder {
                     Attempt(m.attempt()),
                     list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
                     numbers(m.tokens()),
-                    list(m.shares(), [](std::uint8_t share) { return share; })};
+                    list(m.shares(), [](std::uint8_t share) { return share; }),
+                    m.fragment()};
   }
   Commit get(const wire::Commit& m) {
     return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};

@@ -180,7 +180,7 @@ class Encoder {
   }
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
-                             DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences);
+                             DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
@@ -195,7 +195,7 @@ class Encoder {
     return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why), m.measurement, m.round_trip_us, m.bytes_per_second);
   }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
-    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get());
+    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get(), m.fragment);
   }
   Offset<wire::Merged> put(const Merged& m) {
     return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds,
@@ -245,7 +245,7 @@ class Encoder {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
     const auto tokens = list(m.tokens, "the list of weights", [](std::uint64_t count) { return count; });
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
-                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }));
+                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment);
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),

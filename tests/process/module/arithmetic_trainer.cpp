@@ -124,7 +124,7 @@ class ArithmeticTrainer {
     until_ = orders_.finish(order.round, order.now, step_);
   }
   void take(const Skip& order) { step_ = std::max(step_, std::min(order.step, until_)); }
-  void take(const RoundResult& order) { results_[order.round] = order.applied; }
+  void take(const RoundResult& order) { results_[{order.round, order.fragment}] = order.applied; }
   void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
   void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
   void take(const Task& order) { send(Failed{"this trainer knows no task '" + order.task + "'"}); }
@@ -233,13 +233,13 @@ class ArithmeticTrainer {
       if (!awaited_) {
         continue;
       }
-      const auto result = results_.find(awaited_->round);
+      const auto result = results_.find({awaited_->round, awaited_->fragment});
       if (result == results_.end()) {
         stands_since_ = stands_since_ ? stands_since_ : std::chrono::steady_clock::now();
         return;
       }
       const bool applied = result->second;
-      results_.erase(results_.begin(), std::next(result));  // those of earlier rounds nobody waits for any more
+      results_.erase(result);
       merge(*std::exchange(awaited_, std::nullopt), applied);
     }
   }
@@ -325,8 +325,8 @@ class ArithmeticTrainer {
   std::optional<std::chrono::steady_clock::time_point> stands_since_;  // it waits for the result of its next merge
   bool stopped_ = false;
   RoundOrders<PublishOrder, MergeOrder> orders_;
-  std::optional<MergeOrder> awaited_;      // waits for its result
-  std::map<std::uint64_t, bool> results_;  // by round: whether it was applied
+  std::optional<MergeOrder> awaited_;                                // waits for its result
+  std::map<std::pair<std::uint64_t, std::uint32_t>, bool> results_;  // by round and fragment: whether it was applied
 };
 
 }  // namespace

@@ -1,0 +1,196 @@
+// Rounds that close with a quorum, on this island: its trainer never waits. Of each fragment one thing at a time is ordered.
+//
+//   due ─► publish ─► contribution: to the first round of the fragment that is open. A newer result lies in the outer state ─► merge ─► due
+//
+// A contribution that misses its round goes into the next one of its fragment, until it has missed too many.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agent/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
+
+namespace atl::agent {
+
+using Phase = RoundInHand::Phase;
+using Turn = ArenaTurns::Turn;
+
+// Called after everything that happens.
+void Core::State::drive_turns() {
+  Trainer& trainer = run->trainer;
+  ArenaTurns& turns = run->turns;
+  if (!turns.begun(trainer.beginnings())) {
+    turns.begin(trainer.beginnings(), trainer.schedule()->fragments(), trainer.begun_with(), trainer.step(), trainer.position(),
+                trainer.tokens());
+    trainer.run_to_the_end();
+  }
+  if (!run->life.active() || run->life.standing() || run->outer.at_end()) {
+    return;
+  }
+  if (const std::optional<Step> step = turns.hurried(trainer.tokens())) {
+    trainer.skip_to(*step);
+  }
+  for (std::uint32_t fragment = 0; fragment < turns.fragments(); ++fragment) {
+    if (!turns.is(fragment, Turn::ours)) {
+      continue;
+    }
+    if (turns.outdated(fragment)) {
+      turns.adopt(fragment, turns.newest(fragment));
+      effect(OfferParameters{run->terms.id, turns.newest(fragment), fragment});
+    } else if (!departure.asked() && !run->rounds.contributes(fragment)) {
+      order_publish(fragment);
+    }
+  }
+}
+
+// The next publish of a fragment, for the first of its rounds that is open: when that is due, and not right behind the result that the
+// trainer has just taken, for then there would be next to nothing to publish.
+void Core::State::order_publish(std::uint32_t fragment) {
+  const std::optional<RoundPlan> due = first_open(run->outer.committed(), fragment);
+  if (!due) {
+    return;  // the run has no more rounds of it
+  }
+  const std::uint64_t inner_steps = run->terms.composition.inner_steps;
+  const std::uint64_t overlap = std::min(inner_steps, own_overlap(run->terms.spec, session.identity().name));
+  const std::uint64_t least = std::max<std::uint64_t>(1, std::min(inner_steps - overlap, inner_steps / 2));
+  const Step soonest(run->turns.based_at(fragment).value + least);
+  const Step step = std::max(due->start, soonest);
+  run->turns.order_publish(fragment, step);
+  run->trainer.order_publish(*due, step);
+}
+
+// The others have come to this round: the trainer publishes what it has, if that is enough.
+void Core::State::hurry(Round round) {
+  const Result<RoundPlan> plan = run->trainer.schedule()->round_at(round);
+  if (plan && run->trainer.training()) {
+    const RunSpec& spec = run->terms.spec;
+    run->turns.hurry(plan->fragment, spec.strategy.min_inner_steps * spec.training.batch * tokens_per_sequence(spec));
+  }
+}
+
+// The first round of a fragment after `from` that is not closed, and that this island contributes nothing to yet.
+std::optional<RoundPlan> Core::State::first_open(Round from, std::uint32_t fragment) const {
+  std::optional<RoundPlan> plan = run->trainer.schedule()->next_of(fragment, std::max(from, run->outer.committed()));
+  while (plan && run->rounds.contains(plan->round)) {
+    plan = run->trainer.schedule()->next_of(fragment, plan->round);
+  }
+  return plan && plan->round <= run->terms.last_trained() ? plan : std::nullopt;
+}
+
+// The trainer takes a result that lies in the arena. not_before: the step at which it does so at the earliest.
+void Core::State::adopt(Round round, std::uint32_t fragment, Step not_before) {
+  const Merging* merging = run->rounds.find_merging(round);
+  run->trainer.adopt(round, fragment, not_before, merging != nullptr && merging->checkpoint);
+}
+
+void Core::State::on_engine(const ParametersOffered& event) {
+  if (run->trainer.training() && run->turns.adopts(event.fragment, event.round)) {
+    adopt(event.round, event.fragment, Step(0));
+  }
+}
+
+// The outer step of a round is taken. Its result is in the arena if the trainer was to take it at once.
+void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& event) {
+  const std::uint32_t fragment = round.fragment();
+  run->turns.applied(fragment, event.round);
+  if (round.counts()) {
+    run->rounds.count_data(round.ready().data);
+  }
+  if (run->trainer.training() && run->turns.adopts(fragment, event.round)) {
+    const bool waited_for = !round.receives() && round.published_as() == event.round;
+    adopt(event.round, fragment, waited_for ? run->trainer.step_of(event.round) : Step(0));
+  } else {
+    merged(event.round, false);
+  }
+  for (const auto& [number, norm] : event.reformed) {
+    RoundInHand* later = run->rounds.find(number, Phase::formed);
+    if (later != nullptr && std::isnan(norm)) {
+      run->turns.distrust(fragment);
+      drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"});
+    } else if (later != nullptr) {
+      later->form(norm, event.round);
+      say(*later);
+    }
+  }
+}
+
+// The result of this round is to be applied: into the arena, too, if it is the agent's turn with that fragment.
+bool Core::State::lies_behind(const RoundInHand& round) {
+  if (!run->terms.passes_over()) {
+    return false;
+  }
+  const bool ours = run->trainer.training() && run->turns.begun(run->trainer.beginnings()) && run->turns.is(round.fragment(), Turn::ours);
+  if (ours) {
+    run->turns.adopt(round.fragment(), round.number());
+  }
+  return !ours;
+}
+
+// How many rounds of its fragment a contribution has missed. False: too many for it to count, and it is dropped. Its trainer goes on from
+// what it has, or from the newest result, and publishes anew.
+bool Core::State::date(Round number) {
+  RoundInHand& round = *run->rounds.find(number);
+  const std::uint64_t missed = run->trainer.schedule()->rounds_between(round.fragment(), round.trained_from(), number);
+  const std::uint32_t most = run->terms.composition.max_staleness;
+  round.age(static_cast<std::uint32_t>(std::min<std::uint64_t>(missed, std::numeric_limits<std::uint32_t>::max())));
+  if (missed <= most) {
+    return true;
+  }
+  const std::string count = std::to_string(missed);
+  const Error why{Code::unavailable, "it missed " + count + " rounds of fragment " + std::to_string(round.fragment()) +
+                                         ", and strategy.max_staleness is " + std::to_string(most) + "; with max_staleness = " + count +
+                                         " it would have counted"};
+  drop_contribution(number, why);
+  return false;
+}
+
+// It does not count, and waits for nothing: the trainer publishes anew.
+void Core::State::drop_contribution(Round number, const Error& why) {
+  const RoundInHand& round = *run->rounds.find(number);
+  send(Withdrawn{run->terms.id, run->members.epoch(), number, why, round.ready().data, round.fragment()});
+  run->rounds.drop(number);
+  if (!run->turns.publishing()) {
+    departure.contributed();
+  }
+}
+
+// The round closed without the contribution that this island has for it: it is one to the next round of the fragment that is open.
+// False: there is none, and what was trained for it comes too late for the run.
+bool Core::State::postpone(Round number) {
+  const std::optional<RoundPlan> next = first_open(number, run->rounds.find(number)->fragment());
+  if (!next) {
+    return false;
+  }
+  RoundInHand& postponed = run->rounds.postpone(number, next->round);
+  if (date(next->round)) {
+    say(postponed);
+  }
+  return true;
+}
+
+// An attempt at an earlier round of its fragment, which this island was only to receive, was given up: a contribution that had missed that
+// round is in time for it again.
+void Core::State::bring_forward() {
+  for (const Round number : run->rounds.numbers()) {
+    const RoundInHand* round = run->rounds.find(number);
+    const bool waits = round->is(Phase::formed) || round->is(Phase::withdrawn);
+    const std::optional<RoundPlan> open = waits ? first_open(run->outer.committed(), round->fragment()) : std::nullopt;
+    if (open && open->round < number) {
+      RoundInHand& moved = run->rounds.postpone(number, open->round);
+      if (date(open->round)) {
+        say(moved);
+      }
+    }
+  }
+}
+
+// Published for a run that has no more rounds of this fragment.
+void Core::State::overrun(const TrainerPublished& event) {
+  run->trainer.on(event);
+  static_cast<void>(run->turns.published(event.fragment, event.position, {}));
+  tell("info", "contribution_overrun",
+       std::to_string(event.tokens) + " tokens were trained on after the last round of fragment " + std::to_string(event.fragment) +
+           ": they count in no round");
+}
+
+}  // namespace atl::agent

@@ -1,0 +1,80 @@
+// Whose turn it is in a fragment's range of the arena.
+#include "agent/core/arena_turns.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace atl;
+using namespace atl::agent;
+using Turn = ArenaTurns::Turn;
+
+TEST_CASE("a range is the trainer's from an order to its answer, and what is applied meanwhile is adopted afterwards") {
+  ArenaTurns turns;
+  CHECK_FALSE(turns.begun(1));
+  turns.begin(1, 2, Round(4), Step(40), 400, 0);
+  REQUIRE(turns.begun(1));
+  CHECK_FALSE(turns.begun(2));
+  REQUIRE(turns.fragments() == 2);
+  CHECK(turns.is(0, Turn::ours));
+  CHECK_FALSE(turns.outdated(0));
+  CHECK(turns.base(1) == Round(4));
+
+  turns.order_publish(0, Step(50));
+  CHECK(turns.publishing());
+  turns.applied(0, Round(5));
+  CHECK(turns.outdated(0));
+  CHECK_FALSE(turns.outdated(1));
+  turns.published(0, 410, {});
+  CHECK(turns.is(0, Turn::ours));
+  CHECK(turns.base(0) == Round(4));  // what it publishes was trained from the older result
+
+  turns.adopt(0, Round(5));
+  CHECK(turns.adopts(0, Round(5)));
+  CHECK_FALSE(turns.merged(0, Round(6), Step(52), 420, 0));  // nobody asked for it
+  REQUIRE(turns.merged(0, Round(5), Step(52), 420, 0));
+  CHECK_FALSE(turns.outdated(0));
+  CHECK(turns.base(0) == Round(5));
+  CHECK(turns.based_at(0) == Step(52));
+}
+
+TEST_CASE("another beginning voids every turn, and what was applied since stays to be adopted") {
+  ArenaTurns turns;
+  turns.begin(1, 1, Round(4), Step(40), 400, 0);
+  turns.adopt(0, Round(5));
+  turns.applied(0, Round(6));
+  turns.stop();
+  CHECK_FALSE(turns.begun(1));
+  turns.begin(2, 1, Round(5), Step(50), 500, 0);
+  CHECK(turns.is(0, Turn::ours));
+  CHECK_FALSE(turns.adopts(0, Round(5)));
+  CHECK(turns.outdated(0));
+}
+
+TEST_CASE("of what a trainer published the tokens count that it trained on since it took its base") {
+  ArenaTurns turns;
+  turns.begin(1, 1, Round(0), Step(0), 0, 0);
+  const PublishFacts whole = turns.published(0, 100, PublishFacts{6400, 10, 1.0, {}});
+  CHECK(whole.tokens == 6400);
+  CHECK(whole.steps == 10);
+  turns.adopt(0, Round(1));
+  REQUIRE(turns.merged(0, Round(1), Step(12), 130, 0));  // 30 of the next 120 sequences were overwritten
+  const PublishFacts part = turns.published(0, 220, PublishFacts{7681, 12, 1.0, {}});
+  CHECK(part.tokens == 7681 * 90 / 120);
+  CHECK(part.steps == 9);
+  const PublishFacts most = turns.published(0, 220, PublishFacts{~std::uint64_t{0}, 1, 1.0, {}});  // none since: nothing is divided
+  CHECK(most.tokens == ~std::uint64_t{0});
+}
+
+TEST_CASE("a trainer hurries to the furthest publish that has enough in it, once") {
+  ArenaTurns turns;
+  turns.begin(1, 3, Round(0), Step(0), 0, 1000);
+  turns.hurry(0, 10);  // nothing is ordered: there is nothing to hurry to
+  CHECK_FALSE(turns.hurried(5000));
+  turns.order_publish(0, Step(24));
+  turns.order_publish(1, Step(25));
+  turns.order_publish(2, Step(26));
+  turns.hurry(0, 100);
+  turns.hurry(1, 100);
+  CHECK_FALSE(turns.hurried(1099));
+  CHECK(turns.hurried(1100) == Step(25));
+  CHECK_FALSE(turns.hurried(9999));
+}
