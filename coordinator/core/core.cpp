@@ -114,6 +114,12 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   Run& run = found->second;
   const auto membership = run.memberships.find(island);
   if (membership == run.memberships.end() || run.life.idle() || membership->second.record.state == MembershipState::refused) {
+    if constexpr (std::is_same_v<M, Checkpointed>) {
+      // Of rounds in which it took part. Nobody else may have one as new.
+      if (!message.error && !run.private_states() && !run.phased() && run.lineage.confirms(message.round, message.digest)) {
+        islands.keeps(island, run.about.id, HeldCheckpoint{message.round, message.digest});
+      }
+    }
     release(island, run);
   } else if (std::is_same_v<M, RunEnded> || run.phased() == std::is_same_v<M, AssignmentReport>) {
     (this->*handle)(run, membership->second, message);
