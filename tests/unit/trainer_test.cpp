@@ -32,7 +32,7 @@ struct Bench {
     TrainerReady ready;
     ready.finishes = true;
     REQUIRE(trainer.on(ready, "a"));
-    trainer.load(Step(0), 0);
+    trainer.load(Round(0), Step(0), 0);
     trainer.on(TrainerLoaded{run.id, trainer.incarnation(), Step(0), 0}, Round(0));
     out.take();
   }
@@ -95,7 +95,7 @@ TEST_CASE("a trainer whose orders are void is loaded anew, and takes no result b
 TEST_CASE("a trainer that was loaded with what is old by now is loaded again") {
   Bench bench;
   bench.bring_up();
-  bench.trainer.load(Step(0), 0);
+  bench.trainer.load(Round(0), Step(0), 0);
   bench.trainer.on(TrainerLoaded{bench.run.id, bench.trainer.incarnation(), Step(0), 0}, Round(1));
   CHECK(bench.trainer.phase() == Trainer::Phase::ready);
 }
