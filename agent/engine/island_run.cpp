@@ -218,59 +218,6 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   return formed;
 }
 
-// Where rounds close with a quorum: in memory of its own, as the trainer may take a newer result from the arena before it is exchanged.
-Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment,
-                                           const PublishFacts& facts) {
-  const std::span<const float> published = arena_->range(range);
-  auto values = std::make_shared<std::vector<float>>(published.begin(), published.end());
-  const auto older = composition_.anchor == Anchor::own ? bases_.find(fragment) : bases_.end();
-  const std::span<const float> base =
-      older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
-  ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
-  ATOLL_ASSIGN(Payload encoded, encode_values(round, values));
-  Contribution formed{fragment, summary.norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
-  if (composition_.anchor == Anchor::newest) {
-    formed.values = std::move(values);
-  }
-  return formed;
-}
-
-Result<Payload> IslandRun::encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const {
-  if (composition_.codec.kind == CodecKind::f32) {
-    return Payload{std::as_bytes(std::span(*values)), values};
-  }
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values->size()));
-  ATOLL_TRY(encode(composition_.codec, *values, *buffer, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
-  return Payload{*buffer, buffer};
-}
-
-// The fragment's outer parameters were `before` until round `round`: what the trainer published is as far from the new ones as it was, and
-// as they have moved. In memory of its own: somebody may be reading what was formed before.
-void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before, Round round) {
-  const island_link::Fragment& range = layout_->fragments()[fragment];
-  const std::span<const float> now = parameters_.floats().subspan(range.offset, range.count);
-  for (auto& [number, contribution] : contributions_) {
-    if (contribution.fragment != fragment || number <= round || contribution.base >= round || !contribution.values) {
-      continue;
-    }
-    auto values = std::make_shared<std::vector<float>>(*contribution.values);
-    for (std::size_t i = 0; i < values->size(); ++i) {
-      (*values)[i] += now[i] - before[i];
-    }
-    const Result<ContributionSummary> summary = summarise_contribution(*values);
-    Result<Payload> encoded = summary ? encode_values(number, values) : Result<Payload>(summary.error());
-    contribution.base = round;
-    if (!encoded) {
-      reformed_.emplace_back(number, std::numeric_limits<double>::quiet_NaN());
-      continue;
-    }
-    contribution.norm = summary->norm;
-    contribution.encoded = *std::move(encoded);
-    contribution.values = std::move(values);
-    reformed_.emplace_back(number, contribution.norm);
-  }
-}
-
 bool IslandRun::merges(Round round) const { return spec_.merge_rounds > 0 && round.value > spec_.rounds - spec_.merge_rounds; }
 
 Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32_t fragment) {
@@ -320,14 +267,6 @@ const Contribution* IslandRun::contribution(Round round) const {
 
 void IslandRun::drop_contributions_before(Round round) { contributions_.erase(contributions_.begin(), contributions_.lower_bound(round)); }
 
-void IslandRun::postpone_contribution(Round round, Round to) {
-  if (auto taken = contributions_.extract(round); taken && to > Round(0)) {
-    taken.key() = to;
-    contributions_.erase(to);
-    contributions_.insert(std::move(taken));
-  }
-}
-
 void IslandRun::forget_rounds() {
   contributions_.clear();
   bases_.clear();
@@ -354,28 +293,6 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
   }
   bases_.erase(result.fragment);
   advance_to(result.round, digest);
-  return {};
-}
-
-Status IslandRun::apply_behind(const RoundResult& result, const Digest& digest) {
-  ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
-  if (!bases_.contains(result.fragment)) {
-    ATOLL_ASSIGN(FloatBuffer kept, FloatBuffer::make(range.count));
-    std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), kept.floats().begin());
-    bases_.emplace(result.fragment, Base{round_, std::move(kept)});
-  }
-  ATOLL_TRY(take_step(result, range, nullptr));
-  advance_to(result.round, digest);
-  return {};
-}
-
-Status IslandRun::offer(std::uint32_t fragment) {
-  if (!has_state_ || !arena_) {
-    return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to offer parameters in"};
-  }
-  ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), arena_->range(range).begin());
-  bases_.erase(fragment);
   return {};
 }
 

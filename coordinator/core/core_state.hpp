@@ -308,9 +308,6 @@ struct Core::State {
   void advance_rounds(Run& run);
   void wait_for(Run& run, const Wait& wait);
   [[nodiscard]] RoundInput round_input(Run& run, Round round);
-  [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
-  [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
-  [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
   [[nodiscard]] RoundRecord record_of(const Run& run, Round number, const OpenRound& round) const;
   [[nodiscard]] bool wants_checkpoint(const Run& run, Round number) const;
   void tell_commit(const Run& run, const RoundRecord& round);
@@ -325,6 +322,11 @@ struct Core::State {
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
+
+  // ---- quorum_rounds.cpp: what counts in a round that closes with a quorum
+  [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
+  [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
+  [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
 
   // ---- initial_round.cpp: round 0
   void on_initial(Run& run, Membership& membership, const atl::Ready& message);

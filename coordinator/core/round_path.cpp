@@ -275,45 +275,6 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   return input;
 }
 
-// A contribution to be formed against the newest outer parameters of its fragment counts once the island has formed it against those.
-Answer Core::State::answer_in(const Run& run, const OpenRound& round, const IslandId& island) const {
-  const Contribution* contribution = round.contribution_of(island);
-  if (contribution == nullptr || contribution->withdrawn || !run.passes_over() || run.spec.strategy.anchor == Anchor::own) {
-    return round.answer_of(island);
-  }
-  const auto newest = run.in_rounds().newest.find(contribution->fragment);
-  const bool older = newest != run.in_rounds().newest.end() &&
-                     newest->second <= run.lineage.committed() &&  // else of rounds that were lost
-                     contribution->base < newest->second;
-  return older ? Answer::none : Answer::ready;
-}
-
-// How long a round that has its quorum waits for others.
-Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
-  const StrategySpec& strategy = run.spec.strategy;
-  if (const std::optional<Duration> stated = grace_of(strategy).value_or(std::nullopt)) {
-    return *stated;
-  }
-  GraceInput input;
-  input.overlap_steps = strategy.overlap_steps;
-  double fastest = 0;  // tokens a second
-  for (const auto& [id, contribution] : round.contributions()) {
-    const Island* island = islands.find(id);
-    const auto report = island == nullptr ? decltype(island->reports.begin())() : island->reports.find(run.about.id);
-    fastest = island == nullptr || report == island->reports.end() ? fastest : std::max(fastest, report->second.tokens_per_second);
-  }
-  if (fastest > 0) {
-    input.step = from_seconds(static_cast<double>(run.spec.training.batch * tokens_per_sequence(run.spec)) / fastest);
-  }
-  if (round.first_answer() && round.quorum_since()) {
-    input.quorum_wait = *round.quorum_since() - *round.first_answer();
-  }
-  if (const Committed* newest = run.lineage.recent(run.lineage.committed())) {
-    input.exchange = newest->times ? newest->times->committed - newest->times->planned : Duration(0);
-  }
-  return decide_grace(input);
-}
-
 // Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
 void Core::State::keep_pace(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
@@ -554,16 +515,6 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
   }
   touch(run);
-}
-
-// Where rounds close with a quorum an island's contributions may be committed in another order than it made them. The first that is
-// committed counts all samples up to its own, and those that were made before it count none: each sample is counted once, and none is left
-// out.
-DataRange Core::State::counted_by(const Run& run, const Contribution& contribution) {
-  DataRange data = contribution.data;
-  const std::uint64_t counted = run.data.position(data.part);
-  data.from = std::min(counted, data.to);
-  return data;
 }
 
 // Every member is to write a checkpoint of this round.
