@@ -181,7 +181,7 @@ void Core::State::on_exchange(const Exchange& message) {
     return;  // begun already, or given up
   }
   const std::uint64_t own = tokens_of(message, island());
-  if (run->terms.passes_over() && own > 0 && own != std::max<std::uint64_t>(1, round->ready().tokens)) {
+  if (run->terms.passes_over() && own > 0 && (round->receives() || own != std::max<std::uint64_t>(1, round->ready().tokens))) {
     refuse("this island has another contribution to round " + std::to_string(message.round.value) + " than the one that is counted");
     return;
   }

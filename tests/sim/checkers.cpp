@@ -534,6 +534,11 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     for (const auto& [part, position] : positions_at_[record.digest]) {  // of another lineage that came to the same bytes
       positions_[part] = std::max(positions_[part], position);
     }
+    Digest digest = record.digest;
+    for (std::uint64_t round = record.round.value; round > 0 && parents_.contains(digest); --round) {
+      digest = parents_.at(digest);
+      history_[Round(round - 1)] = digest;
+    }
   }
   if (record.round == Round(0) || record.members.empty()) {
     return;  // the initial state, or the base of a new lineage
