@@ -40,7 +40,7 @@ class MessageSampler {
             Invite{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number(),
                    number()},
             NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
-            Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}, {1, 0}, half()},
+            Exchange{run(), epoch(), round(), attempt(), {island(), island()}, {number(), number()}, {1, 0}, half(), rng_.chance(0.5)},
             Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},

@@ -172,6 +172,7 @@ struct Core::State {
   [[nodiscard]] bool lies_behind(const RoundInHand& round);
   bool date(Round number);
   void drop_contribution(Round number, const Error& why);
+  void forget_contribution(Round number);
   bool postpone(Round number);
   void bring_forward();
   void overrun(const TrainerPublished& event);

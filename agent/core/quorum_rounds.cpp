@@ -148,6 +148,10 @@ bool Core::State::date(Round number) {
 void Core::State::drop_contribution(Round number, const Error& why) {
   const RoundInHand& round = *run->rounds.find(number);
   send(Withdrawn{run->terms.id, run->members.epoch(), number, why, round.ready().data, round.fragment()});
+  forget_contribution(number);
+}
+
+void Core::State::forget_contribution(Round number) {
   run->rounds.drop(number);
   if (!run->turns.publishing()) {
     departure.contributed();

@@ -206,8 +206,13 @@ void Core::State::on_exchange(const Exchange& message) {
 }
 
 // The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into
-// the next round that is open.
+// the next round that is open, unless the coordinator rejected it: then the trainer takes the newest result before it publishes again.
 RoundInHand* Core::State::receive(const Exchange& message, RoundInHand* late) {
+  if (message.rejected && late != nullptr && late->is(Phase::formed)) {
+    run->turns.distrust(message.fragment);
+    forget_contribution(message.round);
+    late = nullptr;
+  }
   if (late != nullptr && (!late->is(Phase::formed) || late->withdrawn() || !run->trainer.schedule() || !postpone(message.round))) {
     return late;
   }

@@ -137,10 +137,15 @@ inline constexpr unsigned kBadAttempts = 3;
 
 // ---- contributions that explode -----------------------------------------------------------------------------------------------------
 
+struct JudgedNorm {
+  IslandId island;
+  double norm = 0;
+  std::uint32_t missed = 0;  // rounds of its fragment since it was begun, all of which it spans
+};
 struct NormInput {
-  std::vector<double> usual;                       // of contributions to this fragment that were accepted, newest last
-  std::vector<std::pair<IslandId, double>> norms;  // of this round's contributions
-  double factor = 10;                              // 0: no guard
+  std::vector<double> usual;      // for each round that they span: of contributions to this fragment that were accepted, newest last
+  std::vector<JudgedNorm> norms;  // of this round's contributions
+  double factor = 10;             // 0: no guard
 };
 struct NormDecision {
   double median = 0;                                       // what the norms were compared with

@@ -12,7 +12,7 @@ void Guards::set(double norm_factor, std::uint32_t quarantine_after) {
   quarantine_after_ = quarantine_after;
 }
 
-NormDecision Guards::judge(std::uint32_t fragment, std::vector<std::pair<IslandId, double>> norms) const {
+NormDecision Guards::judge(std::uint32_t fragment, std::vector<JudgedNorm> norms) const {
   return decide_norms(NormInput{norms_.of(fragment), std::move(norms), norm_factor_});
 }
 

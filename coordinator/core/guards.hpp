@@ -22,9 +22,9 @@ class Guards {
   void recover(const IslandId& island, std::uint32_t offences) { conduct_[island].offences = offences; }
 
   // Of this round's contributions to a fragment: whose do not count.
-  [[nodiscard]] NormDecision judge(std::uint32_t fragment, std::vector<std::pair<IslandId, double>> norms) const;
-  // The norm of a contribution that was committed.
-  void usual(std::uint32_t fragment, double norm) { norms_.add(fragment, norm); }
+  [[nodiscard]] NormDecision judge(std::uint32_t fragment, std::vector<JudgedNorm> norms) const;
+  // The norm of a contribution that was committed, and of how many rounds it spans beside its own.
+  void usual(std::uint32_t fragment, double norm, std::uint32_t missed) { norms_.add(fragment, norm / (1.0 + missed)); }
 
   // A contribution was accepted. True: its island's offences are forgotten by it; only where they may be (`forgivable`).
   bool accepted(const IslandId& island, bool forgivable);

@@ -22,9 +22,10 @@ void OpenRound::contribute(const IslandId& island, const Contribution& contribut
   first_answer_ = first_answer_.value_or(now);
 }
 
-void OpenRound::withdraw(const IslandId& island) {
+void OpenRound::reject(const IslandId& island) {
   Contribution& contribution = contributions_.at(island);
   contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
+  contribution.rejected = true;
 }
 
 const Contribution* OpenRound::contribution_of(const IslandId& island) const {

@@ -26,6 +26,7 @@ struct Contribution {
   // Where rounds close with a quorum: the round whose result it is formed against, and the rounds of its fragment that it missed.
   Round base = {};
   std::uint32_t staleness = 0;
+  bool rejected = false;  // withdrawn by the coordinator
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;
@@ -48,8 +49,8 @@ class OpenRound {
   };
   [[nodiscard]] Acceptance accepts(const IslandId& island) const;
   void contribute(const IslandId& island, const Contribution& contribution, TimePoint now);
-  // It does not count: nothing is weighed, and its data are passed over.
-  void withdraw(const IslandId& island);
+  // It does not count, in no later round either: nothing is weighed, and its data are passed over.
+  void reject(const IslandId& island);
   void forget(const IslandId& island) { contributions_.erase(island); }
   [[nodiscard]] const Contributions& contributions() const { return contributions_; }
   [[nodiscard]] const Contribution* contribution_of(const IslandId& island) const;

@@ -19,6 +19,12 @@ Answer Core::State::answer_in(const Run& run, const OpenRound& round, const Isla
   return older ? Answer::none : Answer::ready;
 }
 
+// Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest
+// outer parameters.
+std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contribution) {
+  return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? contribution.staleness : 0;
+}
+
 // How long a round that has its quorum waits for others.
 Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
   const StrategySpec& strategy = run.spec.strategy;

@@ -292,11 +292,11 @@ void Core::State::keep_pace(Run& run, Round number) {
 
 // Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
 void Core::State::reject_exploding(Run& run, Round number) {
-  std::vector<std::pair<IslandId, double>> norms;
+  std::vector<JudgedNorm> norms;
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
-      norms.emplace_back(id, contribution.norm);
+      norms.push_back({id, contribution.norm, spanned_by(run, contribution)});
       fragment = contribution.fragment;
     }
   }
@@ -304,7 +304,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
   for (const auto& [id, why] : decision.rejected) {
     OpenRound& round = run.rounds().at(number);
     const double norm = round.contribution_of(id)->norm;
-    round.withdraw(id);
+    round.reject(id);
     event(run.about.id, id, "warning", "contribution_rejected",
           "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
           {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
@@ -353,8 +353,9 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
 
 void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
   const OpenRound& round = run.rounds().at(number);
+  const Contribution* contribution = round.contribution_of(island);
   send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), round.plan().members, round.plan().tokens, round.plan().shares,
-                        round.fragment().value_or(0)});
+                        round.fragment().value_or(0), contribution != nullptr && contribution->rejected});
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
@@ -548,7 +549,7 @@ void Core::State::note_accepted(Run& run, const OpenRound& round) {
     if (contribution.withdrawn || membership == run.memberships.end()) {
       continue;
     }
-    run.guards.usual(contribution.fragment, contribution.norm);
+    run.guards.usual(contribution.fragment, contribution.norm, spanned_by(run, contribution));
     forgive(run, membership->second);
   }
 }

@@ -84,3 +84,17 @@ TEST_CASE("a round that closes with a quorum outlives the death of a member, of 
   finish(cluster);
   REQUIRE(cluster.ledger().runs.at(cluster.run_id()).committed == Round(120));
 }
+
+TEST_CASE("where a quorum closes rounds a contribution that explodes is rejected once, and goes into no later round") {
+  Scenario scenario = two_of_three(120);
+  scenario.spec.strategy.quorum = 3;
+  scenario.spec.islands.min = 3;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(20), minutes(2)));
+  cluster.host(2).explode_next_contribution();
+  finish(cluster);
+  CHECK(events(cluster, "contribution_rejected") == 1);
+  CHECK(events(cluster, "island_quarantined") == 0);
+  CHECK(cluster.ledger().runs.at(cluster.run_id()).committed == Round(120));
+}

@@ -475,7 +475,7 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
     input.usual = c.usual;
     input.factor = c.factor;
     for (std::size_t i = 0; i < c.now.size(); ++i) {
-      input.norms.emplace_back(island(i), c.now[i]);
+      input.norms.push_back({island(i), c.now[i]});
     }
     std::vector<IslandId> expected;
     for (const std::size_t i : c.rejected) {
@@ -484,12 +484,24 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
     std::vector<IslandId> rejected;
     for (const auto& [id, why] : decide_norms(input).rejected) {
       rejected.push_back(id);
-      const auto norm = std::ranges::find(input.norms, id, &std::pair<IslandId, double>::first);
+      const auto norm = std::ranges::find(input.norms, id, &JudgedNorm::island);
       REQUIRE(norm != input.norms.end());
-      REQUIRE(why.find(std::isfinite(norm->second) ? "usual" : "not finite") != std::string::npos);
+      REQUIRE(why.find(std::isfinite(norm->norm) ? "usual" : "not finite") != std::string::npos);
     }
     REQUIRE(rejected == expected);
   }
+}
+
+TEST_CASE("decide_norms gives a contribution that missed rounds as many times the room") {
+  NormInput input;
+  input.usual = std::vector<double>(kUsualNorms, 1.0);
+  input.norms = {{island(0), 1}, {island(1), 40, 3}, {island(2), 1}};
+  REQUIRE(decide_norms(input).rejected.empty());
+  input.norms[1].norm = 41;
+  const NormDecision decision = decide_norms(input);
+  REQUIRE(decision.rejected.size() == 1);
+  REQUIRE(decision.rejected[0].first == island(1));
+  REQUIRE(decision.rejected[0].second == "its norm of 41 is more than 10 times the usual 1, also for each of the 3 rounds that it missed");
 }
 
 TEST_CASE("decide_adoption takes the newest round of those that know the newest epoch, and waits for those that are away") {

@@ -47,11 +47,12 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-std::optional<std::string> NormGuard::verdict(double norm) const {
-  if (factor <= 0 || usual <= 0 || norm <= factor * usual) {
+std::optional<std::string> NormGuard::verdict(double norm, std::uint32_t missed) const {
+  if (factor <= 0 || usual <= 0 || norm <= factor * usual * (1.0 + missed)) {
     return std::nullopt;
   }
-  return "its norm of " + number_text(norm) + " is more than " + number_text(factor) + " times the usual " + number_text(usual);
+  return "its norm of " + number_text(norm) + " is more than " + number_text(factor) + " times the usual " + number_text(usual) +
+         (missed > 0 ? ", also for each of the " + std::to_string(missed) + " rounds that it missed" : "");
 }
 
 }  // namespace atl

@@ -34,8 +34,9 @@ double lower_median(std::vector<double> values);
 struct NormGuard {
   double factor = 0;  // 0: no guard
   double usual = 0;   // 0: not known
-  // Why a contribution of this norm does not count, for a person; nothing if it does.
-  [[nodiscard]] std::optional<std::string> verdict(double norm) const;
+  // Why a contribution of this norm does not count, for a person; nothing if it does. One that is formed against outer parameters that went
+  // on for `missed` rounds since it was begun spans those, too, and may be so many times as large more.
+  [[nodiscard]] std::optional<std::string> verdict(double norm, std::uint32_t missed = 0) const;
 };
 
 }  // namespace atl

@@ -418,7 +418,8 @@ class Decoder {
                     list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
                     numbers(m.tokens()),
                     list(m.shares(), [](std::uint8_t share) { return share; }),
-                    m.fragment()};
+                    m.fragment(),
+                    m.rejected()};
   }
   Commit get(const wire::Commit& m) {
     return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};

@@ -245,7 +245,7 @@ class Encoder {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
     const auto tokens = list(m.tokens, "the list of weights", [](std::uint64_t count) { return count; });
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
-                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment);
+                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected);
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
