@@ -154,10 +154,14 @@ TEST_CASE("process: a second signal ends at once, and takes the trainer along") 
   Cluster cluster;
   cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "2000"}});
   const std::string run = cluster.submit(run_file("at-once", 1, 1));
-  REQUIRE(Cluster::eventually([&] { return !atl_test::children_of(cluster.islands["a"].pid()).empty(); }));
-  const pid_t trainer = atl_test::children_of(cluster.islands["a"].pid()).front();
   // Only an island with a round in hand has something to finish; before that one signal is enough to leave.
   REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "checkpoint of round 0"); }));
+  std::vector<pid_t> children;  // looked for now: as it starts, an agent has a child for a moment that is no trainer
+  REQUIRE(Cluster::eventually([&] {
+    children = atl_test::children_of(cluster.islands["a"].pid());
+    return children.size() == 1;
+  }));
+  const pid_t trainer = children.front();
   cluster.islands["a"].signal(SIGINT);
   REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "leaving"); }));
   cluster.islands["a"].signal(SIGINT);
