@@ -18,6 +18,17 @@ void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> term
   }
 }
 
+// The s of radial_directional.
+void directions(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out) {
+  const double length = radial_length(terms);
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (const EncodedTerm& term : terms) {
+    if (const float weight = weight_in_sum(term, length); weight != 0.0F) {
+      kernels::decode_accumulate(codec, term.bytes.data() + at, weight, out.size(), out.data());
+    }
+  }
+}
+
 // At each end.
 std::size_t trimmed(std::size_t contributions) { return contributions == 0 ? 0 : (contributions - 1) / 3; }
 
@@ -57,9 +68,36 @@ void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms
   }
 }
 
+std::vector<float> shares_of(std::span<const double> counts) {
+  double sum = 0.0;
+  for (const double count : counts) {
+    sum += count;
+  }
+  std::vector<float> shares;
+  shares.reserve(counts.size());
+  for (const double count : counts) {
+    shares.push_back(static_cast<float>(count / sum));
+  }
+  return shares;
+}
+
+Result<std::vector<float>> by_tokens_squared(std::span<const std::uint64_t> tokens, std::span<const std::uint64_t> steps) {
+  if (steps.size() != tokens.size()) {
+    return invalid("weights by tokens²/steps need the steps of all " + std::to_string(tokens.size()) + " members, and those of " +
+                   std::to_string(steps.size()) + " are known");
+  }
+  std::vector<double> counts;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto count = static_cast<double>(tokens[i]);
+    counts.push_back(count * count / static_cast<double>(std::max<std::uint64_t>(steps[i], 1)));
+  }
+  return shares_of(counts);
+}
+
 }  // namespace
 
-Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> tokens, Weighting weighting) {
+Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> tokens, Weighting weighting,
+                                                std::span<const std::uint64_t> steps) {
   if (tokens.empty()) {
     return invalid("a mean needs at least one contribution");
   }
@@ -76,6 +114,9 @@ Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> t
   if (sum == 0) {
     return invalid("no member has trained on any token since the last round, so their contributions have no weights");
   }
+  if (weighting == Weighting::tokens_squared_per_step) {
+    return by_tokens_squared(tokens, steps);
+  }
   std::vector<float> weights;
   weights.reserve(tokens.size());
   for (const std::uint64_t count : tokens) {
@@ -87,11 +128,44 @@ Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> t
 std::uint32_t least_contributions(Aggregator aggregator) {
   switch (aggregator) {
     case Aggregator::weighted_mean:
+    case Aggregator::radial_directional:
       break;
     case Aggregator::trimmed_mean:
       return 4;
   }
   return 1;
+}
+
+double radial_length(std::span<const EncodedTerm> terms) {
+  double lengths = 0.0;
+  double weights = 0.0;
+  for (const EncodedTerm& term : terms) {
+    lengths += static_cast<double>(term.weight) * term.norm;
+    weights += static_cast<double>(term.weight);
+  }
+  return lengths > 0.0 ? lengths / weights : 0.0;
+}
+
+float weight_in_sum(const EncodedTerm& term, double radial_length) {
+  if (radial_length == 0.0) {
+    return term.weight;
+  }
+  return term.norm > 0.0 ? static_cast<float>(static_cast<double>(term.weight) * (radial_length / term.norm)) : 0.0F;
+}
+
+float radial_factor(double radial_length, double norm_of_s) {
+  constexpr double kCancelled = 0x1p-10;
+  return radial_length > 0.0 && norm_of_s > radial_length * kCancelled ? static_cast<float>(radial_length / norm_of_s) : 1.0F;
+}
+
+Status check_norm(const CodecSettings& codec, std::span<const std::byte> bytes, std::uint64_t count, double norm) {
+  ATOLL_ASSIGN(const float largest, encoded_bound(codec, bytes, count));
+  constexpr double kRounding = 1.0 + 0x1p-10;
+  if (!(std::isfinite(norm) && norm >= 0.0) || static_cast<double>(largest) > norm * kRounding) {
+    return Error{Code::corrupt,
+                 "the contribution has a value of " + std::to_string(largest) + ", and its norm was said to be " + std::to_string(norm)};
+  }
+  return {};
 }
 
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
@@ -110,30 +184,44 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
       }
       trimmed_mean(codec, terms, at, out, scratch);
       return;
+    case Aggregator::radial_directional:
+      directions(codec, terms, at, out);
+      return;
   }
   weighted_mean(codec, terms, at, out);
 }
 
-void take_from_one(std::span<const BufferRange> buffers, const CodecSettings& codec, std::span<const EncodedTerm> terms,
-                   std::uint64_t first, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+void share_buffers(Aggregator aggregator, std::span<const BufferRange> buffers, const CodecSettings& codec,
+                   std::span<const EncodedTerm> terms, std::uint64_t first, std::uint64_t position, std::span<float> out,
+                   std::vector<float>& scratch) {
   if (terms.size() < 2) {
     return;
   }
+  const std::uint64_t at = encoded_bytes(codec, first);
   const std::uint64_t end = position + out.size();
-  bool decoded = false;
-  for (const BufferRange& range : buffers) {
-    const std::uint64_t from = std::max(range.offset, position);
-    const std::uint64_t to = std::min(range.offset + range.count, end);
-    if (range.share != BufferShare::one || from >= to) {
-      continue;
+  for (const BufferShare share : {BufferShare::one, BufferShare::mean}) {
+    if (share == BufferShare::mean && aggregator != Aggregator::radial_directional) {
+      continue;  // `aggregate` has put them together
     }
-    if (!decoded) {
-      scratch.resize(out.size());
-      kernels::decode(codec, terms[0].bytes.data() + encoded_bytes(codec, first), out.size(), scratch.data());
-      decoded = true;
+    bool decoded = false;
+    for (const BufferRange& range : buffers) {
+      const std::uint64_t from = std::max(range.offset, position);
+      const std::uint64_t to = std::min(range.offset + range.count, end);
+      if (range.share != share || from >= to) {
+        continue;
+      }
+      if (!decoded) {
+        scratch.resize(out.size());
+        if (share == BufferShare::one) {
+          kernels::decode(codec, terms[0].bytes.data() + at, out.size(), scratch.data());
+        } else {
+          weighted_mean(codec, terms, at, scratch);
+        }
+        decoded = true;
+      }
+      std::copy_n(scratch.begin() + static_cast<std::ptrdiff_t>(from - position), to - from,
+                  out.begin() + static_cast<std::ptrdiff_t>(from - position));
     }
-    std::copy_n(scratch.begin() + static_cast<std::ptrdiff_t>(from - position), to - from,
-                out.begin() + static_cast<std::ptrdiff_t>(from - position));
   }
 }
 

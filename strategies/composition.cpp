@@ -202,6 +202,10 @@ class Composer {
       problem("aggregator", "must be 'weighted-mean' with group " + quoted(name_of(settings_.group)) +
                                 ", whose rounds have too few contributions for any other");
     }
+    if (composition_.aggregator == Aggregator::radial_directional && composition_.payload != PayloadKind::outer_gradient) {
+      problem("aggregator", "'radial-directional' averages lengths and directions of outer gradients, and payload is " +
+                                quoted(name_of(settings_.payload)));
+    }
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
     if (composition_.group == Group::expert && composition_.payload != PayloadKind::outer_gradient) {
       problem("payload", "must be 'outer-gradient' with group 'expert': that is what islands send that train one expert together");

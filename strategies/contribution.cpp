@@ -32,13 +32,17 @@ ATOLL_VECTORISED void square(const float* __restrict values, std::size_t count, 
   }
 }
 
+double sum_of(const std::array<double, kSums>& lanes) {
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
 // The squares of floats sum to less than the largest double, so the norm is finite exactly if every value is.
 Result<ContributionSummary> summary(std::span<const float> values, std::array<double, kSums> lanes) {
   const std::size_t whole = values.size() / kSums * kSums;
   for (std::size_t i = whole; i < values.size(); ++i) {
     lanes[i - whole] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  const double sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+  const double sum = sum_of(lanes);
   if (std::isfinite(sum)) {
     return ContributionSummary{std::sqrt(sum)};
   }
@@ -68,20 +72,42 @@ Result<ContributionSummary> summarise_contribution(std::span<const float> values
   return summary(values, lanes);
 }
 
-Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count) {
+void TrainedNorm::add(std::span<const float> next) {
+  each_run(buffers_, position_, next.size(), [&](std::size_t from, std::size_t to, bool buffer) {
+    if (buffer) {
+      return;
+    }
+    const auto alone = [&](std::size_t i) {
+      lanes_[(position_ + i) % kSums] += static_cast<double>(next[i]) * static_cast<double>(next[i]);
+    };
+    for (; from < to && (position_ + from) % kSums != 0; ++from) {
+      alone(from);
+    }
+    square(next.data() + from, to - from, lanes_.data());
+    for (std::size_t i = from + (to - from) / kSums * kSums; i < to; ++i) {
+      alone(i);
+    }
+  });
+  position_ += next.size();
+}
+
+double TrainedNorm::value() const { return std::sqrt(sum_of(lanes_)); }
+
+Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,
+                            std::span<const BufferRange> buffers) {
   constexpr std::uint64_t kPiece = 1ULL << 16;
   const std::uint64_t granule = piece_granularity(settings);
   const std::uint64_t piece = std::max(granule, kPiece / granule * granule);
   std::vector<float> values(static_cast<std::size_t>(std::min(piece, count)));
-  double squares = 0;
+  TrainedNorm norm(buffers);
   for (std::uint64_t at = 0; at < count; at += piece) {
     const std::uint64_t here = std::min(piece, count - at);
     const std::span<float> part = std::span(values).first(static_cast<std::size_t>(here));
     ATOLL_TRY(decode(settings, bytes.subspan(encoded_bytes(settings, at), encoded_bytes(settings, here)), part));
-    ATOLL_ASSIGN(const ContributionSummary summary, summarise_contribution(part));
-    squares += summary.norm * summary.norm;
+    ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary finite, summarise_contribution(part));
+    norm.add(part);
   }
-  return std::sqrt(squares);
+  return norm.value();
 }
 
 }  // namespace atl

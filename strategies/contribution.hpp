@@ -5,10 +5,12 @@
 // Threads: pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "strategies/buffer_ranges.hpp"
 #include "strategies/codec.hpp"
 #include "transport/base/result.hpp"
 
@@ -29,7 +31,22 @@ Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, st
 // The same check and norm for a contribution that is sent as it is (a gradient, parameters). One pass, reads n floats.
 Result<ContributionSummary> summarise_contribution(std::span<const float> values);
 
-// The norm of `count` encoded values, decoded piece by piece. Errors: as check_encoded. Cost: one pass; a buffer of 256 KiB.
-Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
+// The L2 norm of an array's trained values, taken as the array comes, in order. Value i is squared and added in double to lane i mod 8,
+// so that the norm is the same however the array is cut.
+class TrainedNorm {
+ public:
+  explicit TrainedNorm(std::span<const BufferRange> buffers = {}) : buffers_(buffers) {}
+  void add(std::span<const float> next);
+  [[nodiscard]] double value() const;
+
+ private:
+  std::span<const BufferRange> buffers_;
+  std::array<double, 8> lanes_{};
+  std::uint64_t position_ = 0;
+};
+
+// The norm of `count` encoded values but buffers, decoded piece by piece. Errors: as check_encoded. Cost: one pass; a buffer of 256 KiB.
+Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,
+                            std::span<const BufferRange> buffers = {});
 
 }  // namespace atl

@@ -177,6 +177,26 @@ Result<ArenaLayout> lay_out(std::span<const ParameterInfo> manifest, const Fragm
   return layout;
 }
 
+bool is_of_embeddings(std::span<const ParameterInfo> manifest, const ArenaLayout& layout, std::uint32_t fragment) {
+  if (layout.fragments.size() < 2) {
+    return false;
+  }
+  const FragmentRange& range = layout.fragments[fragment];
+  std::int32_t last = kNoBlock;
+  for (const ParameterInfo& parameter : manifest) {
+    last = std::max(last, parameter.block);
+  }
+  std::uint64_t outside = 0;  // of the transformer blocks
+  for (const ArenaEntry& entry : layout.entries) {
+    const ParameterInfo& parameter = manifest[entry.parameter];
+    const bool there = entry.offset >= range.offset && entry.offset < range.offset + range.count;
+    if (there && (parameter.block == kEmbeddings || (parameter.block == last && last > 0))) {
+      outside += parameter.count;
+    }
+  }
+  return outside > range.count / 2;
+}
+
 Status check_layout(std::span<const ParameterInfo> manifest, const ArenaLayout& layout) {
   std::vector<bool> seen(manifest.size());
   std::uint64_t end = 0;

@@ -39,7 +39,9 @@ enum class FragmentKind : std::uint8_t {
   whole,       // one fragment
   sequential,  // consecutive blocks; then embeddings and head
   strided,     // block l in fragment l mod F; then embeddings and head
-  balanced,    // F fragments of about equal size, blocks ignored
+  // F fragments of about equal size, blocks ignored: the largest parameter first, each into the smallest fragment so far, so that the
+  // largest fragment is at most 4/3 of the best possible (Graham 1969). Decoupled DiLoCo's (arXiv:2604.21428).
+  balanced,
 };
 inline constexpr std::array<std::string_view, 4> kFragmentKinds = {"whole", "sequential", "strided", "balanced"};
 constexpr std::span<const std::string_view> names_of(FragmentKind) { return kFragmentKinds; }
@@ -81,6 +83,10 @@ constexpr std::uint64_t kMaxArenaFloats = 1ULL << 48;
 // numbered without gaps, more fragments than blocks or parameters, no float at all in a fragment.
 // Cost: O(n log n) in parameters.
 Result<ArenaLayout> lay_out(std::span<const ParameterInfo> manifest, const FragmentPlan& plan);
+
+// Whether a fragment is the one of the embeddings: more than half of its values are of embeddings or of final norm and head, and it is not
+// the whole model. Of models that do not name their blocks no fragment is.
+bool is_of_embeddings(std::span<const ParameterInfo> manifest, const ArenaLayout& layout, std::uint32_t fragment);
 
 // Every parameter exactly once, adjacent and without overlap, every fragment a union of whole parameters, all covered.
 // For layouts that came from elsewhere (a checkpoint, a peer). Errors: invalid_argument naming what is wrong.

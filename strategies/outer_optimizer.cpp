@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strategies/codec_kernels.hpp"
+#include "strategies/contribution.hpp"
 #include "strategies/vectorised.hpp"
 
 namespace atl {
@@ -115,31 +116,6 @@ std::size_t chunk_values(const CodecSettings& one, const CodecSettings& other) {
   return both >= kDecodedAtOnce ? both : kDecodedAtOnce / both * both;
 }
 
-// That all terms are finite, and their weighted sum too: it is looked at only where the terms' bounds do not tell.
-Status check_result(const ReducedResult& result, std::size_t count, std::vector<float>& chunk) {
-  if (result.terms.empty()) {
-    return Error{Code::invalid_argument, "a reduced result has no terms"};
-  }
-  double bound = 0.0;
-  for (const EncodedTerm& term : result.terms) {
-    ATOLL_ASSIGN(const float largest, encoded_bound(result.codec, term.bytes, count));
-    if (!std::isfinite(term.weight)) {
-      return Error{Code::invalid_argument, "a weight of a reduced result is not finite"};
-    }
-    bound = std::max(bound + std::fabs(static_cast<double>(term.weight)) * static_cast<double>(largest), static_cast<double>(largest));
-  }
-  if (bound < 0x1p+127 || (result.terms.size() == 1 && result.terms[0].weight == 1.0F)) {
-    return {};  // float32's rounding of the sum cannot double it
-  }
-  std::vector<float> scratch;
-  for (std::size_t done = 0; done < count; done += chunk.size()) {
-    const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    aggregate(result.aggregator, result.codec, result.terms, done, part, scratch);
-    ATOLL_TRY(check_finite(part, done));
-  }
-  return {};
-}
-
 // That all members' outer parameters are finite and their differences too.
 Status check_group(const GroupParameters& group, std::size_t count) {
   if (group.self >= group.members.size()) {
@@ -172,31 +148,75 @@ void group_difference(const GroupParameters& group, std::size_t done, std::span<
   scale(static_cast<float>(1.0 / static_cast<double>(group.members.size())), out.size(), out.data());
 }
 
-// The result's values [done, done + out.size()).
-void combine(const ReducedResult& result, std::size_t done, std::span<float> out, std::vector<float>& scratch) {
+// The values [done, done + out.size()) of what the result's terms come to, with radial_directional not yet of their length.
+void put_together(const ReducedResult& result, std::size_t done, std::span<float> out, std::vector<float>& scratch) {
   aggregate(result.aggregator, result.codec, result.terms, done, out, scratch);
-  take_from_one(result.buffers, result.codec, result.terms, done, done, out, scratch);
+  share_buffers(result.aggregator, result.buffers, result.codec, result.terms, done, done, out, scratch);
 }
 
-// Calls `step(begin, end, buffer)` for the runs of trained values and of buffers within [done, done + count), from `done`.
-template <typename Step>
-void each_run(std::span<const BufferRange> buffers, std::size_t done, std::size_t count, const Step& step) {
-  std::size_t at = 0;
-  for (const BufferRange& range : buffers) {
-    if (range.offset + range.count <= done || range.offset >= done + count) {
-      continue;
-    }
-    const std::size_t from = std::max<std::uint64_t>(range.offset, done) - done;
-    const std::size_t to = std::min<std::uint64_t>(range.offset + range.count, done + count) - done;
-    if (from > at) {
-      step(at, from, false);
-    }
-    step(from, to, true);
-    at = to;
+double length_of(const ReducedResult& result) {
+  return result.aggregator == Aggregator::radial_directional ? radial_length(result.terms) : 0.0;
+}
+
+// What the trained values are then multiplied by. Each term is as long as encoded_bytes says.
+float factor_of(const ReducedResult& result, std::size_t count, std::span<float> chunk) {
+  const double length = length_of(result);
+  if (length == 0.0) {
+    return 1.0F;
   }
-  if (at < count) {
-    step(at, count, false);
+  std::vector<float> scratch;
+  TrainedNorm norm(result.buffers);
+  for (std::size_t done = 0; done < count; done += chunk.size()) {
+    const auto part = chunk.first(std::min(chunk.size(), count - done));
+    put_together(result, done, part, scratch);
+    norm.add(part);
   }
+  return radial_factor(length, norm.value());
+}
+
+// The result's values [done, done + out.size()).
+void combine(const ReducedResult& result, float factor, std::size_t done, std::span<float> out, std::vector<float>& scratch) {
+  put_together(result, done, out, scratch);
+  if (factor != 1.0F) {
+    each_run(result.buffers, done, out.size(), [&](std::size_t from, std::size_t to, bool buffer) {
+      if (!buffer) {
+        scale(factor, to - from, out.data() + from);
+      }
+    });
+  }
+}
+
+// That all terms are finite. Returns what no value of their sum is larger than, but for rounding, which cannot double it.
+Result<double> check_terms(const ReducedResult& result, std::size_t count) {
+  if (result.terms.empty()) {
+    return Error{Code::invalid_argument, "a reduced result has no terms"};
+  }
+  const double length = length_of(result);
+  double bound = 0.0;
+  for (const EncodedTerm& term : result.terms) {
+    ATOLL_ASSIGN(const float largest, encoded_bound(result.codec, term.bytes, count));
+    const float weight = weight_in_sum(term, length);
+    if (!std::isfinite(weight)) {
+      return Error{Code::invalid_argument, "a weight of a reduced result is not finite"};
+    }
+    bound = std::max(bound + std::fabs(static_cast<double>(weight)) * static_cast<double>(largest), static_cast<double>(largest));
+  }
+  return bound;
+}
+
+// That what the terms come to is finite, too: it is looked at only where the bound does not tell.
+Status check_sum(const ReducedResult& result, double bound, float factor, std::size_t count, std::span<float> chunk) {
+  const bool as_it_is = factor == 1.0F && result.terms.size() == 1 && result.terms[0].weight == 1.0F;
+  if (bound * static_cast<double>(factor) < 0x1p+127 || as_it_is) {
+    return {};
+  }
+  std::vector<float> scratch;
+  for (std::size_t done = 0; done < count; done += chunk.size()) {
+    const auto part = chunk.first(std::min(chunk.size(), count - done));
+    combine(result, factor, done, part, scratch);
+    ATOLL_TRY(check_finite(part, done));
+  }
+  return {};
 }
 
 // What a buffer's step is instead of the optimiser's.
@@ -236,11 +256,13 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   ATOLL_TRY(check_sizes(count, settings, state));
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), count));
-  ATOLL_TRY(check_result(result, count, chunk));
+  ATOLL_ASSIGN(const double bound, check_terms(result, count));
+  const float factor = factor_of(result, count, chunk);
+  ATOLL_TRY(check_sum(result, bound, factor, count, chunk));
   std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    combine(result, done, part, scratch);
+    combine(result, factor, done, part, scratch);
     each_run(result.buffers, done, part.size(), [&](std::size_t from, std::size_t to, bool buffer) {
       const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done + from, to - from);
       step(part.subspan(from, to - from), buffer ? plain(settings) : settings,
@@ -260,7 +282,8 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
   ATOLL_TRY(check_group(group, count));
   const std::size_t size = std::min(chunk_values(result.codec, group.codec), count);
   std::vector<float> chunk(size);
-  ATOLL_TRY(check_result(result, count, chunk));
+  ATOLL_ASSIGN(const double bound, check_terms(result, count));
+  ATOLL_TRY(check_sum(result, bound, 1.0F, count, chunk));
   std::vector<float> difference(size);
   std::vector<float> own(size);
   std::vector<float> theirs(size);
@@ -288,11 +311,13 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
 Status decode_result(const ReducedResult& result, std::span<float> values) {
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
-  ATOLL_TRY(check_result(result, values.size(), chunk));
+  ATOLL_ASSIGN(const double bound, check_terms(result, values.size()));
+  const float factor = factor_of(result, values.size(), chunk);
+  ATOLL_TRY(check_sum(result, bound, factor, values.size(), chunk));
   std::vector<float> scratch;
   for (std::size_t done = 0; done < values.size(); done += chunk.size()) {
     const auto part = values.subspan(done, std::min(chunk.size(), values.size() - done));
-    combine(result, done, part, scratch);
+    combine(result, factor, done, part, scratch);
   }
   return {};
 }

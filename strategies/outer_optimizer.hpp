@@ -15,7 +15,8 @@
 // adopt     θ <- the given values, exactly; the momentum is neither read nor changed.
 // The gradient is old minus new, the weighted mean over contributors of (outer parameters − local parameters).
 //
-// The forms that take a ReducedResult decode it block by block, so that no array of gradients is ever written.
+// The forms that take a ReducedResult decode it block by block, so that no array of gradients is ever written. With radial_directional g is
+// s·R/|s| (aggregate.hpp): the result is decoded once more before, for |s|, and multiplied in the cache as the step reads it.
 // All: state unchanged on error. Errors: invalid_argument if sizes differ or a setting is out of its range; corrupt if the
 // gradient is not finite, naming the index.
 // Cost for n parameters: nesterov and heavy_ball read 3n and write 2n floats, sgd 2n and n, adopt n and n; besides that the

@@ -150,6 +150,8 @@ struct BeginExchange {
   std::vector<std::uint64_t> tokens;
   std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
   std::vector<std::uint8_t> shares = {};     // per member: 0: it owns no shard; empty: everybody owns one
+  std::vector<std::uint64_t> steps = {};     // per member: behind its tokens
+  std::vector<double> norms = {};            // per member: of its contribution
 };
 // Whom this island meets in a round to come is known: serve them its outer parameters of the fragment and read theirs, beside the inner
 // steps. In place of one for another epoch, unless that one is bound by a promise. No answer.

@@ -148,6 +148,7 @@ void Core::State::begin_alone(Round number) {
   order.fragment = round.fragment();
   order.members = {Member{identity.island, identity.name, "", identity.bulk_address}};
   order.tokens = {std::max<std::uint64_t>(round.ready().tokens, 1)};
+  order.steps = {round.ready().steps};
   order.stall_after = session.stall_after();
   effect(std::move(order));
 }
@@ -202,7 +203,7 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   round->begin_exchange(message.attempt);
   effect(BeginExchange{run->terms.id, run->members.epoch(), message.round, message.attempt, round->fragment(), std::move(members),
-                       message.tokens, session.stall_after(), message.shares});
+                       message.tokens, session.stall_after(), message.shares, message.steps, message.norms});
 }
 
 // The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into

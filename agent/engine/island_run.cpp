@@ -201,7 +201,8 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
       return with_context(summary.error(), where);
     }
     ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
-    contributions_[round] = Contribution{fragment, summary->norm, std::move(encoded), facts, round_};
+    ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary->norm, encoded.bytes));
+    contributions_[round] = Contribution{fragment, norm, std::move(encoded), facts, round_};
   }
   if (watch_) {
     watch_->take(fragment, arena_->range(range));
@@ -219,6 +220,18 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
 }
 
 bool IslandRun::merges(Round round) const { return spec_.merge_rounds > 0 && round.value > spec_.rounds - spec_.merge_rounds; }
+
+Aggregator IslandRun::aggregator(Round round, std::uint32_t fragment) const {
+  const bool mean = merges(round) || (composition_.aggregator == Aggregator::radial_directional && layout_->of_embeddings(fragment));
+  return mean ? Aggregator::weighted_mean : composition_.aggregator;
+}
+
+Result<double> IslandRun::counted_norm(Round round, const island_link::Fragment& range, std::uint32_t fragment, double norm,
+                                       std::span<const std::byte> encoded) const {
+  return aggregator(round, fragment) == Aggregator::radial_directional
+             ? encoded_norm(composition_.codec, encoded, range.count, layout_->buffers(fragment))
+             : Result<double>(norm);
+}
 
 Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32_t fragment) {
   if (!has_state_) {
@@ -315,12 +328,12 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
-    ATOLL_TRY(outer_step(result.reduced(composition_.aggregator, buffers), composition_.outer, state));
+    ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state));
     form_anew(result.fragment, before, result.round);
     return {};
   }
   if (merges(result.round)) {
-    return outer_step(result.reduced(Aggregator::weighted_mean, buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state);
+    return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state);
   }
   if (result.terms.empty()) {
     return {};  // nobody's contribution counts: the outer state stays, and the trainer goes on from it
@@ -328,7 +341,7 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   if (group != nullptr) {
     return outer_step(result.reduced(composition_.aggregator, buffers), *group, composition_.outer, state);
   }
-  return outer_step(result.reduced(composition_.aggregator, buffers), composition_.outer, state);
+  return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state);
 }
 
 void IslandRun::advance_to(Round round, const Digest& digest) {

@@ -40,7 +40,7 @@ namespace atl {
 // What an island sends into a round, retained until the round is committed.
 struct Contribution {
   std::uint32_t fragment = 0;
-  double norm = 0;
+  double norm = 0;  // before it is encoded, all of it; with radial_directional of what is decoded, without buffers
   Payload encoded;
   PublishFacts facts;
   Round base = {};                                  // the outer state against which it was formed is that of this round
@@ -96,6 +96,12 @@ class IslandRun {
   [[nodiscard]] Result<Payload> encode_parameters(std::uint32_t fragment) const;
   // A round that merges all islands' outer parameters (Composition::merge_rounds).
   [[nodiscard]] bool merges(Round round) const;
+  // How the contributions to a round are combined.
+  [[nodiscard]] Aggregator aggregator(Round round, std::uint32_t fragment) const;
+  // What the coordinator is told of a contribution's size, and every member weighs it with: where lengths are averaged apart, of what the
+  // others decode.
+  [[nodiscard]] Result<double> counted_norm(Round round, const island_link::Fragment& range, std::uint32_t fragment, double norm,
+                                            std::span<const std::byte> encoded) const;
   // What the digest of this round's result begins with: the digest, or the same digest on all islands for the first merging round.
   [[nodiscard]] Digest digest_before(Round round) const;
   // A few hundred bytes that tell how far islands are apart (strategies/projection.hpp).

@@ -32,9 +32,7 @@ Result<std::vector<ParameterInfo>> infos_of(const island_link::Manifest& manifes
 }
 
 // The parameters of each fragment, as indices into the manifest, in the order of the arena.
-Result<std::vector<std::vector<std::uint32_t>>> group(const island_link::Manifest& manifest, const FragmentPlan& plan) {
-  ATOLL_ASSIGN(const std::vector<ParameterInfo> infos, infos_of(manifest));
-  ATOLL_ASSIGN(const ArenaLayout layout, lay_out(infos, plan));
+std::vector<std::vector<std::uint32_t>> groups_of(const ArenaLayout& layout) {
   std::vector<std::vector<std::uint32_t>> groups(layout.fragments.size());
   for (const ArenaEntry& entry : layout.entries) {
     const auto after = std::upper_bound(layout.fragments.begin(), layout.fragments.end(), entry.offset,
@@ -48,8 +46,12 @@ Result<std::vector<std::vector<std::uint32_t>>> group(const island_link::Manifes
 
 Result<ParameterLayout> ParameterLayout::make(island_link::Manifest manifest, const FragmentPlan& plan) {
   ParameterLayout result;
-  ATOLL_ASSIGN(const auto groups, group(manifest, plan));
-  ATOLL_ASSIGN(result.layout_, island_link::lay_out(manifest, groups));
+  ATOLL_ASSIGN(const std::vector<ParameterInfo> infos, infos_of(manifest));
+  ATOLL_ASSIGN(const ArenaLayout layout, lay_out(infos, plan));
+  ATOLL_ASSIGN(result.layout_, island_link::lay_out(manifest, groups_of(layout)));
+  for (std::uint32_t fragment = 0; fragment < layout.fragments.size(); ++fragment) {
+    result.of_embeddings_.push_back(is_of_embeddings(infos, layout, fragment));
+  }
   result.manifest_ = std::move(manifest);
   return result;
 }

@@ -34,6 +34,8 @@ class ParameterLayout {
   [[nodiscard]] const island_link::Manifest& manifest() const { return manifest_; }
   // For the trainer; the path is still empty.
   [[nodiscard]] const island_link::ArenaLayout& arena() const { return layout_; }
+  // Whether a fragment is the one of the embeddings (strategies/fragments.hpp).
+  [[nodiscard]] bool of_embeddings(std::uint32_t fragment) const { return of_embeddings_[fragment]; }
   // What is not trained of a fragment, in its order.
   [[nodiscard]] std::vector<BufferRange> buffers(std::uint32_t fragment) const;
   // The manifest's names and blocks as JSON, in its order, and what becomes of buffers.
@@ -55,6 +57,7 @@ class ParameterLayout {
  private:
   island_link::Manifest manifest_;
   island_link::ArenaLayout layout_;
+  std::vector<bool> of_embeddings_;  // by fragment
 };
 
 // Whether a file has every parameter of a manifest, in its shape and in a type that is read.

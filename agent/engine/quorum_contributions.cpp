@@ -20,7 +20,8 @@ Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragm
       older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
   ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
   ATOLL_ASSIGN(Payload encoded, encode_values(round, values));
-  Contribution formed{fragment, summary.norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
+  ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary.norm, encoded.bytes));
+  Contribution formed{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
   if (composition_.anchor == Anchor::newest) {
     formed.values = std::move(values);
   }
@@ -51,12 +52,13 @@ void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before,
     }
     const Result<ContributionSummary> summary = summarise_contribution(*values);
     Result<Payload> encoded = summary ? encode_values(number, values) : Result<Payload>(summary.error());
+    const Result<double> norm = encoded ? counted_norm(number, range, fragment, summary->norm, encoded->bytes) : encoded.error();
     contribution.base = round;
-    if (!encoded) {
+    if (!norm) {
       reformed_.emplace_back(number, std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    contribution.norm = summary->norm;
+    contribution.norm = *norm;
     contribution.encoded = *std::move(encoded);
     contribution.values = std::move(values);
     reformed_.emplace_back(number, contribution.norm);

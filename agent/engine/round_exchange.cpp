@@ -44,10 +44,7 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   round->reduce_codec_ = merges ? CodecSettings{} : composition.reduce_codec;
   round->values_ = run.layout()->fragments()[order.fragment].count;
   round->buffers_ = run.layout()->buffers(order.fragment);
-  std::vector<std::uint64_t> contributors;
-  std::copy_if(order.tokens.begin(), order.tokens.end(), std::back_inserter(contributors), [](std::uint64_t tokens) { return tokens > 0; });
-  round->aggregator_ = merges ? Aggregator::weighted_mean : composition.aggregator;
-  ATOLL_ASSIGN(round->weights_, contribution_weights(contributors, merges ? Weighting::tokens : composition.weighting));
+  ATOLL_TRY(round->weigh(run));
 
   ExchangePlan plan;
   plan.run = order.run;
@@ -83,17 +80,52 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   return round;
 }
 
+Status RoundExchange::weigh(const IslandRun& run) {
+  std::vector<std::uint64_t> tokens;
+  std::vector<std::uint64_t> steps;
+  for (std::size_t i = 0; i < order_.members.size(); ++i) {
+    if (order_.tokens[i] == 0) {
+      continue;
+    }
+    tokens.push_back(order_.tokens[i]);
+    if (i < order_.steps.size()) {
+      steps.push_back(order_.steps[i]);
+    }
+    if (i < order_.norms.size()) {
+      norms_.push_back(order_.norms[i]);
+    }
+  }
+  const bool merges = run.merges(order_.round);
+  aggregator_ = run.aggregator(order_.round, order_.fragment);
+  ATOLL_ASSIGN(weights_, contribution_weights(tokens, merges ? Weighting::tokens : run.composition().weighting, steps));
+  if (aggregator_ != Aggregator::radial_directional || tokens.size() == 1) {
+    norms_.assign(tokens.size(), 0.0);
+    aggregator_ = aggregator_ == Aggregator::radial_directional ? Aggregator::weighted_mean : aggregator_;
+  } else if (norms_.size() != tokens.size()) {
+    return Error{Code::conflict, "the norms of the contributions to round " + std::to_string(order_.round.value) +
+                                     " are not known: the coordinator is of an older version"};
+  }
+  return {};
+}
+
+Status RoundExchange::check(std::size_t contributor, ByteView bytes, std::uint64_t values) const {
+  if (aggregator_ == Aggregator::radial_directional && buffers_.empty()) {
+    return check_norm(codec_, bytes, values, norms_[contributor]);
+  }
+  return check_encoded(codec_, bytes, values);
+}
+
 std::optional<ReduceFailure> RoundExchange::reduce(const ReducePiece& piece) {
   std::vector<EncodedTerm> terms;
   for (std::size_t i = 0; i < piece.contributions.size(); ++i) {
-    if (const Status checked = check_encoded(codec_, piece.contributions[i], piece.elements); !checked) {
+    if (const Status checked = check(i, piece.contributions[i], piece.elements); !checked) {
       return ReduceFailure{i, checked.error()};
     }
-    terms.push_back({piece.contributions[i], weights_[i]});
+    terms.push_back({piece.contributions[i], weights_[i], norms_[i]});
   }
   sum_.resize(static_cast<std::size_t>(piece.elements));
   aggregate(aggregator_, codec_, terms, 0, sum_, scratch_);
-  take_from_one(buffers_, codec_, terms, 0, piece.first_element, sum_, scratch_);
+  share_buffers(aggregator_, buffers_, codec_, terms, 0, piece.first_element, sum_, scratch_);
   if (const Status encoded = encode(reduce_codec_, sum_, piece.reduced); !encoded) {
     return ReduceFailure{0, with_context(encoded.error(), "the sum of the contributions")};
   }
@@ -109,13 +141,26 @@ const RoundResult& RoundExchange::result() {
     result.fragment = order_.fragment;
     result.values = values_;
     result.codec = outcome_.gathered ? codec_ : reduce_codec_;
+    std::vector<EncodedTerm> contributors;  // without their bytes
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      contributors.push_back({{}, weights_[i], norms_[i]});
+    }
     for (std::size_t i = 0; i < outcome_.parts.size(); ++i) {
       const float weight = outcome_.gathered && !ATOLL_PLANTED(weights_forgotten) ? weights_[i] : 1.0F;
-      result.terms.push_back({outcome_.parts[i].bytes, weight});
+      result.terms.push_back({outcome_.parts[i].bytes, weight, outcome_.gathered ? norms_[i] : radial_length(contributors)});
     }
     result_ = std::move(result);
   }
   return *result_;
+}
+
+Status RoundExchange::check_result(std::optional<std::size_t>& contributor) {
+  const std::vector<EncodedTerm>& terms = result().terms;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    contributor = outcome_.gathered ? std::optional(i) : std::nullopt;
+    ATOLL_TRY(outcome_.gathered ? check(i, terms[i].bytes, values_) : check_encoded(reduce_codec_, terms[i].bytes, values_));
+  }
+  return {};
 }
 
 Digest RoundExchange::digest(const Digest& previous) {
@@ -251,12 +296,10 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
       contributors.push_back(order.members[i].island);
     }
   }
-  for (std::size_t i = 0; i < result.terms.size(); ++i) {
-    if (const Status finite = check_encoded(result.codec, result.terms[i].bytes, result.values); !finite) {
-      const bool whole = result.terms.size() == contributors.size();  // terms are contributions, not their sum
-      report_broken(exchange, whole ? contributors[i] : IslandId(), finite.error());
-      return;
-    }
+  std::optional<std::size_t> whose;
+  if (const Status usable = exchange.check_result(whose); !usable) {
+    report_broken(exchange, whose ? contributors[*whose] : IslandId(), usable.error());
+    return;
   }
   const Digest digest = exchange.digest(open.run->digest_before(order.round));
   meter.digest = ms_since(start);

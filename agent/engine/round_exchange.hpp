@@ -25,6 +25,8 @@ class RoundExchange {
   [[nodiscard]] const agent::BeginExchange& order() const { return order_; }
   // Valid once the attempt is done: the result, and its digest after `previous`.
   [[nodiscard]] const RoundResult& result();
+  // That its terms can be used. `contributor` is whose contribution cannot be; none where the terms are sums.
+  [[nodiscard]] Status check_result(std::optional<std::size_t>& contributor);
   [[nodiscard]] Digest digest(const Digest& previous);
   [[nodiscard]] TimePoint started() const { return started_; }
   // Payload bytes that the others read from this island in this attempt, all of them together; 0 where they are packed, and nobody
@@ -37,6 +39,10 @@ class RoundExchange {
  private:
   RoundExchange(agent::BeginExchange order, TimePoint started) : order_(std::move(order)), started_(started) {}
 
+  // How much each contributor counts. Errors: as contribution_weights; conflict without the numbers that the strategy needs.
+  Status weigh(const IslandRun& run);
+  // A contribution, or a part of one, can be used.
+  [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values) const;
   // Puts one piece of all contributions together and encodes it.
   std::optional<ReduceFailure> reduce(const ReducePiece& piece);
 
@@ -49,6 +55,7 @@ class RoundExchange {
   std::uint64_t values_ = 0;
   std::vector<BufferRange> buffers_;
   std::vector<float> weights_;  // of the contributors
+  std::vector<double> norms_;   // theirs, where the aggregator counts them
   Aggregator aggregator_ = Aggregator::weighted_mean;
   std::vector<float> sum_;      // one piece
   std::vector<float> scratch_;  // of the aggregator

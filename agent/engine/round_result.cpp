@@ -1,5 +1,6 @@
 #include "agent/engine/round_result.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -9,7 +10,8 @@ namespace atl {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x524C5441;  // "ATLR"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kPlain = 1;
+constexpr std::uint32_t kWithNorms = 2;
 
 Error broken(const char* why) { return {Code::corrupt, std::string("the round's result does not verify: ") + why}; }
 
@@ -18,7 +20,8 @@ Error broken(const char* why) { return {Code::corrupt, std::string("the round's 
 Bytes header_of(const RoundResult& result) {
   Bytes out;
   append_le(out, kMagic);
-  append_le(out, kVersion);
+  const bool norms = std::ranges::any_of(result.terms, [](const EncodedTerm& term) { return term.norm != 0.0; });
+  append_le(out, norms ? kWithNorms : kPlain);
   append_le(out, result.round.value);
   append_le(out, result.fragment);
   append_le(out, static_cast<std::uint32_t>(result.codec.kind));
@@ -29,6 +32,9 @@ Bytes header_of(const RoundResult& result) {
   for (const EncodedTerm& term : result.terms) {
     append_le(out, std::bit_cast<std::uint32_t>(term.weight));
     append_le(out, static_cast<std::uint64_t>(term.bytes.size()));
+    if (norms) {
+      append_le(out, std::bit_cast<std::uint64_t>(term.norm));
+    }
   }
   return out;
 }
@@ -56,7 +62,7 @@ Result<RoundResult> parse_result(ByteView bytes) {
   RoundResult result;
   ATOLL_ASSIGN(const std::uint32_t magic, reader.read<std::uint32_t>());
   ATOLL_ASSIGN(const std::uint32_t version, reader.read<std::uint32_t>());
-  if (magic != kMagic || version != kVersion) {
+  if (magic != kMagic || (version != kPlain && version != kWithNorms)) {
     return broken("its first bytes");
   }
   ATOLL_ASSIGN(result.round.value, reader.read<std::uint64_t>());
@@ -77,8 +83,15 @@ Result<RoundResult> parse_result(ByteView bytes) {
   for (std::uint32_t i = 0; i < terms; ++i) {
     ATOLL_ASSIGN(const std::uint32_t weight, reader.read<std::uint32_t>());
     ATOLL_ASSIGN(const std::uint64_t size, reader.read<std::uint64_t>());
-    result.terms.push_back({{}, std::bit_cast<float>(weight)});
+    std::uint64_t norm = 0;
+    if (version == kWithNorms) {
+      ATOLL_ASSIGN(norm, reader.read<std::uint64_t>());
+    }
+    result.terms.push_back({{}, std::bit_cast<float>(weight), std::bit_cast<double>(norm)});
     sizes.push_back(size);
+    if (!std::isfinite(result.terms.back().norm) || result.terms.back().norm < 0.0) {
+      return broken("a term's norm");
+    }
     if (!std::isfinite(result.terms.back().weight) || size != encoded_bytes(result.codec, result.values)) {
       return broken("a term's weight or size");
     }

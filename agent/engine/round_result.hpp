@@ -1,11 +1,11 @@
 // A committed round's result as bytes: what the digest covers, and what a joiner is sent.
 //
-//   u32 magic "ATLR" · u32 version 1 · u64 round · u32 fragment · u32 codec (CodecKind) · u32 block · u32 rounding
-//   u64 values · u32 terms · then for each term: u32 weight (bits of the float32) · u64 bytes
-//   and the terms' encoded bytes, one after another. All little-endian.
+//   u32 magic "ATLR" · u32 version · u64 round · u32 fragment · u32 codec (CodecKind) · u32 block · u32 rounding
+//   u64 values · u32 terms · then for each term: u32 weight (bits of the float32) · u64 bytes · of version 2 u64 norm (bits of the float64)
+//   and the terms' encoded bytes, one after another. All little-endian. Version 1 where no term has a norm, else 2.
 //
 // The digest: D_r = SHA-256(D_{r-1} ‖ these bytes). The bytes follow from (round, fragment, contributors in member order, their
-// encoded contributions) alone, so equal digests mean equal histories. D_0 covers the manifest and the initial parameters.
+// encoded contributions and norms) alone, so equal digests mean equal histories. D_0 covers the manifest and the initial parameters.
 // Threads: plain values.
 #pragma once
 

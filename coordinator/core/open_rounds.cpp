@@ -24,7 +24,7 @@ void OpenRound::contribute(const IslandId& island, const Contribution& contribut
 
 void OpenRound::reject(const IslandId& island) {
   Contribution& contribution = contributions_.at(island);
-  contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences};
+  contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences, 0};
   contribution.rejected = true;
 }
 
@@ -45,7 +45,7 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
   fragment_ = record.fragment;
   exchanging_ = exchanging;
   recovered_ = true;
-  plan_ = AttemptPlan{record.members, record.tokens, out.now()};
+  plan_ = AttemptPlan{record.members, record.tokens, out.now(), {}, record.steps, record.norms};
   if (exchanging_) {
     first_answer_ = out.now();
   }
@@ -53,7 +53,9 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
   // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
   for (std::size_t i = 0; exchanging_ && i < record.members.size() && i < record.tokens.size(); ++i) {
     const DataRange data = i < record.data.size() ? record.data[i] : DataRange{};
-    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, 0, data, 0};
+    const double norm = i < record.norms.size() ? record.norms[i] : 0;
+    const std::uint64_t steps = i < record.steps.size() ? record.steps[i] : 0;
+    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, norm, data, 0, steps};
   }
 }
 
@@ -63,8 +65,11 @@ void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Ou
   recovered_ = false;
   plan_ = AttemptPlan{participants, {}, out.now(), std::move(shares)};
   for (const IslandId& id : participants) {
-    const Contribution* contribution = contribution_of(id);
-    plan_.tokens.push_back(contribution == nullptr ? 0 : contribution->tokens);
+    const Contribution* found = contribution_of(id);
+    const Contribution contribution = found == nullptr ? Contribution{} : *found;
+    plan_.tokens.push_back(contribution.tokens);
+    plan_.steps.push_back(contribution.steps);
+    plan_.norms.push_back(contribution.norm);
   }
   exchanged_.clear();
   arrival_ = Arrival{};

@@ -23,6 +23,7 @@ struct Contribution {
   double norm = 0;
   DataRange data = {};
   std::uint64_t sequences = 0;  // of a pass over that part; 0: not known
+  std::uint64_t steps = 0;      // behind the tokens
   // Where rounds close with a quorum: the round whose result it is formed against, and the rounds of its fragment that it missed.
   Round base = {};
   std::uint32_t staleness = 0;
@@ -37,6 +38,8 @@ struct AttemptPlan {
   std::vector<std::uint64_t> tokens;
   TimePoint planned;
   std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
+  std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
+  std::vector<double> norms = {};         // per member: of its contribution
 };
 
 class OpenRound {

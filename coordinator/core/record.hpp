@@ -131,6 +131,8 @@ struct RoundRecord {
   bool checkpoint = false;            // committed, and every member was told to write a checkpoint of it
   std::vector<IslandId> members;      // not committed and nobody: this attempt was given up
   std::vector<std::uint64_t> tokens;  // per member; 0: contributed nothing
+  std::vector<std::uint64_t> steps;   // per member: behind its tokens
+  std::vector<double> norms;          // per member: of its contribution
   std::vector<DataRange> data;        // per member: what it trained on since its round before; not counted where tokens is 0
   std::vector<DataRange> parts;       // of a round with `checkpoint`: how far each part of the data is committed by it, from 0
   Digest digest;                      // of a committed round

@@ -24,6 +24,7 @@ Contribution contribution_of(const atl::Ready& message) {
           message.norm,
           message.data,
           message.sequences,
+          message.steps,
           message.base,
           message.staleness};
 }
@@ -321,6 +322,8 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   RoundRecord value = record_of(run, number, round);
   value.members = round.plan().members;
   value.tokens = round.plan().tokens;
+  value.steps = round.plan().steps;
+  value.norms = round.plan().norms;
   for (const IslandId& id : participants) {
     const Contribution* contribution = round.contribution_of(id);
     value.data.push_back(contribution == nullptr ? DataRange{} : contribution->data);
@@ -353,9 +356,10 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
 
 void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
   const OpenRound& round = run.rounds().at(number);
+  const AttemptPlan& plan = round.plan();
   const Contribution* contribution = round.contribution_of(island);
-  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), round.plan().members, round.plan().tokens, round.plan().shares,
-                        round.fragment().value_or(0), contribution != nullptr && contribution->rejected});
+  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), plan.members, plan.tokens, plan.shares,
+                        round.fragment().value_or(0), contribution != nullptr && contribution->rejected, plan.steps, plan.norms});
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
@@ -471,6 +475,8 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   value.committed = true;
   value.members = plan.members;
   value.tokens = plan.tokens;
+  value.steps = plan.steps;
+  value.norms = plan.norms;
   value.digest = digest;
   value.committed_at = now();
   value.checkpoint = wants_checkpoint(run, number);

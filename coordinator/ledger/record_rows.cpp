@@ -54,6 +54,21 @@ std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
   return ids;
 }
 
+std::optional<std::vector<std::uint64_t>> counts_of(const std::string& text) {
+  const json list = parse(text);
+  if (!list.is_array()) {
+    return std::nullopt;
+  }
+  std::vector<std::uint64_t> counts;
+  for (const json& item : list) {
+    if (!item.is_number_unsigned()) {
+      return std::nullopt;
+    }
+    counts.push_back(item.get<std::uint64_t>());
+  }
+  return counts;
+}
+
 std::string ranges_text(const std::vector<DataRange>& ranges) {
   json list = json::array();
   for (const DataRange& range : ranges) {
@@ -323,16 +338,17 @@ Status write_row(Database& database, const RoundRecord& round) {
   auto statement = database.prepare(
       "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
       "data, "
-      "parts, fragment) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
+      "parts, fragment, steps, norms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
       "attempt=excluded.attempt, "
       "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
       "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
-      "parts=excluded.parts, fragment=excluded.fragment WHERE committed=0");
+      "parts=excluded.parts, fragment=excluded.fragment, steps=excluded.steps, norms=excluded.norms WHERE committed=0");
   statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
   statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.digest);
   statement.bind(unix_ms(round.planned));
   bind_time(statement, round.committed_at);
   statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment});
+  statement.bind(dump(json(round.steps))).bind(dump(json(round.norms)));
   return statement.run();
 }
 
@@ -346,16 +362,17 @@ Result<RoundRecord> read_round(const Statement& row) {
   round.committed = row.boolean(5);
   round.checkpoint = row.boolean(6);
   auto members = ids_of(row.text(7));
-  const json tokens = parse(row.text(8));
-  if (!members || !tokens.is_array()) {
-    return broken("rounds", "list of members");
+  auto tokens = counts_of(row.text(8));
+  auto steps = counts_of(row.text(15));
+  const json norms = parse(row.text(16));
+  if (!members || !tokens || !steps || !norms.is_array()) {
+    return broken("rounds", "list of members, tokens, steps or norms");
   }
   round.members = *std::move(members);
-  for (const json& count : tokens) {
-    if (!count.is_number_unsigned()) {
-      return broken("rounds", "list of tokens");
-    }
-    round.tokens.push_back(count.get<std::uint64_t>());
+  round.tokens = *std::move(tokens);
+  round.steps = *std::move(steps);
+  for (const json& norm : norms) {
+    round.norms.push_back(norm.is_number() ? norm.get<double>() : 0.0);  // what is no finite number is null
   }
   round.digest = row.digest(9);
   round.planned = from_unix_ms(row.integer(10));

@@ -37,7 +37,8 @@ Result<EpochRecord> read_epoch(const Statement& row);
 inline constexpr const char* kIslandColumns = "island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms";
 Result<IslandRecord> read_island(const Statement& row);
 inline constexpr const char* kRoundColumns =
-    "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, data, parts, fragment";
+    "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, data, parts, fragment, "
+    "steps, norms";
 Result<RoundRecord> read_round(const Statement& row);
 inline constexpr const char* kPartColumns = "run, part, position, sequences, owner";
 Result<PartRecord> read_part(const Statement& row);

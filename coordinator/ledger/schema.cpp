@@ -37,7 +37,7 @@ constexpr std::array kTables = {
           "run TEXT NOT NULL, lineage INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL, "
           "committed INTEGER NOT NULL, checkpoint INTEGER NOT NULL, members TEXT NOT NULL, tokens TEXT NOT NULL, digest BLOB NOT NULL, "
           "planned_ms INTEGER NOT NULL, committed_ms INTEGER, data TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]', "
-          "fragment INTEGER NOT NULL DEFAULT 0",
+          "fragment INTEGER NOT NULL DEFAULT 0, steps TEXT NOT NULL DEFAULT '[]', norms TEXT NOT NULL DEFAULT '[]'",
           "run, lineage, round"},
     Table{"events",
           "sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL, "

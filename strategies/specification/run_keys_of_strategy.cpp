@@ -152,13 +152,15 @@ const std::array kRowsOfStrategy = {
            .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,
            .most = 1e9,
            .doc = "τ: number of inner steps between a contribution and its merge. At most inner_steps, and less where merge_alpha is 0."},
-    RunKey{
-        .section = "strategy",
-        .name = "weighting",
-        .type = text,
-        .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
-        .choices = kWeightings,
-        .doc = "Whether a contribution counts by the tokens behind it, or every contribution counts the same. Pairs are always uniform."},
+    RunKey{.section = "strategy",
+           .name = "weighting",
+           .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
+           .choices = kWeightings,
+           .doc =
+               "How much a contribution counts: by the tokens behind it (tokens), by their square over the steps behind it "
+               "(tokens-squared-per-step: twice the tokens in a step count twice as much, for as many tokens), or as much as every other "
+               "(uniform). Pairs are always uniform."},
     RunKey{.section = "strategy",
            .name = "aggregator",
            .type = text,

@@ -67,6 +67,87 @@ TEST_CASE("sync engine: rounds of one, two and three islands give the same diges
   }
 }
 
+TEST_CASE("sync engine: radial-directional rounds of two and three islands, and a joiner that has only the results") {
+  for (const int islands : {2, 3}) {
+    for (const CodecKind codec : {CodecKind::f32, CodecKind::int8}) {
+      INFO(islands << " islands, " << name_of(codec));
+      RunSpec spec = spec_of(codec);
+      spec.strategy.aggregator = Aggregator::radial_directional;
+      spec.strategy.outer_optimizer = OuterOptimizerKind::sgd;
+      spec.strategy.outer_learning_rate = 1.0;
+      Islands group(islands, 100'000, spec);
+      Island& source = *group.all[0];
+      source.engine->post(KeepResults{kRun, true});
+      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, false, Step(0), 0, 3});
+      const CheckpointWritten written = source.answer<CheckpointWritten>();
+      // Island i moves every value i of the islands' number apart, by i + 1: the directions are at right angles.
+      BeginExchange order = group.exchange(Round(1), Attempt(1), std::vector<std::uint64_t>(group.all.size(), 100));
+      order.norms.clear();
+      for (std::size_t i = 0; i < group.all.size(); ++i) {
+        Island& island = *group.all[i];
+        island.engine->post(FillArena{kRun, 1});
+        REQUIRE(island.answer<ArenaFilled>().status.ok());
+        for (std::size_t at = i; at < island.arena.floats().size(); at += group.all.size()) {
+          island.arena.floats()[at] -= static_cast<float>(i + 1);
+        }
+        island.engine->post(FormContribution{kRun, Round(1), 0});
+        order.norms.push_back(island.answer<ContributionFormed>().norm);
+      }
+      for (auto& island : group.all) {
+        island->engine->post(order);
+      }
+      const Digest digest = group.all[0]->answer<ExchangeDone>().digest;
+      for (std::size_t i = 0; i < group.all.size(); ++i) {
+        if (i > 0) {
+          CHECK(group.all[i]->answer<ExchangeDone>().digest == digest);
+        }
+        group.all[i]->engine->post(ApplyResult{kRun, Round(1), Attempt(1), 0, digest});
+        REQUIRE_FALSE(group.all[i]->answer<ResultApplied>().error.has_value());
+      }
+      // Norms ρ·(i + 1) and right angles: the length is ρ·(islands + 1)/2, and each direction has 1/√islands of it.
+      const double moved = (islands + 1) / 2.0 / std::sqrt(islands);
+      for (const std::size_t at : {0U, 1U, 2U, 77'777U, 99'999U}) {
+        CHECK(static_cast<double>(source.arena.floats()[at]) == Approx(1.0 - moved).margin(codec == CodecKind::f32 ? 1e-4 : 2e-2));
+      }
+      Island joiner(9, {100'000, 3});
+      for (auto& island : group.all) {
+        island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+      }
+      std::vector<Member> everyone = group.members;
+      everyone.push_back(joiner.member);
+      joiner.engine->post(OpenRun{kRun, spec});
+      joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
+      const CatchUp catch_up{kRun, Epoch(1), Round(0), written.file, written.file_bytes, Round(1), digest, {source.member}};
+      joiner.engine->post(CatchUpFromPeers{catch_up, false, Round(0), Digest()});
+      CHECK(joiner.answer<CatchUpDone>().digest == digest);
+      joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, false, Step(1), 1, 3});
+      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, false, Step(1), 1, 3});
+      CHECK(joiner.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
+    }
+  }
+}
+
+TEST_CASE("sync engine: whoever tells a smaller norm than its contribution has is accused") {
+  for (const std::size_t islands : {2U, 3U}) {
+    RunSpec spec = spec_of();
+    spec.strategy.aggregator = Aggregator::radial_directional;
+    Islands group(static_cast<int>(islands), 10'000, spec);
+    BeginExchange order = group.exchange(Round(1), Attempt(1), std::vector<std::uint64_t>(islands, 100));
+    for (std::size_t i = 0; i < islands; ++i) {
+      group.all[i]->contribute(Round(1), 1.0F);
+      order.norms.push_back(i == 1 ? 1e-3 : 1e3);
+    }
+    for (auto& island : group.all) {
+      island->void_attempt = Attempt(1);
+      island->engine->post(order);
+    }
+    const ExchangeBroke broke = group.all[0]->answer<ExchangeBroke>();
+    INFO(broke.error.why);
+    CHECK(broke.accused == group.members[1].island);
+    CHECK(broke.error.code == Code::corrupt);
+  }
+}
+
 TEST_CASE("sync engine: what travels packed comes to the same digests in fewer bytes") {
   for (const int islands : {2, 3}) {
     for (const CodecKind codec : {CodecKind::f32, CodecKind::int8, CodecKind::fp4}) {
@@ -222,16 +303,18 @@ TEST_CASE("sync engine: at most 16 bytes a parameter and 100 MiB, and no more af
 #endif
 
 TEST_CASE("round result: there and back, and nothing that is not one") {
+  const double norm = GENERATE(0.0, 7.25);  // of an aggregator that counts norms
   const std::vector<float> values = {1, 2, 3, 4, 5};
   RoundResult result;
   result.round = Round(7);
   result.fragment = 1;
   result.values = 5;
-  result.terms = {{std::as_bytes(std::span(values)), 0.25F}, {std::as_bytes(std::span(values)), 0.75F}};
+  result.terms = {{std::as_bytes(std::span(values)), 0.25F, norm}, {std::as_bytes(std::span(values)), 0.75F, norm}};
   atl_test::TemporaryFolder folder;
   REQUIRE(write_result(on_this_machine(folder.path() / "r"), result).ok());
   const StoredResult stored = StoredResult::open(on_this_machine(folder.path() / "r")).value();
   CHECK(digest_after(Digest(), stored.result()) == digest_after(Digest(), result));
+  CHECK(stored.result().terms[1].norm == norm);
   const Bytes good = read_file(on_this_machine(folder.path() / "r"), 1 << 20).value();
   for (std::size_t size = 0; size < good.size(); ++size) {
     CHECK_FALSE(parse_result(ByteView(good).first(size)).has_value());

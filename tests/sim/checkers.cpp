@@ -19,30 +19,43 @@ namespace {
 // Where a fragment begins in the outer state, as in the arena: all are of one size here.
 std::size_t place_of(std::uint32_t fragment, std::size_t size) { return fragment * ((size + 15) / 16 * 16); }
 
-}  // namespace
+double norm_of(const Vector& values) {
+  double squares = 0;
+  for (const float value : values) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(squares);
+}
 
-Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens, Aggregator aggregator) {
-  std::vector<std::span<const float>> parts;
-  std::vector<std::uint64_t> counts;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] > 0) {
-      parts.emplace_back(*contributions[i]);
-      counts.push_back(tokens[i]);
+// The radial-directional mean, by its definition and in double.
+Vector radial_mean(const std::vector<EncodedTerm>& terms, const std::vector<const Vector*>& contributions) {
+  std::vector<double> sum(contributions.front()->size());
+  double length = 0;
+  double weights = 0;
+  for (std::size_t k = 0; k < terms.size(); ++k) {
+    const auto weight = static_cast<double>(terms[k].weight);
+    const double norm = norm_of(*contributions[k]);
+    length += weight * norm;
+    weights += weight;
+    for (std::size_t i = 0; i < sum.size() && norm > 0; ++i) {
+      sum[i] += weight * static_cast<double>((*contributions[k])[i]) / norm;
     }
   }
-  if (parts.empty()) {
-    return {};
+  length /= weights;
+  double squares = 0;
+  for (double& value : sum) {
+    value /= weights;
+    squares += value * value;
   }
-  const std::vector<float> weights = contribution_weights(counts, Weighting::tokens).value();
-  Vector mean(parts.front().size());
-  std::vector<EncodedTerm> terms;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    terms.push_back({std::as_bytes(parts[i]), weights[i]});
+  const bool cancelled = std::sqrt(squares) < 0x1p-10;
+  Vector mean(sum.size());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    mean[i] = static_cast<float>(length * sum[i] / (cancelled ? 1.0 : std::sqrt(squares)));
   }
-  std::vector<float> scratch;
-  aggregate(aggregator, CodecSettings{}, terms, 0, mean, scratch);
   return mean;
 }
+
+}  // namespace
 
 void Checkers::fail(const std::string& what) {
   if (whole_ != nullptr) {
@@ -75,9 +88,9 @@ void Checkers::open_group(const coordinator::RunRecord& record) {
   group.checkers.reset(new Checkers(group.schedule, group.spec, *this, record.id));
 }
 
-void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens,
+void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const PublishFacts& facts,
                             const Trained& trained) {
-  formed_[{island, round}] = Formed{base, values, tokens, trained};
+  formed_[{island, round}] = Formed{base, values, facts, trained};
 }
 
 void Checkers::published(const IslandId& island, Round round, Step step, Step stood_at) {
@@ -469,32 +482,55 @@ void Checkers::forget_samples(Round round) {
 }
 
 // As the engine names it: two members read each other's contribution, more of them what others summed.
-RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions,
-                                const Vector& mean) const {
+// Of the contributions that count, with weights and, where the aggregator looks at them, norms.
+std::vector<EncodedTerm> Checkers::terms_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions) const {
+  std::vector<std::uint64_t> tokens;
+  std::vector<std::uint64_t> steps;
+  std::vector<double> norms;
+  for (std::size_t i = 0; i < record.members.size(); ++i) {
+    if (record.tokens[i] > 0) {
+      tokens.push_back(record.tokens[i]);
+      steps.push_back(record.steps[i]);
+      norms.push_back(record.norms[i]);
+    }
+  }
+  if (tokens.empty()) {
+    return {};
+  }
+  const Weighting weighting = merges(record.round) ? Weighting::tokens : spec_.strategy.weighting;
+  const std::vector<float> weights = contribution_weights(tokens, weighting, steps).value();
+  const bool radial = aggregator_of(record) == Aggregator::radial_directional;
+  std::vector<EncodedTerm> terms;
+  for (const Vector* values : contributions) {
+    if (values != nullptr) {
+      const std::size_t k = terms.size();
+      terms.push_back({std::as_bytes(std::span(*values)), weights[k], radial ? norms[k] : 0.0});
+    }
+  }
+  return terms;
+}
+
+Aggregator Checkers::aggregator_of(const coordinator::RoundRecord& record) const {
+  const auto contributors = std::ranges::count_if(record.tokens, [](std::uint64_t count) { return count > 0; });
+  return merges(record.round) || contributors == 1 ? Aggregator::weighted_mean : spec_.strategy.aggregator;
+}
+
+RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms, const Vector& sum) const {
   const Composition composition = compose(spec_.strategy).value();
   const bool gathered = record.members.size() <= 2;
   RoundResult result;
   result.round = record.round;
   result.fragment = merges(record.round) ? static_cast<std::uint32_t>(record.round.value - schedule_.rounds() - 1)
                                          : schedule_.round_at(record.round).value().fragment;
-  result.values = mean.size();
+  result.values = sum.size();
   result.codec = merges(record.round) ? CodecSettings{} : gathered ? composition.codec : composition.reduce_codec;
+  result.terms = terms;
   if (!gathered) {
-    result.terms = {{std::as_bytes(std::span(mean)), 1.0F}};
-    return result;
-  }
-  std::vector<std::uint64_t> tokens;
-  std::ranges::copy_if(record.tokens, std::back_inserter(tokens), [](std::uint64_t count) { return count > 0; });
-  const std::vector<float> weights = contribution_weights(tokens, Weighting::tokens).value();
-  for (const Vector* values : contributions) {
-    if (values != nullptr) {
-      result.terms.push_back({std::as_bytes(std::span(*values)), weights[result.terms.size()]});
-    }
+    result.terms = {{std::as_bytes(std::span(sum)), 1.0F, radial_length(terms)}};
   }
   return result;
 }
 
-// The outer step from the state of the round before, by the mean of what was contributed.
 void Checkers::check_step(Round round, const Digest& digest, const Vector& parameters) {
   const auto mean = means_.find(digest);
   const auto before = mean == means_.end() ? states_.end() : states_.find(parents_[digest]);
@@ -568,10 +604,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
       fail(name + " counts a contribution that " + name_of(record.members[i]) + " never formed from the state of its fragment before it");
       return;
     }
-    if (!merges(record.round) && formed->second.tokens != record.tokens[i]) {
-      fail(name + " counts " + std::to_string(record.tokens[i]) + " tokens of " + name_of(record.members[i]) + ", which trained on " +
-           std::to_string(formed->second.tokens));
-    }
+    check_weight(record, i, formed->second);
     check_samples(record, i, formed->second.trained);
     late_ += !merges(record.round) && !belongs(record.round, formed->second.base, base, false) ? 1U : 0U;
     if (first_merge && base != Digest{} && base != formed->second.base) {
@@ -581,13 +614,36 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     contributions.push_back(&formed->second.values);
   }
   parents_[record.digest] = base;
-  const Vector expected =
-      reduce(contributions, record.tokens, merges(record.round) ? Aggregator::weighted_mean : spec_.strategy.aggregator);
-  if (expected.empty() || digest_after(base, result_of(record, contributions, expected)) != record.digest) {
-    fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
+  const std::vector<EncodedTerm> terms = terms_of(record, contributions);
+  std::erase(contributions, nullptr);
+  Vector sum(contributions.empty() ? 0 : contributions.front()->size());
+  std::vector<float> scratch;
+  if (!sum.empty()) {
+    aggregate(aggregator_of(record), CodecSettings{}, terms, 0, sum, scratch);
   }
-  means_[record.digest] = expected;
+  if (sum.empty() || digest_after(base, result_of(record, terms, sum)) != record.digest) {
+    fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
+    return;
+  }
+  means_[record.digest] = aggregator_of(record) == Aggregator::radial_directional ? radial_mean(terms, contributions) : sum;
   positions_at_[record.digest] = positions_;
+}
+
+// What a committed contribution counts by is what its island trained and formed.
+void Checkers::check_weight(const coordinator::RoundRecord& record, std::size_t member, const Formed& formed) {
+  if (merges(record.round)) {
+    return;
+  }
+  const std::string name = "round " + std::to_string(record.round.value) + " counts ";
+  const std::string whose = " of " + name_of(record.members[member]) + ", which ";
+  if (formed.facts.tokens != record.tokens[member] || formed.facts.steps != record.steps[member]) {
+    fail(name + std::to_string(record.tokens[member]) + " tokens in " + std::to_string(record.steps[member]) + " steps" + whose +
+         "trained on " + std::to_string(formed.facts.tokens) + " in " + std::to_string(formed.facts.steps));
+  }
+  const double norm = norm_of(formed.values);
+  if (!(std::abs(record.norms[member] - norm) <= 1e-9 * norm)) {
+    fail(name + "a norm of " + std::to_string(record.norms[member]) + whose + "formed one of " + std::to_string(norm));
+  }
 }
 
 }  // namespace atl::sim

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "agent/core/pending_round.hpp"
 #include "agent/engine/round_result.hpp"
 #include "coordinator/core/record.hpp"
 #include "strategies/schedule.hpp"
@@ -39,9 +40,6 @@ Digest task_after_step(const Digest& before, std::uint64_t step);
 Digest task_result(const Digest& history);
 // A task whose expert a group has trained goes on from what a trainer saved after the group's last round, whose digest is `digest`.
 Digest task_after_rounds(const Digest& before_steps, const Digest& digest, const Vector& trainer);
-// Σ tokens·contribution / Σ tokens, in member order, in float32. Empty without any contribution.
-Vector reduce(const std::vector<const Vector*>& contributions, const std::vector<std::uint64_t>& tokens,
-              Aggregator aggregator = Aggregator::weighted_mean);
 
 // Of a run, and of each run of rounds in which a group trains an expert for it: those are checked as any run of rounds is.
 class Checkers {
@@ -54,7 +52,7 @@ class Checkers {
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
   // An island formed its contribution to a round, from the state whose digest is `base`, or has it back from a checkpoint of that state.
   // It replaces what that island formed for the round before.
-  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, std::uint64_t tokens,
+  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const PublishFacts& facts,
                     const Trained& trained);
   // An island formed it against an older state than its own: it is that state's parameters without its trainer's.
   void formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local);
@@ -107,8 +105,12 @@ class Checkers {
   void take(const std::vector<coordinator::Record>& records, bool alone);
   void open_group(const coordinator::RunRecord& record);
   void check_commit(const coordinator::RoundRecord& record);
-  [[nodiscard]] RoundResult result_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions,
-                                      const Vector& mean) const;
+  [[nodiscard]] Aggregator aggregator_of(const coordinator::RoundRecord& record) const;
+  [[nodiscard]] std::vector<EncodedTerm> terms_of(const coordinator::RoundRecord& record,
+                                                  const std::vector<const Vector*>& contributions) const;
+  // sum: what the terms are put together to.
+  [[nodiscard]] RoundResult result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms,
+                                      const Vector& sum) const;
   void check_step(Round round, const Digest& digest, const Vector& parameters);
   void check_task(const coordinator::TaskRecord& record);
   void check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps);
@@ -129,9 +131,10 @@ class Checkers {
   struct Formed {
     Digest base;
     Vector values;
-    std::uint64_t tokens = 0;
+    PublishFacts facts;
     Trained trained;
   };
+  void check_weight(const coordinator::RoundRecord& record, std::size_t member, const Formed& formed);
   std::map<std::pair<IslandId, Round>, Formed> formed_;
   std::map<Digest, Digest> parents_;  // of committed digests
   std::map<Digest, std::pair<Vector, Vector>> states_;

@@ -101,7 +101,6 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
   } else if (facts != nullptr) {
     process_->published[round] = trained;
   }
-  const std::uint64_t tokens = run.merges(round) ? 0 : contribution->facts.tokens;
   Checkers& told = checkers(run.id());
   Digest base = run.digest_before(round);
   if (run.spec().strategy.quorum > 0) {
@@ -111,7 +110,7 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
       told.formed_behind(id_, round, base, values_of(contribution->encoded.bytes), local->second);
     }
   }
-  told.contribution(id_, round, base, values_of(contribution->encoded.bytes), tokens, trained);
+  told.contribution(id_, round, base, values_of(contribution->encoded.bytes), contribution->facts, trained);
 }
 
 void IslandHost::saw_state(const IslandRun& run) {

@@ -57,8 +57,13 @@ Scenario draw_scenario(std::uint64_t seed) {
   }
   Rng aggregators(seed, stream_of("aggregator"));  // of its own: the rest of the world stays what it was
   const auto aggregator = static_cast<Aggregator>(aggregators.below(kAggregators.size()));
-  if (spec.strategy.group == Group::all && spec.islands.max >= least_contributions(aggregator)) {
+  const bool suits = aggregator != Aggregator::radial_directional || spec.strategy.payload == PayloadKind::outer_gradient;
+  if (spec.strategy.group == Group::all && spec.islands.max >= least_contributions(aggregator) && suits) {
     spec.strategy.aggregator = aggregator;
+  }
+  Rng weightings(seed, stream_of("weighting"));
+  if (spec.strategy.group == Group::all) {
+    spec.strategy.weighting = static_cast<Weighting>(weightings.below(kWeightings.size()));
   }
   spec.strategy.pace = spec.strategy.group == Group::all && rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
   spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;

@@ -123,6 +123,39 @@ TEST_CASE("aggregate: weights by tokens for every subset of six members", "[stra
   CHECK(contribution_weights(std::vector<std::uint64_t>{~0ULL, 1}, Weighting::uniform).value() == std::vector<float>{0.5F, 0.5F});
 }
 
+TEST_CASE("aggregate: weights by the square of tokens over steps, by hand and against long double", "[strategies]") {
+  using Counts = std::vector<std::uint64_t>;
+  const auto weights = [](const Counts& tokens, const Counts& steps) {
+    return contribution_weights(tokens, Weighting::tokens_squared_per_step, steps);
+  };
+  // Twice the tokens in as many steps: four times. Twice the tokens in twice the steps: twice. As many in half the steps: twice.
+  CHECK(weights({100, 200}, {10, 10}).value() == std::vector<float>{0.2F, 0.8F});
+  CHECK(weights({100, 200}, {10, 20}).value() == std::vector<float>{1.0F / 3.0F, 2.0F / 3.0F});
+  CHECK(weights({100, 100}, {10, 5}).value() == std::vector<float>{1.0F / 3.0F, 2.0F / 3.0F});
+  // Of equal islands it is what tokens come to, and a step that nobody counted is one.
+  CHECK(weights({512, 512, 512}, {7, 7, 7}).value() == contribution_weights(Counts{512, 512, 512}, Weighting::tokens).value());
+  CHECK(weights({5}, {0}).value() == std::vector<float>{1.0F});
+  CHECK(weights({1, 2}, {1}).error().code == Code::invalid_argument);
+  CHECK_FALSE(contribution_weights(Counts{1, 2}, Weighting::tokens_squared_per_step));
+  Rng rng(12);
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    Counts tokens;
+    Counts steps;
+    long double sum = 0;
+    for (std::uint64_t i = 0; i <= rng.below(8); ++i) {
+      tokens.push_back(1 + rng.below(1ULL << (1 + rng.below(52))));
+      steps.push_back(1 + rng.below(1ULL << rng.below(20)));
+      sum += static_cast<long double>(tokens.back()) * static_cast<long double>(tokens.back()) / static_cast<long double>(steps.back());
+    }
+    const std::vector<float> found = weights(tokens, steps).value();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const long double count = static_cast<long double>(tokens[i]) * static_cast<long double>(tokens[i]);
+      REQUIRE(static_cast<double>(found[i]) ==
+              Approx(static_cast<double>(count / static_cast<long double>(steps[i]) / sum)).epsilon(1e-7).margin(1e-44));
+    }
+  }
+}
+
 TEST_CASE("aggregate: the weighted mean of every subset of six members, against double", "[strategies]") {
   Rng rng(2);
   std::vector<std::vector<float>> all;

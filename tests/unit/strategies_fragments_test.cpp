@@ -94,6 +94,58 @@ TEST_CASE("fragments: balanced ones differ by little and hold everything", "[str
   }
 }
 
+TEST_CASE("fragments: balanced ones are at most 4/3 of the best there are", "[strategies]") {
+  Rng rng(6);
+  for (int attempt = 0; attempt < 300; ++attempt) {
+    std::vector<ParameterInfo> manifest;
+    const std::size_t count = 2 + rng.below(7);
+    for (std::size_t i = 0; i < count; ++i) {
+      manifest.push_back(parameter("p" + std::to_string(i), kNoBlock, 1 + static_cast<std::int64_t>(rng.below(50))));
+    }
+    const auto fragments = static_cast<std::uint32_t>(2 + rng.below(std::min<std::uint64_t>(count - 1, 3)));
+    std::size_t ways = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      ways *= fragments;
+    }
+    std::uint64_t best = ~0ULL;  // of all ways to put them into fragments
+    for (std::size_t way = 0; way < ways; ++way) {
+      std::vector<std::uint64_t> sizes(fragments);
+      for (std::size_t i = 0, rest = way; i < count; ++i, rest /= fragments) {
+        sizes[rest % fragments] += manifest[i].count;
+      }
+      best = std::min(best, *std::ranges::max_element(sizes));
+    }
+    const auto layout = lay_out(manifest, {FragmentKind::balanced, fragments}).value();
+    REQUIRE(3 * std::ranges::max(layout.fragments, {}, &FragmentRange::count).count <= 4 * best);
+  }
+}
+
+TEST_CASE("fragments: the one of the embeddings is known, however the model is cut", "[strategies]") {
+  const auto of_embeddings = [](const std::vector<ParameterInfo>& manifest, const FragmentPlan& plan) {
+    const auto layout = lay_out(manifest, plan).value();
+    std::vector<bool> found;
+    for (std::uint32_t fragment = 0; fragment < layout.fragments.size(); ++fragment) {
+      found.push_back(is_of_embeddings(manifest, layout, fragment));
+    }
+    return found;
+  };
+  CHECK(of_embeddings(transformer(7), {FragmentKind::strided, 0, 3}) == std::vector<bool>{false, false, false, true});
+  CHECK(of_embeddings(transformer(7), {FragmentKind::sequential, 0, 3}) == std::vector<bool>{false, false, false, true});
+  CHECK(of_embeddings(transformer(7), {}) == std::vector<bool>{false});  // there is no other
+  // A large embedding has a balanced fragment nearly for itself.
+  auto large = transformer(3);
+  large[0].shape = {500};
+  large[0].count = 500;
+  const auto balanced = of_embeddings(large, {FragmentKind::balanced, 3});
+  CHECK(std::ranges::count(balanced, true) == 1);
+  CHECK(balanced[0]);
+  // A model without blocks, and one with a single block, name none.
+  std::vector<ParameterInfo> unnamed{parameter("a", kNoBlock, 90), parameter("b", kNoBlock, 10)};
+  CHECK(of_embeddings(unnamed, {FragmentKind::balanced, 2}) == std::vector<bool>{false, false});
+  std::vector<ParameterInfo> single{parameter("a", 0, 90), parameter("b", 0, 10)};
+  CHECK(of_embeddings(single, {FragmentKind::balanced, 2}) == std::vector<bool>{false, false});
+}
+
 TEST_CASE("fragments: manifests and plans that cannot be are refused, naming the parameter", "[strategies]") {
   const auto refused = [](const std::vector<ParameterInfo>& manifest, const FragmentPlan& plan, const std::string& says) {
     const auto layout = lay_out(manifest, plan);

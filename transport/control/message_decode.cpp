@@ -419,7 +419,9 @@ class Decoder {
                     numbers(m.tokens()),
                     list(m.shares(), [](std::uint8_t share) { return share; }),
                     m.fragment(),
-                    m.rejected()};
+                    m.rejected(),
+                    numbers(m.steps()),
+                    list(m.norms(), [](double norm) { return norm; })};
   }
   Commit get(const wire::Commit& m) {
     return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};

@@ -244,8 +244,10 @@ class Encoder {
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
     const auto tokens = list(m.tokens, "the list of weights", [](std::uint64_t count) { return count; });
+    const auto steps = list(m.steps, "the list of steps", [](std::uint64_t count) { return count; });
+    const auto norms = list(m.norms, "the list of norms", [](double norm) { return norm; });
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
-                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected);
+                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected, steps, norms);
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
