@@ -338,7 +338,8 @@ Status write_row(Database& database, const RoundRecord& round) {
   auto statement = database.prepare(
       "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
       "data, "
-      "parts, fragment, steps, norms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET epoch=excluded.epoch, "
+      "parts, fragment, steps, norms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET "
+      "epoch=excluded.epoch, "
       "attempt=excluded.attempt, "
       "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
       "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "

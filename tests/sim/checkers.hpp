@@ -21,6 +21,9 @@
 
 namespace atl::sim {
 
+// Where a fragment begins in the outer state, as in the arena: all are of one size here.
+inline std::size_t place_of(std::uint32_t fragment, std::size_t size) { return fragment * ((size + 15) / 16 * 16); }
+
 using Vector = std::vector<float>;
 // What a trainer's parameters hold beyond the outer ones that it was loaded with: the samples of a part that it trained on since.
 struct Trained {

@@ -341,7 +341,7 @@ struct Exchange {
   std::vector<std::uint64_t> tokens;      // per member: the weights, see strategies/aggregate.hpp
   std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
   std::uint32_t fragment = 0;
-  bool rejected = false;  // the contribution of whom this is sent to does not count, in no later round either
+  bool rejected = false;                  // the contribution of whom this is sent to does not count, in no later round either
   std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
   std::vector<double> norms = {};         // per member: of its contribution
   friend bool operator==(const Exchange&, const Exchange&) = default;

@@ -247,7 +247,8 @@ class Encoder {
     const auto steps = list(m.steps, "the list of steps", [](std::uint64_t count) { return count; });
     const auto norms = list(m.norms, "the list of norms", [](double norm) { return norm; });
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
-                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected, steps, norms);
+                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected,
+                                steps, norms);
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),

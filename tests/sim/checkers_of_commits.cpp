@@ -1,0 +1,220 @@
+// What a committed round must be: the means of its members' contributions, and the outer step with it.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "strategies/aggregate.hpp"
+#include "strategies/composition.hpp"
+#include "strategies/outer_optimizer.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "tests/sim/checkers.hpp"
+#include "tests/sim/island_host.hpp"
+#include "tests/sim/scenario.hpp"
+
+namespace atl::sim {
+namespace {
+
+double norm_of(const Vector& values) {
+  double squares = 0;
+  for (const float value : values) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(squares);
+}
+
+// The radial-directional mean, by its definition and in double.
+Vector radial_mean(const std::vector<EncodedTerm>& terms, const std::vector<const Vector*>& contributions) {
+  std::vector<double> sum(contributions.front()->size());
+  double length = 0;
+  double weights = 0;
+  for (std::size_t k = 0; k < terms.size(); ++k) {
+    const auto weight = static_cast<double>(terms[k].weight);
+    const double norm = norm_of(*contributions[k]);
+    length += weight * norm;
+    weights += weight;
+    for (std::size_t i = 0; i < sum.size() && norm > 0; ++i) {
+      sum[i] += weight * static_cast<double>((*contributions[k])[i]) / norm;
+    }
+  }
+  length /= weights;
+  double squares = 0;
+  for (double& value : sum) {
+    value /= weights;
+    squares += value * value;
+  }
+  const bool cancelled = std::sqrt(squares) < 0x1p-10;
+  Vector mean(sum.size());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    mean[i] = static_cast<float>(length * sum[i] / (cancelled ? 1.0 : std::sqrt(squares)));
+  }
+  return mean;
+}
+
+}  // namespace
+
+// Of the contributions that count, with weights and, where the aggregator looks at them, norms.
+std::vector<EncodedTerm> Checkers::terms_of(const coordinator::RoundRecord& record, const std::vector<const Vector*>& contributions) const {
+  std::vector<std::uint64_t> tokens;
+  std::vector<std::uint64_t> steps;
+  std::vector<double> norms;
+  for (std::size_t i = 0; i < record.members.size(); ++i) {
+    if (record.tokens[i] > 0) {
+      tokens.push_back(record.tokens[i]);
+      steps.push_back(record.steps[i]);
+      norms.push_back(record.norms[i]);
+    }
+  }
+  if (tokens.empty()) {
+    return {};
+  }
+  const Weighting weighting = merges(record.round) ? Weighting::tokens : spec_.strategy.weighting;
+  const std::vector<float> weights = contribution_weights(tokens, weighting, steps).value();
+  const bool radial = aggregator_of(record) == Aggregator::radial_directional;
+  std::vector<EncodedTerm> terms;
+  for (const Vector* values : contributions) {
+    if (values != nullptr) {
+      const std::size_t k = terms.size();
+      terms.push_back({std::as_bytes(std::span(*values)), weights[k], radial ? norms[k] : 0.0});
+    }
+  }
+  return terms;
+}
+
+Aggregator Checkers::aggregator_of(const coordinator::RoundRecord& record) const {
+  const auto contributors = std::ranges::count_if(record.tokens, [](std::uint64_t count) { return count > 0; });
+  return merges(record.round) || contributors == 1 ? Aggregator::weighted_mean : spec_.strategy.aggregator;
+}
+
+// As the engine names it: two members read each other's contribution, more of them what others summed.
+RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms, const Vector& sum) const {
+  const Composition composition = compose(spec_.strategy).value();
+  const bool gathered = record.members.size() <= 2;
+  RoundResult result;
+  result.round = record.round;
+  result.fragment = merges(record.round) ? static_cast<std::uint32_t>(record.round.value - schedule_.rounds() - 1)
+                                         : schedule_.round_at(record.round).value().fragment;
+  result.values = sum.size();
+  result.codec = merges(record.round) ? CodecSettings{} : gathered ? composition.codec : composition.reduce_codec;
+  result.terms = terms;
+  if (!gathered) {
+    result.terms = {{std::as_bytes(std::span(sum)), 1.0F, radial_length(terms)}};
+  }
+  return result;
+}
+
+void Checkers::check_step(Round round, const Digest& digest, const Vector& parameters) {
+  const auto mean = means_.find(digest);
+  const auto before = mean == means_.end() ? states_.end() : states_.find(parents_[digest]);
+  if (before == states_.end() || merges(round) || spec_.strategy.payload == PayloadKind::gradient) {
+    return;
+  }
+  auto [expected, momentum] = before->second;
+  const Composition composition = compose(spec_.strategy).value();
+  const std::size_t size = mean->second.size();
+  const std::size_t place = place_of(schedule_.round_at(round).value().fragment, size);
+  const OuterState state{std::span(expected).subspan(place, size),
+                         momentum.empty() ? std::span<float>() : std::span(momentum).subspan(place, size)};
+  const Status stepped = outer_step(mean->second, composition.outer, state);
+  for (std::size_t i = 0; i < expected.size() && stepped; ++i) {
+    if (std::abs(expected[i] - parameters[i]) > 1e-4F * (1.0F + std::abs(expected[i]))) {
+      fail("the outer state of round " + std::to_string(round.value) + " is not that of the round before and one outer step by the mean");
+      return;
+    }
+  }
+}
+
+void Checkers::check_commit(const coordinator::RoundRecord& record) {
+  const std::string name = "round " + std::to_string(record.round.value) + " of lineage " + std::to_string(record.lineage);
+  const auto [known, inserted] = committed_.emplace(std::tuple(record.run, record.lineage, record.round), record.digest);
+  if (!inserted && (!older_ledger_ || known->second != record.digest)) {
+    fail(name + " was committed twice" + (known->second != record.digest ? ", with two digests" : ""));
+    return;
+  }
+  if (!inserted) {
+    forget_samples(Round(record.round.value - 1));
+  }
+  committed_digests_.insert(record.digest);
+  history_.erase(history_.upper_bound(record.round), history_.end());
+  history_[record.round] = record.digest;
+  if (record.members.empty()) {
+    forget_samples(record.round);
+    for (const auto& [part, position] : positions_at_[record.digest]) {  // of another lineage that came to the same bytes
+      positions_[part] = std::max(positions_[part], position);
+    }
+    Digest digest = record.digest;
+    for (std::uint64_t round = record.round.value; round > 0 && parents_.contains(digest); --round) {
+      digest = parents_.at(digest);
+      history_[Round(round - 1)] = digest;
+    }
+  }
+  if (record.round == Round(0) || record.members.empty()) {
+    return;  // the initial state, or the base of a new lineage
+  }
+  ++commits_;
+  last_members_ = record.members;
+  const bool first_merge = merges(record.round) && !merges(Round(record.round.value - 1));
+  Digest base;  // of the first merge: the same on all islands
+  if (!first_merge) {
+    const auto before = committed_.find({record.run, record.lineage, Round(record.round.value - 1)});
+    if (before == committed_.end()) {
+      fail(name + " was committed before the round before it");
+      return;
+    }
+    base = before->second;
+  }
+  std::vector<const Vector*> contributions;
+  for (std::size_t i = 0; i < record.members.size(); ++i) {
+    const auto formed = formed_.find({record.members[i], record.round});
+    if (record.tokens[i] == 0) {
+      check_samples(record, i, {});
+      contributions.push_back(nullptr);
+      continue;
+    }
+    if (formed == formed_.end() ||
+        (!merges(record.round) && !belongs(record.round, formed->second.base, base, spec_.strategy.quorum > 0))) {
+      fail(name + " counts a contribution that " + name_of(record.members[i]) + " never formed from the state of its fragment before it");
+      return;
+    }
+    check_weight(record, i, formed->second);
+    check_samples(record, i, formed->second.trained);
+    late_ += !merges(record.round) && !belongs(record.round, formed->second.base, base, false) ? 1U : 0U;
+    if (first_merge && base != Digest{} && base != formed->second.base) {
+      fail(name + " begins differently on its members");
+    }
+    base = first_merge ? formed->second.base : base;
+    contributions.push_back(&formed->second.values);
+  }
+  parents_[record.digest] = base;
+  const std::vector<EncodedTerm> terms = terms_of(record, contributions);
+  std::erase(contributions, nullptr);
+  Vector sum(contributions.empty() ? 0 : contributions.front()->size());
+  std::vector<float> scratch;
+  if (!sum.empty()) {
+    aggregate(aggregator_of(record), CodecSettings{}, terms, 0, sum, scratch);
+  }
+  if (sum.empty() || digest_after(base, result_of(record, terms, sum)) != record.digest) {
+    fail(name + ": its result is not the mean of its members' contributions (a stale one was counted)");
+    return;
+  }
+  means_[record.digest] = aggregator_of(record) == Aggregator::radial_directional ? radial_mean(terms, contributions) : sum;
+  positions_at_[record.digest] = positions_;
+}
+
+// What a committed contribution counts by is what its island trained and formed.
+void Checkers::check_weight(const coordinator::RoundRecord& record, std::size_t member, const Formed& formed) {
+  if (merges(record.round)) {
+    return;
+  }
+  const std::string name = "round " + std::to_string(record.round.value) + " counts ";
+  const std::string whose = " of " + name_of(record.members[member]) + ", which ";
+  if (formed.facts.tokens != record.tokens[member] || formed.facts.steps != record.steps[member]) {
+    fail(name + std::to_string(record.tokens[member]) + " tokens in " + std::to_string(record.steps[member]) + " steps" + whose +
+         "trained on " + std::to_string(formed.facts.tokens) + " in " + std::to_string(formed.facts.steps));
+  }
+  const double norm = norm_of(formed.values);
+  if (!(std::abs(record.norms[member] - norm) <= 1e-9 * norm)) {
+    fail(name + "a norm of " + std::to_string(record.norms[member]) + whose + "formed one of " + std::to_string(norm));
+  }
+}
+
+}  // namespace atl::sim
