@@ -5,15 +5,16 @@
 #include <optional>
 #include <utility>
 
+#include "strategies/eager.hpp"
 #include "strategies/noloco.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {
 namespace {
 
-// The named strategies; diloco.hpp, streaming_diloco.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<StrategySpec, 6>& named_strategies() {
-  static const std::array<StrategySpec, 6> kNamed = [] {
+// The named strategies; diloco.hpp, streaming_diloco.hpp, eager.hpp, co2.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
+const std::array<StrategySpec, 8>& named_strategies() {
+  static const std::array<StrategySpec, 8> kNamed = [] {
     StrategySpec streaming;
     streaming.name = "streaming-diloco";
     streaming.grouping = FragmentKind::strided;
@@ -22,6 +23,22 @@ const std::array<StrategySpec, 6>& named_strategies() {
     streaming.reduce_codec = CodecKind::int8;
     streaming.outer_learning_rate = 0.4;
     streaming.merge_alpha = 0.5;
+    StrategySpec eager;  // H as in the paper; η and μ as tuned for streaming-diloco
+    eager.name = "eager-diloco";
+    eager.inner_steps = 30;
+    eager.overlap_steps = 30;
+    eager.outer_learning_rate = 0.4;
+    eager.eager = true;
+    StrategySpec co2;  // H, β, η and φ of the paper's code
+    co2.name = "co2";
+    co2.inner_steps = 48;
+    co2.overlap_steps = 48;
+    co2.outer_optimizer = OuterOptimizerKind::clipped_momentum;
+    co2.outer_learning_rate = 1.0;
+    co2.outer_momentum = 0.5;
+    co2.outer_clip = 1.0;
+    co2.gap_penalty = true;
+    co2.weighting = Weighting::uniform;
     // The paper's (§4): H = 50, α = 0.5, β = 0.7; γ = β as in its code. The pace is ours: the paper's islands are equally fast.
     StrategySpec noloco;
     noloco.name = "noloco";
@@ -46,7 +63,7 @@ const std::array<StrategySpec, 6>& named_strategies() {
     StrategySpec diffusion;  // inside of a group of islands that train one expert: DiLoCo
     diffusion.name = "decentralized-diffusion";
     diffusion.group = Group::expert;
-    return std::array<StrategySpec, 6>{StrategySpec{}, streaming, noloco, data_parallel, local, diffusion};
+    return std::array<StrategySpec, 8>{StrategySpec{}, streaming, eager, co2, noloco, data_parallel, local, diffusion};
   }();
   return kNamed;
 }
@@ -69,8 +86,9 @@ Composition parts_of(const StrategySpec& spec) {
   parts.error_feedback = spec.error_feedback;
   parts.weighting = spec.weighting;
   parts.aggregator = spec.aggregator;
-  parts.outer = {spec.outer_optimizer, spec.outer_learning_rate, spec.outer_momentum, spec.outer_pull};
+  parts.outer = {spec.outer_optimizer, spec.outer_learning_rate, spec.outer_momentum, spec.outer_pull, spec.outer_clip, spec.gap_penalty};
   parts.merge_alpha = spec.merge_alpha;
+  parts.eager = spec.eager;
   parts.group_size = spec.group_size;
   parts.max_skew = spec.max_skew;
   parts.final_merge = spec.final_merge;
@@ -135,10 +153,44 @@ class Composer {
     } else if (settings_.overlap_steps > settings_.inner_steps) {
       problem("overlap_steps", "must not be more than " + inner_steps + ", not " + std::to_string(settings_.overlap_steps) +
                                    ": a round would begin before the one before it is applied");
-    } else if (settings_.overlap_steps == settings_.inner_steps && settings_.merge_alpha == 0.0) {
-      problem("overlap_steps", "must be smaller than " + inner_steps +
-                                   " where merge_alpha is 0: each round would begin with what the merge has just overwritten, and nothing "
-                                   "that was trained would ever be sent");
+    }
+  }
+
+  void check_whole_period() {
+    if (settings_.eager && composition_.quorum > 0) {
+      problem("eager", "must be false with a quorum, where no island waits for a result that its own term could stand in for");
+    } else if (settings_.eager && !composition_.whole_period()) {
+      problem("eager", "needs an overlap of the whole period: overlap_steps must be inner_steps (" + std::to_string(settings_.inner_steps) +
+                           "), not " + std::to_string(settings_.overlap_steps) + ", and merge_alpha 0, not " +
+                           std::to_string(settings_.merge_alpha));
+    } else if (settings_.eager && !suits_eager(settings_.outer_optimizer)) {
+      problem("eager", "needs an outer optimiser that is linear, which " + quoted(name_of(settings_.outer_optimizer)) + " is not");
+    } else if (settings_.eager && composition_.aggregator != Aggregator::weighted_mean) {
+      problem("eager", "needs aggregator 'weighted-mean', of which an island knows its own part");
+    }
+    if (!composition_.whole_period()) {
+      return;
+    }
+    if (composition_.group != Group::all || composition_.payload != PayloadKind::outer_gradient) {
+      problem("overlap_steps", "must be less than inner_steps (" + std::to_string(settings_.inner_steps) +
+                                   ") where merge_alpha is 0, unless group is 'all' and payload 'outer-gradient'");
+    }
+    if (composition_.adaptive_pace) {
+      problem("pace", "must be 'fixed' with an overlap of the whole period, in which nobody waits for a slower island");
+    }
+  }
+
+  void check_clip() {
+    const bool clips = settings_.outer_optimizer == OuterOptimizerKind::clipped_momentum;
+    if (!(settings_.outer_clip >= 0.0 && std::isfinite(settings_.outer_clip))) {
+      problem("outer_clip", "must be at least 0, not " + std::to_string(settings_.outer_clip));
+    } else if (settings_.outer_clip > 0.0 && !clips) {
+      problem("outer_clip",
+              "has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
+    }
+    if (settings_.gap_penalty && !clips) {
+      problem("gap_penalty",
+              "has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
     }
   }
 
@@ -198,6 +250,8 @@ class Composer {
   void check_combinations() {
     check_pairs();
     check_quorum();
+    check_whole_period();
+    check_clip();
     if (composition_.group != Group::all && composition_.group != Group::expert && composition_.aggregator != Aggregator::weighted_mean) {
       problem("aggregator", "must be 'weighted-mean' with group " + quoted(name_of(settings_.group)) +
                                 ", whose rounds have too few contributions for any other");
@@ -289,7 +343,8 @@ Result<Composition> compose(const StrategySpec& settings) {
 }
 
 Result<Schedule> schedule_of(const Composition& composition, std::uint64_t total_steps, std::uint32_t fragments) {
-  return Schedule::make(total_steps, composition.inner_steps, fragments, composition.overlap_steps, composition.offset);
+  return Schedule::make(total_steps, composition.inner_steps, fragments, composition.overlap_steps, composition.offset,
+                        composition.whole_period());
 }
 
 }  // namespace atl

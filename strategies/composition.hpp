@@ -82,8 +82,11 @@ struct StrategySpec {
   OuterOptimizerKind outer_optimizer = OuterOptimizerKind::nesterov;
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
+  double outer_clip = 0.0;          // φ of clipped-momentum; 0: none
+  bool gap_penalty = false;         // of clipped-momentum: Λ
   double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones
   std::uint64_t overlap_steps = 0;  // τ, inner steps between a contribution and its merge
+  bool eager = false;               // of an overlap of a whole period: an island takes its own part of the mean at once (eager.hpp)
   Weighting weighting = Weighting::tokens;
   Aggregator aggregator = Aggregator::weighted_mean;
   std::uint32_t group_size = 2;                 // of group pairs: islands that meet in a round
@@ -114,6 +117,7 @@ struct Composition {
   Aggregator aggregator = Aggregator::weighted_mean;
   OuterOptimizer outer;
   double merge_alpha = 0.0;
+  bool eager = false;
   CodecSettings parameters_codec;
   std::uint32_t group_size = 2;
   std::uint64_t max_skew = 2;
@@ -125,6 +129,11 @@ struct Composition {
 
   // Every island has an outer state of its own and takes its rounds without the others' consent.
   [[nodiscard]] bool private_states() const { return group != Group::all; }
+  // The exchange of a fragment takes its whole period: the next contribution is published before the result of the last one is merged, and
+  // is formed against what the island went on from.
+  [[nodiscard]] bool whole_period() const {
+    return overlap_steps == inner_steps && overlap_steps > 0 && merge_alpha == 0.0 && quorum == 0;
+  }
   // Rounds beyond the schedule's that merge all islands' outer parameters into one model, one for each fragment.
   [[nodiscard]] std::uint64_t merge_rounds(std::uint32_t arena_fragments) const {
     return group == Group::pairs && final_merge ? arena_fragments : 0;
@@ -138,7 +147,7 @@ Result<std::optional<Duration>> grace_of(const StrategySpec& settings);
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySpec> named_strategy(std::string_view name);
-// "diloco", "streaming-diloco", "noloco", "data-parallel", "local", "decentralized-diffusion".
+// "diloco", "streaming-diloco", "eager-diloco", "co2", "noloco", "data-parallel", "local", "decentralized-diffusion".
 std::span<const std::string_view> strategy_names();
 
 // What is wrong with a setting, by the name of its field.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "strategies/co2.hpp"
 #include "strategies/codec_kernels.hpp"
 #include "strategies/contribution.hpp"
 #include "strategies/vectorised.hpp"
@@ -39,6 +41,18 @@ ATOLL_VECTORISED void heavy_ball(const float* __restrict g, float beta, float al
     const float momentum = alpha * m[i] - beta * g[i];
     m[i] = momentum;
     theta[i] = theta[i] + momentum;
+  }
+}
+
+// phi: infinite where nothing is clipped.
+ATOLL_VECTORISED void clipped_momentum(const float* __restrict g, float eta, float mu, float phi, std::size_t count,
+                                       float* __restrict theta, float* __restrict m) {
+  for (std::size_t i = 0; i < count; ++i) {
+    float momentum = mu * m[i] + g[i];
+    momentum = momentum > phi ? phi : momentum;
+    momentum = momentum < -phi ? -phi : momentum;
+    m[i] = momentum;
+    theta[i] = theta[i] - eta * momentum;
   }
 }
 
@@ -102,6 +116,11 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
     case OuterOptimizerKind::adopt:
       std::copy(gradient.begin(), gradient.end(), state.parameters.begin());
       return;
+    case OuterOptimizerKind::clipped_momentum:
+      clipped_momentum(gradient.data(), eta, static_cast<float>(settings.momentum),
+                       settings.clip > 0.0 ? static_cast<float>(settings.clip) : std::numeric_limits<float>::infinity(), gradient.size(),
+                       state.parameters.data(), state.momentum.data());
+      return;
   }
 }
 
@@ -154,14 +173,22 @@ void put_together(const ReducedResult& result, std::size_t done, std::span<float
   share_buffers(result.aggregator, result.buffers, result.codec, result.terms, done, done, out, scratch);
 }
 
+// 1/Λ for a gradient of this norm.
+float penalty_of(double norm, const OuterOptimizer& settings, std::span<const float> momentum) {
+  TrainedNorm last;
+  last.add(momentum);
+  return static_cast<float>(1.0 / staleness_gap(norm, settings.learning_rate * last.value()));
+}
+
 double length_of(const ReducedResult& result) {
   return result.aggregator == Aggregator::radial_directional ? radial_length(result.terms) : 0.0;
 }
 
-// What the trained values are then multiplied by. Each term is as long as encoded_bytes says.
-float factor_of(const ReducedResult& result, std::size_t count, std::span<float> chunk) {
+// What the trained values are then multiplied by before `settings` steps with them. Each term is as long as encoded_bytes says.
+float factor_of(const ReducedResult& result, const OuterOptimizer& settings, const OuterState& state, std::size_t count,
+                std::span<float> chunk) {
   const double length = length_of(result);
-  if (length == 0.0) {
+  if (length == 0.0 && !settings.gap_penalty) {
     return 1.0F;
   }
   std::vector<float> scratch;
@@ -171,7 +198,8 @@ float factor_of(const ReducedResult& result, std::size_t count, std::span<float>
     put_together(result, done, part, scratch);
     norm.add(part);
   }
-  return radial_factor(length, norm.value());
+  const float radial = radial_factor(length, norm.value());
+  return settings.gap_penalty ? radial * penalty_of(norm.value() * static_cast<double>(radial), settings, state.momentum) : radial;
 }
 
 // The result's values [done, done + out.size()).
@@ -207,7 +235,7 @@ Result<double> check_terms(const ReducedResult& result, std::size_t count) {
 // That what the terms come to is finite, too: it is looked at only where the bound does not tell.
 Status check_sum(const ReducedResult& result, double bound, float factor, std::size_t count, std::span<float> chunk) {
   const bool as_it_is = factor == 1.0F && result.terms.size() == 1 && result.terms[0].weight == 1.0F;
-  if (bound * static_cast<double>(factor) < 0x1p+127 || as_it_is) {
+  if (bound * std::max(1.0, static_cast<double>(factor)) < 0x1p+127 || as_it_is) {
     return {};
   }
   std::vector<float> scratch;
@@ -226,7 +254,9 @@ OuterOptimizer plain(const OuterOptimizer& settings) {
 
 }  // namespace
 
-bool has_momentum(OuterOptimizerKind kind) { return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball; }
+bool has_momentum(OuterOptimizerKind kind) {
+  return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball || kind == OuterOptimizerKind::clipped_momentum;
+}
 
 Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (settings.kind == OuterOptimizerKind::adopt) {
@@ -241,12 +271,23 @@ Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (settings.kind == OuterOptimizerKind::heavy_ball && !(std::isfinite(settings.pull) && settings.pull >= 0.0)) {
     return Error{Code::invalid_argument, "outer_pull must be at least 0, not " + std::to_string(settings.pull)};
   }
+  if (!(std::isfinite(settings.clip) && settings.clip >= 0.0)) {
+    return Error{Code::invalid_argument, "outer_clip must be at least 0, not " + std::to_string(settings.clip)};
+  }
   return {};
 }
 
 Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state) {
   ATOLL_TRY(check_sizes(gradient.size(), settings, state));
   ATOLL_TRY(check_finite(gradient, 0));
+  if (settings.gap_penalty) {
+    TrainedNorm norm;
+    norm.add(gradient);
+    std::vector<float> penalised(gradient.begin(), gradient.end());
+    scale(penalty_of(norm.value(), settings, state.momentum), penalised.size(), penalised.data());
+    step(penalised, settings, state);
+    return {};
+  }
   step(gradient, settings, state);
   return {};
 }
@@ -257,7 +298,7 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), count));
   ATOLL_ASSIGN(const double bound, check_terms(result, count));
-  const float factor = factor_of(result, count, chunk);
+  const float factor = factor_of(result, settings, state, count, chunk);
   ATOLL_TRY(check_sum(result, bound, factor, count, chunk));
   std::vector<float> scratch;
   for (std::size_t done = 0; done < count; done += chunk.size()) {
@@ -312,7 +353,7 @@ Status decode_result(const ReducedResult& result, std::span<float> values) {
   ATOLL_TRY(check_codec(result.codec));
   std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
   ATOLL_ASSIGN(const double bound, check_terms(result, values.size()));
-  const float factor = factor_of(result, values.size(), chunk);
+  const float factor = factor_of(result, OuterOptimizer{OuterOptimizerKind::adopt}, {}, values.size(), chunk);
   ATOLL_TRY(check_sum(result, bound, factor, values.size(), chunk));
   std::vector<float> scratch;
   for (std::size_t done = 0; done < values.size(); done += chunk.size()) {

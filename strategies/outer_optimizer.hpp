@@ -11,6 +11,8 @@
 //           and 3, with the sign that works, see noloco.hpp), α = momentum, β = learning_rate, γ = pull:
 //               m <- α·m − β·g + γ·(mean_j φ_j − φ);  φ <- φ + m.
 //           Each product, sum and difference is rounded to float32 on its own.
+// clipped_momentum  m <- clip(μ·m + g/Λ, −φ, φ), each value apart;  θ <- θ − η·m: CO2's (co2.hpp, which has Λ); φ = 0 does not clip, and
+//           without gap_penalty Λ is 1.
 // sgd       θ <- θ − η·g; the momentum is neither read nor changed.
 // adopt     θ <- the given values, exactly; the momentum is neither read nor changed.
 // The gradient is old minus new, the weighted mean over contributors of (outer parameters − local parameters).
@@ -19,10 +21,10 @@
 // s·R/|s| (aggregate.hpp): the result is decoded once more before, for |s|, and multiplied in the cache as the step reads it.
 // All: state unchanged on error. Errors: invalid_argument if sizes differ or a setting is out of its range; corrupt if the
 // gradient is not finite, naming the index.
-// Cost for n parameters: nesterov and heavy_ball read 3n and write 2n floats, sgd 2n and n, adopt n and n; besides that the
-// check reads the gradient (or its encoded bytes) once more before. A group of P is read P·n more, checked and decoded. No
-// allocation beyond a few chunks (at most 256 KiB each) per call.
-// Threads: pure functions; disjoint ranges of one state may be stepped concurrently.
+// Cost for n parameters: nesterov, heavy_ball and clipped_momentum read 3n and write 2n floats, sgd 2n and n, adopt n and n; besides that
+// the check reads the gradient (or its encoded bytes) once more before, and gap_penalty gradient and momentum. A group of P is read P·n
+// more, checked and decoded. No allocation beyond a few chunks (at most 256 KiB each) per call. Threads: pure functions; disjoint ranges of
+// one state may be stepped concurrently.
 #pragma once
 
 #include <array>
@@ -37,15 +39,17 @@
 
 namespace atl {
 
-enum class OuterOptimizerKind : std::uint8_t { nesterov, heavy_ball, sgd, adopt };
-inline constexpr std::array<std::string_view, 4> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt"};
+enum class OuterOptimizerKind : std::uint8_t { nesterov, heavy_ball, sgd, adopt, clipped_momentum };
+inline constexpr std::array<std::string_view, 5> kOuterOptimizers = {"nesterov", "heavy-ball", "sgd", "adopt", "clipped-momentum"};
 constexpr std::span<const std::string_view> names_of(OuterOptimizerKind) { return kOuterOptimizers; }
 
 struct OuterOptimizer {
   OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
   double learning_rate = 0.7;  // η > 0; of all but adopt
-  double momentum = 0.9;       // 0 ≤ μ < 1; of nesterov and heavy_ball
+  double momentum = 0.9;       // 0 ≤ μ < 1; of nesterov, heavy_ball and clipped_momentum
   double pull = 0.0;           // γ ≥ 0; of heavy_ball, towards the group's mean
+  double clip = 0.0;           // φ ≥ 0; of clipped_momentum
+  bool gap_penalty = false;    // of clipped_momentum
   friend bool operator==(const OuterOptimizer&, const OuterOptimizer&) = default;
 };
 

@@ -13,7 +13,7 @@ constexpr std::uint64_t kMaxSteps = 1ULL << 48;
 }  // namespace
 
 Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps,
-                                std::uint64_t offset) {
+                                std::uint64_t offset, bool publish_first) {
   if (total_steps < 1 || total_steps > kMaxSteps) {
     return invalid("a run needs between 1 and 2^48 inner steps, not " + std::to_string(total_steps));
   }
@@ -30,19 +30,25 @@ Result<Schedule> Schedule::make(std::uint64_t total_steps, std::uint64_t inner_s
   if (offset > inner_steps) {
     return invalid("offset (" + std::to_string(offset) + ") must not be more than inner_steps (" + std::to_string(inner_steps) + ")");
   }
-  return Schedule(total_steps, inner_steps, fragments, overlap_steps, offset);
+  if (publish_first && overlap_steps != inner_steps) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be inner_steps (" + std::to_string(inner_steps) +
+                   "), where a round's exchange takes the whole period");
+  }
+  return Schedule(total_steps, inner_steps, fragments, overlap_steps, offset, publish_first);
 }
 
 Schedule::Schedule(std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t fragments, std::uint64_t overlap_steps,
-                   std::uint64_t offset)
+                   std::uint64_t offset, bool publish_first)
     : total_steps_(total_steps),
       inner_steps_(inner_steps),
       first_(offset == 0 ? inner_steps : offset),
       merge_steps_(overlap_steps),
       regular_(0),
-      fragments_(fragments) {
+      fragments_(fragments),
+      publish_first_(publish_first) {
   // Regular rounds start at first + k·H + shift(p), k ≥ 0, strictly before `end`.
-  const std::uint64_t end = total_steps > overlap_steps ? total_steps - overlap_steps : 0;
+  const std::uint64_t left_out = publish_first ? 0 : overlap_steps;
+  const std::uint64_t end = total_steps > left_out ? total_steps - left_out : 0;
   if (end <= first_) {
     return;
   }
@@ -58,6 +64,10 @@ Result<Schedule> Schedule::merged_after(std::uint64_t overlap_steps) const {
   if (overlap_steps > inner_steps_) {
     return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must not be more than inner_steps (" +
                    std::to_string(inner_steps_) + ")");
+  }
+  if (publish_first_ && overlap_steps != inner_steps_) {
+    return invalid("overlap_steps (" + std::to_string(overlap_steps) + ") must be inner_steps (" + std::to_string(inner_steps_) +
+                   ") on every island, where a round's exchange takes the whole period");
   }
   Schedule own = *this;
   own.merge_steps_ = overlap_steps;
@@ -78,7 +88,7 @@ RoundPlan Schedule::plan(std::uint64_t index) const {
     plan.fragment = static_cast<std::uint32_t>(index % fragments_);
     const std::uint64_t period = index / fragments_;
     plan.start = Step(first_ + period * inner_steps_ + shift(plan.fragment));
-    plan.apply = Step(std::min(plan.start.value + merge_steps_, total_steps_ - 1));
+    plan.apply = Step(std::min(plan.start.value + merge_steps_, total_steps_ - (publish_first_ ? 0 : 1)));
     plan.previous_start = Step(period == 0 ? 0 : plan.start.value - inner_steps_);
     return plan;
   }
@@ -121,6 +131,15 @@ std::uint64_t Schedule::rounds_between(std::uint32_t fragment, Round from, Round
   return to.value <= from.value + 1 ? 0 : until(to.value - 1) - until(from.value);
 }
 
+std::optional<Round> Schedule::round_before(const RoundPlan& plan) const {
+  const std::uint64_t index = plan.round.value - 1;
+  if (index < regular_) {
+    return index < fragments_ ? std::nullopt : std::optional(Round(plan.round.value - fragments_));
+  }
+  const std::uint64_t before = regular_ / fragments_ + (plan.fragment < regular_ % fragments_ ? 1 : 0);
+  return before == 0 ? std::nullopt : std::optional(Round((before - 1) * fragments_ + plan.fragment + 1));
+}
+
 std::vector<RoundPlan> Schedule::rounds_starting_at(Step step) const {
   std::vector<RoundPlan> found;
   if (step.value == total_steps_) {
@@ -142,16 +161,16 @@ std::vector<RoundPlan> Schedule::rounds_starting_at(Step step) const {
 }
 
 std::vector<RoundPlan> Schedule::rounds_applying_at(Step step) const {
-  if (step.value == total_steps_) {
+  if (step.value == total_steps_ && !publish_first_) {
     return rounds_starting_at(step);  // no other round is applied at the end
   }
   if (step.value > total_steps_) {
     return {};
   }
-  // The step before the end also takes what would be merged later.
+  // The step before the end, or with publish_first the end, also takes what would be merged later.
   std::vector<RoundPlan> found;
   const std::uint64_t first = step.value - std::min(step.value, merge_steps_);
-  const std::uint64_t last = step.value + 1 == total_steps_ ? step.value : first;
+  const std::uint64_t last = step.value + (publish_first_ ? 0 : 1) == total_steps_ ? step.value : first;
   for (std::uint64_t start = step.value < merge_steps_ && last == first ? last + 1 : first; start <= last; ++start) {
     const std::vector<RoundPlan> begun = rounds_starting_at(Step(start));
     found.insert(found.end(), begun.begin(), begun.end());

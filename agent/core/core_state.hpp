@@ -155,6 +155,8 @@ struct Core::State {
   void on_commit(const Commit& message);
   void miss_commit(Round round);
   void on_engine(const ResultApplied& event);
+  void on_engine(const HandedOver& event);
+  void hand_over();
   void on_trainer(const TrainerMerged& event);
   void on_trainer(const TrainerSaid& event);
   void on_engine(const ParametersAdopted& event);

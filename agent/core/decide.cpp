@@ -78,6 +78,25 @@ Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ah
   return std::min({Round(newest.value + ahead), Round(committed.value + kRoundsInFlight), last});
 }
 
+namespace {
+
+bool evaluates(Round round, Round last, const PlanSettings& settings) {
+  const bool every = settings.evaluate_every > 0 && round.value % settings.evaluate_every == 0;
+  return every || round == last || round == Round(1);
+}
+
+MergeOrder merge_of(const RoundPlan& plan, Step step, Round last, const PlanSettings& settings) {
+  return MergeOrder{plan.round,
+                    plan.fragment,
+                    step,
+                    settings.alpha,
+                    evaluates(plan.round, last, settings),
+                    settings.lockstep,
+                    checkpoint_due(plan.round, last, settings.checkpoint_every)};
+}
+
+}  // namespace
+
 PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings,
                          const std::set<Round>& formed) {
   PlanDecision decision;
@@ -87,14 +106,11 @@ PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_ro
     if (!plan) {
       break;
     }
-    const bool every = settings.evaluate_every > 0 && round.value % settings.evaluate_every == 0;
-    const bool evaluate = every || round == last || round == Round(1);
     if (!formed.contains(round)) {
-      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluate});
+      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluates(round, last, settings)});
     }
     const Step merged = ATOLL_PLANTED(runs_ahead) ? schedule.round_at(last).value().apply : plan->apply;
-    decision.merge.push_back(MergeOrder{round, plan->fragment, merged, settings.alpha, evaluate, settings.lockstep,
-                                        checkpoint_due(round, last, settings.checkpoint_every)});
+    decision.merge.push_back(merge_of(*plan, merged, last, settings));
     decision.until = std::max(decision.until, plan->apply);
   }
 #ifndef ATOLL_PLANTED_OVERLAP_BUG
@@ -103,6 +119,47 @@ PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_ro
   }
 #endif
   return decision;
+}
+
+WholePlan decide_whole_plan(const Schedule& schedule, const WholePlanInput& input, const PlanSettings& settings) {
+  WholePlan whole{input.planned, {}};
+  const Round last(schedule.rounds());
+  const Round until = std::min(input.until, last);
+  const auto plan_of = [&](Round round) { return schedule.round_at(round).value(); };
+  const auto waits = [&](const RoundPlan& plan) {  // is looked at again once the contribution before it is formed
+    const std::optional<Round> before = schedule.round_before(plan);
+    return before && *before > input.committed && !input.formed.contains(*before);
+  };
+  while (whole.newest < until) {
+    // All that start at one step are ordered together, so that their merges come in the order of the rounds.
+    const Step start = plan_of(whole.newest.next()).start;
+    std::vector<RoundPlan> together;
+    for (Round round = whole.newest.next(); round <= last && plan_of(round).start == start; round = round.next()) {
+      together.push_back(plan_of(round));
+    }
+    if (together.back().round > until || std::ranges::any_of(together, waits)) {
+      break;
+    }
+    std::vector<RoundPlan> merged;
+    for (const RoundPlan& plan : together) {
+      if (!input.in_hand.contains(plan.round)) {
+        whole.orders.publish.push_back(PublishOrder{plan.round, plan.fragment, plan.start, evaluates(plan.round, last, settings)});
+      }
+      if (const std::optional<Round> before = schedule.round_before(plan); before && *before > input.loaded) {
+        merged.push_back(plan_of(*before));
+      }
+      if (plan.apply == plan.start) {  // the fragment's last
+        merged.push_back(plan);
+      }
+    }
+    std::ranges::sort(merged, {}, &RoundPlan::round);
+    for (const RoundPlan& plan : merged) {
+      whole.orders.merge.push_back(merge_of(plan, plan.apply, last, settings));
+    }
+    whole.newest = together.back().round;
+  }
+  whole.orders.until = whole.newest < last ? plan_of(whole.newest.next()).start : plan_of(last).apply;
+  return whole;
 }
 
 }  // namespace atl::agent

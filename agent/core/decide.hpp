@@ -63,6 +63,22 @@ struct PlanDecision {
 // yet, so that with overlap no round is published later than the schedule says.
 PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_round, const PlanSettings& settings,
                          const std::set<Round>& formed = {});
+// The same where the exchange of a fragment takes its whole period. A publish goes before the merge of its fragment's round before, which
+// is for the same step, so the two are ordered together: a trainer that had the merge alone would wait in it for a result that it gets once
+// it has published. A fragment is not published again before its last contribution is formed, which lies where the next one is written.
+struct WholePlanInput {
+  Round loaded;  // the trainer began with its outer parameters
+  Round committed;
+  Round planned;            // it has orders up to this round
+  Round until;              // it may get them up to this one
+  std::set<Round> in_hand;  // their publishes are done,
+  std::set<Round> formed;   // and of these the contributions are formed
+};
+struct WholePlan {
+  Round newest;  // that has orders now
+  PlanDecision orders;
+};
+WholePlan decide_whole_plan(const Schedule& schedule, const WholePlanInput& input, const PlanSettings& settings);
 // The newest round that a trainer should have orders for when `committed` is applied: all that start before the result of the next one
 // must be there, for the trainer may get that far without it, and `ahead` more, so that orders come in time; at most kRoundsInFlight.
 Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ahead);

@@ -229,6 +229,13 @@ struct OfferParameters {
   Round round;  // whose result they are
   std::uint32_t fragment = 0;
 };
+// Where the exchange of a fragment takes its whole period, ApplyResult leaves the arena alone. Then, once the trainer has published for the
+// fragment's next round, or will not: put what it goes on from into the arena. → HandedOver.
+struct HandOver {
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+};
 // Payload gradient: the arena holds the parameters after the optimiser's step of `round`; they are the outer state now. →
 // ParametersAdopted.
 struct AdoptParameters {
@@ -342,7 +349,7 @@ struct Exit {
 using Effect =
     std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
                  FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
-                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, AdoptParameters, BeginCheckpoint,
+                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters, BeginCheckpoint,
                  WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent,
                  DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
 

@@ -239,6 +239,14 @@ struct ParametersOffered {
   Round round;
   std::uint32_t fragment = 0;
 };
+// HandOver is done: what the trainer goes on from is in the arena.
+struct HandedOver {
+  static constexpr Addressee kTo = Addressee::engine;
+  RunId run;
+  Round round;
+  std::uint32_t fragment = 0;
+  std::optional<Error> error;
+};
 struct CheckpointWritten {
   static constexpr Addressee kTo = Addressee::engine;
   RunId run;
@@ -378,7 +386,7 @@ struct LeaveAsked {
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
                            TrainerEvaluated, TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed,
                            ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied,
-                           ParametersOffered, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken,
+                           ParametersOffered, HandedOver, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken,
                            CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened,
                            ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
 

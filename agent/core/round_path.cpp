@@ -342,6 +342,9 @@ void Core::State::on_engine(const ResultApplied& event) {
     go_on_after(round, event);
     return;
   }
+  if (run->terms.composition.whole_period() && run->trainer.training()) {
+    return;  // it gets the result once it has published for the next round (hand_over)
+  }
   if (run->trainer.give(event.round, round.fragment())) {
     return;
   }
@@ -351,6 +354,36 @@ void Core::State::on_engine(const ResultApplied& event) {
   } else {
     // The parameters of this round would have come from an optimiser's step that only the trainer could take.
     lose_state("the trainer ended before it took the step of round " + std::to_string(event.round.value));
+  }
+}
+
+// Where the exchange takes a whole period: the trainer gets a result once it has published for the next round of the fragment, or if it
+// will not. Called after everything that happens.
+void Core::State::hand_over() {
+  if (!run->terms.composition.whole_period()) {
+    return;
+  }
+  const bool orders_end = run->life.standing() || departure.asked();
+  run->rounds.hand_over([&](Round round, std::uint32_t fragment) {
+    for (Round next = round.next(); next <= run->terms.last_trained(); next = next.next()) {
+      const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
+      if (plan && plan->fragment == fragment) {
+        const bool published = run->rounds.contains(next) && !run->rounds.is(next, Phase::forming);
+        return published || (orders_end && next > run->trainer.planned());
+      }
+    }
+    return true;  // it was the fragment's last
+  });
+}
+
+void Core::State::on_engine(const HandedOver& event) {
+  if (run->rounds.find_merging(event.round) == nullptr) {
+    return;  // its trainer ended meanwhile
+  }
+  if (event.error) {
+    give_up(with_context(*event.error, "what the trainer goes on from after round " + std::to_string(event.round.value)));
+  } else if (!run->trainer.give(event.round, event.fragment)) {
+    merged(event.round, false);
   }
 }
 

@@ -36,6 +36,12 @@ std::set<Round> Rounds::numbers() const {
   return numbers;
 }
 
+std::set<Round> Rounds::formed() const {
+  std::set<Round> formed = numbers();
+  std::erase_if(formed, [&](Round round) { return is(round, RoundInHand::Phase::forming); });
+  return formed;
+}
+
 bool Rounds::contributing() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return !round.second.receives(); });
 }
@@ -150,8 +156,17 @@ void Rounds::count_data(const DataRange& counted) {
 
 RoundInHand Rounds::take_applied(Round number, bool checkpoint) {
   RoundInHand round = std::move(rounds_.extract(number).mapped());
-  merging_[number] = Merging{number, round.exchanged().digest, checkpoint};
+  merging_[number] = Merging{number, round.exchanged().digest, round.fragment(), checkpoint};
   return round;
+}
+
+void Rounds::hand_over(const std::function<bool(Round round, std::uint32_t fragment)>& due) {
+  for (auto& [number, merging] : merging_) {
+    if (!merging.handed && due(number, merging.fragment)) {
+      merging.handed = true;
+      out_->effect(HandOver{terms_->id, number, merging.fragment});
+    }
+  }
 }
 
 void Rounds::adopt(Round round, bool saved) {

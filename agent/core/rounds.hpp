@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,7 +20,9 @@ namespace atl::agent {
 struct Merging {
   Round round;
   Digest digest;
+  std::uint32_t fragment = 0;
   bool checkpoint = false;  // one is begun, and finished when it has
+  bool handed = false;      // where the exchange takes a whole period: HandOver is ordered
   bool adopting = false;    // in lockstep: it has taken its step, and the engine takes the parameters over
   bool saved = false;       // and its own state lies where the checkpoint is to be
 };
@@ -39,6 +42,8 @@ class Rounds {
   [[nodiscard]] bool is(Round round, RoundInHand::Phase phase) const;
   // Those that this island contributes to.
   [[nodiscard]] std::set<Round> numbers() const;
+  // Of these, those whose contributions are formed, or will not be.
+  [[nodiscard]] std::set<Round> formed() const;
   [[nodiscard]] bool contributing() const;
   // To a round of this fragment.
   [[nodiscard]] bool contributes(std::uint32_t fragment) const;
@@ -72,6 +77,8 @@ class Rounds {
   void forget(Round round) { rounds_.erase(round); }
   // A contribution that leads nowhere (PostponeContribution).
   void drop(Round round);
+  // Where the exchange takes a whole period: the trainer gets the result (HandOver) for which `due` holds, given its fragment.
+  void hand_over(const std::function<bool(Round round, std::uint32_t fragment)>& due);
   // Its checkpoint is written without waiting for the trainer's state: not once more when that has merged.
   void checkpoint_early(Round round);
   // The contributions that a checkpoint of `committed` holds, as far as they are of use: in their order from the next round on, and of

@@ -61,6 +61,8 @@ void Trainer::go_on(Round committed) {
   step_ = step_of(committed);
   phase_ = Phase::training;
   planned_ = terms_->passes_over() ? terms_->last_trained() : committed;
+  loaded_ = committed;
+  merges_.clear();
   horizon_of_.reset();
   ++beginnings_;
   begun_with_ = committed;
@@ -104,7 +106,7 @@ void Trainer::outdate(Round committed) {
   planned_ = committed;
 }
 
-void Trainer::extend_plan(Round committed, const std::set<Round>& formed) {
+void Trainer::extend_plan(Round committed, const std::set<Round>& in_hand, const std::set<Round>& formed) {
   if (!wants_plan(committed)) {
     return;
   }
@@ -119,7 +121,15 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& formed) {
   }
   const RunSpec& spec = terms_->spec;
   const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha, terms_->lockstep()};
-  PlanDecision decision = decide_plan(*schedule_, planned_, until, plan, formed);
+  if (terms_->composition.whole_period()) {
+    WholePlan whole = decide_whole_plan(*schedule_, {loaded_, committed, planned_, until, in_hand, formed}, plan);
+    if (whole.newest > planned_) {
+      planned_ = whole.newest;
+      order(std::move(whole.orders));
+    }
+    return;
+  }
+  PlanDecision decision = decide_plan(*schedule_, planned_, until, plan, in_hand);
   for (Round round(std::max(planned_.value, schedule_->rounds()) + 1); round <= until; round = round.next()) {
     const bool last = round == terms_->last();
     const Step end(spec.training.steps);
@@ -127,19 +137,33 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& formed) {
     decision.until = end;
   }
   planned_ = until;
+  order(std::move(decision));
+}
+
+void Trainer::order(PlanDecision decision) {
+  for (const MergeOrder& merge : decision.merge) {
+    merges_.insert(merge.round);
+  }
   out_->effect(PlanTrainer{terms_->id, incarnation_, decision.until, std::move(decision.publish), std::move(decision.merge)});
 }
 
 bool Trainer::give(Round round, std::uint32_t fragment) {
-  if (training()) {
+  const bool merges = training() && merges_.contains(round);
+  if (merges) {
     out_->effect(GiveResult{terms_->id, incarnation_, round, fragment});
   }
-  return training();
+  return merges;
 }
 
 void Trainer::finish(Round round, bool now) {
   if (can_finish()) {
     out_->effect(FinishTrainer{terms_->id, incarnation_, round, now});
+    // Its orders are void to publish later than that round is merged, with `now` for a later round, and to merge a later round.
+    const Step last = step_of(round);
+    while (planned_ > round && schedule_ && (now || schedule_->round_at(planned_).value_or(RoundPlan{}).start > last)) {
+      planned_ = Round(planned_.value - 1);
+    }
+    merges_.erase(merges_.upper_bound(round), merges_.end());
   }
 }
 
@@ -215,6 +239,7 @@ void Trainer::on(const TrainerMerged& event) {
   step_ = std::max(step_, event.step);
   position_ = std::max(position_, event.position);
   holds_ = event.round;
+  merges_.erase(event.round);
 }
 
 void Trainer::on(const TrainerProgress& event, Round committed) {

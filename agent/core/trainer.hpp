@@ -79,10 +79,12 @@ class Trainer {
   void outdate(Round committed);
   // The outer state is that of this round, which came from a checkpoint.
   void set_planned(Round committed) { planned_ = committed; }
-  [[nodiscard]] bool wants_plan(Round committed) const { return schedule_ && horizon_of_ != committed; }
-  // Orders for the rounds that it may come to before the next result must be there; not twice for one committed round.
-  // formed: the rounds whose contributions are there.
-  void extend_plan(Round committed, const std::set<Round>& formed);
+  [[nodiscard]] bool wants_plan(Round committed) const {
+    return schedule_ && (horizon_of_ != committed || terms_->composition.whole_period());
+  }
+  // Orders for the rounds that it may come to before the next result must be there; not twice for one committed round, unless the exchange
+  // takes a whole period. in_hand: the rounds that it need not publish; formed: those of them whose contributions are formed.
+  void extend_plan(Round committed, const std::set<Round>& in_hand, const std::set<Round>& formed = {});
   // ---- where rounds close with a quorum, and nothing is ordered ahead
   // Grows whenever it begins to train, from the outer parameters of begun_with(), at its step and position.
   [[nodiscard]] std::uint64_t beginnings() const { return beginnings_; }
@@ -95,7 +97,7 @@ class Trainer {
   // It takes a result that lies in the arena, at this step or, where it is further, at once; and saves its own state then.
   void adopt(Round round, std::uint32_t fragment, Step not_before, bool save);
 
-  // The result of a round lies in the arena. False: it has no orders, and will not merge it.
+  // The result of a round lies in the arena. False: it has no order for it, and will not merge it.
   bool give(Round round, std::uint32_t fragment);
   // A round is its last for now (FinishTrainer), where it can be told that.
   void finish(Round round, bool now);
@@ -126,6 +128,7 @@ class Trainer {
  private:
   void keep_pace(Round committed);
   [[nodiscard]] bool evaluates(Round round) const;
+  void order(PlanDecision decision);
 
   struct Totals {
     std::uint64_t tokens = 0;
@@ -153,6 +156,8 @@ class Trainer {
   std::optional<Round> holds_;
   Round planned_;
   std::optional<Round> horizon_of_;  // committed round that planned_ was last decided for
+  Round loaded_;                     // whose outer parameters it began with
+  std::set<Round> merges_;           // that it has orders for
   std::uint64_t position_ = 0;
   std::uint64_t sequences_ = 0;
   Step step_;

@@ -39,6 +39,7 @@ void Core::State::drive_trainer() {
       drive_turns();
     } else {
       extend_plan();
+      hand_over();
     }
     return;
   }
@@ -106,7 +107,7 @@ void Core::State::extend_plan() {
   if (run->rounds.awaits_step() && !ATOLL_PLANTED(arena_in_use)) {
     return;
   }
-  run->trainer.extend_plan(run->outer.committed(), run->rounds.numbers());
+  run->trainer.extend_plan(run->outer.committed(), run->rounds.numbers(), run->rounds.formed());
 }
 
 void Core::State::on_trainer(const TrainerReady& event) {

@@ -36,7 +36,7 @@ struct SetUplink {
 
 using EngineCommand =
     std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
-                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
+                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver,
                  AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent,
                  FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
 

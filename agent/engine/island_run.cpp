@@ -95,6 +95,9 @@ Status IslandRun::use_layout(ParameterLayout layout, const std::string& where) {
   if (composition_.error_feedback) {
     ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
   }
+  if (composition_.whole_period()) {
+    ATOLL_ASSIGN(own_start_, OwnStart::make(composition_, spec_, layout));
+  }
   layout_ = std::move(layout);
   layout_where_ = where;
   return {};
@@ -121,8 +124,11 @@ Status IslandRun::fill_arena() {
   if (watch_) {
     watch_->forget();
   }
-  if (composition_.codec.kind == CodecKind::f32 && !passes_over()) {
+  if ((composition_.codec.kind == CodecKind::f32 && !passes_over()) || own_start_) {
     contributions_.clear();
+  }
+  if (own_start_) {
+    own_start_->load(round_);
   }
   return {};
 }
@@ -167,7 +173,7 @@ Result<island_link::Fragment> IslandRun::range_of(std::uint32_t fragment) const 
 
 Result<Payload> IslandRun::encode_contribution(Round round, const island_link::Fragment& range) {
   const std::span<float> values = arena_->range(range);
-  if (composition_.codec.kind == CodecKind::f32) {
+  if (composition_.codec.kind == CodecKind::f32 && !own_start_) {
     return Payload{std::as_bytes(values), arena_};
   }
   auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values.size()));
@@ -208,6 +214,9 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     watch_->take(fragment, arena_->range(range));
   }
   const Contribution& formed = contributions_[round];
+  if (own_start_ && !own_start_->result_follows(round)) {
+    ATOLL_TRY(go_on_from_published(formed, range));
+  }
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
@@ -284,14 +293,23 @@ void IslandRun::forget_rounds() {
   contributions_.clear();
   bases_.clear();
   std::fill(residual_.floats().begin(), residual_.floats().end(), 0.0F);
+  if (own_start_) {
+    own_start_->forget();
+    own_start_->load(round_);
+  }
   for (const auto& [round, begun] : begun_) {
     checkpoints_.abandon(round);
   }
   begun_.clear();
 }
 
-Status IslandRun::apply(const RoundResult& result, const Digest& digest, const GroupParameters* group) {
+Status IslandRun::apply(const RoundResult& result, const Digest& digest, const GroupParameters* group, float own_weight) {
   ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
+  if (own_start_) {
+    const Contribution* own = own_weight > 0.0F ? contribution(result.round) : nullptr;
+    ATOLL_TRY(own_start_->absorb(result.fragment, own != nullptr ? own->encoded.bytes : ByteView(), own_weight, *layout_));
+    return apply_behind(result, digest);
+  }
   if (watch_ && arena_) {
     misuse_ = watch_->give(result.fragment, arena_->range(range));
   }
@@ -306,6 +324,15 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
   }
   bases_.erase(result.fragment);
   advance_to(result.round, digest);
+  return {};
+}
+
+Status IslandRun::keep_base(std::uint32_t fragment, const island_link::Fragment& range) {
+  if (!bases_.contains(fragment)) {
+    ATOLL_ASSIGN(FloatBuffer kept, FloatBuffer::make(range.count));
+    std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), kept.floats().begin());
+    bases_.emplace(fragment, Base{round_, std::move(kept)});
+  }
   return {};
 }
 
@@ -421,6 +448,12 @@ Status IslandRun::begin_checkpoint() {
   if (const std::optional<std::string>& description = layout_->manifest().description) {
     metadata[kDescriptionKey] = *description;
   }
+  if (own_start_) {
+    if (const Status own = own_start_->write(*layout_, checkpoints_.partial_of(round_)); !own) {
+      checkpoints_.abandon(round_);
+      return own;
+    }
+  }
   const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()), metadata);
   if (!outer) {
     checkpoints_.abandon(round_);
@@ -500,6 +533,10 @@ Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const 
     } else {
       read = contribution.error();
     }
+  }
+  if (read && own_start_) {
+    read = own_start_->read(*layout_, checkpoints_.folder_of(round), meta);
+    read = read ? restore_starts() : read;
   }
   if (!read) {
     has_state_ = false;

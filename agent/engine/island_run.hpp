@@ -1,14 +1,15 @@
 // One run on this island: its outer state, its arena, its contributions and its checkpoints.
 //
 // Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N (only where the outer
-// optimiser has one), arena 4N, residuals 4N (only with error feedback). A contribution in f32 is formed in the arena over what the trainer
-// published and sent from there; in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer →
-// arena; then, in place, the difference; the outer step; outer parameters → arena. No other. Rounds of different fragments may be in flight
-// together: contributions are formed in any order and touch only their own range; results are applied in the order of the rounds. Residuals
-// (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept over repeated
-// attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken over from peers,
-// for then what they hold belongs to contributions that the others may never have counted. Threads: one at a time. Payloads handed out keep
-// their memory alive, but the arena's content changes with the next order.
+// optimiser has one), arena 4N, residuals 4N (only with error feedback). Where the exchange takes a whole period, also 4N for what the
+// trainer went on from, 4N for a contribution in f32, and what OwnStart has. A contribution in f32 is formed in the arena over what the
+// trainer published and sent from there; in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer
+// → arena; then, in place, the difference; the outer step; outer parameters → arena. No other. Rounds of different fragments may be in
+// flight together: contributions are formed in any order and touch only their own range; results are applied in the order of the rounds.
+// Residuals (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept over
+// repeated attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken over
+// from peers, for then what they hold belongs to contributions that the others may never have counted. Threads: one at a time. Payloads
+// handed out keep their memory alive, but the arena's content changes with the next order.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@
 
 #include "agent/engine/arena_watch.hpp"
 #include "agent/engine/float_buffer.hpp"
+#include "agent/engine/own_start.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/engine/round_result.hpp"
 #include "agent/island_link/arena.hpp"
@@ -115,8 +117,13 @@ class IslandRun {
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
   // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
-  Status apply(const RoundResult& result, const Digest& digest, const GroupParameters* group = nullptr);
-  // The same while the trainer has the fragment's range of the arena: that stays as it is, and the parameters from before the first such
+  // own_weight: by which this island's own contribution counted. Where the exchange takes a whole period the arena stays the trainer's
+  // until hand_over.
+  Status apply(const RoundResult& result, const Digest& digest, const GroupParameters* group = nullptr, float own_weight = 0.0F);
+  // Where the exchange takes a whole period: the newest result of the fragment, that of `round`, is the trainer's, which has published for
+  // the next one or will not. What it goes on from is put into the arena. Errors: conflict without state or arena.
+  Status hand_over(Round round, std::uint32_t fragment);
+  // As apply, while the trainer has the fragment's range of the arena: that stays as it is, and the parameters from before the first such
   // step are kept until the trainer gets newer ones: with Anchor::own, what it publishes is formed against them. Memory: a copy of the
   // fragment.
   Status apply_behind(const RoundResult& result, const Digest& digest);
@@ -165,6 +172,12 @@ class IslandRun {
   [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
   Result<island_link::Fragment> next_range(const RoundResult& result) const;
   Status take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group);
+  // The outer parameters that the trainer has of the fragment are the present ones; a copy of them stays.
+  Status keep_base(std::uint32_t fragment, const island_link::Fragment& range);
+  // Where the exchange takes a whole period (hand_over.cpp).
+  Status start_of(std::uint32_t fragment, const island_link::Fragment& range, std::span<float> start) const;
+  Status go_on_from_published(const Contribution& formed, const island_link::Fragment& range);
+  Status restore_starts();
   void advance_to(Round round, const Digest& digest);
   Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
   Result<Contribution> form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment, const PublishFacts& facts);
@@ -196,6 +209,7 @@ class IslandRun {
   std::map<Round, Contribution> contributions_;
   std::map<std::uint32_t, Base> bases_;  // by fragment
   std::vector<std::pair<Round, double>> reformed_;
+  std::optional<OwnStart> own_start_;    // where the exchange takes a whole period
   std::optional<ArenaWatch> watch_;
   std::optional<std::string> misuse_;
   struct BegunCheckpoint {

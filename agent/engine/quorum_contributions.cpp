@@ -75,11 +75,7 @@ void IslandRun::postpone_contribution(Round round, Round to) {
 
 Status IslandRun::apply_behind(const RoundResult& result, const Digest& digest) {
   ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
-  if (!bases_.contains(result.fragment)) {
-    ATOLL_ASSIGN(FloatBuffer kept, FloatBuffer::make(range.count));
-    std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), kept.floats().begin());
-    bases_.emplace(result.fragment, Base{round_, std::move(kept)});
-  }
+  ATOLL_TRY(keep_base(result.fragment, range));
   ATOLL_TRY(take_step(result, range, nullptr));
   advance_to(result.round, digest);
   return {};

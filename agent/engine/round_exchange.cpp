@@ -163,6 +163,17 @@ Status RoundExchange::check_result(std::optional<std::size_t>& contributor) {
   return {};
 }
 
+float RoundExchange::own_weight(const IslandId& self) const {
+  std::size_t contributor = 0;
+  for (std::size_t i = 0; i < order_.members.size(); ++i) {
+    if (order_.members[i].island == self) {
+      return order_.tokens[i] > 0 ? weights_[contributor] : 0.0F;
+    }
+    contributor += order_.tokens[i] > 0 ? 1U : 0U;
+  }
+  return 0.0F;
+}
+
 Digest RoundExchange::digest(const Digest& previous) {
   if (!digest_) {
     digest_ = digest_after(previous, result());
@@ -372,8 +383,8 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
   if (open->keep_results) {
     keep_result(*open, exchange.result());
   }
-  const Status applied =
-      order.behind ? open->run->apply_behind(exchange.result(), order.digest) : open->run->apply(exchange.result(), order.digest);
+  const Status applied = order.behind ? open->run->apply_behind(exchange.result(), order.digest)
+                                      : open->run->apply(exchange.result(), order.digest, nullptr, exchange.own_weight(settings.self));
   tell_misuse(*open);
   RoundMeter meter = std::exchange(open->meters[order.round], {});
   meter.step = ms_since(start);
@@ -397,6 +408,16 @@ void SyncEngine::State::carry_out(const OfferParameters& order) {
   if (open != nullptr && open->run->offer(order.fragment)) {
     say(ParametersOffered{order.run, order.round, order.fragment});
   }
+}
+
+void SyncEngine::State::carry_out(const HandOver& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  const Status handed = open->run->hand_over(order.round, order.fragment);
+  tell_misuse(*open);
+  say(HandedOver{order.run, order.round, order.fragment, handed ? std::nullopt : std::optional(handed.error())});
 }
 
 void SyncEngine::State::tell_misuse(OpenedRun& open) {

@@ -28,6 +28,8 @@ class RoundExchange {
   // That its terms can be used. `contributor` is whose contribution cannot be; none where the terms are sums.
   [[nodiscard]] Status check_result(std::optional<std::size_t>& contributor);
   [[nodiscard]] Digest digest(const Digest& previous);
+  // By which this island's own contribution counts; 0: it does not.
+  [[nodiscard]] float own_weight(const IslandId& self) const;
   [[nodiscard]] TimePoint started() const { return started_; }
   // Payload bytes that the others read from this island in this attempt, all of them together; 0 where they are packed, and nobody
   // knows how many there will be: what others read after the attempt is over counts with a later round then.

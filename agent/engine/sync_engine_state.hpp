@@ -100,6 +100,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const OfferParameters& order);
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
+  void carry_out(const HandOver& order);
   void carry_out(const AdoptParameters& order);
   void carry_out(const BeginCheckpoint& order);
   void carry_out(const WriteCheckpoint& order);

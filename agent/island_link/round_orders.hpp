@@ -1,7 +1,7 @@
 // The publishes and merges that the agent has ordered and the trainer has not begun: which comes next, and what a finish leaves of them.
 //
 // One implementation of README.md's Stepping and Finish for the client library, for the tests' arithmetic trainer and for the simulator's,
-// whose orders have other types for rounds and steps. `Publish` and `Merge` have `round`, `fragment` and `step`.
+// whose orders have other types for rounds and steps. `Publish` and `Merge` have `round`, `fragment` and `step`, `Merge` also `alpha`.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,10 @@ class RoundOrders {
     if (publish == publishes_.end()) {
       return take_from(merges_, std::ranges::find_if(merges_, [&](const Merge& order) { return order.step <= step; }));
     }
-    const auto earlier = std::ranges::find_if(
-        merges_, [&](const Merge& order) { return order.fragment == publish->fragment && order.round < publish->round; });
+    const auto earlier = std::ranges::find_if(merges_, [&](const Merge& order) {
+      const bool overwrites = order.step == publish->step && order.alpha == 0;
+      return order.fragment == publish->fragment && order.round < publish->round && !overwrites;
+    });
     return earlier != merges_.end() ? take_from(merges_, earlier) : take_from(publishes_, publish);
   }
 

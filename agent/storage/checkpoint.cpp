@@ -151,7 +151,8 @@ Status gather(const DiskPath& at, const std::string& prefix, std::map<std::strin
   for (const DiskEntry& entry : entries) {
     const DiskPath path = at / entry.name;
     const std::string name = prefix + entry.name;
-    const bool known = !prefix.empty() || name == kOuterFile || name == kResidualFile || name == kTrainerFolder || name == kRoundsFolder;
+    const auto files = {kOuterFile, kResidualFile, kOwnFile, kTrainerFolder, kRoundsFolder};
+    const bool known = !prefix.empty() || std::ranges::any_of(files, [&](const char* file) { return name == file; });
     if (!known) {
       return Error{Code::invalid_argument, path.text() + ": does not belong into a checkpoint"};
     }
@@ -233,7 +234,7 @@ Result<DiskPath> CheckpointStore::resume(Round round) {
 
 void CheckpointStore::drop_trainer_state(Round round) {
   for (const DiskEntry& entry : partial_of(round).list().value_or({})) {
-    if (entry.name != kOuterFile && entry.name != kRoundsFolder && entry.name != kResidualFile) {
+    if (entry.name != kOuterFile && entry.name != kRoundsFolder && entry.name != kResidualFile && entry.name != kOwnFile) {
       remove_quietly(partial_of(round) / entry.name);
     }
   }

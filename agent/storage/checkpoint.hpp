@@ -42,6 +42,7 @@ inline constexpr const char* kTrainerFolder = "trainer";
 inline constexpr const char* kRoundsFolder = "rounds";
 inline constexpr const char* kResidualFile = "residual.safetensors";
 inline constexpr std::string_view kResidualPrefix = "residual/";
+inline constexpr const char* kOwnFile = "own.safetensors";
 inline constexpr const char* kTrainerKey = "atoll.trainer";
 inline constexpr std::string_view kMomentumPrefix = "momentum/";
 

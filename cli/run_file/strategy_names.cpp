@@ -70,6 +70,9 @@ std::vector<RunProblem> apply_strategy_name(StrategySpec& strategy, const std::f
     }
   }
   strategy = spec.strategy;
+  if (named->overlap_steps == named->inner_steps && !is_set("overlap_steps")) {
+    strategy.overlap_steps = strategy.inner_steps;  // a whole period stays one
+  }
   check_effect(strategy, is_set, problems);
   for (const SettingProblem& problem : strategy_problems(strategy)) {
     // A part that this run file cannot name has its default, which is always possible.

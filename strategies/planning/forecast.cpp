@@ -32,7 +32,8 @@ Status check(const ForecastQuestion& question) {
     if (!(island.round_trip_seconds >= 0) || !std::isfinite(island.round_trip_seconds)) {
       return refuse("island " + island.name + ": the round-trip time must not be negative");
     }
-    if (const std::uint64_t own = overlap_of(question, island); own > 0 && own >= question.composition.inner_steps) {
+    const std::uint64_t own = overlap_of(question, island);
+    if (own > 0 && own >= question.composition.inner_steps && !question.composition.whole_period()) {
       return refuse("island " + island.name + ": its overlap of " + std::to_string(own) + " steps must be less than inner_steps " +
                     std::to_string(question.composition.inner_steps));
     }
@@ -149,10 +150,12 @@ class TrackGroup {
     }
   }
 
-  // To this step, with the merges up to it, but for those of rounds that start at `starting`: all that start together do so first.
+  // To this step, with the merges up to it, but for those of rounds that start at `starting`: all that start together do so first. Where an
+  // exchange takes the whole period those that start do so before the merges of the same step, too.
   void advance(std::uint64_t step, std::uint64_t starting) {
+    const std::uint64_t merged = question_.composition.whole_period() && starting == step && step > 0 ? step - 1 : step;
     for (Track& track : tracks_) {
-      while (!track.pending.empty() && track.pending.front().apply_step <= step && track.pending.front().start_step < starting) {
+      while (!track.pending.empty() && track.pending.front().apply_step <= merged && track.pending.front().start_step < starting) {
         const PendingMerge merge = track.pending.front();
         track.pending.pop_front();
         step_to(track, merge.apply_step);

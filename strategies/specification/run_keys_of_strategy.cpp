@@ -121,8 +121,8 @@ const std::array kRowsOfStrategy = {
            .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::outer_optimizer>,
            .choices = kOuterOptimizers,
-           .doc = "How the synchronised parameters move. heavy-ball is momentum without look-ahead. adopt takes the result as it is, and "
-                  "belongs to payloads gradient and parameters."},
+           .doc = "How the synchronised parameters move. heavy-ball is momentum without look-ahead; clipped-momentum is that of co2. adopt "
+                  "takes the result as it is, and belongs to payloads gradient and parameters."},
     RunKey{.section = "strategy",
            .name = "outer_learning_rate",
            .type = number,
@@ -138,7 +138,19 @@ const std::array kRowsOfStrategy = {
            .least = 0,
            .most = 1,
            .below_most = true,
-           .doc = "Momentum of nesterov and heavy-ball."},
+           .doc = "Momentum of nesterov, heavy-ball and clipped-momentum."},
+    RunKey{.section = "strategy",
+           .name = "outer_clip",
+           .type = number,
+           .field = of<&RunSpec::strategy, &StrategySpec::outer_clip>,
+           .most = 1e9,
+           .doc = "With clipped-momentum: CO2's φ, the most that a value of the momentum comes to, in either direction. 0 means no limit."},
+    RunKey{.section = "strategy",
+           .name = "gap_penalty",
+           .type = boolean,
+           .field = of<&RunSpec::strategy, &StrategySpec::gap_penalty>,
+           .doc = "With clipped-momentum: whether a result counts the less, the further the synchronised parameters moved since its "
+                  "contributions began."},
     RunKey{.section = "strategy",
            .name = "merge_alpha",
            .type = number,
@@ -151,14 +163,21 @@ const std::array kRowsOfStrategy = {
            .type = integer,
            .field = of<&RunSpec::strategy, &StrategySpec::overlap_steps>,
            .most = 1e9,
-           .doc = "τ: number of inner steps between a contribution and its merge. At most inner_steps, and less where merge_alpha is 0."},
+           .doc = "τ: number of inner steps between a contribution and its merge. At most inner_steps. With inner_steps and merge_alpha 0 "
+                  "an exchange takes the whole period: an island sends its next contribution, then takes the result of the one before."},
     RunKey{.section = "strategy",
-           .name = "weighting",
-           .type = text,
-           .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
-           .choices = kWeightings,
-           .doc =
-               "How much a contribution counts: by the tokens behind it (tokens), by their square over the steps behind it "
+           .name = "eager",
+           .type = boolean,
+           .field = of<&RunSpec::strategy, &StrategySpec::eager>,
+           .doc = "With an overlap of the whole period: whether an island takes its own part of a mean at once, and only the others' when "
+                  "it is there. Takes 4 more bytes of memory per parameter."},
+    RunKey{
+        .section = "strategy",
+        .name = "weighting",
+        .type = text,
+        .field = of<&RunSpec::strategy, &StrategySpec::weighting>,
+        .choices = kWeightings,
+        .doc = "How much a contribution counts: by the tokens behind it (tokens), by their square over the steps behind it "
                "(tokens-squared-per-step: twice the tokens in a step count twice as much, for as many tokens), or as much as every other "
                "(uniform). Pairs are always uniform."},
     RunKey{.section = "strategy",

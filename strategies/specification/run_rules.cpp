@@ -291,7 +291,14 @@ void check_own_overlaps(const RunSpec& spec, Problems& problems) {
       problems.push_back({"islands", "overlap_steps", "overlap_steps names island " + own->island + " twice"});
     }
     const bool must_be_less = spec.strategy.merge_alpha == 0.0;  // else nothing that was trained would ever be sent
-    if (own->steps >= spec.strategy.inner_steps + (must_be_less ? 0 : 1)) {
+    if (must_be_less && spec.strategy.overlap_steps == spec.strategy.inner_steps) {
+      problems.push_back({"islands",
+                          "overlap_steps",
+                          "overlap_steps of island " + own->island + ", " + in_digits(own->steps) +
+                              ", has no effect with an overlap of the whole period, strategy.inner_steps " +
+                              in_digits(spec.strategy.inner_steps) + ": every island merges when it publishes next",
+                          {"strategy.overlap_steps", "strategy.name"}});
+    } else if (own->steps >= spec.strategy.inner_steps + (must_be_less ? 0 : 1)) {
       problems.push_back(
           {"islands",
            "overlap_steps",

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<const char*, 4> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel"};
+constexpr std::array<const char*, 5> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "eager-diloco"};
 constexpr std::size_t kAtOnce = 4;
 constexpr unsigned kIslands = 3;
 
@@ -231,7 +231,11 @@ std::string table_of(const std::vector<Cell>& cells) {
   for (const char* strategy : kStrategies) {
     text << " `" << strategy << "` |";
   }
-  text << "\n|---|---|---|---|---|---|\n";
+  text << "\n|---|---|";
+  for (std::size_t i = 0; i < kStrategies.size(); ++i) {
+    text << "---|";
+  }
+  text << "\n";
   for (std::size_t action = 0; action < atl::agent::kFaultActions.size(); ++action) {
     for (std::size_t phase = 0; phase < atl::agent::kRoundPhases.size(); ++phase) {
       std::array<std::string, kStrategies.size()> row;

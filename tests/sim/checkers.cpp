@@ -95,6 +95,19 @@ void Checkers::retained(const IslandId& island, Round applied, std::size_t count
   }
 }
 
+void Checkers::moved(const IslandId& island, Round round, const Vector& values, const Vector& by_trainer) {
+  bool differs = values.size() != by_trainer.size();
+  for (std::size_t i = 0; !differs && i < values.size(); ++i) {
+    differs = std::abs(values[i] - by_trainer[i]) > 1e-4F * (1.0F + std::abs(by_trainer[i]));
+  }
+  if (differs) {
+    fail("the contribution of " + name_of(island) + " to round " + std::to_string(round.value) +
+         " is not what its trainer moved by: " + std::to_string(values.size()) + " values, " + std::to_string(by_trainer.size()) +
+         " of the trainer; the first is " + std::to_string(values.empty() ? 0 : values.front()) + ", the trainer's " +
+         std::to_string(by_trainer.empty() ? 0 : by_trainer.front()));
+  }
+}
+
 void Checkers::formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local) {
   const auto state = states_.find(base);
   const std::size_t place = place_of(schedule_.round_at(round).value().fragment, values.size());
@@ -112,12 +125,19 @@ void Checkers::formed_behind(const IslandId& island, Round round, const Digest& 
 
 bool Checkers::belongs(Round round, const Digest& base, Digest before, bool late) const {
   const std::uint32_t fragment = schedule_.round_at(round).value().fragment;
+  // Where an exchange takes a whole period the fragment's round before is under way when a contribution is formed.
+  const bool whole = spec_.strategy.overlap_steps == spec_.strategy.inner_steps && spec_.strategy.merge_alpha == 0.0;
+  int between = whole ? 1 : 0;
   for (Round at(round.value - 1);; at = Round(at.value - 1)) {
     if (before == base) {
       return true;
     }
     const auto parent = parents_.find(before);
-    if (at == Round(0) || parent == parents_.end() || (!late && schedule_.round_at(at).value().fragment == fragment)) {
+    if (at == Round(0) || parent == parents_.end()) {
+      return false;
+    }
+    between -= schedule_.round_at(at).value().fragment == fragment ? 1 : 0;
+    if (between < 0 && !late) {
       return false;
     }
     before = parent->second;

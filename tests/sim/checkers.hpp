@@ -57,6 +57,8 @@ class Checkers {
   // It replaces what that island formed for the round before.
   void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const PublishFacts& facts,
                     const Trained& trained);
+  // Where a merge keeps nothing of a trainer's parameters: an island contributes how far its trainer has come since it merged last.
+  void moved(const IslandId& island, Round round, const Vector& values, const Vector& by_trainer);
   // An island formed it against an older state than its own: it is that state's parameters without its trainer's.
   void formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local);
   // It came too late for the round, and is one to a later round now.

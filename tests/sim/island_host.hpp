@@ -27,6 +27,8 @@ struct TrainerState {
   Vector parameters;  // fragment after fragment
   Step step;
   std::uint64_t position = 0;
+  Vector start;                             // the parameters as they were loaded or merged last, and the fragments
+  std::set<std::uint32_t> unsaid;           // that were not published since
   std::vector<std::uint64_t> published_at;  // by fragment: position of the last publish
   Trained trained;                          // since it was loaded
 };
@@ -82,6 +84,7 @@ struct Process {
   std::map<Round, Trained> published;                 // what the trainer's contributions hold
   std::map<std::uint32_t, Trained> newest_published;  // by fragment; and its trainer's parameters
   std::map<std::uint32_t, Vector> newest_parameters;  // by fragment
+  std::map<Round, Vector> moved;  // what the trainer's contributions are, where a merge keeps nothing of its parameters
   std::optional<TaskInHand> task;
   std::optional<TimePoint> timer;
   Wakes wakes;

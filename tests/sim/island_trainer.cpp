@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "agent/storage/checkpoint.hpp"
@@ -38,6 +39,13 @@ island_link::Manifest manifest_of(const Scenario& scenario, const RunSpec& spec)
     manifest.parameters.push_back({"w" + std::to_string(i), {size_of_fragment(scenario, spec)}, 0});
   }
   return manifest;
+}
+
+void start_from_here(TrainerState& state) {
+  state.start = state.parameters;
+  for (std::uint32_t fragment = 0; fragment < state.published_at.size(); ++fragment) {
+    state.unsaid.insert(fragment);
+  }
 }
 
 }  // namespace
@@ -78,6 +86,7 @@ void IslandHost::trainer_is_ready(const agent::StartTrainer& effect) {
   trainer.up = true;
   trainer.state.parameters = initial_parameters(cluster_.scenario(), effect.spec, other_initial_);
   trainer.state.published_at.assign(process_->fragments.size(), 0);
+  start_from_here(trainer.state);
   trainer.state.trained = Trained{trainer.part, 0, 0, cluster_.next_load(), {}};
   if (effect.checkpoint) {
     const std::optional<TrainerState> saved = saved_trainer(effect.run, *effect.checkpoint);
@@ -146,6 +155,7 @@ void IslandHost::load_trainer(const agent::LoadTrainer& effect) {
   for (std::uint32_t fragment = 0; fragment < process_->fragments.size(); ++fragment) {
     std::ranges::copy(in_arena(fragment), range(trainer.state.parameters, fragment).begin());
   }
+  start_from_here(trainer.state);
   trainer.state.step = effect.step;
   trainer.state.position = effect.position;
   trainer.state.published_at.assign(process_->fragments.size(), effect.position);
@@ -282,6 +292,13 @@ void IslandHost::publish(const agent::PublishOrder& order) {
     spoil_ = false;
     event.nonfinite = true;
   }
+  process_->moved.erase(order.round);
+  if (trainer.state.unsaid.contains(order.fragment)) {  // else what it said before may count or not
+    Vector& moved = process_->moved[order.round];
+    moved.resize(arena.size());
+    std::ranges::transform(range(trainer.state.start, order.fragment), arena, moved.begin(), std::minus<>());
+    trainer.state.unsaid.erase(order.fragment);
+  }
   feed(event);
 }
 
@@ -295,6 +312,8 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
   } else if (const Status status = merge(order.alpha, arena, range(trainer.state.parameters, order.fragment)); !status) {
     cluster_.checkers().fail("the merge failed: " + status.error().why);
   }
+  std::ranges::copy(range(trainer.state.parameters, order.fragment), range(trainer.state.start, order.fragment).begin());
+  trainer.state.unsaid.insert(order.fragment);
   checkers(process_->run).merged(id_, order.round, trainer.state.step, trainer.stood_at);
   agent::TrainerMerged event{
       process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, false, ""};

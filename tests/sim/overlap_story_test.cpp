@@ -29,6 +29,16 @@ Scenario streaming(std::uint32_t islands, std::uint32_t min, std::uint64_t perio
   return scenario;
 }
 
+// One fragment, whose exchange takes the whole period: over the slow link a round is committed about when the next one is published.
+Scenario whole_period(std::uint32_t islands, std::uint32_t min, std::uint64_t rounds = 12) {
+  Scenario scenario = calm(islands, min, rounds);
+  scenario.latency = 200ms;
+  RunSpec& spec = scenario.spec;
+  spec.strategy.overlap_steps = spec.strategy.inner_steps;
+  spec.strategy.eager = true;
+  return scenario;
+}
+
 // Rounds that were planned and are not committed.
 std::vector<Round> in_flight(const Cluster& cluster) {
   std::vector<Round> rounds;
@@ -88,9 +98,9 @@ TEST_CASE("overlap: an island that dies with three rounds in flight: each of the
 
 namespace {
 
-// All islands are killed when they have the same newest checkpoint, taken with rounds in flight. False if that moment does not come.
-bool dies_with_rounds_in_flight(std::uint64_t seed) {
-  Scenario scenario = streaming(3, 3);
+// All islands are killed when they have the same newest checkpoint, taken with so many rounds in flight. False if that moment does not
+// come.
+bool dies_with_rounds_in_flight(Scenario scenario, std::uint64_t seed, std::size_t rounds) {
   scenario.seed = seed;
   Cluster undisturbed(scenario);
   undisturbed.start();
@@ -110,11 +120,11 @@ bool dies_with_rounds_in_flight(std::uint64_t seed) {
     for (std::size_t i = 0; i < 3; ++i) {
       const std::optional<agent::StoredCheckpoint> checkpoint = newest(i);
       if (!checkpoint || checkpoint->round != newest(0)->round || !checkpoint->trainer_state ||
-          cluster.host(i).pending_in(cluster.run_id(), checkpoint->round) < 2) {
+          cluster.host(i).pending_in(cluster.run_id(), checkpoint->round) < rounds) {
         return false;
       }
     }
-    return in_flight(cluster).size() >= 2;
+    return in_flight(cluster).size() >= rounds;
   };
   while (!complete()) {
     cluster.run_for(1ms);
@@ -140,9 +150,83 @@ TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoint
   // Not in every world do all have the same newest checkpoint at some moment with rounds in flight.
   bool killed = false;
   for (std::uint64_t seed = 1; seed <= 30 && !killed; ++seed) {
-    killed = dies_with_rounds_in_flight(seed);
+    killed = dies_with_rounds_in_flight(streaming(3, 3), seed, 2);
   }
   REQUIRE(killed);
+}
+
+TEST_CASE("whole period: killed and gone on from the checkpoints, a run comes to the digests of one that never stopped") {
+  // The private part of what each island goes on from comes back with its checkpoint.
+  bool killed = false;
+  for (std::uint64_t seed = 1; seed <= 30 && !killed; ++seed) {
+    killed = dies_with_rounds_in_flight(whole_period(3, 3), seed, 1);
+  }
+  REQUIRE(killed);
+}
+
+TEST_CASE("whole period: a round is always in flight, nobody waits, and no step is done twice") {
+  const auto seconds_of = [](Scenario scenario) {
+    Cluster cluster(scenario);
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(1), minutes(2)));
+    double taken = 0;
+    while (cluster.ledger().runs.at(cluster.run_id()).state != RunState::completed) {
+      cluster.run_for(20ms);
+      taken += 0.02;
+      REQUIRE(cluster.checkers().failure().empty());
+    }
+    REQUIRE(cluster.checkers().commits() == scenario.spec.rounds);
+    for (std::size_t i = 0; i < 3; ++i) {
+      REQUIRE(cluster.host(i).steps() == scenario.spec.training.steps);
+      REQUIRE(cluster.host(i).trainer_starts() == 1);
+    }
+    return taken;
+  };
+  Scenario waiting = whole_period(3, 3, 20);
+  waiting.spec.strategy.overlap_steps = 0;
+  waiting.spec.strategy.eager = false;
+  // A step takes about 60 ms, a round over this link about 1.5 s.
+  const double waited = seconds_of(waiting);
+  Scenario longer = whole_period(3, 3, 20);
+  longer.step_time = 500ms;
+  const double trained = seconds_of(longer);
+  REQUIRE(waited > 20.0);
+  REQUIRE(trained < 20 * 4 * 0.56 + 3.0);
+}
+
+TEST_CASE("whole period: an island that dies comes back, and one that is asked to leave goes") {
+  for (const bool leaves : {false, true}) {
+    INFO(leaves);
+    Cluster cluster(whole_period(3, 2, 40));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    const std::uint64_t boot = cluster.host(2).boot();
+    if (leaves) {
+      cluster.host(2).leave();
+    } else {
+      cluster.host(2).crash();
+    }
+    cluster.run_for(10s);
+    REQUIRE(events(cluster, leaves ? "island_left" : "island_lost") == 1);
+    if (leaves) {
+      REQUIRE(cluster.host(2).boot() > boot);  // it waited for nothing that does not come, and is back
+    } else {
+      cluster.host(2).start();
+    }
+    finish(cluster);
+    REQUIRE((leaves || events(cluster, "island_joined") == 1));
+    REQUIRE(events(cluster, "rolled_back") == 0);
+    REQUIRE(cluster.checkers().commits() == 40);
+  }
+}
+
+TEST_CASE("whole period: a trainer whose loss is not finite takes the others' result") {
+  Cluster cluster(whole_period(3, 3));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(3), minutes(2)));
+  cluster.host(1).spoil_next_contribution();
+  finish(cluster);
+  REQUIRE(cluster.host(1).trainer_starts() == 1);
 }
 
 TEST_CASE("gradients are exchanged in every step, and an island that was killed comes back") {

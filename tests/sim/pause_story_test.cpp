@@ -15,6 +15,7 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
   const auto outcome = [](int pause_after_ms, int overlap) {
     Scenario scenario = calm(3, 2, 12);
     scenario.spec.strategy.overlap_steps = static_cast<std::uint64_t>(overlap);
+    scenario.spec.strategy.eager = overlap == 4;  // the whole period
     Cluster cluster(scenario);
     cluster.start();
     if (pause_after_ms >= 0) {
@@ -39,7 +40,7 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
     }
     return cluster.ledger().runs.begin()->second.digest;
   };
-  for (const int overlap : {0, 2}) {
+  for (const int overlap : {0, 2, 4}) {
     const Digest unpaused = outcome(-1, overlap);
     for (int ms = 0; ms < 900; ms += 130) {
       INFO(overlap << " " << ms);

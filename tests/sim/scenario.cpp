@@ -11,6 +11,32 @@ Schedule schedule_of_spec(const RunSpec& spec) {
   return schedule_of(compose(spec.strategy).value(), spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments)).value();
 }
 
+namespace {
+
+// In some worlds an exchange takes the whole period, drawn apart: the rest of the world stays what it was.
+void take_whole_periods(RunSpec& spec, std::uint64_t seed) {
+  Rng rng(seed, stream_of("whole period"));
+  StrategySpec& strategy = spec.strategy;
+  if (strategy.group != Group::all || strategy.payload != PayloadKind::outer_gradient || !rng.chance(0.25)) {
+    return;
+  }
+  strategy.overlap_steps = strategy.inner_steps;
+  strategy.merge_alpha = 0.0;
+  strategy.pace = Pace::fixed;
+  spec.islands.overlap_steps.clear();
+  const double method = rng.uniform();
+  if (method < 0.5) {
+    strategy.eager = true;
+    strategy.aggregator = Aggregator::weighted_mean;
+  } else if (method < 0.75) {
+    strategy.outer_optimizer = OuterOptimizerKind::clipped_momentum;
+    strategy.outer_clip = 0.5;
+    strategy.gap_penalty = true;
+  }
+}
+
+}  // namespace
+
 Scenario draw_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("scenario"));
   Scenario scenario;
@@ -66,6 +92,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     spec.strategy.weighting = static_cast<Weighting>(weightings.below(kWeightings.size()));
   }
   spec.strategy.pace = spec.strategy.group == Group::all && rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
+  take_whole_periods(spec, seed);
   spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
   spec.training.steps = spec.strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.checkpoint.every_rounds = static_cast<std::uint32_t>(1 + rng.below(5));

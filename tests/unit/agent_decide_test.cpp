@@ -50,6 +50,72 @@ TEST_CASE("checkpoints are due every so many rounds, and after the last") {
 }
 
 // F = 4, H = 8, tau = 7: rounds start at 8, 10, 12, 14, 16 … and are merged at 15, 17, 19, 21 …
+TEST_CASE("decide_whole_plan: every round one publish and one merge, a merge only with the publish before it, and in the order of rounds") {
+  for (std::uint64_t total = 1; total <= 30; ++total) {
+    for (std::uint64_t period = 1; period <= 6; ++period) {
+      for (std::uint32_t fragments = 1; fragments <= 7; ++fragments) {
+        const Schedule schedule = Schedule::make(total, period, fragments, period, 0, true).value();
+        WholePlanInput input;
+        input.until = Round(schedule.rounds());
+        std::vector<MergeOrder> merges;
+        std::set<Round> published;
+        while (input.planned < input.until) {
+          const WholePlan plan = decide_whole_plan(schedule, input, {});
+          INFO("T " << total << ", H " << period << ", F " << fragments << ", planned " << input.planned.value);
+          REQUIRE(plan.newest > input.planned);  // as soon as all that were published are formed
+          for (const PublishOrder& order : plan.orders.publish) {
+            REQUIRE(published.insert(order.round).second);
+            REQUIRE(order.step == schedule.round_at(order.round).value().start);
+            const std::optional<Round> before = schedule.round_before(schedule.round_at(order.round).value());
+            REQUIRE((!before || input.formed.contains(*before)));
+          }
+          for (const MergeOrder& order : plan.orders.merge) {
+            merges.push_back(order);
+            Round next = order.round.next();
+            while (next <= input.until && schedule.round_at(next).value().fragment != order.fragment) {
+              next = next.next();
+            }
+            REQUIRE((next > input.until || published.contains(next)));
+          }
+          REQUIRE((plan.newest == input.until || plan.orders.until == schedule.round_at(plan.newest.next()).value().start));
+          input.planned = plan.newest;
+          input.in_hand = published;
+          input.formed = published;
+        }
+        REQUIRE(merges.size() == schedule.rounds());
+        for (std::size_t i = 0; i < merges.size(); ++i) {
+          REQUIRE(merges[i].round == Round(i + 1));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("decide_whole_plan: a fragment is not published again before it is formed, and whoever was loaded merges only what came since") {
+  const Schedule schedule = Schedule::make(50, 10, 1, 10, 0, true).value();  // rounds at 10, 20, 30, 40 and 50
+  WholePlanInput input{Round(0), Round(0), Round(0), Round(2), {}, {}};
+  WholePlan plan = decide_whole_plan(schedule, input, {});
+  CHECK(plan.newest == Round(1));
+  CHECK(plan.orders.until == Step(20));
+  CHECK(plan.orders.merge.empty());
+  input.planned = plan.newest;
+  input.in_hand = {Round(1)};
+  CHECK(decide_whole_plan(schedule, input, {}).newest == Round(1));  // published, and still being formed
+  input.formed = {Round(1)};
+  plan = decide_whole_plan(schedule, input, {});
+  CHECK(plan.newest == Round(2));
+  CHECK(plan.orders.publish.front().round == Round(2));
+  CHECK(plan.orders.merge.front().round == Round(1));
+  CHECK(plan.orders.until == Step(30));
+  // It went on from a checkpoint of round 2, whose contribution to round 3 came with it.
+  input = {Round(2), Round(2), Round(2), Round(4), {Round(3)}, {Round(3)}};
+  plan = decide_whole_plan(schedule, input, {});
+  REQUIRE(plan.orders.publish.size() == 1);
+  CHECK(plan.orders.publish.front().round == Round(4));
+  REQUIRE(plan.orders.merge.size() == 1);
+  CHECK(plan.orders.merge.front().round == Round(3));
+}
+
 TEST_CASE("decide_horizon: orders for every round that starts before the next result must be there, and some more") {
   const Schedule overlapped = Schedule::make(80, 8, 4, 7).value();
   REQUIRE(decide_horizon(overlapped, Round(0), 0) == Round(4));  // started by step 15: those of 8, 10, 12, 14

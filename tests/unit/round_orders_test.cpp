@@ -19,8 +19,9 @@ PublishOrder publish(std::uint64_t round, std::uint32_t fragment, std::uint64_t 
   order.step = step;
   return order;
 }
-MergeOrder merge(std::uint64_t round, std::uint32_t fragment, std::uint64_t step) {
+MergeOrder merge(std::uint64_t round, std::uint32_t fragment, std::uint64_t step, double alpha = 0.5) {
   MergeOrder order;
+  order.alpha = alpha;
   order.round = round;
   order.fragment = fragment;
   order.step = step;
@@ -50,6 +51,21 @@ TEST_CASE("publishes come before merges, each in the order they came, and nothin
   CHECK(all(orders, 8) == "p2 m1 p3");
   CHECK(all(orders, 9) == "m2");
   CHECK(all(orders, 100).empty());
+}
+
+TEST_CASE("with an overlap of a whole period a merge that overwrites comes after the publish of its step, and before any of a later step") {
+  Orders orders;
+  orders.add({publish(1, 0, 4), publish(2, 0, 8), publish(3, 0, 12)}, {merge(1, 0, 8, 0), merge(2, 0, 12, 0), merge(3, 0, 12, 0)});
+  CHECK(all(orders, 4) == "p1");
+  CHECK(all(orders, 8) == "p2 m1");
+  CHECK(all(orders, 12) == "p3 m2 m3");  // the end: the last one is published and merged at one step
+  // Two fragments: each publish only waits for merges of its own that belong to an earlier step.
+  orders.add({publish(3, 0, 8), publish(4, 1, 10)}, {merge(1, 0, 8, 0), merge(2, 1, 10, 0)});
+  CHECK(all(orders, 8) == "p3 m1");
+  CHECK(all(orders, 10) == "p4 m2");
+  // A trainer that is late for both, because it was told to leave, keeps to that.
+  orders.add({publish(2, 0, 8)}, {merge(1, 0, 6, 0)});
+  CHECK(all(orders, 8) == "m1 p2");
 }
 
 TEST_CASE("with an overlap of a whole period each round is merged before the next one of its fragment is published") {

@@ -67,6 +67,18 @@ TEST_CASE("overlap hides the exchange as far as it fits") {
   CHECK(forecast(question).value().islands[0].peak_bits_per_second == Approx(8e6 / 5));
 }
 
+TEST_CASE("an overlap of the whole period hides every exchange that fits into it, and a longer one costs what is more") {
+  ForecastQuestion question = two_islands();
+  question.composition.overlap_steps = 10;
+  REQUIRE(question.composition.whole_period());
+  // Ten rounds start at steps 10 to 100. Nine hide behind ten steps each, the last has nothing to hide behind.
+  CHECK(forecast(question).value().seconds == Approx(108.0));
+  // 16 s for each of them: 6 s are waited for at each of nine merges, and the exchange of the last begins when that before it is there.
+  question.islands[0].uplink_bits_per_second = 0.5e6;
+  question.islands[1].uplink_bits_per_second = 0.5e6;
+  CHECK(forecast(question).value().seconds == Approx(10.0 + 10 * 16.0));
+}
+
 TEST_CASE("the peak is what rounds that share the uplink need together, never less than the sustained bound") {
   ForecastQuestion question = two_islands();
   question.fragment_values = {125'000, 125'000};

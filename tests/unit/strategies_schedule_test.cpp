@@ -13,7 +13,7 @@ namespace {
 
 // The definition, simulated: at every step, which fragments start.
 std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap,
-                                     std::uint64_t first) {
+                                     std::uint64_t first, bool publish_first) {
   std::vector<RoundPlan> plans;
   std::map<std::uint32_t, std::uint64_t> last;
   const auto add = [&](std::uint32_t fragment, std::uint64_t start, std::uint64_t apply) {
@@ -23,8 +23,8 @@ std::vector<RoundPlan> by_definition(std::uint64_t total, std::uint64_t period, 
   for (std::uint64_t step = 1; step < total; ++step) {
     for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
       const std::uint64_t shift = first + fragment * period / fragments;
-      if (step >= shift && (step - shift) % period == 0 && step + overlap < total) {
-        add(fragment, step, step + overlap);
+      if (step >= shift && (step - shift) % period == 0 && (publish_first || step + overlap < total)) {
+        add(fragment, step, std::min(step + overlap, total));
       }
     }
   }
@@ -63,13 +63,18 @@ TEST_CASE("schedule: the example of Streaming DiLoCo, two fragments half a perio
 namespace {
 
 void check_against_definition(std::uint64_t total, std::uint64_t period, std::uint32_t fragments, std::uint64_t overlap,
-                              std::uint64_t offset) {
-  INFO("T " << total << ", H " << period << ", F " << fragments << ", overlap " << overlap << ", offset " << offset);
-  const auto expected = by_definition(total, period, fragments, overlap, offset == 0 ? period : offset);
-  const auto schedule = Schedule::make(total, period, fragments, overlap, offset).value();
+                              std::uint64_t offset, bool publish_first = false) {
+  INFO("T " << total << ", H " << period << ", F " << fragments << ", overlap " << overlap << ", offset " << offset
+            << (publish_first ? ", published first" : ""));
+  const auto expected = by_definition(total, period, fragments, overlap, offset == 0 ? period : offset, publish_first);
+  const auto schedule = Schedule::make(total, period, fragments, overlap, offset, publish_first).value();
   REQUIRE(schedule.rounds() == expected.size());
+  std::map<std::uint32_t, Round> before;
   for (const RoundPlan& plan : expected) {
     REQUIRE(schedule.round_at(plan.round).value() == plan);
+    const auto found = before.find(plan.fragment);
+    REQUIRE(schedule.round_before(plan) == (found == before.end() ? std::nullopt : std::optional(found->second)));
+    before[plan.fragment] = plan.round;
   }
   for (std::uint64_t step = 0; step <= total + period; ++step) {
     std::vector<RoundPlan> starting;
@@ -92,6 +97,9 @@ TEST_CASE("schedule: every small schedule equals its definition", "[strategies]"
         for (std::uint64_t overlap = 0; overlap <= period; ++overlap) {
           for (std::uint64_t offset = 0; offset <= period; ++offset) {
             check_against_definition(total, period, fragments, overlap, offset);
+            if (overlap == period) {
+              check_against_definition(total, period, fragments, overlap, offset, true);
+            }
           }
         }
       }
@@ -155,6 +163,8 @@ TEST_CASE("schedule: what cannot be is refused", "[strategies]") {
     CHECK(schedule.error().code == Code::invalid_argument);
   }
   CHECK(Schedule::make(10, 5, 1, 0, 6).error().code == Code::invalid_argument);
+  CHECK(Schedule::make(10, 5, 1, 4, 0, true).error().code == Code::invalid_argument);
+  CHECK(Schedule::make(10, 5, 1, 5, 0, true).value().merged_after(4).error().code == Code::invalid_argument);
   const auto largest = Schedule::make(kLimit, kLimit, 0xffffffffU, kLimit - 1).value();
   CHECK(largest.rounds() == 0xffffffffULL);
   CHECK(Schedule::make(kLimit, 3).value().round_at(Round(5)).value().start == Step(15));

@@ -82,6 +82,8 @@ TEST_CASE("a trainer is given orders once for a committed round, and keeps those
 TEST_CASE("a trainer whose orders are void is loaded anew, and takes no result before") {
   Bench bench;
   bench.bring_up();
+  CHECK_FALSE(bench.trainer.give(Round(1), 0));  // it has no order to merge it
+  bench.trainer.extend_plan(Round(0), {});
   CHECK(bench.trainer.give(Round(1), 0));
   bench.trainer.drop_orders();
   CHECK(bench.trainer.phase() == Trainer::Phase::ready);
