@@ -112,7 +112,7 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
   }
   const Composition& parts = run.composition();
   const bool overwritten = parts.group == Group::all && parts.payload == PayloadKind::outer_gradient && parts.merge_alpha == 0.0;
-  if (facts == nullptr && overwritten && run.spec().quorum == 0 && process_->moved.contains(round)) {
+  if (facts == nullptr && overwritten && run.spec().strategy.quorum == 0 && process_->moved.contains(round)) {
     told.moved(id_, round, values_of(contribution->encoded.bytes), process_->moved[round]);
   }
   told.contribution(id_, round, base, values_of(contribution->encoded.bytes), contribution->facts, trained);
