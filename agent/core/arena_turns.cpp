@@ -7,7 +7,8 @@ namespace atl::agent {
 void ArenaTurns::begin(std::uint64_t start, std::uint32_t fragments, Round committed, Step step, std::uint64_t position,
                        std::uint64_t trained) {
   start_ = start;
-  fragments_.assign(fragments, Fragment{Turn::ours, false, committed, Round(), step, position, position, trained, Step(0), std::nullopt});
+  fragments_.assign(fragments,
+                    Fragment{Turn::ours, false, false, committed, Round(), step, position, position, trained, Step(0), std::nullopt});
   for (std::uint32_t i = 0; i < fragments; ++i) {
     newest_[i] = std::max(newest_[i], committed);
   }
@@ -35,6 +36,7 @@ bool ArenaTurns::publishing() const {
 PublishFacts ArenaTurns::published(std::uint32_t fragment, std::uint64_t position, const PublishFacts& facts) {
   Fragment& f = fragments_.at(fragment);
   f.turn = Turn::ours;
+  f.owes = false;
   const std::uint64_t all = position - std::min(position, f.published_at);
   const std::uint64_t since = position - std::min(position, f.position);
   f.published_at = position;
@@ -88,6 +90,7 @@ bool ArenaTurns::merged(std::uint32_t fragment, Round round, Step step, std::uin
   Fragment& f = fragments_[fragment];
   f.turn = Turn::ours;
   f.distrusted = false;
+  f.owes = true;
   f.base = round;
   f.step = step;
   f.position = position;

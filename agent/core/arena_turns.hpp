@@ -37,6 +37,9 @@ class ArenaTurns {
   [[nodiscard]] bool is(std::uint32_t fragment, Turn turn) const;
   // A newer result than the trainer's is applied, or what the trainer has is not to be believed.
   [[nodiscard]] bool outdated(std::uint32_t fragment) const;
+  // It has published nothing since it took a result: what it trains would be lost with the next one, each time where rounds are shorter
+  // than its steps.
+  [[nodiscard]] bool owes(std::uint32_t fragment) const { return fragments_.at(fragment).owes && !fragments_.at(fragment).distrusted; }
   // The newest version, that which the trainer has, and the step at which it took that.
   [[nodiscard]] Round newest(std::uint32_t fragment) const;
   [[nodiscard]] Round base(std::uint32_t fragment) const { return fragments_.at(fragment).base; }
@@ -65,6 +68,7 @@ class ArenaTurns {
   struct Fragment {
     Turn turn = Turn::ours;
     bool distrusted = false;
+    bool owes = false;
     Round base;
     Round adopting;
     Step step;                       // at which the trainer took the base,

@@ -34,7 +34,8 @@ void Core::State::drive_turns() {
     if (!turns.is(fragment, Turn::ours)) {
       continue;
     }
-    if (turns.outdated(fragment)) {
+    const bool owes = turns.owes(fragment) && !departure.asked() && first_open(run->outer.committed(), fragment);
+    if (turns.outdated(fragment) && !owes) {
       turns.adopt(fragment, turns.newest(fragment));
       effect(OfferParameters{run->terms.id, turns.newest(fragment), fragment});
     } else if (!departure.asked() && !run->rounds.contributes(fragment)) {
@@ -57,6 +58,10 @@ void Core::State::order_publish(std::uint32_t fragment) {
   const Step step = std::max(due->start, soonest);
   run->turns.order_publish(fragment, step);
   run->trainer.order_publish(*due, step);
+  if (step.value > run->turns.based_at(fragment).value + inner_steps) {
+    // It is slower than those whose rounds these are: a whole period of its own is enough, and its step is the run's then.
+    run->turns.hurry(fragment, inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
+  }
 }
 
 // The others have come to this round: the trainer publishes what it has, if that is enough.
