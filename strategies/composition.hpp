@@ -131,9 +131,7 @@ struct Composition {
   [[nodiscard]] bool private_states() const { return group != Group::all; }
   // The exchange of a fragment takes its whole period: the next contribution is published before the result of the last one is merged, and
   // is formed against what the island went on from.
-  [[nodiscard]] bool whole_period() const {
-    return overlap_steps == inner_steps && overlap_steps > 0 && merge_alpha == 0.0 && quorum == 0;
-  }
+  [[nodiscard]] bool whole_period() const { return overlap_steps == inner_steps && overlap_steps > 0 && merge_alpha == 0.0 && quorum == 0; }
   // Rounds beyond the schedule's that merge all islands' outer parameters into one model, one for each fragment.
   [[nodiscard]] std::uint64_t merge_rounds(std::uint32_t arena_fragments) const {
     return group == Group::pairs && final_merge ? arena_fragments : 0;

@@ -349,8 +349,8 @@ struct Exit {
 using Effect =
     std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
                  FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
-                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters, BeginCheckpoint,
-                 WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent,
-                 DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
+                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters,
+                 BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent,
+                 AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

@@ -386,8 +386,8 @@ struct LeaveAsked {
 using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
                            TrainerEvaluated, TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed,
                            ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied,
-                           ParametersOffered, HandedOver, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken,
-                           CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened,
-                           ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
+                           ParametersOffered, HandedOver, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded,
+                           CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld,
+                           ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
 
 }  // namespace atl::agent

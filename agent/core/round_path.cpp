@@ -25,6 +25,13 @@ std::uint64_t tokens_of(const Exchange& order, const IslandId& island) {
   return place == order.members.end() ? 0 : order.tokens[static_cast<std::size_t>(place - order.members.begin())];
 }
 
+// Whether it is this contribution of the island that counts, and none that it made before.
+bool counts(const Exchange& order, const IslandId& island, const atl::Ready& ready) {
+  const auto place = static_cast<std::size_t>(std::ranges::find(order.members, island) - order.members.begin());
+  return tokens_of(order, island) == std::max<std::uint64_t>(1, ready.tokens) &&
+         (place >= order.norms.size() || order.norms[place] == ready.norm);
+}
+
 }  // namespace
 
 using Phase = RoundInHand::Phase;
@@ -182,7 +189,7 @@ void Core::State::on_exchange(const Exchange& message) {
     return;  // begun already, or given up
   }
   const std::uint64_t own = tokens_of(message, island());
-  if (run->terms.passes_over() && own > 0 && (round->receives() || own != std::max<std::uint64_t>(1, round->ready().tokens))) {
+  if (run->terms.passes_over() && own > 0 && (round->receives() || !counts(message, island(), round->ready()))) {
     refuse("this island has another contribution to round " + std::to_string(message.round.value) + " than the one that is counted");
     return;
   }

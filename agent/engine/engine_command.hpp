@@ -36,9 +36,9 @@ struct SetUplink {
 
 using EngineCommand =
     std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
-                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver,
-                 AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent,
-                 FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
+                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
+                 HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun,
+                 OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
 
 struct ArenaPrepared {
   RunId run;

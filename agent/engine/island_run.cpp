@@ -219,10 +219,13 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
+    if (passes_over() && stepped_[fragment] > checkpoint) {
+      continue;  // formed against outer parameters that the checkpoint's state does not lead to again
+    }
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {
-      begun.pending.push_back({round, fragment, formed.norm, facts, formed.base});
+      begun.pending.push_back({round, fragment, formed.norm, facts, passes_over() ? std::min(formed.base, checkpoint) : formed.base});
     }
   }
   return formed;
@@ -323,7 +326,7 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
     ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
   }
   bases_.erase(result.fragment);
-  advance_to(result.round, digest);
+  advance_to(result.round, digest, result.fragment);
   return {};
 }
 
@@ -371,7 +374,8 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state);
 }
 
-void IslandRun::advance_to(Round round, const Digest& digest) {
+void IslandRun::advance_to(Round round, const Digest& digest, std::uint32_t fragment) {
+  stepped_[fragment] = round;
   round_ = round;
   digest_ = digest;
   drop_contributions_before(round_.next());
@@ -520,6 +524,7 @@ Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const 
     return Error{Code::corrupt, "the checkpoint of round " + std::to_string(round.value) + " belongs to another history"};
   }
   ATOLL_TRY(load_outer(checkpoints_.folder_of(round) / kOuterFile));
+  stepped_.clear();
   Status read = round_ == round && digest_ == digest
                     ? read_residual(meta)
                     : Status(Error{Code::corrupt, "the outer state of round " + std::to_string(round.value) + " says it is another one"});

@@ -178,7 +178,7 @@ class IslandRun {
   Status start_of(std::uint32_t fragment, const island_link::Fragment& range, std::span<float> start) const;
   Status go_on_from_published(const Contribution& formed, const island_link::Fragment& range);
   Status restore_starts();
-  void advance_to(Round round, const Digest& digest);
+  void advance_to(Round round, const Digest& digest, std::uint32_t fragment);
   Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
   Result<Contribution> form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment, const PublishFacts& facts);
   Result<Payload> encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const;
@@ -209,7 +209,8 @@ class IslandRun {
   std::map<Round, Contribution> contributions_;
   std::map<std::uint32_t, Base> bases_;  // by fragment
   std::vector<std::pair<Round, double>> reformed_;
-  std::optional<OwnStart> own_start_;    // where the exchange takes a whole period
+  std::map<std::uint32_t, Round> stepped_;  // by fragment: its newest round whose step was taken since the outer state was loaded
+  std::optional<OwnStart> own_start_;       // where the exchange takes a whole period
   std::optional<ArenaWatch> watch_;
   std::optional<std::string> misuse_;
   struct BegunCheckpoint {

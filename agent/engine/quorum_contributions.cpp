@@ -77,7 +77,7 @@ Status IslandRun::apply_behind(const RoundResult& result, const Digest& digest) 
   ATOLL_ASSIGN(const island_link::Fragment range, next_range(result));
   ATOLL_TRY(keep_base(result.fragment, range));
   ATOLL_TRY(take_step(result, range, nullptr));
-  advance_to(result.round, digest);
+  advance_to(result.round, digest, result.fragment);
   return {};
 }
 

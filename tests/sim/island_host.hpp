@@ -84,7 +84,7 @@ struct Process {
   std::map<Round, Trained> published;                 // what the trainer's contributions hold
   std::map<std::uint32_t, Trained> newest_published;  // by fragment; and its trainer's parameters
   std::map<std::uint32_t, Vector> newest_parameters;  // by fragment
-  std::map<Round, Vector> moved;  // what the trainer's contributions are, where a merge keeps nothing of its parameters
+  std::map<Round, Vector> moved;                      // what the trainer's contributions are, where a merge keeps nothing of its parameters
   std::optional<TaskInHand> task;
   std::optional<TimePoint> timer;
   Wakes wakes;
