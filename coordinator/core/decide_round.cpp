@@ -34,6 +34,22 @@ RoundDecision plan_with_all(const RoundInput& input) {
   return decision;
 }
 
+// Everybody has answered.
+RoundDecision decide_answered(const RoundInput& input, std::size_t ready, RoundDecision decision) {
+  const std::string round = "round " + std::to_string(input.round.value);
+  if (ready == 0 && input.quorum > 0) {
+    decision.wait.text = round + " has no contribution that counts: all islands withdrew theirs, and train on";
+  } else if (ready == 0) {
+    decision.kind = RoundDecision::Kind::hopeless;
+    decision.wait.text = round + " has no contribution: all islands withdrew theirs";
+  } else if (input.hold) {
+    decision.wait = *input.hold;
+  } else {
+    decision.kind = RoundDecision::Kind::plan;
+  }
+  return decision;
+}
+
 }  // namespace
 
 Duration decide_grace(const GraceInput& input) {
@@ -65,17 +81,7 @@ RoundDecision decide_round(const RoundInput& input) {
     ready += member.answer == Answer::ready ? 1U : 0U;
   }
   if (decision.left_out.empty()) {
-    if (ready == 0 && input.quorum > 0) {
-      decision.wait.text = round + " has no contribution that counts: all islands withdrew theirs, and train on";
-    } else if (ready == 0) {
-      decision.kind = Kind::hopeless;
-      decision.wait.text = round + " has no contribution: all islands withdrew theirs";
-    } else if (input.hold) {
-      decision.wait = *input.hold;
-    } else {
-      decision.kind = Kind::plan;
-    }
-    return decision;
+    return decide_answered(input, ready, std::move(decision));
   }
   if (input.quorum > 0 && ready >= std::min<std::size_t>(input.quorum, input.members.size()) && !input.hold) {
     const TimePoint until = input.quorum_since.value_or(input.now) + input.grace;
