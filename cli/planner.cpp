@@ -30,6 +30,7 @@ json island_documents(const std::vector<PlanIsland>& islands, const ForecastQues
     documents.push_back({{"name", given.name},
                          {"source", islands[i].source},
                          {"step_seconds", given.step_seconds},
+                         {"steps", found.steps},
                          {"uplink_bits_per_second", given.uplink_bits_per_second},
                          {"downlink_bits_per_second", given.downlink_bits_per_second},
                          {"round_trip_seconds", given.round_trip_seconds},
@@ -368,7 +369,8 @@ Result<json> goodput_document() {
                      {"printed", cell.printed},
                      {"ours", cell.ours},
                      {"rule", cell.rule},
-                     {"waiting_for_all", cell.waiting}});
+                     {"waiting_for_all", cell.waiting},
+                     {"quorum_of_one", cell.quorum}});
   }
   return json{{"schema", 1}, {"kind", "decoupled-diloco-goodput"}, {"cells", std::move(cells)}};
 }

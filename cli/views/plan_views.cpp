@@ -258,13 +258,14 @@ std::string render_gossip_timing(const json& document, const Terminal& terminal)
 }
 
 std::string render_goodput(const json& document, const Terminal& terminal) {
-  Table table({{"METHOD", false}, {"CHIPS", true}, {"PRINTED", true}, {"OURS", true}, {"RULE", true}, {"WAITING FOR ALL", true}});
+  Table table({{"METHOD", false}, {"CHIPS", true}, {"PRINTED", true}, {"OURS", true}, {"QUORUM", true}, {"RULE", true}, {"ALL", true}});
   for (const json& row : list_at(document, "cells")) {
     const auto cell = [&](const char* key) { return Cell{fixed("%.1f", 100 * number_at(row, key).value_or(0))}; };
     table.add({{printable(text_at(row, "method"))},
                {whole(number_at(row, "chips"))},
                cell("printed"),
                cell("ours"),
+               cell("quorum_of_one"),
                cell("rule"),
                cell("waiting_for_all")});
   }
@@ -272,9 +273,11 @@ std::string render_goodput(const json& document, const Terminal& terminal) {
          table.text(terminal) +
          "PRINTED: as the paper's figures were told elsewhere. OURS: rounds of 24 steps of 2 s, overlap 2, straggler_factor 1.05; an "
          "interruption stops an island for\n"
-         "23 s on average (without elasticity 80 s), which is fitted to the two rows of data-parallel. RULE: one island of N / M chips "
-         "alone.\n"
-         "WAITING FOR ALL: straggler_factor 0, so that every round waits for every island.\n";
+         "23 s on average (without elasticity 80 s), which is fitted to the two rows of data-parallel. QUORUM: rounds "
+         "that close with a\n"
+         "quorum of one, so that nobody waits. RULE: one island of N / M chips alone. ALL: straggler_factor 0, so that every round waits "
+         "for\n"
+         "every island.\n";
 }
 
 }  // namespace atl

@@ -89,6 +89,7 @@ struct PendingMerge {
 // One island's clock.
 struct Track {
   const ForecastIsland* island = nullptr;
+  double step_seconds = 0;  // of a step of the schedule
   double now = 0;
   std::uint64_t steps = 0;
   double waiting = 0;
@@ -107,8 +108,15 @@ class TrackGroup {
       const std::string number = std::to_string(i);
       names_.emplace_back(std::string(10 - std::min<std::size_t>(number.size(), 10), '0') + number);  // in the order of numbers
     }
+    // With a quorum the schedule goes with the islands of the quorum: slower ones take its steps with fewer of their own.
+    std::vector<double> speeds;
     for (const ForecastIsland& island : question.islands) {
-      tracks_.push_back(Track{&island});
+      speeds.push_back(island.step_seconds);
+    }
+    std::ranges::sort(speeds);
+    const double slowest = speeds[needed() - 1];
+    for (const ForecastIsland& island : question.islands) {
+      tracks_.push_back(Track{&island, std::min(island.step_seconds, slowest)});
     }
   }
 
@@ -122,10 +130,12 @@ class TrackGroup {
       return;
     }
     const bool alone = bytes.hops == 0;
-    double start = 0;
+    std::vector<double> ready;
     for (const Track& track : tracks_) {
-      start = std::max(start, track.now + form + track.island->round_trip_seconds / 2);
+      ready.push_back(track.now + form + track.island->round_trip_seconds / 2);
     }
+    std::ranges::sort(ready);
+    const double start = ready[needed() - 1];
     double told = 0;  // when the coordinator has heard everyone's digest
     double slowest_uplink = 0;
     for (std::size_t i = 0; i < tracks_.size(); ++i) {
@@ -159,10 +169,19 @@ class TrackGroup {
         const PendingMerge merge = track.pending.front();
         track.pending.pop_front();
         step_to(track, merge.apply_step);
-        track.waiting += std::max(0.0, merge.arrival - track.now);
-        track.now = std::max(track.now, merge.arrival);
+        if (!passes_over()) {
+          wait_until(track, merge.arrival);
+        }
       }
       step_to(track, step);
+    }
+  }
+
+  // The run is over once all its rounds are.
+  void finish(std::uint64_t step) {
+    advance(step, step + 1);
+    for (Track& track : tracks_) {
+      wait_until(track, track.last_round);
     }
   }
 
@@ -201,13 +220,24 @@ class TrackGroup {
     }
   }
 
+  [[nodiscard]] bool passes_over() const { return question_.composition.quorum > 0; }
+  // As many contributions close a round.
+  [[nodiscard]] std::size_t needed() const {
+    return passes_over() ? std::min<std::size_t>(question_.composition.quorum, question_.islands.size()) : question_.islands.size();
+  }
+
+  static void wait_until(Track& track, double time) {
+    track.waiting += std::max(0.0, time - track.now);
+    track.now = std::max(track.now, time);
+  }
+
   [[nodiscard]] std::size_t index_of(const IslandId& name) const {
     return static_cast<std::size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin());
   }
 
   static void step_to(Track& track, std::uint64_t step) {
     if (step > track.steps) {
-      track.now += static_cast<double>(step - track.steps) * track.island->step_seconds;
+      track.now += static_cast<double>(step - track.steps) * track.step_seconds;
       track.steps = step;
     }
   }
@@ -242,7 +272,7 @@ Result<std::vector<Outcome>> simulate(const ForecastQuestion& question, const st
     }
     group.round(plan, apply_steps, bytes[plan.fragment], static_cast<double>(question.fragment_values[plan.fragment]));
   }
-  group.advance(total_steps, total_steps + 1);
+  group.finish(total_steps);
   std::vector<Outcome> outcomes;
   for (const Track& track : group.tracks()) {
     outcomes.push_back({track.now, track.waiting, track.sent, track.received});
@@ -344,12 +374,14 @@ Result<Forecast> forecast(const ForecastQuestion& question, double bound_utilisa
   for (std::size_t i = 0; i < question.islands.size(); ++i) {
     const Outcome& track = outcomes[i];
     const double step_seconds = question.islands[i].step_seconds;
-    const double compute = static_cast<double>(question.total_steps) * step_seconds;
+    const bool skips = question.composition.quorum > 0;
+    const double compute = skips ? track.now - track.waiting : static_cast<double>(question.total_steps) * step_seconds;
     computing += compute;
     elapsed += track.now;
     result.seconds = std::max(result.seconds, track.now);
     IslandForecast island;
     island.name = question.islands[i].name;
+    island.steps = skips ? static_cast<std::uint64_t>(compute / step_seconds + 1e-6) : question.total_steps;
     island.bytes_sent = static_cast<std::uint64_t>(track.sent);
     island.bytes_received = static_cast<std::uint64_t>(track.received);
     island.bytes_sent_per_step = track.sent / static_cast<double>(question.total_steps);

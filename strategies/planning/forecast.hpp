@@ -17,6 +17,9 @@
 //             one's bytes have passed, and two round trips (the gradient, the decision). Nobody else is waited for. The merge of all at the
 //             end is not in it.
 //   merge     island i goes on stepping until the round's apply step, by its own τ, and waits there if the result has not come.
+//   quorum    with a quorum of K a round starts with the K-th Ready, no merge is waited for, and the schedule's steps take as long as the
+//   K-th
+//             fastest island's; slower islands take fewer of their own in that time. What is waited for is the end of the last rounds.
 // Utilisation is steps·s_i / (time at the end). The sustained bound is the bandwidth below which no schedule can reach a
 // given utilisation: the bytes of all rounds have to pass in the time that the run then lasts.
 // A long run repeats itself period by period once it has got going: above kSimulatedRounds rounds two shorter runs with the same
@@ -63,6 +66,7 @@ struct ForecastQuestion {
 
 struct IslandForecast {
   std::string name;
+  std::uint64_t steps = 0;       // that it takes itself: fewer than the run's where rounds close without it
   std::uint64_t bytes_sent = 0;  // in the whole run
   std::uint64_t bytes_received = 0;
   double bytes_sent_per_step = 0;

@@ -76,6 +76,19 @@ double simulate_goodput(const GoodputQuestion& question) {
   for (std::uint32_t round = 0; round < question.rounds; ++round) {
     const double due = begin + length;
     double end = due;
+    if (question.quorum > 0) {
+      std::vector<double> there;
+      for (Interruptions& island : islands) {
+        there.push_back(island.back_from(due));
+      }
+      std::ranges::sort(there);
+      end = std::max(due, there[std::min<std::size_t>(question.quorum, there.size()) - 1]);
+      for (Interruptions& island : islands) {
+        trained += island.up_until(end);
+      }
+      begin = end;
+      continue;
+    }
     for (Interruptions& island : islands) {
       end = std::max(end, islands.size() > 1 ? std::min(island.back_from(due), begin + patience) : due);  // one alone waits for nobody
     }
@@ -102,8 +115,10 @@ std::vector<GoodputCell> goodput_table() {
       alone.chips = question.chips / question.islands;
       GoodputQuestion waiting = question;
       waiting.straggler_factor = 0;
+      GoodputQuestion quorum = question;
+      quorum.quorum = 1;
       cells.push_back({method, chips, kPrintedGoodput[method][chips] / 100, simulate_goodput(question), simulate_goodput(alone),
-                       simulate_goodput(waiting)});
+                       simulate_goodput(waiting), simulate_goodput(quorum)});
     }
   }
   return cells;

@@ -10,6 +10,8 @@
 //             (pace = "adaptive"). For islands that are away the round waits until they are back, at most until straggler_factor × its
 //             length has passed (0: without end). Meanwhile the others do `overlap_steps`, then they wait. Nobody's steps are lost: who was
 //             left out contributes next time.
+//   quorum    with a quorum of K a round closes with K contributions and nobody waits: every island trains whenever it is up, and what it
+//             has done goes into the next round that it is there for.
 //   no wait   where the overlap hides all waiting, islands are independent: goodput(M islands, N chips) = goodput(1, N / M), the paper's
 //   rule.
 // What is not modelled: bytes (strategies/planning/forecast.hpp does), islands that grow and shrink, which a year's interruptions hardly
@@ -37,6 +39,7 @@ struct GoodputQuestion {
   std::uint32_t inner_steps = 24;
   std::uint32_t overlap_steps = 2;
   double straggler_factor = 1.05;
+  std::uint32_t quorum = 0;       // 0: rounds wait as straggler_factor has it
   std::uint32_t rounds = 20'000;  // simulated
   std::uint64_t seed = 1;
 };
@@ -64,6 +67,7 @@ struct GoodputCell {
   double ours = 0;
   double rule = 0;     // goodput(1, N / M)
   double waiting = 0;  // ours with straggler_factor = 0: every round waits for all
+  double quorum = 0;   // ours with a quorum of one: nobody waits
 };
 
 // All 30 cells, by method and number of chips. Cost: about a second.

@@ -57,6 +57,26 @@ TEST_CASE("the slowest island and the thinnest link decide, and the others' wait
   CHECK(forecast(question).value().seconds == Approx(260.0));
 }
 
+TEST_CASE("with a quorum nobody waits: the schedule goes with the islands of the quorum, and slower ones take fewer steps") {
+  ForecastQuestion question = two_islands();
+  question.islands[1].step_seconds = 4.0;
+  const Forecast waiting = forecast(question).value();
+  question.composition.quorum = 1;
+  const Forecast result = forecast(question).value();
+  CHECK(waiting.seconds == Approx(480.0));
+  CHECK(result.seconds == Approx(108.0));  // 100 steps, and the exchange of the last round
+  CHECK(result.islands[0].waiting_seconds == Approx(8.0));
+  CHECK(result.islands[0].steps == 100);
+  CHECK(result.islands[1].steps == 25);
+  CHECK(result.islands[1].bytes_sent == waiting.islands[1].bytes_sent);
+  CHECK(result.utilisation == Approx(100.0 / 108.0));
+  // Of both: as fast as the slower one.
+  question.composition.quorum = 2;
+  const Forecast both = forecast(question).value();
+  CHECK(both.seconds == Approx(408.0));
+  CHECK(both.islands[1].steps == 100);
+}
+
 TEST_CASE("overlap hides the exchange as far as it fits") {
   ForecastQuestion question = two_islands();
   question.composition.overlap_steps = 8;
