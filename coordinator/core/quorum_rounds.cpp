@@ -3,6 +3,7 @@
 
 #include "coordinator/core/core_state.hpp"
 #include "strategies/specification/run_rules.hpp"
+#include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 
@@ -16,7 +17,7 @@ Answer Core::State::answer_in(const Run& run, const OpenRound& round, const Isla
   const bool older = newest != run.in_rounds().newest.end() &&
                      newest->second <= run.lineage.committed() &&  // else of rounds that were lost
                      contribution->base < newest->second;
-  return older ? Answer::none : Answer::ready;
+  return older && !ATOLL_PLANTED(older_anchor) ? Answer::none : Answer::ready;
 }
 
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest

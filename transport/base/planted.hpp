@@ -27,6 +27,7 @@ enum class Bug {
   named_unsynced,      // a checkpoint takes its name before what the trainer saved in it is on the disk
   cancel_unwritten,    // the coordinator answers that a run is cancelled, and its ledger does not know
   islands_taken,       // a run that is resumed takes islands from another one
+  older_anchor,        // with a quorum the coordinator counts what was formed against older outer parameters than the newest
   age_unnoticed,       // an older ledger goes on as if nobody knew better
 };
 

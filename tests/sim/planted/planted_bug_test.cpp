@@ -76,6 +76,10 @@ TEST_CASE("the simulator finds a coordinator that wakes again and again for what
   REQUIRE_FALSE(found(Bug::wakes_for_ever, "wakes again and again").empty());
 }
 
+TEST_CASE("the simulator finds a coordinator that counts what was formed against older outer parameters") {
+  REQUIRE_FALSE(found(Bug::older_anchor, "round ", 0, atl::sim::draw_quorum_scenario).empty());
+}
+
 TEST_CASE("the simulator finds a trainer that writes its next gradient over parameters that nobody has read") {
   REQUIRE_FALSE(found(Bug::arena_in_use, "differs from another's with the same digest").empty());
 }
