@@ -62,7 +62,7 @@ TEST_CASE("process: local --link puts every path between islands at the distance
   json islands;
   const auto trains = [&] {
     const json runs = asked(folder, {"runs", "--state", coordinator});
-    return runs.is_object() && !runs.at("runs").empty() && runs.at("runs")[0].value("round", 0) >= 2;
+    return runs.is_object() && !runs.at("runs").empty() && runs.at("runs")[0].value("round", 0) >= 6;
   };
   REQUIRE(Cluster::eventually(trains));
   // Paused, so that the probes have the paths for themselves.
@@ -71,12 +71,11 @@ TEST_CASE("process: local --link puts every path between islands at the distance
   REQUIRE(Cluster::eventually([&] {
     return asked(folder, {"status", run, "--state", coordinator}).value("/run/state"_json_pointer, "") == "paused";
   }));
-  // A round is two thirds of 400 kB twice through each island's way out, and two half round trips at the least.
+  // A round is two thirds of 400 kB twice through each island's way out, and two half round trips at the least. (Of all rounds together:
+  // the news of one may come late, and that of the next in time.)
   const std::vector<double> commits = commit_times(folder, run, coordinator);
-  REQUIRE(commits.size() >= 2);
-  for (std::size_t i = 1; i < commits.size(); ++i) {
-    CHECK(commits[i] - commits[i - 1] >= 2.0 * 2 / 3 * 400'000 * 8 / 20e6 + 0.080);
-  }
+  REQUIRE(commits.size() >= 6);
+  CHECK(commits.back() - commits.front() >= static_cast<double>(commits.size() - 1) * (2.0 * 2 / 3 * 400'000 * 8 / 20e6 + 0.080));
   const json probed = asked(folder, {"doctor", "--probe", "1s", "--state", coordinator});
   INFO(probed.dump());
   REQUIRE(probed.is_object());

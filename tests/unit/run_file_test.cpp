@@ -170,8 +170,8 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
 
 TEST_CASE("what cannot be streamed is a mistake at its place") {
   const auto streaming = [](const std::string& more) { return with("[strategy]\nname = \"streaming-diloco\"\n" + more); };
-  CHECK(problems(streaming("overlap_steps = 100\n")).empty());  // a whole period, merged half and half
-  require_problem(streaming("overlap_steps = 100\nmerge_alpha = 0.0\n"), "9:1", "smaller than inner_steps (100) where merge_alpha is 0");
+  CHECK(problems(streaming("overlap_steps = 100\n")).empty());                     // a whole period, merged half and half
+  CHECK(problems(streaming("overlap_steps = 100\nmerge_alpha = 0.0\n")).empty());  // a whole period late
   require_problem(streaming("overlap_steps = 101\n"), "9:1", "not be more than inner_steps (100)");
   require_problem(streaming("inner_steps = 30\noverlap_steps = 31\n"), "10:1", "not be more than inner_steps (30)");
   require_problem(streaming("inner_steps = 30\noffset = 31\n"), "10:1", "not be more than inner_steps (30)");
@@ -283,7 +283,7 @@ TEST_CASE("keys that contradict each other") {
   require_problem(with("[model]\nwidth = 12\nheads = 4\n"), "9:1", "rotary positions need an even number");
   require_problem(with("[model]\nvocabulary = 100\n"), "8:1", "\"bytes\" has 256 tokens");
   require_problem(with("[model]\nlayers = 1000\nwidth = 65536\n"), "9:1", "more than run.arena_limit");
-  require_problem(with("[strategy]\noverlap_steps = 100\n"), "8:1", "inner_steps");
+  require_problem(with("[strategy]\noverlap_steps = 101\n"), "8:1", "inner_steps");
   require_problem(with("[strategy]\ninner_steps = 1001\n"), "8:1", "not one round would happen");
   require_problem(with("[islands]\nmin = 5\nmax = 4\n"), "8:1", "min 5 is more than max 4");
   require_problem(with("[islands]\nnames = [\"a\", \"a\"]\n"), "8:1", "twice");

@@ -69,7 +69,7 @@ TEST_CASE("an open round: contributions are kept over attempts, and stale report
   round.give_up();
   CHECK(round.exchanged(a, exchanged(Attempt(1), 5), kStart) == OpenRound::Report::stale);
   CHECK(round.accepts(a) == OpenRound::Acceptance::yes);
-  round.withdraw(b);
+  round.reject(b);
   CHECK(round.answer_of(b) == Answer::withdrawn);
   round.plan_attempt({a, b}, out);
   CHECK(round.attempt() == Attempt(2));
