@@ -13,8 +13,8 @@ namespace atl {
 namespace {
 
 // The named strategies; diloco.hpp, streaming_diloco.hpp, eager.hpp, co2.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<StrategySpec, 8>& named_strategies() {
-  static const std::array<StrategySpec, 8> kNamed = [] {
+const std::array<StrategySpec, 9>& named_strategies() {
+  static const std::array<StrategySpec, 9> kNamed = [] {
     StrategySpec streaming;
     streaming.name = "streaming-diloco";
     streaming.grouping = FragmentKind::strided;
@@ -23,6 +23,19 @@ const std::array<StrategySpec, 8>& named_strategies() {
     streaming.reduce_codec = CodecKind::int8;
     streaming.outer_learning_rate = 0.4;
     streaming.merge_alpha = 0.5;
+    StrategySpec decoupled;  // P, H, τ, α, K and bf16 of the paper; η and μ as tuned for streaming-diloco
+    decoupled.name = "decoupled-diloco";
+    decoupled.grouping = FragmentKind::balanced;
+    decoupled.fragments = 24;
+    decoupled.inner_steps = 24;
+    decoupled.overlap_steps = 2;
+    decoupled.codec = CodecKind::bf16;
+    decoupled.reduce_codec = CodecKind::bf16;
+    decoupled.outer_learning_rate = 0.4;
+    decoupled.weighting = Weighting::tokens_squared_per_step;
+    decoupled.aggregator = Aggregator::radial_directional;
+    decoupled.quorum = 1;
+    decoupled.pace = Pace::adaptive;
     StrategySpec eager;  // H as in the paper; η and μ as tuned for streaming-diloco
     eager.name = "eager-diloco";
     eager.inner_steps = 30;
@@ -63,7 +76,7 @@ const std::array<StrategySpec, 8>& named_strategies() {
     StrategySpec diffusion;  // inside of a group of islands that train one expert: DiLoCo
     diffusion.name = "decentralized-diffusion";
     diffusion.group = Group::expert;
-    return std::array<StrategySpec, 8>{StrategySpec{}, streaming, eager, co2, noloco, data_parallel, local, diffusion};
+    return std::array<StrategySpec, 9>{StrategySpec{}, streaming, decoupled, eager, co2, noloco, data_parallel, local, diffusion};
   }();
   return kNamed;
 }

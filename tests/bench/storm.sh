@@ -2,6 +2,8 @@
 # A failure storm: two islands, of which one is killed with -9 again and again and started a second later; committed tokens against those of an undisturbed run
 # at the same time. Real processes, and the trainer of the process tests (20 ms a step, 25 steps a round, preset `local`), so that it costs little CPU.
 #
+# $STRATEGY: other lines of [strategy], for example "$(printf 'name = "decoupled-diloco"\nfragments = 1\ninner_steps = 25')".
+#
 # Usage: tests/bench/storm.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [SECONDS [KILLS_AN_HOUR…]]
 set -eu
 here=$(dirname "$0")
@@ -24,7 +26,7 @@ storm() { # storm KILLS_AN_HOUR PORT
   island b
   run_file storm <<END
 [strategy]
-inner_steps = 25
+${STRATEGY:-inner_steps = 25}
 [islands]
 min = 1
 max = 2

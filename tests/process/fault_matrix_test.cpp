@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<const char*, 5> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "eager-diloco"};
+constexpr std::array<const char*, 7> kStrategies = {"diloco", "streaming-diloco", "noloco", "data-parallel", "eager-diloco",
+                                                    "co2",    "decoupled-diloco"};
 constexpr std::size_t kAtOnce = 4;
 constexpr unsigned kIslands = 3;
 
@@ -48,6 +49,7 @@ class Rehearsed {
     folder_.write("text.txt", std::string(100'000, 'x'));
     const std::string own = strategy == "data-parallel"      ? ""
                             : strategy == "streaming-diloco" ? "inner_steps = 12\noverlap_steps = 2\n"
+                            : strategy == "decoupled-diloco" ? "inner_steps = 10\nfragments = 2\nquorum = 2\n"
                             : strategy == "noloco"           ? "inner_steps = 5\npace = \"fixed\"\n"
                                                              : "inner_steps = 5\n";
     // One that is expelled waits five seconds before it may come back.

@@ -3,10 +3,11 @@
 //     drift(p, s, i) = ((p + 1) · s mod 7 + i mod 5) / 1024
 // so the outer parameters after any number of rounds follow from who contributed how many steps. (Elements from the 4,096th
 // on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around
-// it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, $ATOLL_TEST_HEAD another size of its last parameter; with
-// $ATOLL_TEST_HOLD_AT it goes no further than that step until the file $ATOLL_TEST_RELEASE is there, and then to the step that stands in it
-// or to the end, so that a test decides what happens before what; $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit |
-// abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE remembers it).
+// it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, or the path of a file in which that stands and may change,
+// $ATOLL_TEST_HEAD another size of its last parameter; with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file
+// $ATOLL_TEST_RELEASE is there, and then to the step that stands in it or to the end, so that a test decides what happens before what;
+// $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE
+// remembers it).
 #include <stdlib.h>
 
 #include <algorithm>
@@ -143,9 +144,18 @@ class ArithmeticTrainer {
     return !fs::exists(release) || (std::ifstream(release) >> further && step_ >= further);
   }
 
+  [[nodiscard]] static int step_ms() {
+    const char* set = ::getenv("ATOLL_TEST_STEP_MS");
+    int stands = 1;
+    if (set != nullptr && *set == '/') {
+      std::ifstream(set) >> stands;
+      return stands;
+    }
+    return set != nullptr ? std::atoi(set) : stands;
+  }
+
   void one_step() {
-    const char* pause = ::getenv("ATOLL_TEST_STEP_MS");
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(pause != nullptr ? std::atoi(pause) : 1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(step_ms());
     const std::uint64_t step = ++step_;
     position_ += kSequencesAStep;
     for (std::uint64_t& steps : since_) {

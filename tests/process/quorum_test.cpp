@@ -1,0 +1,119 @@
+// Real islands whose rounds close with a quorum: nobody waits, whatever dies in between.
+#include <map>
+#include <set>
+
+#include "agent/storage/checkpoint.hpp"
+#include "tests/process/cluster.hpp"
+#include "transport/base/own_disk.hpp"
+
+using atl_test::Cluster;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string run_file(const std::string& name, unsigned steps, const std::string& strategy) {
+  return "[run]\nname = \"" + name +
+         "\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nset = \"corpus\"\n[training]\nsteps = " + std::to_string(steps) +
+         "\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\nname = \"decoupled-diloco\"\n" + strategy +
+         "[islands]\nmin = 1\nmax = 3\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 4\n";
+}
+
+std::vector<json> commits_of(Cluster& cluster, const std::string& run) {
+  std::vector<json> commits;
+  for (const json& event : cluster.events(run)) {
+    if (event.value("kind", "") == "round_committed") {
+      commits.push_back(event);
+    }
+  }
+  return commits;
+}
+
+// In how many rounds each island's contribution counts; every round is committed once and in order.
+std::map<std::string, std::size_t> counted(Cluster& cluster, const std::string& run, std::uint64_t rounds) {
+  std::map<std::string, std::size_t> counted;
+  const std::vector<json> commits = commits_of(cluster, run);
+  CHECK(commits.size() == rounds + 1);
+  for (std::size_t i = 0; i < commits.size(); ++i) {
+    CHECK(commits[i].at("round") == i);
+    for (std::size_t member = 0; i > 0 && member < commits[i].at("members").size(); ++member) {
+      counted[commits[i]["members"][member]] += commits[i].at("member_tokens")[member] > 0 ? 1U : 0U;
+    }
+  }
+  return counted;
+}
+
+// Islands that have a checkpoint of one round have the same bytes of it.
+void check_same_bytes(Cluster& cluster, const std::string& run, std::uint64_t last) {
+  std::map<std::uint64_t, std::set<std::string>> states;
+  for (const auto& [name, process] : cluster.islands) {
+    const fs::path folder = cluster.state(name) / "runs" / run / "checkpoints";
+    atl::CheckpointStore store = atl::CheckpointStore::open(atl::on_this_machine(folder)).value();
+    for (const atl::CheckpointMeta& meta : store.list()) {
+      states[meta.round.value].insert(atl::to_hex(meta.outer()->sha256) + atl::to_hex(meta.digest));
+    }
+  }
+  CHECK(states.contains(last));
+  for (const auto& [round, bytes] : states) {
+    INFO("round " << round);
+    CHECK(bytes.size() == 1);
+  }
+}
+
+void check_completed(Cluster& cluster, const std::string& run) {
+  const atl_test::CommandResult waited = cluster.run({"wait", run, "--timeout", "120s"});
+  INFO(waited.out << waited.err << cluster.logs());
+  REQUIRE(waited.exit == 0);
+  const atl_test::CommandResult data = cluster.run({"data", run});
+  INFO(data.out << data.err);
+  CHECK(data.exit == 0);
+}
+
+}  // namespace
+
+TEST_CASE("process: where a quorum closes rounds an island that is ten times slower holds up nobody, and counts all the same") {
+  Cluster cluster;
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}});
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "5"}});
+  cluster.start_island("slow", {{"ATOLL_TEST_STEP_MS", "50"}});
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string run = cluster.submit(run_file("quorum", 1200, "fragments = 2\ninner_steps = 60\nquorum = 2\n"));
+  check_completed(cluster, run);
+  // 1,200 steps of the fast ones are six seconds; of the slow one they would be a minute.
+  const auto took = std::chrono::steady_clock::now() - begin;
+  CHECK(took < std::chrono::seconds(30));
+  const std::map<std::string, std::size_t> rounds = counted(cluster, run, 40);
+  CHECK(rounds.at("a") > 30);
+  CHECK(rounds.at("b") > 30);
+  CHECK(rounds.at("slow") > 10);  // told to publish what it has when the others are there
+  check_same_bytes(cluster, run, 40);
+  for (const json& event : cluster.events(run)) {
+    CHECK(event.value("kind", "") != "contribution_rejected");
+  }
+}
+
+TEST_CASE("process: a run with a quorum outlives kill -9 of an agent, of a trainer and of the coordinator") {
+  Cluster cluster;
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "10"}});
+  }
+  const std::string run = cluster.submit(run_file("killed", 1200, "fragments = 2\ninner_steps = 40\nquorum = 1\n"));
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 8; }));
+  cluster.islands["b"].signal(SIGKILL);
+  (void)cluster.islands["b"].wait();
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "10"}});
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 16; }));
+  for (const pid_t trainer : atl_test::children_of(cluster.islands["c"].pid())) {
+    ::kill(trainer, SIGKILL);
+  }
+  REQUIRE(Cluster::eventually([&] { return cluster.round_of(run) >= 24; }));
+  cluster.coordinator.signal(SIGKILL);
+  (void)cluster.coordinator.wait();
+  cluster.start_coordinator();
+  check_completed(cluster, run);
+  const std::map<std::string, std::size_t> rounds = counted(cluster, run, 60);
+  for (const char* name : {"a", "b", "c"}) {
+    CHECK(rounds.at(name) > 8);
+  }
+  check_same_bytes(cluster, run, 60);
+}
