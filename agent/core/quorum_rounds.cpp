@@ -58,7 +58,8 @@ void Core::State::order_publish(std::uint32_t fragment) {
   const Step step = std::max(due->start, soonest);
   run->turns.order_publish(fragment, step);
   run->trainer.order_publish(*due, step);
-  if (step.value > run->turns.based_at(fragment).value + inner_steps) {
+  const Result<RoundPlan> newest = run->trainer.schedule()->round_at(run->outer.committed());
+  if (newest && newest->start > run->trainer.step()) {
     // It is slower than those whose rounds these are: a whole period of its own is enough, and its step is the run's then.
     run->turns.hurry(fragment, inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
   }

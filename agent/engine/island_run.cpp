@@ -200,15 +200,17 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     contributions_[round] = *std::move(apart);
   } else {
     const std::span<float> local = arena_->range(range);
-    const Result<ContributionSummary> summary = composition_.payload == PayloadKind::outer_gradient
-                                                    ? form_outer_gradient(parameters_.floats().subspan(range.offset, range.count), local)
-                                                    : summarise_contribution(local);
+    const auto older = bases_.find(fragment);  // where the exchange takes a whole period
+    const std::span<const float> base =
+        older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
+    const Result<ContributionSummary> summary =
+        composition_.payload == PayloadKind::outer_gradient ? form_outer_gradient(base, local) : summarise_contribution(local);
     if (!summary) {
       return with_context(summary.error(), where);
     }
     ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
     ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary->norm, encoded.bytes));
-    contributions_[round] = Contribution{fragment, norm, std::move(encoded), facts, round_};
+    contributions_[round] = Contribution{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
   }
   if (watch_) {
     watch_->take(fragment, arena_->range(range));

@@ -21,7 +21,9 @@ TEST_CASE("composition: every named strategy composes", "[strategies]") {
   }
   const auto unknown = named_strategy("dilocco");
   REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().why.find("diloco, streaming-diloco, noloco, data-parallel, local, decentralized-diffusion") != std::string::npos);
+  CHECK(unknown.error().why.find(
+            "diloco, streaming-diloco, decoupled-diloco, eager-diloco, co2, noloco, data-parallel, local, decentralized-diffusion") !=
+        std::string::npos);
 }
 
 TEST_CASE("composition: diloco is the paper's", "[strategies]") {
