@@ -326,6 +326,7 @@ struct Core::State {
   // ---- quorum_rounds.cpp: what counts in a round that closes with a quorum
   [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
   [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
+  static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
   [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
 

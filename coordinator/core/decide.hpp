@@ -58,6 +58,7 @@ struct RoundMember {
   IslandId island;
   std::string name;
   Answer answer = Answer::none;
+  bool late = false;  // what it contributes missed earlier rounds: it counts, but the quorum is of those that are on time
 };
 struct RoundInput {
   TimePoint now;

@@ -71,6 +71,7 @@ RoundDecision decide_round(const RoundInput& input) {
   }
   std::vector<std::string> silent;
   std::size_t ready = 0;
+  std::size_t on_time = 0;
   for (const RoundMember& member : input.members) {
     if (member.answer == Answer::none) {
       decision.left_out.push_back(member.island);
@@ -79,11 +80,12 @@ RoundDecision decide_round(const RoundInput& input) {
     }
     decision.participants.push_back(member.island);
     ready += member.answer == Answer::ready ? 1U : 0U;
+    on_time += member.answer == Answer::ready && !member.late ? 1U : 0U;
   }
   if (decision.left_out.empty()) {
     return decide_answered(input, ready, std::move(decision));
   }
-  if (input.quorum > 0 && ready >= std::min<std::size_t>(input.quorum, input.members.size()) && !input.hold) {
+  if (input.quorum > 0 && on_time >= std::min<std::size_t>(input.quorum, input.members.size()) && !input.hold) {
     const TimePoint until = input.quorum_since.value_or(input.now) + input.grace;
     if (input.now >= until) {
       return plan_with_all(input);

@@ -20,6 +20,13 @@ Answer Core::State::answer_in(const Run& run, const OpenRound& round, const Isla
   return older && !ATOLL_PLANTED(older_anchor) ? Answer::none : Answer::ready;
 }
 
+// Its contribution to this round missed earlier ones. (Where the overlap is the whole period each is formed one round late.)
+bool Core::State::late(const Run& run, const OpenRound& round, const IslandId& island) {
+  const Contribution* contribution = round.contribution_of(island);
+  const std::uint32_t usual = run.spec.strategy.overlap_steps >= run.spec.strategy.inner_steps ? 1 : 0;
+  return run.passes_over() && contribution != nullptr && contribution->staleness > usual;
+}
+
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest
 // outer parameters.
 std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contribution) {

@@ -208,8 +208,9 @@ void Core::State::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
   if (run.passes_over()) {
     OpenRound& round = run.rounds().at(number);
-    const auto ready = std::ranges::count_if(run.members, [&](const IslandId& id) { return answer_in(run, round, id) == Answer::ready; });
-    round.note_quorum(static_cast<std::size_t>(ready) >= std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()), now());
+    const auto on_time = std::ranges::count_if(
+        run.members, [&](const IslandId& id) { return answer_in(run, round, id) == Answer::ready && !late(run, round, id); });
+    round.note_quorum(static_cast<std::size_t>(on_time) >= std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()), now());
     if (run.rounds().follows_open_one(number)) {
       return;  // what its contributions are formed against is not there yet
     }
@@ -265,7 +266,7 @@ RoundInput Core::State::round_input(Run& run, Round number) {
     input.straggler_factor = run.spec.islands.straggler_factor;
   }
   for (const IslandId& id : run.members) {
-    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id)});
+    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id)});
   }
   if (run.passes_over()) {
     input.quorum = run.spec.strategy.quorum;
@@ -279,7 +280,8 @@ RoundInput Core::State::round_input(Run& run, Round number) {
 // Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
 void Core::State::keep_pace(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
-  if (run.spec.strategy.pace != Pace::adaptive || run.private_states() || round.contributions().empty()) {
+  const auto on_time = [&](const auto& item) { return !late(run, round, item.first); };
+  if (run.spec.strategy.pace != Pace::adaptive || run.private_states() || std::ranges::none_of(round.contributions(), on_time)) {
     return;
   }
   const bool again = round.cut_is_due(out);

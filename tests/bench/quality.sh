@@ -5,7 +5,7 @@
 #   tests/bench/quality.sh ATOLL TEXT STEPS 'STRATEGY INNER_STEPS LEARNING_RATE OUTER_LEARNING_RATE OUTER_MOMENTUM [KEY=VALUE…]' …
 # for example: tests/bench/quality.sh build/product/atoll input.txt 600 'data-parallel 1 3e-3 - -' 'diloco 30 3e-3 0.7 0.9' 'local 30 3e-3 - -'
 # KEY=VALUE are further keys of [strategy]: 'streaming-diloco 30 3e-3 1.0 0.0 fragments=2 overlap_steps=2 codec=fp4 error_feedback=true'.
-# Four islands. From the environment: SEED (1; several: "1 2 3"), LAYERS (4), WIDTH (128), BATCH (16) sequences of 128 tokens a step and
+# Four islands; MIN (4): as many are enough, which with a quorum must not be more than that. From the environment: SEED (1; several: "1 2 3"), LAYERS (4), WIDTH (128), BATCH (16) sequences of 128 tokens a step and
 # island, EVALUATE_BATCHES (32), EVALUATIONS (10; 0: only of the start and the end). Every summary is kept as JSON in $ATOLL_RESULTS (default: a new folder); one that is there is not made again.
 set -eu
 atoll=$(realpath "$1")
@@ -50,7 +50,7 @@ run_file() {
       *) printf '%s = "%s"\n' "${word%%=*}" "${word#*=}" ;;
     esac
   done
-  printf '[islands]\nmin = 4\nmax = 4\ndeadline = "10m"\n[checkpoint]\nevery_rounds = 1000000\n'
+  printf '[islands]\nmin = %s\nmax = 4\ndeadline = "10m"\n[checkpoint]\nevery_rounds = 1000000\n' "${MIN:-4}"
 }
 
 for setting in "$@"; do

@@ -168,6 +168,25 @@ TEST_CASE("decide_round: a round that has its quorum waits for others as long as
   CHECK(decide_round(input).kind == RoundDecision::Kind::plan);
 }
 
+TEST_CASE("decide_round: a contribution that missed earlier rounds is no part of the quorum, and counts with it") {
+  RoundInput input;
+  input.round = Round(4);
+  input.now = kStart + 60s;
+  input.first_answer = kStart;
+  input.deadline = 600s;
+  input.min = 1;
+  input.quorum = 1;
+  input.quorum_since = kStart;
+  input.members = {RoundMember{island(0), "n0", Answer::ready, true}, RoundMember{island(1), "n1", Answer::none}};
+  REQUIRE(decide_round(input).kind == RoundDecision::Kind::wait);
+  input.members[1].answer = Answer::ready;
+  REQUIRE(decide_round(input).kind == RoundDecision::Kind::plan);
+  REQUIRE(decide_round(input).participants.size() == 2);
+  // Where nobody is on time, all are enough.
+  input.members[1].late = true;
+  REQUIRE(decide_round(input).kind == RoundDecision::Kind::plan);
+}
+
 TEST_CASE("decide_grace: half of what the overlap hides beside the wait for the quorum and the exchange") {
   GraceInput input;
   CHECK(decide_grace(input) == Duration(0));  // nothing is known of the step

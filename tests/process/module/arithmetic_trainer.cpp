@@ -155,7 +155,8 @@ class ArithmeticTrainer {
   }
 
   void one_step() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(step_ms());
+    const int ms = step_ms();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
     const std::uint64_t step = ++step_;
     position_ += kSequencesAStep;
     for (std::uint64_t& steps : since_) {
@@ -168,7 +169,7 @@ class ArithmeticTrainer {
       }
     }
     std::this_thread::sleep_until(end);
-    compute_seconds_ += 0.001;
+    compute_seconds_ += ms / 1000.0;
     send(Progress{step_, position_, loss(), false, 1000.0, compute_seconds_, wait_seconds_});
   }
 
