@@ -1,6 +1,6 @@
 #!/bin/sh
 # decoupled-diloco where islands differ and change: speeds 1 : 2 : 4 : 8, and the second one's changes by a factor of four every minute. Their
-# committed tokens a second together, against the sum of what each reaches alone in the same minutes, and how long each trainer waited. Real
+# committed tokens a second together, against the sum of what each reaches alone in the same minutes, and which part of the time each trainer computed. Real
 # processes, and the trainer of the process tests (80, 40, 20 and 10 ms a step), so that the cores of this machine are not the limit.
 #
 # Usage: tests/bench/decoupled.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [SECONDS [INNER_STEPS]]
@@ -28,6 +28,7 @@ rate() { # rate NAME "ISLAND…" INNER_STEPS
 name = "decoupled-diloco"
 fragments = 1
 inner_steps = $3
+grace = "100ms"
 [islands]
 min = 1
 max = $count
@@ -42,7 +43,6 @@ END
     awk 'NR == 1 { begin = $2 } NR > 1 { tokens += $1; end = $2 } END { printf "%.1f %d\n", tokens * 1000 / (end - begin), NR - 1 }' > "$folder/rate"
   if [ "$count" -gt 1 ]; then
     "$atoll" status "$run" > "$folder/status"
-    "$atoll" trace "$run" > "$folder/trace" 2>&1 || true
   fi
   "$atoll" cancel "$run" > /dev/null
   kill "$changes"
@@ -65,5 +65,5 @@ for speed in 1 2 4 8; do
 done
 rate together "s1 s2 s4 s8" "$inner_steps"
 echo "together: $tokens tokens/s in $rounds rounds"
-cat "$folder/status" "$folder/trace"
+cat "$folder/status"
 echo "$tokens $sum" | awk '{ printf "together / sum of alone: %.3f\n", $1 / $2 }'

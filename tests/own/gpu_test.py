@@ -191,8 +191,8 @@ class Loops(unittest.TestCase):
             next(steps, None)
             arenas = [*told.arenas, agent.parameters()]
             self.assertEqual(agent.stop(), 0, agent.text())
-            seen = [line for line in agent.text().splitlines() if line.startswith("GPU ")]
-        return without_clocks(told.said), arenas, json.loads(seen[0][4:]) if late else {}
+            seen = agent.text().partition("GPU ")[2]  # two ranks may say it on one line
+        return without_clocks(told.said), arenas, json.JSONDecoder().raw_decode(seen)[0] if late else {}
 
     def same(self, script, *lates, resumed=None, **how):
         """The same is said and written with each, bit for bit, also by the script that goes on from what was saved; the steps where the last
