@@ -46,6 +46,7 @@ run_file() {
   [ "$outer" = - ] || printf 'outer_learning_rate = %s\nouter_momentum = %s\n' "$outer" "$momentum"
   for word in "$@"; do
     case ${word#*=} in
+      *[0-9]s | *[0-9]ms) printf '%s = "%s"\n' "${word%%=*}" "${word#*=}" ;;
       [0-9]* | true | false) printf '%s = %s\n' "${word%%=*}" "${word#*=}" ;;
       *) printf '%s = "%s"\n' "${word%%=*}" "${word#*=}" ;;
     esac
