@@ -11,7 +11,7 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kDecodedAtOnce = 4096;
+constexpr std::size_t kValuesAtOnce = 4096;
 
 ATOLL_VECTORISED void nesterov_start(const float* __restrict delta, float weight, float eta, float mu, std::size_t count,
                                      const float* __restrict outer, const float* __restrict v, float* __restrict start) {
@@ -65,7 +65,7 @@ Status check(const OwnContribution& own, const OuterOptimizer& settings, std::si
 template <typename Each>
 void decode_parts(const OwnContribution& own, std::size_t count, const Each& each) {
   const std::size_t granule = piece_granularity(own.codec);
-  const std::size_t size = std::min(std::max(granule, kDecodedAtOnce / granule * granule), count);
+  const std::size_t size = std::min(std::max(granule, kValuesAtOnce / granule * granule), count);
   std::vector<float> part(size);
   for (std::size_t done = 0; done < count; done += size) {
     const std::span<float> values = std::span(part).first(std::min(size, count - done));
