@@ -24,17 +24,17 @@ struct Buffer {
   [[nodiscard]] Payload payload(std::uint64_t offset, std::uint64_t length) const { return Payload{span(offset, length), bytes}; }
 };
 
-using Slot = std::unique_ptr<std::byte[]>;
+using PieceMemory = std::unique_ptr<std::byte[]>;
 
 // One blob of one peer that is being read.
 struct Source {
   WantSchedule schedule;
   std::size_t member = 0;
-  std::size_t contributor = 0;  // of a contribution: its index among the contributors
-  std::uint64_t total = 0;      // of the blob
-  std::uint64_t base = 0;       // what a blob offset is reduced by or added to in `buffer` (see place)
-  Buffer buffer;                // gather: the whole contribution; reduced: the result
-  std::vector<Slot> slots;      // direct contribution: of each piece that is arriving or waits to be reduced
+  std::size_t contributor = 0;     // of a contribution: its index among the contributors
+  std::uint64_t total = 0;         // of the blob
+  std::uint64_t base = 0;          // what a blob offset is reduced by or added to in `buffer` (see place)
+  Buffer buffer;                   // gather: the whole contribution; reduced: the result
+  std::vector<PieceMemory> slots;  // direct contribution: of each piece that is arriving or waits to be reduced
 };
 
 bool ascending(const std::vector<std::uint64_t>& ends) {
@@ -131,7 +131,7 @@ struct ExchangeAttempt::State {
   bool direct = false;
   Buffer result;               // direct
   std::size_t slot_bytes = 0;  // direct: the longest piece of a contribution
-  std::vector<Slot> free_slots;
+  std::vector<PieceMemory> free_slots;
   std::size_t reduced = 0;  // pieces of the own shard
   std::vector<Source> sources;
   std::optional<ExchangeFailure> failure;
@@ -153,7 +153,7 @@ struct ExchangeAttempt::State {
     progress.bytes_to_receive += ends.back() - ends.front();
     sources.push_back(Source{WantSchedule(plan.members[member], blob(BlobKind::contribution, 0), std::move(ends), settings.wants, now),
                              member, contributor, plan.layout.contribution.back(), 0, std::move(buffer),
-                             std::vector<Slot>(direct ? count : 0)});
+                             std::vector<PieceMemory>(direct ? count : 0)});
   }
 
   void begin_gather(TimePoint now) {
@@ -220,7 +220,7 @@ struct ExchangeAttempt::State {
     if (index < reduced || index >= source.schedule.asked_up_to()) {
       return {};
     }
-    Slot& slot = source.slots[index];
+    PieceMemory& slot = source.slots[index];
     if (!slot && !free_slots.empty()) {
       slot = std::move(free_slots.back());
       free_slots.pop_back();
