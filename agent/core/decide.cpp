@@ -55,6 +55,10 @@ RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent,
   return {true, first_delay * (1U << std::min(crashes == 0 ? 0U : crashes - 1, 6U)), ""};
 }
 
+bool evaluation_due(Round round, Round last, std::uint32_t every) {
+  return (every > 0 && round.value % every == 0) || round == Round(1) || round == last;
+}
+
 bool checkpoint_due(Round round, Round last, std::uint32_t every) {
   return round == last || (every > 0 && round.value > 0 && round.value % every == 0);
 }
@@ -80,17 +84,12 @@ Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ah
 
 namespace {
 
-bool evaluates(Round round, Round last, const PlanSettings& settings) {
-  const bool every = settings.evaluate_every > 0 && round.value % settings.evaluate_every == 0;
-  return every || round == last || round == Round(1);
-}
-
 MergeOrder merge_of(const RoundPlan& plan, Step step, Round last, const PlanSettings& settings) {
   return MergeOrder{plan.round,
                     plan.fragment,
                     step,
                     settings.alpha,
-                    evaluates(plan.round, last, settings),
+                    evaluation_due(plan.round, last, settings.evaluate_every),
                     settings.lockstep,
                     checkpoint_due(plan.round, last, settings.checkpoint_every)};
 }
@@ -107,7 +106,7 @@ PlanDecision decide_plan(const Schedule& schedule, Round planned, Round until_ro
       break;
     }
     if (!formed.contains(round)) {
-      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluates(round, last, settings)});
+      decision.publish.push_back(PublishOrder{round, plan->fragment, plan->start, evaluation_due(round, last, settings.evaluate_every)});
     }
     const Step merged = ATOLL_PLANTED(runs_ahead) ? schedule.round_at(last).value().apply : plan->apply;
     decision.merge.push_back(merge_of(*plan, merged, last, settings));
@@ -143,7 +142,8 @@ WholePlan decide_whole_plan(const Schedule& schedule, const WholePlanInput& inpu
     std::vector<RoundPlan> merged;
     for (const RoundPlan& plan : together) {
       if (!input.in_hand.contains(plan.round)) {
-        whole.orders.publish.push_back(PublishOrder{plan.round, plan.fragment, plan.start, evaluates(plan.round, last, settings)});
+        whole.orders.publish.push_back(
+            PublishOrder{plan.round, plan.fragment, plan.start, evaluation_due(plan.round, last, settings.evaluate_every)});
       }
       if (const std::optional<Round> before = schedule.round_before(plan); before && *before > input.loaded) {
         merged.push_back(plan_of(*before));

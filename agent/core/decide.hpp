@@ -84,6 +84,8 @@ WholePlan decide_whole_plan(const Schedule& schedule, const WholePlanInput& inpu
 Round decide_horizon(const Schedule& schedule, Round committed, std::uint64_t ahead);
 // The coordinator takes contributions to so many rounds after the committed one.
 inline constexpr std::uint64_t kRoundsInFlight = 64;
+// The model is evaluated with the round: by the schedule, and with the first and the last.
+bool evaluation_due(Round round, Round last, std::uint32_t every);
 // A checkpoint of the round is due by the schedule.
 bool checkpoint_due(Round round, Round last, std::uint32_t every);
 

@@ -60,7 +60,7 @@ void Core::State::order_publish(std::uint32_t fragment) {
   run->trainer.order_publish(*due, step);
   const Result<RoundPlan> newest = run->trainer.schedule()->round_at(run->outer.committed());
   if (newest && newest->start > run->trainer.step()) {
-    // It is slower than those whose rounds these are: a whole period of its own is enough, and its step is the run's then.
+    // This island is slower than the run: it publishes after a whole period of its own steps, and moves to the run's step then.
     run->turns.hurry(fragment, inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
   }
 }

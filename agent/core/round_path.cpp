@@ -372,14 +372,12 @@ void Core::State::hand_over() {
   }
   const bool orders_end = run->life.standing() || departure.asked();
   run->rounds.hand_over([&](Round round, std::uint32_t fragment) {
-    for (Round next = round.next(); next <= run->terms.last_trained(); next = next.next()) {
-      const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
-      if (plan && plan->fragment == fragment) {
-        const bool published = run->rounds.contains(next) && !run->rounds.is(next, Phase::forming);
-        return published || (orders_end && next > run->trainer.planned());
-      }
+    const std::optional<RoundPlan> next = run->trainer.schedule()->next_of(fragment, round);
+    if (!next || next->round > run->terms.last_trained()) {
+      return true;  // it was the fragment's last
     }
-    return true;  // it was the fragment's last
+    const bool published = run->rounds.contains(next->round) && !run->rounds.is(next->round, Phase::forming);
+    return published || (orders_end && next->round > run->trainer.planned());
   });
 }
 

@@ -61,7 +61,6 @@ void Trainer::go_on(Round committed) {
   step_ = step_of(committed);
   phase_ = Phase::training;
   planned_ = terms_->passes_over() ? terms_->last_trained() : committed;
-  loaded_ = committed;
   merges_.clear();
   horizon_of_.reset();
   ++beginnings_;
@@ -88,10 +87,7 @@ void Trainer::adopt(Round round, std::uint32_t fragment, Step not_before, bool s
   out_->effect(PlanTrainer{terms_->id, incarnation_, Step(terms_->spec.training.steps), {}, {order}});
 }
 
-bool Trainer::evaluates(Round round) const {
-  const std::uint32_t every = terms_->spec.training.evaluate_every;
-  return (every > 0 && round.value % every == 0) || round == Round(1) || round == terms_->last_trained();
-}
+bool Trainer::evaluates(Round round) const { return evaluation_due(round, terms_->last_trained(), terms_->spec.training.evaluate_every); }
 
 void Trainer::drop_orders() {
   if (phase_ == Phase::training || phase_ == Phase::loading) {
@@ -122,7 +118,7 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& in_hand, const
   const RunSpec& spec = terms_->spec;
   const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha, terms_->lockstep()};
   if (terms_->composition.whole_period()) {
-    WholePlan whole = decide_whole_plan(*schedule_, {loaded_, committed, planned_, until, in_hand, formed}, plan);
+    WholePlan whole = decide_whole_plan(*schedule_, {begun_with_, committed, planned_, until, in_hand, formed}, plan);
     if (whole.newest > planned_) {
       planned_ = whole.newest;
       order(std::move(whole.orders));

@@ -156,7 +156,6 @@ class Trainer {
   std::optional<Round> holds_;
   Round planned_;
   std::optional<Round> horizon_of_;  // committed round that planned_ was last decided for
-  Round loaded_;                     // whose outer parameters it began with
   std::set<Round> merges_;           // that it has orders for
   std::uint64_t position_ = 0;
   std::uint64_t sequences_ = 0;
