@@ -13,8 +13,9 @@
 // What is ours:
 //   · An island takes a newer result over once it has published what it trained on that fragment since it took the last one, and not
 //     before: what it trained is in a contribution, and not overwritten. What the overlap overwrites is counted out of the weight.
+//   · The quorum is of contributions that are on time. One that missed its round counts in a later one, and closes none.
 //   · With pace "adaptive" (the default here) the others are told when the first contribution to a round is there, and publish what they
-//     have: islands of any speed are in every round with the steps that they did in that time.
+//     have. Where the grace time is as long as a step of the slowest island, islands of any speed are in every round.
 //   · anchor "own" takes Δ_m from the outer fragment that the island trained from. A late Δ_m is then no pull back to an older Θ_p.
 //   · A contribution that missed more than max_staleness rounds of its fragment does not count, and its island is told so.
 //   · The grace time is γ = 1/2 of what the overlap hides beside the exchange (coordinator/core/decide.hpp, decide_grace): γ is not known.

@@ -65,7 +65,7 @@ struct RoundInput {
   Round round;
   std::vector<RoundMember> members;  // active, in order
   std::uint32_t min = 1;
-  std::uint32_t quorum = 0;  // contributions with which the round closes; 0: those of all members
+  std::uint32_t quorum = 0;  // contributions on time with which the round closes; 0: those of all members
   std::optional<TimePoint> quorum_since;
   Duration grace{};  // how much longer it waits for others then
   std::optional<TimePoint> first_answer;

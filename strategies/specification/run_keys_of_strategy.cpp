@@ -232,17 +232,20 @@ const std::array kRowsOfStrategy = {
         .type = integer,
         .field = of<&RunSpec::strategy, &StrategySpec::quorum>,
         .most = 1000,
-        .doc = "Number of contributions with which a round closes. Islands never wait then: whoever is late receives the result, and its "
-               "contribution goes into a later round of the same fragment. 0 means the contributions of all islands."},
-    RunKey{.section = "strategy",
-           .name = "grace",
-           .type = text,
-           .field = of<&RunSpec::strategy, &StrategySpec::grace>,
-           .most = 32,
-           .form = "auto, or a duration like 500ms",
-           .rule = is_grace,
-           .doc = "With a quorum: how much longer a round waits for more contributions once it has its quorum. auto: half of what the "
-                  "overlap hides beside the exchange."},
+        .doc =
+            "Number of contributions on time with which a round closes. Islands never wait then: whoever is late receives the result, and "
+            "its contribution goes into a later round of the same fragment, beside the quorum. 0 means the contributions of all islands."},
+    RunKey{
+        .section = "strategy",
+        .name = "grace",
+        .type = text,
+        .field = of<&RunSpec::strategy, &StrategySpec::grace>,
+        .most = 32,
+        .form = "auto, or a duration like 500ms",
+        .rule = is_grace,
+        .doc = "With a quorum: how much longer a round waits for more contributions once it has its quorum. auto: half of what the "
+               "overlap hides beside the exchange. With pace = \"adaptive\" and islands of unequal speed, a step of the slowest one lets "
+               "all of them in."},
     RunKey{.section = "strategy",
            .name = "max_staleness",
            .type = integer,
