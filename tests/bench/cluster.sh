@@ -30,6 +30,15 @@ island() { # island NAME [OPTION…]
   eval "$name=$!"
   pids="$pids $!"
 }
+# TOKENS TIME_MS of each committed round of a run but the initial one.
+commits() { # commits RUN
+  "$atoll" events "$1" --json | grep '"kind":"round_committed"' | grep -v '"round":0[,}]' |
+    sed 's/.*"tokens":\([0-9]*\).*"time_unix_ms":\([0-9]*\).*/\1 \2/'
+}
+# RATE ROUNDS: a run's committed tokens a second from its second commit to its last, and how many commits these are.
+committed_rate() { # committed_rate RUN
+  commits "$1" | awk 'NR == 1 { begin = $2 } NR > 1 { tokens += $1; end = $2 } END { printf "%.1f %d\n", tokens * 1000 / (end - begin), NR - 1 }'
+}
 # A run file of which the lines below [training]'s come from stdin.
 run_file() { # run_file NAME
   cat > "$folder/$1.toml" <<END

@@ -49,7 +49,7 @@ END
   done < "$folder/times"
   left=$((begin + length * 1000 - $(now_ms)))
   [ "$left" -gt 0 ] && sleep "$(echo "$left" | awk '{ print $1 / 1000 }')"
-  "$atoll" events "$run" --json | grep '"kind":"round_committed"' | sed 's/.*"tokens":\([0-9]*\).*"time_unix_ms":\([0-9]*\).*/\1 \2/' |
+  commits "$run" |
     awk -v begin="$begin" -v end="$((begin + length * 1000))" -v kills="$kills" \
       'NF == 2 && $2 >= begin && $2 < end { tokens += $1; ++rounds } END { print tokens, rounds, kills }'
 }

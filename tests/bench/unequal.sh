@@ -26,9 +26,7 @@ every_rounds = 1000
 END
   run=$("$atoll" submit "$folder/$1.toml" -q)
   sleep "$length"
-  "$atoll" events "$run" --json | grep '"kind":"round_committed"' | grep -v '"round":0[,}]' |
-    sed 's/.*"tokens":\([0-9]*\).*"time_unix_ms":\([0-9]*\).*/\1 \2/' |
-    awk 'NR == 1 { begin = $2 } NR > 1 { tokens += $1; end = $2 } END { printf "%.1f %d\n", tokens * 1000 / (end - begin), NR - 1 }' > "$folder/rate"
+  committed_rate "$run" > "$folder/rate"
   if [ "$count" -gt 1 ]; then
     "$atoll" status "$run" --json | tr '{' '\n' | sed -n 's/.*"name":"\(s[0-9]\)".*"share":\([0-9.]*\).*/    share of \1: \2/p' > "$folder/shares"
   fi

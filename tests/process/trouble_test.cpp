@@ -156,7 +156,7 @@ TEST_CASE("process: a second signal ends at once, and takes the trainer along") 
   const std::string run = cluster.submit(run_file("at-once", 1, 1));
   // Only an island with a round in hand has something to finish; before that one signal is enough to leave.
   REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "checkpoint of round 0"); }));
-  std::vector<pid_t> children;  // looked for now: as it starts, an agent has a child for a moment that is no trainer
+  std::vector<pid_t> children;  // read only now: while an agent starts, it has another child for a moment, which tries the BLAS kernels
   REQUIRE(Cluster::eventually([&] {
     children = atl_test::children_of(cluster.islands["a"].pid());
     return children.size() == 1;

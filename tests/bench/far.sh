@@ -1,0 +1,62 @@
+#!/bin/sh
+# Who waits on far and broken links: three islands by `atoll local --link`, 20 ms a step and 400 kB of parameters, 6,000 steps in rounds of 100.
+# First decoupled-diloco and streaming-diloco at a round trip of two seconds, then decoupled-diloco with one island cut off from the others for
+# 4.4 s again and again. Prints each run's summary: how long it took, and which part of the islands' time they computed.
+#
+# Usage: tests/bench/far.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER
+set -eu
+atoll=$(realpath "$1")
+ATOLL_TRAINER_MODULE=$(realpath "$2")
+export ATOLL_TRAINER_MODULE ATOLL_TEST_STEP_MS=20 ATOLL_TEST_HEAD=100000
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+head -c 100000 /dev/zero | tr '\0' x > "$folder/text.txt"
+
+one() { # one NAME LINK [OPTION…]: the lines of [strategy] come from stdin
+  name=$1
+  link=$2
+  shift 2
+  cat > "$folder/$name.toml" << END
+[run]
+name = "$name"
+[model]
+layers = 1
+width = 32
+heads = 2
+[data]
+files = ["text.txt"]
+[training]
+steps = 6000
+batch = 4
+sequence_length = 16
+warmup_steps = 1
+[strategy]
+fragments = 2
+inner_steps = 200
+overlap_steps = 2
+$(cat)
+[islands]
+min = 1
+max = 3
+[checkpoint]
+every_rounds = 1000
+END
+  echo "== $name, $link"
+  "$atoll" local "$folder/$name.toml" --islands 3 --state "$folder/$name" --link "$link" "$@" 2> /dev/null
+}
+
+decoupled='name = "decoupled-diloco"
+quorum = 2
+max_staleness = 3'
+echo "$decoupled" | one decoupled 2s,100mbit,0
+one streaming 2s,100mbit,0 << END
+name = "streaming-diloco"
+grouping = "balanced"
+merge_alpha = 0.0
+codec = "bf16"
+reduce_codec = "bf16"
+END
+for round in 4 10 16 22 28 34 40 46 52; do
+  printf '[[fault]]\nisland = "island-2"\nround = %s\nphase = "before-send"\ndo = "cut-off"\nlink = "bulk"\nfor = "4400ms"\n' "$round"
+done > "$folder/cuts.toml"
+echo "$decoupled" | one cut-off 20ms,100mbit,0 --faults "$folder/cuts.toml"
