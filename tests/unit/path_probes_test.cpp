@@ -106,3 +106,23 @@ TEST_CASE("a neighbour is tried without a run, and once more when it comes into 
   probes.set_peers({{a, RunId()}}, kStart + 3s);
   CHECK(tried(kStart + 3s) == 0);
 }
+
+TEST_CASE("a connection that is made in the middle of a try has the time for its round trips, though not for ever") {
+  PathProbes probes;
+  probes.set_peers({{a, RunId("r")}}, kStart);
+  static_cast<void>(probes.take_wants(kStart));
+  probes.connected(kStart + 3500ms, a);  // as where a round trip takes two seconds
+  CHECK(probes.take_findings(kStart + 5s).empty());
+  answer(probes, probes.take_wants(kStart + 5500ms), a, kStart + 5500ms);
+  CHECK(probes.take_findings(kStart + 5500ms).at(0).whole);
+  probes.suspect(a, kStart + 10s);
+  static_cast<void>(probes.take_wants(kStart + 10s));
+  TimePoint at = kStart + 10s;
+  while (probes.take_findings(at).empty()) {  // one that is made again and again
+    REQUIRE(at < kStart + 23s);
+    at += 1s;
+    probes.connected(at, a);
+    static_cast<void>(probes.take_wants(at));
+  }
+  CHECK(at == kStart + 22s);
+}

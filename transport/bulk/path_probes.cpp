@@ -5,7 +5,9 @@
 namespace atl {
 namespace {
 
-constexpr Duration kTry = std::chrono::seconds(4);
+constexpr Duration kTry =
+    std::chrono::seconds(4);  // from its beginning, or from a connection that is made meanwhile: that takes round trips
+constexpr Duration kLongestTry = std::chrono::seconds(12);
 constexpr Duration kFirstPause = std::chrono::seconds(2);
 constexpr Duration kLongestPause = std::chrono::seconds(15);
 
@@ -23,6 +25,7 @@ void PathProbes::begin(Path& path, const IslandId& peer, TimePoint now) {
   wants.again_after = std::chrono::seconds(1);
   path.reading.emplace(peer, probe_of(path.run), std::vector<std::uint64_t>{0, kProbeBytes}, wants, now);
   path.until = now + kTry;
+  path.latest = now + kLongestTry;
   path.linked = false;
 }
 
@@ -95,6 +98,7 @@ void PathProbes::connected(TimePoint now, const IslandId& peer) {
   }
   if (path->second.reading) {
     path->second.reading->ask_again(now);
+    path->second.until = std::min(path->second.latest, std::max(path->second.until, now + kTry));
   } else if (path->second.next_try) {
     path->second.next_try = now;
   }

@@ -47,10 +47,11 @@ class PathProbes final : public Transfer {
   struct Path {
     RunId run;
     std::optional<WantSchedule> reading;  // a try that is under way
-    TimePoint until;                      // its end
-    std::optional<TimePoint> next_try;    // nothing: it is whole
-    Duration pause{};                     // before the next try
-    bool linked = false;                  // in this try something could be sent
+    TimePoint until;                      // its end, and the latest that this may be moved to
+    TimePoint latest;
+    std::optional<TimePoint> next_try;  // nothing: it is whole
+    Duration pause{};                   // before the next try
+    bool linked = false;                // in this try something could be sent
   };
   void begin(Path& path, const IslandId& peer, TimePoint now);
 
