@@ -19,11 +19,12 @@
 //   · anchor "own" takes Δ_m from the outer fragment that the island trained from. A late Δ_m is then no pull back to an older Θ_p.
 //   · A contribution that missed more than max_staleness rounds of its fragment does not count, and its island is told so.
 //   · The grace time is γ = 1/2 of what the overlap hides beside the exchange (coordinator/core/decide.hpp, decide_grace): γ is not known.
+//     With adaptive pace it is at least 1.25 steps of the slowest island, where τ of its steps are that long.
 //   · The coordinator decides when a round closes, and carries no parameter: members reduce the contributions among themselves, as in every
 //     round, so that all hold the same bytes and a digest says so.
 // The number of a round belongs to the run. A run ends after the rounds of [training].steps inner steps of its fastest islands (those of
 // the quorum); slower ones do fewer. A trainer's step, and with it its learning rate, is the run's: it moves to that of the round that the
-// others have come to.
+// others have come to. With [training].tokens the run ends once so many are committed, and the learning rate follows them.
 //
 // Limits: with the quorum of all islands, the weighted mean and weights by tokens, and where results come within the overlap, it is
 // streaming-diloco, bit for bit (tests/sim/decoupled_test.cpp). RDA of one contribution is that contribution.

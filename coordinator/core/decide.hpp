@@ -91,14 +91,18 @@ struct RoundDecision {
 RoundDecision decide_round(const RoundInput& input);
 
 // How long a round with its quorum waits for more contributions: a share of what the overlap hides beside the waiting for the quorum and
-// the exchange, so that nobody's result comes later for it.
+// the exchange, so that nobody's result comes later for it. With adaptive pace the others are told to come when the first has: then it is
+// long enough for the slowest of them to end the step that it is in and to say so, where τ of its steps are longer than that.
 struct GraceInput {
   std::uint64_t overlap_steps = 0;  // τ
   Duration step{};                  // that an inner step takes the fastest contributor; zero: not known
+  Duration slowest{};               // with adaptive pace: that it takes the slowest member; zero: not known, or the pace is fixed
+  Duration period{};                // between two rounds of a fragment: the half of it is the most
   Duration quorum_wait{};           // from the first contribution to the quorum
   Duration exchange{};              // that the newest round's exchange took
 };
-inline constexpr double kGraceShare = 0.5;  // γ of Decoupled DiLoCo, whose value is not known
+inline constexpr double kGraceShare = 0.5;   // γ of Decoupled DiLoCo, whose value is not known
+inline constexpr double kGraceSteps = 1.25;  // of the slowest member
 Duration decide_grace(const GraceInput& input);
 
 // ---- what an attempt came to ---------------------------------------------------------------------------------------------------------

@@ -53,9 +53,11 @@ RoundDecision decide_answered(const RoundInput& input, std::size_t ready, RoundD
 }  // namespace
 
 Duration decide_grace(const GraceInput& input) {
-  const Duration hidden = input.step * static_cast<Duration::rep>(std::min<std::uint64_t>(input.overlap_steps, 1'000'000));
-  const Duration slack = hidden - input.quorum_wait - input.exchange;
-  return slack <= Duration(0) ? Duration(0) : std::chrono::duration_cast<Duration>(slack * kGraceShare);
+  const auto steps = static_cast<Duration::rep>(std::min<std::uint64_t>(input.overlap_steps, 1'000'000));
+  const Duration slack = std::max(Duration(0), input.step * steps - input.quorum_wait - input.exchange);
+  const auto grace = std::chrono::duration_cast<Duration>(slack * kGraceShare);
+  const auto for_slowest = std::min(input.slowest * steps, std::chrono::duration_cast<Duration>(input.slowest * kGraceSteps));
+  return std::max(grace, std::min(for_slowest, input.period / 2));
 }
 
 RoundDecision decide_round(const RoundInput& input) {

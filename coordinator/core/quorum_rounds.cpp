@@ -33,6 +33,20 @@ std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contri
   return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? contribution.staleness : 0;
 }
 
+// How long an island takes for an inner step, as it said last; nothing: it has not said.
+std::optional<Duration> Core::State::step_of(const Run& run, const IslandId& id) const {
+  const Island* island = islands.find(id);
+  if (island == nullptr) {
+    return std::nullopt;
+  }
+  const auto report = island->reports.find(run.about.id);
+  if (report == island->reports.end() || !(report->second.tokens_per_second > 0)) {
+    return std::nullopt;
+  }
+  const auto tokens = static_cast<double>(run.spec.training.batch * tokens_per_sequence(run.spec));
+  return from_seconds(tokens / report->second.tokens_per_second);
+}
+
 // How long a round that has its quorum waits for others.
 Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
   const StrategySpec& strategy = run.spec.strategy;
@@ -41,15 +55,19 @@ Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
   }
   GraceInput input;
   input.overlap_steps = strategy.overlap_steps;
-  double fastest = 0;  // tokens a second
-  for (const auto& [id, contribution] : round.contributions()) {
-    const Island* island = islands.find(id);
-    const auto report = island == nullptr ? decltype(island->reports.begin())() : island->reports.find(run.about.id);
-    fastest = island == nullptr || report == island->reports.end() ? fastest : std::max(fastest, report->second.tokens_per_second);
+  for (const IslandId& id : run.members) {
+    const std::optional<Duration> step = step_of(run, id);
+    if (!step) {
+      continue;
+    }
+    if (round.contribution_of(id) != nullptr) {
+      input.step = input.step == Duration(0) ? *step : std::min(input.step, *step);
+    }
+    if (strategy.pace == Pace::adaptive) {
+      input.slowest = std::max(input.slowest, *step);
+    }
   }
-  if (fastest > 0) {
-    input.step = from_seconds(static_cast<double>(run.spec.training.batch * tokens_per_sequence(run.spec)) / fastest);
-  }
+  input.period = input.step * static_cast<Duration::rep>(std::min<std::uint64_t>(strategy.inner_steps, 1'000'000'000));
   if (round.first_answer() && round.quorum_since()) {
     input.quorum_wait = *round.quorum_since() - *round.first_answer();
   }

@@ -235,17 +235,15 @@ const std::array kRowsOfStrategy = {
         .doc =
             "Number of contributions on time with which a round closes. Islands never wait then: whoever is late receives the result, and "
             "its contribution goes into a later round of the same fragment, beside the quorum. 0 means the contributions of all islands."},
-    RunKey{
-        .section = "strategy",
-        .name = "grace",
-        .type = text,
-        .field = of<&RunSpec::strategy, &StrategySpec::grace>,
-        .most = 32,
-        .form = "auto, or a duration like 500ms",
-        .rule = is_grace,
-        .doc = "With a quorum: how much longer a round waits for more contributions once it has its quorum. auto: half of what the "
-               "overlap hides beside the exchange. With pace = \"adaptive\" and islands of unequal speed, a step of the slowest one lets "
-               "all of them in."},
+    RunKey{.section = "strategy",
+           .name = "grace",
+           .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::grace>,
+           .most = 32,
+           .form = "auto, or a duration like 500ms",
+           .rule = is_grace,
+           .doc = "With a quorum: how much longer a round waits for more contributions once it has its quorum. auto: half of what the "
+                  "overlap hides beside the exchange; with adaptive pace at least as long as the slowest island needs to end its step."},
     RunKey{.section = "strategy",
            .name = "max_staleness",
            .type = integer,

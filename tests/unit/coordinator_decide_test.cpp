@@ -187,6 +187,23 @@ TEST_CASE("decide_round: a contribution that missed earlier rounds is no part of
   REQUIRE(decide_round(input).kind == RoundDecision::Kind::plan);
 }
 
+TEST_CASE("decide_grace: with adaptive pace the slowest island has the time to end its step, inside its own overlap and half a period") {
+  GraceInput input;
+  input.overlap_steps = 2;
+  input.step = 10ms;
+  input.period = 4800ms;
+  input.slowest = 80ms;
+  CHECK(decide_grace(input) == 100ms);
+  input.exchange = 10s;  // whatever the fastest island's overlap hides
+  CHECK(decide_grace(input) == 100ms);
+  input.overlap_steps = 1;
+  CHECK(decide_grace(input) == 80ms);
+  input.slowest = 10s;
+  CHECK(decide_grace(input) == 2400ms);
+  input.overlap_steps = 0;
+  CHECK(decide_grace(input) == Duration(0));
+}
+
 TEST_CASE("decide_grace: half of what the overlap hides beside the wait for the quorum and the exchange") {
   GraceInput input;
   CHECK(decide_grace(input) == Duration(0));  // nothing is known of the step
