@@ -20,12 +20,12 @@ class MessageSampler {
     return {hello(),
             Heartbeat{number(), {report(), report()}},
             Ready{run(), epoch(), round(), number(), number(), real(), real(), digest(), static_cast<std::uint32_t>(rng_.below(100)),
-                  range(), number(), round(), half()},
+                  range(), number(), round(), half(), number()},
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error(), {island(), island()}},
             PathReport{island(), rng_.chance(0.5), text(), half(), number(), number()},
             Neighbours{members(), half(), half()},
-            Withdrawn{run(), epoch(), round(), error(), range(), half()},
+            Withdrawn{run(), epoch(), round(), error(), range(), half(), Fate::too_stale, number(), number()},
             Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}, {OwnMetric{word(), real()}}},
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error(), number()},
@@ -162,7 +162,9 @@ class MessageSampler {
                  static_cast<std::uint32_t>(rng_.below(1000)),
                  real(),
                  text(),
-                 {word(), word()}};
+                 {word(), word()},
+                 {},
+                 number()};
   }
 
   Rng rng_;

@@ -47,6 +47,7 @@ PublishFacts ArenaTurns::published(std::uint32_t fragment, std::uint64_t positio
   PublishFacts own = facts;
   own.tokens = std::max<std::uint64_t>(1, part(facts.tokens));
   own.steps = part(facts.steps);
+  own.overwritten = facts.tokens - std::min(facts.tokens, own.tokens);
   return own;
 }
 

@@ -44,6 +44,9 @@ void Core::State::drive() {
     bring_forward();
   }
   drive_trainer();
+  if (run) {
+    run->trainer.tell_tokens();
+  }
   if (tasks) {
     tasks->drive(now, stored, starts);
   }

@@ -173,11 +173,12 @@ struct Core::State {
   void go_on_after(const RoundInHand& round, const ResultApplied& event);
   [[nodiscard]] bool lies_behind(const RoundInHand& round);
   bool date(Round number);
-  void drop_contribution(Round number, const Error& why);
+  void drop_contribution(Round number, const Error& why, Fate fate);
   void forget_contribution(Round number);
   bool postpone(Round number);
   void bring_forward();
   void overrun(const TrainerPublished& event);
+  void tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts);
 
   // ---- group_rounds.cpp
   void on_pair_query(const PairQuery& message);

@@ -89,6 +89,13 @@ struct SkipTrainer {
   std::uint64_t incarnation = 0;
   Step step;
 };
+// The run's islands have committed so many of the tokens after which the run ends: the trainer's learning rate follows them. No answer.
+struct TellTokens {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  std::uint64_t committed = 0;
+  std::uint64_t of = 0;
+};
 // The result of a round lies in the arena; the trainer merges it at its MergeOrder. No answer but TrainerMerged.
 struct GiveResult {
   RunId run;
@@ -351,6 +358,6 @@ using Effect =
                  FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
                  PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters,
                  BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent,
-                 AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, RememberGeneration, Notice>;
+                 AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

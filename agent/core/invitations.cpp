@@ -205,6 +205,7 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
 void Core::State::on_new_epoch(const NewEpoch& message) {
   const bool newer = message.epoch > run->members.epoch();
   run->life.heed(message.pause_after);
+  run->trainer.hear_tokens(message.tokens);
   use_epoch(message.epoch, message.members);
   if (run->terms.alone()) {
     heed_pause(message);

@@ -16,8 +16,9 @@ namespace atl {
 struct PublishFacts {
   std::uint64_t tokens = 0;  // since the fragment's round before, and steps
   std::uint64_t steps = 0;
-  double training_loss = 0;  // NaN: none
-  DataRange data = {};       // trained on since the round before, of whatever fragment
+  double training_loss = 0;       // NaN: none
+  DataRange data = {};            // trained on since the round before, of whatever fragment
+  std::uint64_t overwritten = 0;  // tokens before these that a result overwrote in the trainer
   friend bool operator==(const PublishFacts&, const PublishFacts&) = default;
 };
 

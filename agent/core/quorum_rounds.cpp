@@ -112,7 +112,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
     RoundInHand* later = run->rounds.find(number, Phase::formed);
     if (later != nullptr && std::isnan(norm)) {
       run->turns.distrust(fragment);
-      drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"});
+      drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"}, Fate::rejected);
     } else if (later != nullptr) {
       later->form(norm, event.round);
       say(*later);
@@ -146,14 +146,14 @@ bool Core::State::date(Round number) {
   const Error why{Code::unavailable, "it missed " + count + " rounds of fragment " + std::to_string(round.fragment()) +
                                          ", and strategy.max_staleness is " + std::to_string(most) + "; with max_staleness = " + count +
                                          " it would have counted"};
-  drop_contribution(number, why);
+  drop_contribution(number, why, Fate::too_stale);
   return false;
 }
 
 // It does not count, and waits for nothing: the trainer publishes anew.
-void Core::State::drop_contribution(Round number, const Error& why) {
-  const RoundInHand& round = *run->rounds.find(number);
-  send(Withdrawn{run->terms.id, run->members.epoch(), number, why, round.ready().data, round.fragment()});
+void Core::State::drop_contribution(Round number, const Error& why, Fate fate) {
+  const atl::Ready& ready = run->rounds.find(number)->ready();
+  send(Withdrawn{run->terms.id, run->members.epoch(), number, why, ready.data, ready.fragment, fate, ready.tokens, ready.overwritten});
   forget_contribution(number);
 }
 
@@ -169,6 +169,8 @@ void Core::State::forget_contribution(Round number) {
 bool Core::State::postpone(Round number) {
   const std::optional<RoundPlan> next = first_open(number, run->rounds.find(number)->fragment());
   if (!next) {
+    const atl::Ready& ready = run->rounds.find(number)->ready();
+    tell_overrun(number, ready.fragment, PublishFacts{ready.tokens, ready.steps, ready.training_loss, ready.data, ready.overwritten});
     return false;
   }
   RoundInHand& postponed = run->rounds.postpone(number, next->round);
@@ -197,10 +199,16 @@ void Core::State::bring_forward() {
 // Published for a run that has no more rounds of this fragment.
 void Core::State::overrun(const TrainerPublished& event) {
   run->trainer.on(event);
-  static_cast<void>(run->turns.published(event.fragment, event.position, {}));
-  tell("info", "contribution_overrun",
-       std::to_string(event.tokens) + " tokens were trained on after the last round of fragment " + std::to_string(event.fragment) +
-           ": they count in no round");
+  const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
+  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
+  tell_overrun(event.round, event.fragment, run->turns.published(event.fragment, event.position, facts));
+}
+
+void Core::State::tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+  const Error why{Code::unavailable, std::to_string(facts.tokens) + " tokens were trained on after the last round of fragment " +
+                                         std::to_string(fragment) + ": they count in no round"};
+  send(Withdrawn{run->terms.id, run->members.epoch(), round, why, facts.data, fragment, Fate::overrun, facts.tokens, facts.overwritten});
+  tell("info", "contribution_overrun", why.why);
 }
 
 }  // namespace atl::agent

@@ -39,6 +39,7 @@ void RoundInHand::describe(const PublishFacts& facts, std::uint64_t sequences) {
   ready_.steps = facts.steps;
   ready_.training_loss = facts.training_loss;
   ready_.data = facts.data;
+  ready_.overwritten = facts.overwritten;
   ready_.sequences = sequences;
 }
 
@@ -62,7 +63,8 @@ void RoundInHand::resume(const PendingRound& pending) {
 void RoundInHand::withdraw(Epoch epoch, Error error) {
   phase_ = Phase::withdrawn;
   withdrawn_ = true;
-  withdrawal_ = Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data, ready_.fragment};
+  withdrawal_ = Withdrawn{ready_.run,      epoch,          ready_.round,  std::move(error),  ready_.data,
+                          ready_.fragment, Fate::rejected, ready_.tokens, ready_.overwritten};
 }
 
 void RoundInHand::postpone(Round to) {

@@ -134,7 +134,7 @@ void Core::State::withdraw(Round number, Error error) {
   }
   if (run->terms.passes_over()) {
     run->turns.distrust(round->fragment());
-    drop_contribution(number, std::move(error));
+    drop_contribution(number, std::move(error), Fate::rejected);
     return;
   }
   round->withdraw(run->members.epoch(), std::move(error));
@@ -282,6 +282,7 @@ void Core::State::on_abort(const Abort& message) {
 
 void Core::State::on_commit(const Commit& message) {
   use_epoch(message.epoch, run->members.members());
+  run->trainer.hear_tokens(message.tokens);
   if (message.round == Round(0)) {
     if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {
       agree_on_initial(message.digest);

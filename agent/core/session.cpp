@@ -51,6 +51,7 @@ void Session::say_hello(TimePoint now, std::vector<HeldRun> runs) {
   hello.data_sets = identity_.data_sets;
   hello.codec_version = identity_.codec_version;
   hello.uplink_bits_per_second = identity_.uplink_bits_per_second;
+  hello.link_memory_bytes = identity_.link_memory_bytes;
   hello.kernels = identity_.kernels;
   hello.trainers = identity_.trainers;
   hello.generation = identity_.generation;

@@ -26,6 +26,7 @@ struct Identity {
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that it has met
+  std::uint64_t link_memory_bytes = 0;     // for pieces on their way
 };
 
 struct Settings {

@@ -81,6 +81,14 @@ void Trainer::skip_to(Step step) {
   }
 }
 
+void Trainer::tell_tokens() {
+  const std::uint64_t of = terms_->spec.training.tokens;
+  if (of > 0 && can_finish() && told_tokens_ != std::pair(incarnation_, run_tokens_)) {
+    told_tokens_ = {incarnation_, run_tokens_};
+    out_->effect(TellTokens{terms_->id, incarnation_, run_tokens_, of});
+  }
+}
+
 void Trainer::adopt(Round round, std::uint32_t fragment, Step not_before, bool save) {
   out_->effect(GiveResult{terms_->id, incarnation_, round, fragment});  // first, so that the merge does not wait for it
   const MergeOrder order{round, fragment, not_before, terms_->composition.merge_alpha, evaluates(round), false, save};

@@ -92,6 +92,9 @@ class Trainer {
   // It trains as long as the run goes on.
   void run_to_the_end();
   void order_publish(const RoundPlan& round, Step step);
+  // So many tokens of the run are committed. It is told of them while it trains, where the run ends by tokens.
+  void hear_tokens(std::uint64_t committed) { run_tokens_ = committed; }
+  void tell_tokens();
   // It stands at this step at once, and does what is due there.
   void skip_to(Step step);
   // It takes a result that lies in the arena, at this step or, where it is further, at once; and saves its own state then.
@@ -166,6 +169,8 @@ class Trainer {
   std::optional<Round> cut_;  // pace: the round that the others have come to; until the trainer was told
   std::optional<Schedule> schedule_;
   Told told_;
+  std::uint64_t run_tokens_ = 0;
+  std::pair<std::uint64_t, std::uint64_t> told_tokens_{};  // which incarnation, and what
 };
 
 }  // namespace atl::agent

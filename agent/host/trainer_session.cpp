@@ -467,6 +467,12 @@ void TrainerSession::skip(const SkipTrainer& order) {
   }
 }
 
+void TrainerSession::tell_tokens(const TellTokens& order) {
+  if (finishes_) {
+    send(island_link::Committed{order.committed, order.of});
+  }
+}
+
 void TrainerSession::give(const GiveResult& order) {
   waiting_for_.erase(order.round);
   send(island_link::RoundResult{order.round.value, order.fragment, true});

@@ -64,6 +64,7 @@ class TrainerSession {
   void give(const GiveResult& order);
   void finish(const FinishTrainer& order);
   void skip(const SkipTrainer& order);
+  void tell_tokens(const TellTokens& order);
   // Ends it for this reason, which its TrainerExited will name.
   void abort(const Error& error);
   // Asks it to end; its end is not an event. Safe to call again.

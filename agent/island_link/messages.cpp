@@ -256,6 +256,11 @@ void describe(Visitor& v, Of<Visitor, Skip>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Committed>& m) {
+  v("tokens", m.tokens), v("of", m.of);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Save>& m) {
   v("directory", m.directory);
 }

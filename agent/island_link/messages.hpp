@@ -452,6 +452,15 @@ struct Skip {
   friend bool operator==(const Skip&, const Skip&) = default;
 };
 
+// The islands of the run have committed so many tokens of those after which it ends: what a learning rate follows. Only for trainers whose
+// hello says `finishes`.
+struct Committed {
+  static constexpr const char* kType = "committed";
+  std::uint64_t tokens = 0;
+  std::uint64_t of = 0;
+  friend bool operator==(const Committed&, const Committed&) = default;
+};
+
 struct Save {
   static constexpr const char* kType = "save";
   std::string directory;
@@ -469,7 +478,8 @@ struct Stop {
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-using AgentMessage = std::variant<Configure, Task, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Save, Evaluate, Stop>;
+using AgentMessage =
+    std::variant<Configure, Task, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Committed, Save, Evaluate, Stop>;
 
 // ---- text -------------------------------------------------------------------------------------------------------------
 

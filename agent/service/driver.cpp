@@ -365,6 +365,11 @@ class Driver {
       trainer_->skip(order);
     }
   }
+  void carry_out(const TellTokens& order, TimePoint) {
+    if (for_trainer(order.run, order.incarnation)) {
+      trainer_->tell_tokens(order);
+    }
+  }
   void carry_out(const FormInitialState& order, TimePoint) {
     if (!for_trainer(order.run, order.incarnation)) {
       return;
@@ -505,6 +510,7 @@ Identity identity_of(const AgentOptions& options, const Kernels& kernels, const 
   identity.platform = platform_text();
   identity.codec_version = kCodecVersion;
   identity.uplink_bits_per_second = options.uplink.rate_at(local_week_time());
+  identity.link_memory_bytes = options.link_memory_bytes;
   if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == coordinator_key) {
     identity.generation = place->generation;
   }

@@ -44,6 +44,7 @@ Json pending_json(const std::vector<PendingRound>& pending) {
                    {"part", round.facts.data.part},
                    {"from", round.facts.data.from},
                    {"to", round.facts.data.to},
+                   {"overwritten", round.facts.overwritten},
                    {"base", round.base.value},
                    {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
   }
@@ -58,7 +59,8 @@ std::vector<PendingRound> pending_of(const Json& json) {
         {Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(), item.at("norm").get<double>(),
          PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
                       loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
-                      DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0})}},
+                      DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0})},
+                      item.value("overwritten", std::uint64_t{0})},
          Round(item.value("base", std::uint64_t{0}))});
   }
   return pending;

@@ -92,13 +92,13 @@ Result<Answer> Conversation::carry_out(const Order& order) {
     case OrderKind::gradient:
       ATOLL_TRY(learner_->compute_gradient());
       if (order.kind == OrderKind::step) {
-        ATOLL_TRY(learner_->apply_gradient());
+        ATOLL_TRY(learner_->apply_gradient(order.progress));
       }
       answer.samples = learner_->windows_per_step();
       answer.tokens = learner_->tokens_per_step();
       break;
     case OrderKind::update:
-      ATOLL_TRY(learner_->apply_gradient());
+      ATOLL_TRY(learner_->apply_gradient(order.progress));
       break;
     case OrderKind::report: {
       ATOLL_ASSIGN(answer.losses, learner_->take_losses());

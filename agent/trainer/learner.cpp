@@ -298,12 +298,14 @@ Status Learner::compute_gradient() {
   });
 }
 
-Status Learner::apply_gradient() {
-  return catching([this]() -> Status {
+Status Learner::apply_gradient(double progress) {
+  return catching([this, progress]() -> Status {
     const at::NoGradGuard no_gradient;
     State& s = *state_;
     AdamW settings;
-    settings.learning_rate = s.learning_rate.at(s.step + 1);
+    const auto step = static_cast<double>(s.step + 1);
+    const auto steps = static_cast<double>(s.training.steps);
+    settings.learning_rate = s.learning_rate.at(progress > step / steps ? progress * steps : step);
     settings.weight_decay = s.training.weight_decay;
     settings.beta1 = s.training.beta1;
     settings.beta2 = s.training.beta2;

@@ -45,7 +45,8 @@ class Learner {
   // Forward and backward of the next step, over all its micro-batches.
   Status compute_gradient();
   // Clips, steps the optimiser; step() and position() move on.
-  Status apply_gradient();
+  // progress: of the run, which may be further than this trainer's steps: the learning rate follows it.
+  Status apply_gradient(double progress = 0.0);
   // Losses of the steps computed since the last call, in order. On a GPU this waits for them.
   Result<std::vector<double>> take_losses();
   // Norm of the last gradient, before clipping; not finite if the gradient was not.

@@ -33,6 +33,32 @@ std::string number_text(const json& object, std::string_view key) {
   return value ? std::to_string(static_cast<std::uint64_t>(*value)) : "-";
 }
 
+// What became of the tokens that each island trained on.
+std::string tokens_text(const json& islands, const Terminal& terminal) {
+  Table table({{"ISLAND"},
+               {"TRAINED", true},
+               {"MERGED", true},
+               {"LATE", true},
+               {"OVERWRITTEN", true},
+               {"TOO STALE", true},
+               {"REJECTED", true},
+               {"OVERRUN", true},
+               {"REST", true}});
+  for (const json& island : islands) {
+    const auto count = [&](std::string_view key) { return count_text(number_at(island, key)); };
+    table.add({{text_at(island, "island")},
+               {count("trained")},
+               {count("merged")},
+               {count("late")},
+               {count("overwritten")},
+               {count("too_stale")},
+               {count("rejected")},
+               {count("overrun")},
+               {count("rest")}});
+  }
+  return "\ntokens of each island, and what became of them:\n" + table.text(terminal);
+}
+
 }  // namespace
 
 std::string render_data(const json& document, const Terminal& terminal) {
@@ -65,10 +91,9 @@ std::string render_data(const json& document, const Terminal& terminal) {
   }
   text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " +
           number_text(proof, "rounds") + " rounds";
-  if (flag_at(proof, "holds")) {
-    return text + ": each sequence up to every part's position once, none left out\n";
-  }
-  return text + "; it does not add up: " + printable(text_at(proof, "fault")) + "\n";
+  text += flag_at(proof, "holds") ? ": each sequence up to every part's position once, none left out\n"
+                                  : "; it does not add up: " + printable(text_at(proof, "fault")) + "\n";
+  return text + tokens_text(list_at(document, "tokens"), terminal);
 }
 
 }  // namespace atl

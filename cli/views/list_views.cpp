@@ -58,6 +58,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {"LINK"},
                {"SEEN", true},
                {"BUDGET", true, false, 1},
+               {"MEMORY", true, false, 2},
                {"UP", true},
                {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {
@@ -73,6 +74,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                                           : Style::bad},
                {age_text(now, number_at(island, "last_seen_unix_ms"))},
                {bits_text(number_at(island, "uplink_budget_bits_per_second"))},
+               {bytes_text(number_at(island, "link_memory_bytes"))},
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))}});
   }

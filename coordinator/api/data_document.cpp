@@ -78,6 +78,34 @@ json cluster_parts(const RunView& run, const RunSpec& spec) {
   return parts;
 }
 
+// Of each island, what became of the tokens that it trained on: they sum to `trained`. What is in no contribution yet, or was lost with a
+// trainer, is `rest`. Each fragment has fates of its own: these are their means.
+json token_fates(const RunView& run, const DataAudit& audit, const std::map<IslandId, IslandReport>& reports) {
+  json list = json::array();
+  for (const MembershipView& membership : run.memberships) {
+    const auto found = audit.fates().find(membership.island);
+    const TokenFates sums = found == audit.fates().end() ? TokenFates{} : found->second;
+    const auto mean = [&](std::uint64_t tokens) { return tokens / audit.fragments(); };
+    const auto dropped = [&](Fate fate) {
+      const auto of = sums.dropped.find(fate);
+      return of == sums.dropped.end() ? 0 : mean(of->second);
+    };
+    std::uint64_t told = mean(sums.merged) + mean(sums.late) + mean(sums.overwritten);
+    json fates = {
+        {"island", membership.name}, {"merged", mean(sums.merged)}, {"late", mean(sums.late)}, {"overwritten", mean(sums.overwritten)}};
+    for (const Fate fate : {Fate::rejected, Fate::too_stale, Fate::overrun}) {
+      fates[std::string(to_string(fate))] = dropped(fate);
+      told += dropped(fate);
+    }
+    const auto report = reports.find(membership.island);
+    const std::uint64_t trained = std::max(report == reports.end() ? 0 : report->second.tokens, told);  // reports come a moment later
+    fates["trained"] = trained;
+    fates["rest"] = trained - told;
+    list.push_back(std::move(fates));
+  }
+  return list;
+}
+
 }  // namespace
 
 Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
@@ -91,6 +119,7 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   }
   ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
   ATOLL_ASSIGN(const DataAudit audit, ledger_.audit_data(run.id));
+  ATOLL_ASSIGN(const auto reports, newest_reports(run));
   const bool in_common = spec.strategy.group == Group::all;
   json list = json::array();
   std::uint64_t positions = 0;
@@ -130,7 +159,8 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   document.update({{"counted_in", "sequences"},
                    {"parts_of_data", std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max)},
                    {"parts", std::move(list)},
-                   {"proof", std::move(proof)}});
+                   {"proof", std::move(proof)},
+                   {"tokens", in_common ? token_fates(run, audit, reports) : json()}});
   return document;
 }
 

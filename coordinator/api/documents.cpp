@@ -379,9 +379,7 @@ json Requests::absences_document(const RunView& run) {
   return absences;
 }
 
-Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
-  ATOLL_ASSIGN(const std::string which, arguments.text("run", ""));
-  ATOLL_ASSIGN(const RunView run, find_run(now, which, true));
+Result<std::map<IslandId, IslandReport>> Requests::newest_reports(const RunView& run) {
   ATOLL_ASSIGN(const auto stored, ledger_.reports(run.id));
   std::map<IslandId, IslandReport> reports(stored.begin(), stored.end());
   for (const MembershipView& membership : run.memberships) {
@@ -389,6 +387,13 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
       reports.insert_or_assign(membership.island, membership.report);
     }
   }
+  return reports;
+}
+
+Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const std::string which, arguments.text("run", ""));
+  ATOLL_ASSIGN(const RunView run, find_run(now, which, true));
+  ATOLL_ASSIGN(auto reports, newest_reports(run));
   std::vector<const MembershipView*> memberships;
   for (const MembershipView& membership : run.memberships) {
     memberships.push_back(&membership);
@@ -479,6 +484,7 @@ Result<json> Requests::islands(TimePoint now) {
                                       {"paths", paths_document(view.paths)},
                                       {"uplink_budget_bits_per_second",
                                        view.uplink_budget_bits_per_second > 0 ? number(view.uplink_budget_bits_per_second) : json()},
+                                      {"link_memory_bytes", view.link_memory_bytes > 0 ? json(view.link_memory_bytes) : json()},
                                       {"uplink_bits_per_second", rated ? number(rate->second.up_bits_per_second) : json()},
                                       {"downlink_bits_per_second", rated ? number(rate->second.down_bits_per_second) : json()}});
   }

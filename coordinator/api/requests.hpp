@@ -93,6 +93,8 @@ class Requests {
   [[nodiscard]] std::string name_of(const IslandId& island) const;
   [[nodiscard]] std::string reason_of(const RunView& run) const;
 
+  // Of each island that has trained in the run: those that come now, else what the ledger has of it.
+  Result<std::map<IslandId, IslandReport>> newest_reports(const RunView& run);
   Result<nlohmann::json> run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports);
   static nlohmann::json absences_document(const RunView& run);
   static nlohmann::json phases_document(const RunView& run);

@@ -113,6 +113,12 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   }
   Run& run = found->second;
   const auto membership = run.memberships.find(island);
+  if constexpr (std::is_same_v<M, Withdrawn>) {
+    if (membership != run.memberships.end() && !run.phased() && !run.private_states() && message.round.value <= run.spec.rounds) {
+      record(DroppedRecord{message.run, run.lineage.number(), island, message.fragment, message.round, message.data, message.fate,
+                           message.tokens, message.overwritten});
+    }
+  }
   if (membership == run.memberships.end() || run.life.idle() || membership->second.record.state == MembershipState::refused) {
     if constexpr (std::is_same_v<M, Checkpointed>) {
       // Of rounds in which it took part. Nobody else may have one as new.
@@ -213,7 +219,8 @@ TimePoint Core::State::time_of_submission(TimePoint wanted) const {
 }
 
 NewEpoch Core::State::new_epoch_of(const Run& run) const {
-  return NewEpoch{run.about.id, run.epoch, run.lineage.committed(), islands.members_of(run.members), run.life.pauses_after()};
+  return NewEpoch{run.about.id,        run.epoch, run.lineage.committed(), islands.members_of(run.members), run.life.pauses_after(),
+                  run.lineage.tokens()};
 }
 
 }  // namespace atl::coordinator

@@ -325,6 +325,7 @@ struct Core::State {
 
   // ---- quorum_rounds.cpp: what counts in a round that closes with a quorum
   [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
+  [[nodiscard]] std::optional<Duration> step_of(const Run& run, const IslandId& id) const;
   [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
   static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
@@ -433,6 +434,8 @@ struct Core::State {
   void advance_end(Run& run);
   void pause_after(Run& run, Round round);
   void note_enough(Run& run, const Membership& membership, const std::string& why);
+  void end_by_tokens(Run& run);
+  void complete_soon(Run& run, const IslandId& said_by, const std::string& why);
   void complete_early(Run& run);
   void note_own_round(Run& run, Round round);
   void advance_pause(Run& run);

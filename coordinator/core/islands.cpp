@@ -147,6 +147,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
     }
   }
   island.uplink_budget = hello.uplink_bits_per_second;
+  island.link_memory_bytes = hello.link_memory_bytes;
   island.kernels = bounded(hello.kernels, 256);
   island.trainers.assign(hello.trainers.begin(),
                          hello.trainers.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.trainers.size(), 256)));

@@ -39,6 +39,7 @@ struct Island {
   std::optional<Probe> probe;
   std::map<RunId, HeldRun> held;              // of its hello; checkpoints are kept up to date
   double uplink_budget = 0;                   // of its hello, in bits a second; 0: none
+  std::uint64_t link_memory_bytes = 0;        // of its hello; 0: it does not say
   std::string kernels;                        // of its hello
   std::vector<std::string> trainers;          // of its hello
   std::map<RunId, IslandReport> reports;      // of its newest heartbeat

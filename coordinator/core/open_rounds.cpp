@@ -55,7 +55,10 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
     const DataRange data = i < record.data.size() ? record.data[i] : DataRange{};
     const double norm = i < record.norms.size() ? record.norms[i] : 0;
     const std::uint64_t steps = i < record.steps.size() ? record.steps[i] : 0;
-    contributions_[record.members[i]] = Contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, norm, data, 0, steps};
+    Contribution contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, norm, data, 0, steps};
+    contribution.staleness = i < record.staleness.size() ? static_cast<std::uint32_t>(record.staleness[i]) : 0;
+    contribution.overwritten = i < record.overwritten.size() ? record.overwritten[i] : 0;
+    contributions_[record.members[i]] = contribution;
   }
 }
 

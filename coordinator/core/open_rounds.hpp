@@ -27,7 +27,8 @@ struct Contribution {
   // Where rounds close with a quorum: the round whose result it is formed against, and the rounds of its fragment that it missed.
   Round base = {};
   std::uint32_t staleness = 0;
-  bool rejected = false;  // withdrawn by the coordinator
+  bool rejected = false;          // withdrawn by the coordinator
+  std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;

@@ -8,6 +8,7 @@ namespace {
 constexpr std::array<std::string_view, 8> kRunStates = {"queued", "starting",  "running", "interrupted",
                                                         "paused", "completed", "failed",  "cancelled"};
 constexpr std::array<std::string_view, 6> kMembershipStates = {"starting", "joining", "active", "absent", "refused", "ended"};
+constexpr std::array<std::string_view, 3> kFates = {"rejected", "too_stale", "overrun"};
 constexpr std::array<std::string_view, 4> kTaskStates = {"waiting", "running", "done", "failed"};
 
 template <typename State, std::size_t N>
@@ -25,6 +26,8 @@ Result<State> find_state(const std::array<std::string_view, N>& names, std::stri
 std::string_view to_string(RunState state) { return kRunStates.at(static_cast<std::size_t>(state)); }
 std::string_view to_string(MembershipState state) { return kMembershipStates.at(static_cast<std::size_t>(state)); }
 Result<RunState> run_state_from_string(std::string_view name) { return find_state<RunState>(kRunStates, name, "run"); }
+std::string_view to_string(Fate fate) { return kFates.at(static_cast<std::size_t>(fate)); }
+Result<Fate> fate_from_string(std::string_view name) { return find_state<Fate>(kFates, name, "contribution"); }
 std::string_view to_string(TaskState state) { return kTaskStates.at(static_cast<std::size_t>(state)); }
 Result<TaskState> task_state_from_string(std::string_view name) { return find_state<TaskState>(kTaskStates, name, "task"); }
 Result<MembershipState> membership_state_from_string(std::string_view name) {

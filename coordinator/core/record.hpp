@@ -16,6 +16,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -139,7 +140,25 @@ struct RoundRecord {
   TimePoint planned;
   std::optional<TimePoint> committed_at;
   std::uint32_t fragment = 0;
+  std::vector<std::uint64_t> staleness = {};    // per member: rounds of the fragment that its contribution had missed
+  std::vector<std::uint64_t> overwritten = {};  // per member: tokens before the contribution that a result overwrote in its trainer
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
+};
+
+// A contribution that counts in no round. Key: (run, lineage, island, fragment, round, fate): told twice, it is one.
+std::string_view to_string(Fate fate);
+Result<Fate> fate_from_string(std::string_view name);
+struct DroppedRecord {
+  RunId run;
+  std::uint32_t lineage = 0;
+  IslandId island;
+  std::uint32_t fragment = 0;
+  Round round;  // that it was for
+  DataRange data;
+  Fate fate = Fate::rejected;
+  std::uint64_t tokens = 0;       // behind it
+  std::uint64_t overwritten = 0;  // as in RoundRecord
+  friend bool operator==(const DroppedRecord&, const DroppedRecord&) = default;
 };
 
 // How a task of a run of phases stands. Key: (run, task).
@@ -221,7 +240,7 @@ struct Superseded {
 };
 
 using Record = std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, EventRecord, MetricRecord,
-                            TaskRecord, Superseded>;
+                            TaskRecord, Superseded, DroppedRecord>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {

@@ -26,7 +26,15 @@ Contribution contribution_of(const atl::Ready& message) {
           message.sequences,
           message.steps,
           message.base,
-          message.staleness};
+          message.staleness,
+          false,
+          message.overwritten};
+}
+
+// How stale the next member's contribution was, and what was overwritten before it.
+void note_fate(RoundRecord& round, const Contribution* contribution) {
+  round.staleness.push_back(contribution == nullptr ? 0 : contribution->staleness);
+  round.overwritten.push_back(contribution == nullptr ? 0 : contribution->overwritten);
 }
 
 std::uint64_t rounds_ahead(const Run& run) { return run.passes_over() ? kRoundsAheadWithQuorum : kRoundsAhead; }
@@ -49,8 +57,8 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
     send(membership.record.island, new_epoch_of(run));
     return;
   }
-  send(membership.record.island,
-       Commit{run.about.id, run.epoch, round, found->attempt, found->digest, found->checkpoint, run.life.pauses_after() == round});
+  send(membership.record.island, Commit{run.about.id, run.epoch, round, found->attempt, found->digest, found->checkpoint,
+                                        run.life.pauses_after() == round, run.lineage.tokens()});
 }
 
 // An island that waits repeats its answer until it hears of the round.
@@ -306,8 +314,11 @@ void Core::State::reject_exploding(Run& run, Round number) {
   const NormDecision decision = run.guards.judge(fragment, norms);
   for (const auto& [id, why] : decision.rejected) {
     OpenRound& round = run.rounds().at(number);
-    const double norm = round.contribution_of(id)->norm;
+    const Contribution rejected = *round.contribution_of(id);
+    const double norm = rejected.norm;
     round.reject(id);
+    record(DroppedRecord{run.about.id, run.lineage.number(), id, fragment, number, rejected.data, Fate::rejected, rejected.tokens,
+                         rejected.overwritten});
     event(run.about.id, id, "warning", "contribution_rejected",
           "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
           {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
@@ -329,6 +340,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   for (const IslandId& id : participants) {
     const Contribution* contribution = round.contribution_of(id);
     value.data.push_back(contribution == nullptr ? DataRange{} : contribution->data);
+    note_fate(value, contribution);
   }
   record(std::move(value));
   const std::vector<std::string> names = islands.names_of(participants);
@@ -488,6 +500,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     const Contribution contribution = found == nullptr ? Contribution{} : *found;
     const DataRange data = run.passes_over() ? counted_by(run, contribution) : contribution.data;
     value.data.push_back(data);
+    note_fate(value, found);
     sequences += plan.tokens[i] > 0 ? data.sequences() : 0;
     run.data.count_in(data, contribution.sequences, out);
   }
@@ -510,7 +523,8 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   tell_commit(run, value);
   note_accepted(run, round);
   note_shares(run, plan);
-  const Commit message{run.about.id, run.epoch, number, round.attempt(), digest, value.checkpoint, run.life.pauses_after() == number};
+  const Commit message{run.about.id,        run.epoch, number, round.attempt(), digest, value.checkpoint, run.life.pauses_after() == number,
+                       run.lineage.tokens()};
   for (const IslandId& id : plan.members) {
     if (round.contribution_of(id) != nullptr) {
       islands.contributed(id);  // what was coming has come
@@ -520,6 +534,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
       run.memberships.at(id).entry.failures = 0;
     }
   }
+  end_by_tokens(run);
   for (auto& [id, membership] : run.memberships) {
     membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
   }

@@ -6,16 +6,29 @@
 
 namespace atl::coordinator {
 
-// A trainer says that the model is good enough: all stand after the next round, as for a pause, and the run is complete there.
+// A trainer says that the model is good enough.
 void Core::State::note_enough(Run& run, const Membership& membership, const std::string& why) {
   const bool member = membership.record.state == MembershipState::active && run.is_member(membership.record.island);
   if (!member || run.phased() || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
       (run.pairs() && run.merging())) {
     return;
   }
-  const std::string text = bounded("island " + islands.name_of(membership.record.island) + " says that the model is good enough: " + why);
-  run.life.complete_there(text);
-  event(run.about.id, membership.record.island, "info", "run_enough", text);
+  complete_soon(run, membership.record.island,
+                bounded("island " + islands.name_of(membership.record.island) + " says that the model is good enough: " + why));
+}
+
+// [training].tokens are committed.
+void Core::State::end_by_tokens(Run& run) {
+  const std::uint64_t tokens = run.spec.training.tokens;
+  if (tokens > 0 && run.lineage.tokens() >= tokens && run.life.enough().empty() && !run.at_end()) {
+    complete_soon(run, {}, std::to_string(run.lineage.tokens()) + " tokens are committed, training.tokens is " + std::to_string(tokens));
+  }
+}
+
+// All stand after the next round, as for a pause, and the run is complete there.
+void Core::State::complete_soon(Run& run, const IslandId& said_by, const std::string& why) {
+  run.life.complete_there(why);
+  event(run.about.id, said_by, "info", "run_enough", why);
   if (!run.life.pausing()) {
     pause_after(run, run.next_stand());
   }

@@ -112,6 +112,7 @@ struct IslandView {
   std::optional<TimePoint> last_seen;
   double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart
   std::vector<PathView> paths;               // from other islands, as far as that is known
+  std::uint64_t link_memory_bytes = 0;       // its owner's budget for pieces on their way; 0: not known
 };
 
 // What a run would begin with if it were submitted now.

@@ -179,6 +179,7 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     view.version = value.version;
     view.platform = value.platform;
     view.uplink_budget_bits_per_second = island.uplink_budget;
+    view.link_memory_bytes = island.link_memory_bytes;
     view.bulk_address = value.bulk_address;
     view.data_sets = value.data_sets;
     for (const auto& [from, why] : state_->paths.into(id, now)) {

@@ -44,6 +44,13 @@ void DataAudit::take(const RoundRecord& round) {
     return;
   }
   rounds_ += round.round > Round(0) ? 1U : 0U;
+  fragments_ = std::max(fragments_, round.fragment + 1);
+  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size(); ++i) {
+    TokenFates& fates = fates_[round.members[i]];
+    const bool late = i < round.staleness.size() && round.staleness[i] > 0;
+    (late ? fates.late : fates.merged) += round.tokens[i];
+    fates.overwritten += i < round.overwritten.size() && round.tokens[i] > 0 ? round.overwritten[i] : 0;
+  }
   unnoted_ += round.round > Round(0) && round.data.empty() ? 1U : 0U;
   for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
     const DataRange& range = round.data[i];
@@ -66,6 +73,11 @@ void DataAudit::take(const RoundRecord& round) {
   }
 }
 
+void DataAudit::take(const DroppedRecord& dropped) {
+  fates_[dropped.island].dropped[dropped.fate] += dropped.tokens;
+  fates_[dropped.island].overwritten += dropped.overwritten;
+}
+
 Result<DataAudit> Ledger::audit_data(const RunId& run) {
   std::map<std::uint32_t, Round> bases;
   auto first = database_->prepare("SELECT lineage, min(round) FROM rounds WHERE run=? AND committed=1 AND lineage>0 GROUP BY lineage");
@@ -84,10 +96,20 @@ Result<DataAudit> Ledger::audit_data(const RunId& run) {
   for (;;) {
     ATOLL_ASSIGN(const bool there, rows.row());
     if (!there) {
-      return audit;
+      break;
     }
     ATOLL_ASSIGN(const RoundRecord round, read_round(rows));
     audit.take(round);
+  }
+  auto dropped = database_->prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=?");
+  dropped.bind(run.text);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, dropped.row());
+    if (!there) {
+      return audit;
+    }
+    ATOLL_ASSIGN(const DroppedRecord record, read_dropped(dropped));
+    audit.take(record);
   }
 }
 

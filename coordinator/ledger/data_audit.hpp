@@ -24,13 +24,25 @@ struct PartAudit {
   std::string fault;                          // the first thing that is wrong; empty: each sequence once, in order
 };
 
+// What became of the tokens that an island trained on and contributed, summed over the fragments: each step counts once for each of them.
+struct TokenFates {
+  std::uint64_t merged = 0;  // into the round of its time
+  std::uint64_t late = 0;    // into a later one
+  std::uint64_t overwritten = 0;
+  std::map<Fate, std::uint64_t> dropped;
+};
+
 class DataAudit {
  public:
   // The first round of each lineage after 0: rounds of older ones that come after it are void.
   explicit DataAudit(std::map<std::uint32_t, Round> bases) : bases_(std::move(bases)) {}
   // Committed rounds, by lineage and round.
   void take(const RoundRecord& round);
+  void take(const DroppedRecord& dropped);
   [[nodiscard]] const std::map<std::uint32_t, PartAudit>& parts() const { return parts_; }
+  [[nodiscard]] const std::map<IslandId, TokenFates>& fates() const { return fates_; }
+  // Into how many the parameters are divided, as far as rounds of them were committed.
+  [[nodiscard]] std::uint32_t fragments() const { return fragments_; }
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   // Rounds that were committed by an atoll that did not note samples yet: of them nothing can be said.
   [[nodiscard]] std::uint64_t unnoted() const { return unnoted_; }
@@ -40,6 +52,8 @@ class DataAudit {
 
   std::map<std::uint32_t, Round> bases_;
   std::map<std::uint32_t, PartAudit> parts_;
+  std::map<IslandId, TokenFates> fates_;
+  std::uint32_t fragments_ = 1;
   std::uint64_t rounds_ = 0;
   std::uint64_t unnoted_ = 0;
 };

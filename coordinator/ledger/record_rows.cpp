@@ -338,18 +338,21 @@ Status write_row(Database& database, const RoundRecord& round) {
   auto statement = database.prepare(
       "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
       "data, "
-      "parts, fragment, steps, norms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, round) DO UPDATE SET "
+      "parts, fragment, steps, norms, staleness, overwritten) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, "
+      "round) DO UPDATE SET "
       "epoch=excluded.epoch, "
       "attempt=excluded.attempt, "
       "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
       "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
-      "parts=excluded.parts, fragment=excluded.fragment, steps=excluded.steps, norms=excluded.norms WHERE committed=0");
+      "parts=excluded.parts, fragment=excluded.fragment, steps=excluded.steps, norms=excluded.norms, "
+      "staleness=excluded.staleness, overwritten=excluded.overwritten WHERE committed=0");
   statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
   statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.digest);
   statement.bind(unix_ms(round.planned));
   bind_time(statement, round.committed_at);
   statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment});
   statement.bind(dump(json(round.steps))).bind(dump(json(round.norms)));
+  statement.bind(dump(json(round.staleness))).bind(dump(json(round.overwritten)));
   return statement.run();
 }
 
@@ -366,9 +369,13 @@ Result<RoundRecord> read_round(const Statement& row) {
   auto tokens = counts_of(row.text(8));
   auto steps = counts_of(row.text(15));
   const json norms = parse(row.text(16));
-  if (!members || !tokens || !steps || !norms.is_array()) {
-    return broken("rounds", "list of members, tokens, steps or norms");
+  auto staleness = counts_of(row.text(17));
+  auto overwritten = counts_of(row.text(18));
+  if (!members || !tokens || !steps || !norms.is_array() || !staleness || !overwritten) {
+    return broken("rounds", "list of members, tokens, steps, norms, staleness or overwritten tokens");
   }
+  round.staleness = *std::move(staleness);
+  round.overwritten = *std::move(overwritten);
   round.members = *std::move(members);
   round.tokens = *std::move(tokens);
   round.steps = *std::move(steps);
@@ -387,6 +394,32 @@ Result<RoundRecord> read_round(const Statement& row) {
   round.parts = *std::move(parts);
   round.fragment = static_cast<std::uint32_t>(row.number(14));
   return round;
+}
+
+// ------------------------------------------------------------------------------------- contributions that count in no round
+
+Status write_row(Database& database, const DroppedRecord& dropped) {
+  auto statement = database.prepare(
+      "INSERT OR IGNORE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?)");
+  statement.bind(dropped.run.text).bind(dropped.lineage).bind(dropped.island.text).bind(std::uint64_t{dropped.fragment});
+  statement.bind(dropped.round.value).bind(std::string(to_string(dropped.fate))).bind(std::uint64_t{dropped.data.part});
+  statement.bind(dropped.data.from).bind(dropped.data.to).bind(dropped.tokens).bind(dropped.overwritten);
+  return statement.run();
+}
+
+Result<DroppedRecord> read_dropped(const Statement& row) {
+  DroppedRecord dropped;
+  dropped.run = RunId(row.text(0));
+  dropped.lineage = static_cast<std::uint32_t>(row.number(1));
+  dropped.island = IslandId(row.text(2));
+  dropped.fragment = static_cast<std::uint32_t>(row.number(3));
+  dropped.round = Round(row.number(4));
+  ATOLL_ASSIGN(dropped.fate, fate_from_string(row.text(5)));
+  dropped.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8)};
+  dropped.tokens = row.number(9);
+  dropped.overwritten = row.number(10);
+  return dropped;
 }
 
 // ------------------------------------------------------------------------------------------------------- parts of the data

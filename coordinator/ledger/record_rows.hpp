@@ -22,6 +22,7 @@ Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
 Status write_row(Database& database, const TaskRecord& task);
 Status write_row(Database& database, const Superseded& superseded);
+Status write_row(Database& database, const DroppedRecord& dropped);
 Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
@@ -38,8 +39,11 @@ inline constexpr const char* kIslandColumns = "island, name, public_key, bulk_ad
 Result<IslandRecord> read_island(const Statement& row);
 inline constexpr const char* kRoundColumns =
     "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, data, parts, fragment, "
-    "steps, norms";
+    "steps, norms, staleness, overwritten";
 Result<RoundRecord> read_round(const Statement& row);
+inline constexpr const char* kDroppedColumns =
+    "run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten";
+Result<DroppedRecord> read_dropped(const Statement& row);
 inline constexpr const char* kPartColumns = "run, part, position, sequences, owner";
 Result<PartRecord> read_part(const Statement& row);
 inline constexpr const char* kReportColumns =

@@ -37,8 +37,16 @@ constexpr std::array kTables = {
           "run TEXT NOT NULL, lineage INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL, "
           "committed INTEGER NOT NULL, checkpoint INTEGER NOT NULL, members TEXT NOT NULL, tokens TEXT NOT NULL, digest BLOB NOT NULL, "
           "planned_ms INTEGER NOT NULL, committed_ms INTEGER, data TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]', "
-          "fragment INTEGER NOT NULL DEFAULT 0, steps TEXT NOT NULL DEFAULT '[]', norms TEXT NOT NULL DEFAULT '[]'",
+          "fragment INTEGER NOT NULL DEFAULT 0, steps TEXT NOT NULL DEFAULT '[]', norms TEXT NOT NULL DEFAULT '[]', "
+          "staleness TEXT NOT NULL DEFAULT '[]', overwritten TEXT NOT NULL DEFAULT '[]'",
           "run, lineage, round"},
+    // Contributions that count in no round.
+    Table{
+        "dropped",
+        "run TEXT NOT NULL, lineage INTEGER NOT NULL, island TEXT NOT NULL, fragment INTEGER NOT NULL, round INTEGER NOT NULL, "
+        "fate TEXT NOT NULL, part INTEGER NOT NULL, from_sequence INTEGER NOT NULL, to_sequence INTEGER NOT NULL, tokens INTEGER NOT NULL, "
+        "overwritten INTEGER NOT NULL",
+        "run, lineage, island, fragment, round, fate"},
     Table{"events",
           "sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL, "
           "level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, fields TEXT NOT NULL",

@@ -205,6 +205,13 @@ void check_training(const RunSpec& spec, Problems& problems) {
                         "accumulation " + in_digits(training.accumulation) + " does not divide batch " + in_digits(training.batch),
                         {"training.batch"}});
   }
+  if (training.tokens > 0 && (spec.strategy.group != Group::all || spec.strategy.name == "decentralized-diffusion")) {
+    problems.push_back(
+        {"training",
+         "tokens",
+         "nothing is committed in common by strategy \"" + spec.strategy.name + "\", so there are no tokens to end by: use steps",
+         {"strategy.name"}});
+  }
   if (training.warmup_steps > training.steps) {
     problems.push_back({"training",
                         "warmup_steps",

@@ -68,6 +68,7 @@ struct DataSpec {
 // [training]: the inner loop.
 struct TrainingSpec {
   std::uint64_t steps = 0;   // inner steps of each island; required
+  std::uint64_t tokens = 0;  // committed by all islands together, after which the run ends; 0: it ends by its steps
   std::uint32_t batch = 16;  // sequences per inner step and island
   std::uint32_t sequence_length = 128;
   std::uint32_t accumulation = 1;  // micro-batches per inner step; divides batch

@@ -89,10 +89,40 @@ TEST_CASE("process: where a quorum closes rounds an island that is ten times slo
   CHECK(rounds.at("b") > 30);
   CHECK(rounds.at("slow") > 10);  // told to publish what it has when the others are there
   check_same_bytes(cluster, run, 40);
+  const json data = json::parse(cluster.run({"data", run, "--json"}).out);
+  INFO(data.dump());
+  REQUIRE(data.at("tokens").size() == 3);
+  for (const json& island : data.at("tokens")) {
+    std::uint64_t sum = 0;
+    for (const char* fate : {"merged", "late", "overwritten", "rejected", "too_stale", "overrun", "rest"}) {
+      sum += island.at(fate).get<std::uint64_t>();
+    }
+    CHECK(sum == island.at("trained"));
+    CHECK(island.at("merged").get<std::uint64_t>() + island.at("late").get<std::uint64_t>() > sum / 2);
+    CHECK(island.at("rest").get<std::uint64_t>() < sum / 5);
+    CHECK(island.at("rejected") == 0);
+  }
   INFO(cluster.run({"events", run}).out);
   for (const json& event : cluster.events(run)) {
     CHECK(event.value("kind", "") != "contribution_rejected");
   }
+}
+
+TEST_CASE("process: a run whose length is in tokens ends once its islands have committed them, whoever is slow") {
+  Cluster cluster;
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}});
+  cluster.start_island("slow", {{"ATOLL_TEST_STEP_MS", "20"}});
+  std::string file = run_file("by-tokens", 4000, "fragments = 2\ninner_steps = 60\nquorum = 1\nmax_staleness = 40\n");
+  file.replace(file.find("steps = 4000"), 0, "tokens = 60_000\n");  // of 4,000 × 64 that one island alone would train on
+  const std::string run = cluster.submit(file);
+  check_completed(cluster, run);
+  const json status = json::parse(cluster.run({"status", run, "--json"}).out);
+  INFO(status.dump());
+  CHECK(status.at("run").at("reason").get<std::string>().find("tokens are committed, training.tokens is 60000") != std::string::npos);
+  CHECK(status.at("run").at("round") < status.at("run").at("rounds"));
+  const json data = json::parse(cluster.run({"data", run, "--json"}).out);
+  CHECK(data.at("proof").at("committed_tokens") >= 60'000);
+  CHECK(data.at("proof").at("committed_tokens") < 90'000);
 }
 
 TEST_CASE("process: a run with a quorum outlives kill -9 of an agent, of a trainer and of the coordinator") {

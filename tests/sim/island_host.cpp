@@ -238,6 +238,8 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           on_trainer(quick, [this, e] { plan_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::SkipTrainer>) {
           on_trainer(quick, [this, e] { skip_trainer(e); });
+        } else if constexpr (std::is_same_v<E, agent::TellTokens>) {
+          tokens_told_.push_back(e);
         } else if constexpr (std::is_same_v<E, agent::FinishTrainer>) {
           on_trainer(quick, [this, e] { finish_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::GiveResult>) {

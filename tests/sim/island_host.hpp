@@ -111,6 +111,10 @@ class IslandHost {
   [[nodiscard]] std::size_t pending_in(const RunId& run, Round checkpoint) const;
   [[nodiscard]] bool holds_content(const RunId& run, const Digest& digest) const;
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  // Tokens behind all that its trainers have published.
+  [[nodiscard]] std::uint64_t tokens_published() const { return tokens_published_; }
+  // What its trainer was told of the run's committed tokens, in order.
+  [[nodiscard]] const std::vector<agent::TellTokens>& tokens_told() const { return tokens_told_; }
   [[nodiscard]] std::size_t trainer_starts() const { return trainer_starts_; }
   void start();
   void crash();
@@ -206,6 +210,8 @@ class IslandHost {
   std::optional<Applying> applying_;  // what the engine is about to do, and
   std::function<void()> decided_;     // what is to be told of a pair then
   std::uint64_t steps_ = 0;
+  std::uint64_t tokens_published_ = 0;
+  std::vector<agent::TellTokens> tokens_told_;
   std::size_t trainer_starts_ = 0;
   bool other_initial_ = false;
   bool data_refused_ = false;

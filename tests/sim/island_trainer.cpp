@@ -270,6 +270,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   std::uint64_t& before = trainer.state.published_at[order.fragment];
   event.steps = event.position - before;
   event.tokens = std::max<std::uint64_t>(1, event.steps * (100 + index_));
+  tokens_published_ += event.tokens;
   before = event.position;
   Trained& held = process_->published[order.round] = trainer.state.trained;
   held.from = gradients() ? trainer.state.position : held.from;  // a gradient holds nothing of earlier steps

@@ -26,6 +26,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             parts[{r.run, r.part}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
             tasks[{r.run, r.task}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::DroppedRecord>) {
+            dropped.try_emplace({r.run, r.lineage, r.island, r.fragment, r.round, r.fate}, r);
           } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
             superseded = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {

@@ -1,7 +1,9 @@
 // Stories of rounds that do not wait for everybody: they close with a quorum of contributions. Who is late stays in the epoch and receives
 // every result, and what it has under way goes into a later round, formed against the state that it was trained from.
 #include <algorithm>
+#include <map>
 
+#include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/stories.hpp"
 
@@ -100,5 +102,71 @@ TEST_CASE("where a quorum closes rounds a contribution that explodes is rejected
   finish(cluster);
   CHECK(events(cluster, "contribution_rejected") == 1);
   CHECK(events(cluster, "island_quarantined") == 0);
+  REQUIRE(cluster.ledger().dropped.size() == 1);
+  CHECK(cluster.ledger().dropped.begin()->second.fate == Fate::rejected);
+  CHECK(cluster.ledger().dropped.begin()->second.island == cluster.host(2).id());
+  CHECK(cluster.ledger().dropped.begin()->second.tokens > 0);
   CHECK(cluster.ledger().runs.at(cluster.run_id()).committed == Round(120));
+}
+
+TEST_CASE("where a quorum closes rounds each token that was published has one fate, and the fates sum to what was published") {
+  Scenario scenario = two_of_three(100);
+  scenario.spec.strategy.max_staleness = GENERATE(2U, 1000U);
+  Cluster cluster(scenario);
+  cluster.host(2).set_slow(true);
+  cluster.start();
+  finish(cluster);
+  std::map<IslandId, std::uint64_t> told;
+  std::map<Fate, std::uint64_t> dropped;
+  std::uint64_t late = 0;
+  for (const auto& [key, record] : cluster.ledger().rounds) {
+    for (std::size_t i = 0; record.committed && record.round > Round(0) && i < record.members.size(); ++i) {
+      told[record.members[i]] += record.tokens[i] > 0 ? record.tokens[i] + record.overwritten[i] : 0;
+      late += record.staleness[i] > 0 ? record.tokens[i] : 0;
+    }
+  }
+  for (const auto& [key, record] : cluster.ledger().dropped) {
+    told[record.island] += record.tokens + record.overwritten;
+    dropped[record.fate] += record.tokens;
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    INFO("island " << i << ", max_staleness " << scenario.spec.strategy.max_staleness);
+    CHECK(told[cluster.host(i).id()] == cluster.host(i).tokens_published());
+  }
+  CHECK(dropped[Fate::rejected] == 0);
+  CHECK((dropped[Fate::too_stale] > 0) == (scenario.spec.strategy.max_staleness == 2));
+  CHECK((late > 0) == (scenario.spec.strategy.max_staleness == 1000));
+}
+
+TEST_CASE("a run ends once its tokens are committed, whoever trained on them, and its trainers hear how many they are") {
+  const std::uint32_t quorum = GENERATE(0U, 2U);
+  const bool dies = GENERATE(false, true);
+  INFO("quorum " << quorum << ", the coordinator " << (dies ? "dies" : "lives"));
+  Scenario scenario = two_of_three(150);
+  scenario.spec.strategy.quorum = quorum;
+  const std::uint64_t round =
+      scenario.spec.strategy.inner_steps * tokens_per_sequence(scenario.spec);  // of one island; a step is a sequence
+  scenario.spec.training.tokens = 60 * round;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  if (dies) {
+    cluster.crash_coordinator();
+    cluster.run_for(2s);
+    cluster.start_coordinator();
+  }
+  finish(cluster);
+  const coordinator::RunRecord& run = cluster.ledger().runs.at(cluster.run_id());
+  INFO(run.reason.text);
+  CHECK(run.tokens >= scenario.spec.training.tokens);
+  CHECK(run.tokens < scenario.spec.training.tokens + 24 * round);
+  CHECK(run.committed < Round(150));
+  CHECK(run.reason.text.find("tokens are committed, training.tokens is") != std::string::npos);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::vector<agent::TellTokens>& heard = cluster.host(i).tokens_told();
+    REQUIRE(heard.size() > 5);
+    CHECK(std::ranges::is_sorted(heard, {}, &agent::TellTokens::committed));
+    CHECK(heard.back().committed > scenario.spec.training.tokens / 2);
+    CHECK(heard.back().of == scenario.spec.training.tokens);
+  }
 }

@@ -137,3 +137,51 @@ TEST_CASE("data audit: of the ledger's own rows, planned rounds and other runs l
   CHECK(recovered.parts == std::vector<PartRecord>{part});
   CHECK(recovered.rounds.front().parts == std::vector<DataRange>{{0, 0, 20}, {1, 0, 16}});
 }
+
+TEST_CASE("data audit: what became of each island's tokens is summed by fate, those of rounds that were lost left out") {
+  DataAudit audit({{1, Round(2)}});
+  RoundRecord first = round_of(1, {{0, 0, 10}, {1, 0, 8}}, {64, 32});
+  first.staleness = {0, 3};
+  first.overwritten = {6, 0};
+  audit.take(first);
+  RoundRecord second = round_of(2, {{0, 10, 20}, {1, 8, 16}}, {64, 0});
+  second.staleness = {0, 0};
+  second.overwritten = {0, 5};  // of a contribution that was withdrawn: the record of that says so
+  second.fragment = 1;
+  audit.take(second);
+  audit.take(round_of(3, {{0, 20, 30}, {1, 16, 24}}));
+  DroppedRecord dropped;
+  dropped.island = kB;
+  dropped.fate = Fate::too_stale;
+  dropped.tokens = 7;
+  dropped.overwritten = 5;
+  audit.take(dropped);
+  const TokenFates& a = audit.fates().at(kA);
+  CHECK(a.merged == 128);
+  CHECK(a.late == 0);
+  CHECK(a.overwritten == 6);
+  CHECK(a.dropped.empty());
+  const TokenFates& b = audit.fates().at(kB);
+  CHECK(b.merged == 0);
+  CHECK(b.late == 32);
+  CHECK(b.overwritten == 5);
+  CHECK(b.dropped == std::map<Fate, std::uint64_t>{{Fate::too_stale, 7}});
+  CHECK(audit.fragments() == 2);
+}
+
+TEST_CASE("data audit: a contribution that is told twice to count in no round is one in the ledger") {
+  const atl_test::TemporaryFolder folder;
+  Ledger ledger = Ledger::open(folder.path()).value();
+  DroppedRecord dropped;
+  dropped.run = RunId("r-1");
+  dropped.island = kA;
+  dropped.round = Round(4);
+  dropped.data = DataRange{1, 20, 30};
+  dropped.fate = Fate::overrun;
+  dropped.tokens = 9;
+  const std::vector<Record> records{dropped, dropped};
+  REQUIRE(ledger.write(records).ok());
+  REQUIRE(ledger.write(records).ok());
+  CHECK(ledger.audit_data(RunId("r-1"))->fates().at(kA).dropped.at(Fate::overrun) == 9);
+  CHECK(ledger.audit_data(RunId("r-2"))->fates().empty());
+}

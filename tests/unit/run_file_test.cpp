@@ -238,7 +238,7 @@ TEST_CASE("what excludes what is decided by the parts of a strategy, not by its 
 TEST_CASE("unknown keys and sections name the nearest known one and what is allowed") {
   require_problem(with("bacth = 4\n"), "7:1", "nearest is \"batch\", an integer from 1 to 65536");
   require_problem(with("stpes = 4\n"), "7:1", "nearest is \"steps\"");
-  require_problem(with("colour = 4\n"), "7:1", "allowed are steps, batch");
+  require_problem(with("colour = 4\n"), "7:1", "allowed are steps, tokens, batch");
   require_problem(with("layers = 4\n"), "7:1", "it belongs in [model]");
   require_problem(with("[modle]\nlayers = 2\n"), "7:2", "nearest is [model]");
   require_problem(with("[zebra]\n"), "7:2", "allowed are the sections run, model");

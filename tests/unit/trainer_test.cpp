@@ -135,6 +135,24 @@ TEST_CASE("a trainer skips to the synchronisation point that others have come to
   CHECK(skip->step == Step(4));
 }
 
+TEST_CASE("a trainer hears what the run has committed, once each, and only where tokens end the run") {
+  const std::uint64_t of = GENERATE(0U, 5000U);
+  Bench bench;
+  bench.run.spec.training.tokens = of;
+  bench.trainer.hear_tokens(100);
+  bench.trainer.tell_tokens();
+  CHECK_FALSE(bench.taken<TellTokens>());  // nobody is there
+  bench.bring_up();
+  bench.out.take();
+  bench.trainer.tell_tokens();
+  bench.trainer.tell_tokens();
+  const std::optional<TellTokens> told = bench.taken<TellTokens>();
+  CHECK(told.has_value() == (of > 0));
+  CHECK((!told || (told->committed == 100 && told->of == of && told->incarnation == bench.trainer.incarnation())));
+  bench.trainer.tell_tokens();
+  CHECK_FALSE(bench.taken<TellTokens>());
+}
+
 TEST_CASE("what a trainer did before it ended counts in the island's report") {
   Bench bench;
   bench.bring_up();

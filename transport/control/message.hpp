@@ -14,6 +14,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -124,6 +125,7 @@ struct Hello {
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that this island has met
+  std::uint64_t link_memory_bytes = 0;     // for pieces on their way (`agent --link-memory`); 0: an older agent, which does not say
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -150,6 +152,7 @@ struct Ready {
   // committed since the trainer took its base.
   Round base = {};
   std::uint32_t staleness = 0;
+  std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer: they are in no contribution
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -198,6 +201,9 @@ struct Withdrawn {
   Error error;
   DataRange data = {};  // as in Ready
   std::uint32_t fragment = 0;
+  Fate fate = Fate::rejected;
+  std::uint64_t tokens = 0;  // behind the contribution
+  std::uint64_t overwritten = 0;
   friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
 };
 
@@ -327,6 +333,7 @@ struct NewEpoch {
   Round committed;
   std::vector<Member> members;
   std::optional<Round> pause_after;  // the run is being paused after this round
+  std::uint64_t tokens = 0;          // of the run, that are committed
   friend bool operator==(const NewEpoch&, const NewEpoch&) = default;
 };
 
@@ -353,8 +360,9 @@ struct Commit {
   Round round;
   Attempt attempt;
   Digest digest;
-  bool checkpoint = false;  // write one after applying this round
-  bool pause = false;       // and do not train on: the run is paused after this round
+  bool checkpoint = false;   // write one after applying this round
+  bool pause = false;        // and do not train on: the run is paused after this round
+  std::uint64_t tokens = 0;  // of the run, that are committed with this round and those before it
   friend bool operator==(const Commit&, const Commit&) = default;
 };
 

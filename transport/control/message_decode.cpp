@@ -25,6 +25,8 @@ static_assert(same(wire::Code::invalid_argument, Code::invalid_argument) && same
               same(wire::Code::timeout, Code::timeout) && same(wire::Code::unauthorized, Code::unauthorized) &&
               same(wire::Code::corrupt, Code::corrupt) && same(wire::Code::io, Code::io) && same(wire::Code::cancelled, Code::cancelled) &&
               same(wire::Code::internal, Code::internal) && same(wire::Code::MAX, Code::internal));
+static_assert(same(wire::Fate::rejected, Fate::rejected) && same(wire::Fate::too_stale, Fate::too_stale) &&
+              same(wire::Fate::overrun, Fate::overrun) && same(wire::Fate::MAX, Fate::overrun));
 static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::StartFrom::checkpoint, StartFrom::checkpoint) &&
               same(wire::StartFrom::peers, StartFrom::peers) && same(wire::StartFrom::memory, StartFrom::memory) &&
               same(wire::StartFrom::MAX, StartFrom::memory));
@@ -226,6 +228,13 @@ class Decoder {
     }
     return static_cast<Code>(value);
   }
+  Fate fate(wire::Fate value) {
+    if (value > wire::Fate::MAX) {
+      fail("an unknown fate");
+      return Fate::rejected;
+    }
+    return static_cast<Fate>(value);
+  }
   StartFrom start_from(wire::StartFrom value) {
     if (value > wire::StartFrom::MAX) {
       fail("an unknown start");
@@ -344,14 +353,16 @@ class Decoder {
                  m.uplink_bits_per_second(),
                  text(m.kernels()),
                  list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
-                 generation(m.generation())};
+                 generation(m.generation()),
+                 m.link_memory_bytes()};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()),       Epoch(m.epoch()), Round(m.round()), m.tokens(),    m.steps(),       m.training_loss(), m.norm(),
-                 digest(m.digest()), m.fragment(),     range(m.data()),  m.sequences(), Round(m.base()), m.staleness()};
+    return Ready{run(m.run()),      Epoch(m.epoch()), Round(m.round()),   m.tokens(),     m.steps(),
+                 m.training_loss(), m.norm(),         digest(m.digest()), m.fragment(),   range(m.data()),
+                 m.sequences(),     Round(m.base()),  m.staleness(),      m.overwritten()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),   Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.digest()),
@@ -371,7 +382,8 @@ class Decoder {
     return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), m.round_trip_us(), m.bytes_per_second()};
   }
   Withdrawn get(const wire::Withdrawn& m) {
-    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data()), m.fragment()};
+    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data()),
+                     m.fragment(), fate(m.fate()),   m.tokens(),       m.overwritten()};
   }
   Merged get(const wire::Merged& m) {
     return Merged{
@@ -407,8 +419,12 @@ class Decoder {
                   Round(m.committed()), digest(m.digest()), members(m.members()), m.position(), m.entry()};
   }
   NewEpoch get(const wire::NewEpoch& m) {
-    return NewEpoch{run(m.run()), Epoch(m.epoch()), Round(m.committed()), members(m.members()),
-                    m.pause_after() > 0 ? std::optional(Round(m.pause_after())) : std::nullopt};
+    return NewEpoch{run(m.run()),
+                    Epoch(m.epoch()),
+                    Round(m.committed()),
+                    members(m.members()),
+                    m.pause_after() > 0 ? std::optional(Round(m.pause_after())) : std::nullopt,
+                    m.tokens()};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{run(m.run()),
@@ -424,7 +440,8 @@ class Decoder {
                     list(m.norms(), [](double norm) { return norm; })};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};
+    return Commit{run(m.run()),       Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()),
+                  digest(m.digest()), m.checkpoint(),   m.pause(),        m.tokens()};
   }
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {

@@ -172,7 +172,7 @@ class Encoder {
         list(m.trainers, "the list of trainers", [this](const std::string& trainer) { return name(trainer, "a trainer's name"); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
                              name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
-                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get());
+                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(), m.link_memory_bytes);
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,
@@ -180,7 +180,8 @@ class Encoder {
   }
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
-                             DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness);
+                             DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness,
+                             m.overwritten);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
@@ -195,7 +196,8 @@ class Encoder {
     return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why), m.measurement, m.round_trip_us, m.bytes_per_second);
   }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
-    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get(), m.fragment);
+    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get(), m.fragment,
+                                 static_cast<wire::Fate>(m.fate), m.tokens, m.overwritten);
   }
   Offset<wire::Merged> put(const Merged& m) {
     return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds,
@@ -239,7 +241,7 @@ class Encoder {
   }
   Offset<wire::NewEpoch> put(const NewEpoch& m) {
     return wire::CreateNewEpoch(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"),
-                                m.pause_after.value_or(Round(0)).value);
+                                m.pause_after.value_or(Round(0)).value, m.tokens);
   }
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
@@ -252,7 +254,7 @@ class Encoder {
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
-                              m.checkpoint, m.pause);
+                              m.checkpoint, m.pause, m.tokens);
   }
   Offset<wire::Abort> put(const Abort& m) {
     return wire::CreateAbort(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, text(m.why));

@@ -238,7 +238,8 @@ int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* orde
               next.alpha,
               next.wants_norm ? 1 : 0,
               next.fetched ? 1 : 0,
-              next.directory.c_str()};
+              next.directory.c_str(),
+              next.progress};
     return {};
   });
 }

@@ -90,6 +90,7 @@ typedef struct {
   int32_t wants_norm;
   int32_t fetched; /* of ATOLL_MERGE: the arena holds what the last ATOLL_FETCH of `fragment` was for */
   const char* directory; /* until the next call */
+  double progress; /* of ATOLL_STEP, ATOLL_GRADIENT and ATOLL_UPDATE: the share of the run that is done with it, 0 to 1, for learning rates */
 } atoll_order;
 
 /* A number of the trainer's own, for whoever watches the run: "accuracy". */

@@ -219,6 +219,11 @@ Status TrainerClient::on(const Skip& skip) {
   return {};
 }
 
+Status TrainerClient::on(const Committed& said) {
+  progress_.hear(said.tokens, said.of, step_);
+  return {};
+}
+
 Status TrainerClient::on(const Save& save) {
   std::vector<Todo> todos = saving(save.directory);
   todos.emplace_back(Deed([this, directory = save.directory] {
@@ -318,6 +323,7 @@ Result<std::optional<Order>> TrainerClient::move(TimePoint until) {
       inside_step_ = false;
       Order update = order(OrderKind::update);
       update.step = step_ + 1;
+      update.progress = progress_.after(update.step, configure_->training.steps);
       return std::optional(update);
     }
     return std::optional<Order>();
@@ -413,6 +419,7 @@ std::optional<Order> TrainerClient::begin_step() {
   Order due = order(gradients() ? OrderKind::gradient : OrderKind::step);
   due.step = step_ + 1;
   due.free_until = due.step;
+  due.progress = progress_.after(due.step, configure_->training.steps);
   if (!gradients()) {
     due.free_until = std::max(due.step, pending_.orders.free_until(until_step_));
   }
@@ -487,6 +494,7 @@ Status TrainerClient::answer(const Answer& answer) {
     case OrderKind::gradient:
       times_.compute_seconds += seconds(now() - times_.handed_out);
       pending_samples_ = answer.samples;
+      progress_.train(answer.tokens);
       if (done.kind == OrderKind::gradient) {
         counts_.add_steps(1, answer.tokens);
         inside_step_ = true;

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/client/run_progress.hpp"
 #include "agent/island_link/client/step_counts.hpp"
 #include "agent/island_link/round_orders.hpp"
 #include "agent/island_link/trainer_link.hpp"
@@ -60,6 +61,7 @@ struct Order {
   std::uint64_t position = 0;    // samples done
   std::uint64_t free_until = 0;  // of step: steps up to this one may be done at once, and answered as one
   double alpha = 0;
+  double progress = 0;  // of step, gradient and update: the share of the run that is done with it, from 0 to 1, for learning rates
   bool wants_norm = false;
   bool fetched = false;  // of merge: the arena holds what the last fetch of the fragment was for
   std::string directory;
@@ -165,6 +167,7 @@ class TrainerClient {
   Status on(const Load& order);
   Status on(const Finish& order);
   Status on(const Skip& order);
+  Status on(const Committed& said);
   Status on(const Save& order);
   Status on(const Evaluate& order);
   void drop_orders(std::uint64_t step);
@@ -219,6 +222,7 @@ class TrainerClient {
   bool inside_step_ = false;           // payload gradient: between gradient and update
   std::uint64_t pending_samples_ = 0;  // of the gradient in hand
   StepCounts counts_;
+  RunProgress progress_;
   Times times_;
 };
 

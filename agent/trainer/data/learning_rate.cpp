@@ -5,14 +5,15 @@
 
 namespace atl {
 
-double LearningRate::at(std::uint64_t step) const {
-  if (step < warmup_steps) {
-    return peak * static_cast<double>(step) / static_cast<double>(warmup_steps);
+double LearningRate::at(double step) const {
+  const auto warmup = static_cast<double>(warmup_steps);
+  if (step < warmup) {
+    return peak * step / warmup;
   }
-  if (step >= steps) {
+  if (step >= static_cast<double>(steps)) {
     return peak * final_fraction;
   }
-  const double done = static_cast<double>(step - warmup_steps) / static_cast<double>(steps - warmup_steps);
+  const double done = (step - warmup) / static_cast<double>(steps - warmup_steps);
   return peak * (final_fraction + (1.0 - final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * done)));
 }
 

@@ -142,7 +142,7 @@ Result<double> DitLearner::take_step(const std::function<at::Tensor(const Dit&)>
   const double norm = s.gradient.is_cpu() ? std::sqrt(sum_of_squares(floats_of(s.gradient))) : s.gradient.norm().item<double>();
   if (std::isfinite(norm)) {
     AdamW settings;
-    settings.learning_rate = s.learning_rate.at(s.step + 1);
+    settings.learning_rate = s.learning_rate.at(static_cast<double>(s.step + 1));
     settings.weight_decay = s.training.weight_decay;
     settings.beta1 = s.training.beta1;
     settings.beta2 = s.training.beta2;

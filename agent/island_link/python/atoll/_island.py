@@ -60,7 +60,8 @@ class Alone:
     def next(self, timeout_ms: int) -> Order:
         if self._steps is not None and self._step >= self._steps:
             return Order(library.STOP)
-        return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1)
+        progress = (self._step + 1) / self._steps if self._steps else 0.0
+        return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1, progress=progress)
 
     def answer(self, steps: int = 0, samples: int = 0, **rest: Any) -> None:
         self._step += max(steps, 1)
@@ -94,6 +95,7 @@ class Island:
     seed      of the run, the same on all islands
     step      inner steps done since the beginning of the run
     position  samples that this part has given since then: with seed and part it says which come next
+    progress  share of the run that is done with the step in hand, 0 to 1: of its steps, or of its tokens where the run ends by tokens
     files     of the run's data, if it names any
     """
 
@@ -112,6 +114,7 @@ class Island:
         self.training: dict[str, Any] = configuration.get("training") or {}
         self.step = 0
         self.position = 0
+        self.progress = 0.0
         self.rank, self.ranks = 0, 1
         self._gradients = configuration.get("payload") == "gradient"
         self._tokens_per_sample: int = own.get("tokens_per_sample", 1)
@@ -203,6 +206,7 @@ class Island:
                     return False
                 if order.kind in (library.STEP, library.GRADIENT):
                     self._in_hand = order
+                    self.progress = order.progress
                     return True
                 if order.kind != library.NONE:
                     self._carry_out(order)

@@ -47,6 +47,7 @@ class _Order(ctypes.Structure):
         ("wants_norm", ctypes.c_int32),
         ("fetched", ctypes.c_int32),
         ("directory", ctypes.c_char_p),
+        ("progress", ctypes.c_double),
     ]
 
 
@@ -89,6 +90,7 @@ class Order(NamedTuple):
     wants_norm: bool = False
     fetched: bool = False
     directory: str = ""
+    progress: float = 0.0
 
 
 class Entry(NamedTuple):
@@ -191,6 +193,7 @@ class Trainer:
             order.wants_norm != 0,
             order.fetched != 0,
             order.directory.decode() if order.directory else "",
+            order.progress,
         )
 
     def answer(

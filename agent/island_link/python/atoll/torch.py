@@ -287,6 +287,7 @@ class TorchIsland(Island):
                     return False
                 if order.kind == library.STEP:
                     self._free = order.free_until - order.step + 1
+                    self.progress = order.progress
                     self._batch_began = time.monotonic()
                     break
                 self._follow(order)
