@@ -26,6 +26,7 @@ struct Identity {
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that it has met
+  std::vector<std::string> copies = {};    // places where its owner lets it keep and read copies of checkpoints
 };
 
 struct Settings {

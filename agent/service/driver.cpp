@@ -17,6 +17,7 @@
 #include "agent/host/task_session.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "agent/service/agent_metrics.hpp"
+#include "agent/service/checkpoint_copier.hpp"
 #include "agent/service/engine_thread.hpp"
 #include "agent/service/joining.hpp"
 #include "agent/service/leave_watch.hpp"
@@ -62,6 +63,7 @@ class Driver {
         leave_watch_({options.leave_file, options.leave_command, options.state}),
         state_watch_(lock),
         uplink_watch_(options.uplink),
+        copier_({session_.island, options.state / "runs", options.copies, options.store}),
         preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}) {}
 
   Status run() {
@@ -76,6 +78,7 @@ class Driver {
     }
     tell_service_manager("STOPPING=1");
     end_trainer();
+    copier_.finish(outcome_.ok() ? std::min<Duration>(kLastCopy, options_.leave_within) : Duration::zero());
     return outcome_;
   }
 
@@ -106,6 +109,9 @@ class Driver {
     while (std::optional<Prepared> prepared = preparation_.take()) {
       std::visit([&](auto& value) { take(value, at); }, *prepared);
     }
+    while (std::optional<Event> event = copier_.take()) {
+      pending_.push_back(*std::move(event));
+    }
     pump_trainer(at);
     pump_task(at);
     if (at >= next_gauge_) {
@@ -130,8 +136,10 @@ class Driver {
   }
 
   void sleep() {
-    std::vector<pollfd> fds = {
-        {signals_.fd(), POLLIN, 0}, {control_->fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}, {preparation_.fd(), POLLIN, 0}};
+    std::vector<pollfd> fds;
+    for (const int fd : {signals_.fd(), control_->fd(), engine_->fd(), preparation_.fd(), copier_.fd()}) {
+      fds.push_back({fd, POLLIN, 0});
+    }
     TimePoint until = std::min(next_gauge_, core_.next_deadline().value_or(next_gauge_));
     until = std::min(until, leave_watch_.next_check().value_or(until));
     if (trainer_) {
@@ -386,6 +394,8 @@ class Driver {
       log_warning("the coordinator's generation is not remembered: " + written.error().why);
     }
   }
+  void carry_out(const CopyCheckpoint& order, TimePoint) { copier_.copy(order); }
+  void carry_out(const FetchCopy& order, TimePoint) { copier_.fetch(order); }
   void carry_out(const Notice& order, TimePoint) { log_warning(order.text); }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
@@ -435,6 +445,7 @@ class Driver {
   LeaveWatch leave_watch_;
   StateWatch state_watch_;
   UplinkWatch uplink_watch_;
+  CheckpointCopier copier_;
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
@@ -514,6 +525,7 @@ Identity identity_of(const AgentOptions& options, const Kernels& kernels, const 
   for (const auto& [trainer, program] : options.trainers) {
     identity.trainers.push_back(trainer);
   }
+  identity.copies = options.copies;
   return identity;
 }
 

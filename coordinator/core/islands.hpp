@@ -41,6 +41,7 @@ struct Island {
   double uplink_budget = 0;                   // of its hello, in bits a second; 0: none
   std::string kernels;                        // of its hello
   std::vector<std::string> trainers;          // of its hello
+  std::vector<std::string> copies;            // of its hello: where it may keep and read copies of checkpoints
   std::map<RunId, IslandReport> reports;      // of its newest heartbeat
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
   RunId lent_to;                              // in which it trains an expert with others; empty: none

@@ -49,8 +49,7 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
     send(membership.record.island, new_epoch_of(run));
     return;
   }
-  send(membership.record.island,
-       Commit{run.about.id, run.epoch, round, found->attempt, found->digest, found->checkpoint, run.life.pauses_after() == round});
+  send(membership.record.island, commit_of(run, membership.record.island, *found));
 }
 
 // An island that waits repeats its answer until it hears of the round.
@@ -510,13 +509,16 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   tell_commit(run, value);
   note_accepted(run, round);
   note_shares(run, plan);
-  const Commit message{run.about.id, run.epoch, number, round.attempt(), digest, value.checkpoint, run.life.pauses_after() == number};
+  if (value.checkpoint) {
+    ask_for_copy(run, number, round.holders(digest), parts);
+  }
+  const Committed committed{number, round.attempt(), digest, value.checkpoint, {}};
   for (const IslandId& id : plan.members) {
     if (round.contribution_of(id) != nullptr) {
       islands.contributed(id);  // what was coming has come
     }
     if (round.holds_result(id, digest)) {
-      send(id, message);
+      send(id, commit_of(run, id, committed));
       run.memberships.at(id).entry.failures = 0;
     }
   }

@@ -124,6 +124,7 @@ struct Hello {
   std::string kernels = {};                // what its trainers multiply matrices with, for people
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that this island has met
+  std::vector<std::string> copies = {};    // where its owner lets it keep and read copies of checkpoints (`agent --allow-copy`), and below
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -224,6 +225,19 @@ struct Checkpointed {
   std::uint64_t file_bytes = 0;
   std::optional<Error> error;  // a full disk, say: the older checkpoints are still good
   friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
+};
+
+// A checkpoint was copied to [checkpoint].copy; or why it was not. Said once, when it is known.
+struct Copied {
+  RunId run;
+  Round round;
+  Digest digest;                 // of the rounds up to it
+  std::uint64_t bytes = 0;       // of the copy
+  std::uint64_t sent_bytes = 0;  // now; the rest lay there from an earlier try
+  double seconds = 0;            // that this took
+  std::string place;             // where copies of this run are kept, for people
+  std::optional<Error> error;    // the run goes on without this copy
+  friend bool operator==(const Copied&, const Copied&) = default;
 };
 
 // "My outer state is that of this round" after a CatchUp or a Restore; or why it is not.
@@ -353,8 +367,10 @@ struct Commit {
   Round round;
   Attempt attempt;
   Digest digest;
-  bool checkpoint = false;  // write one after applying this round
-  bool pause = false;       // and do not train on: the run is paused after this round
+  bool checkpoint = false;           // write one after applying this round
+  bool pause = false;                // and do not train on: the run is paused after this round
+  bool copy = false;                 // this island is to copy the checkpoint to [checkpoint].copy
+  std::vector<DataRange> data = {};  // with `copy`: how far each part of the data is after the round, from 0
   friend bool operator==(const Commit&, const Commit&) = default;
 };
 
@@ -558,7 +574,7 @@ struct Reply {
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
                              Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
                              Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
-                             PathReport, Neighbours, TaskImages>;
+                             PathReport, Neighbours, TaskImages, Copied>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

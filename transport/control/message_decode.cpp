@@ -101,6 +101,8 @@ class Decoder {
         return get(*e.body_as_Merged());
       case Body::Checkpointed:
         return get(*e.body_as_Checkpointed());
+      case Body::Copied:
+        return get(*e.body_as_Copied());
       case Body::CaughtUp:
         return get(*e.body_as_CaughtUp());
       case Body::IslandEvent:
@@ -344,7 +346,8 @@ class Decoder {
                  m.uplink_bits_per_second(),
                  text(m.kernels()),
                  list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
-                 generation(m.generation())};
+                 generation(m.generation()),
+                 list(m.copies(), [this](const flatbuffers::String* place) { return name(place); })};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
@@ -381,6 +384,10 @@ class Decoder {
   }
   Checkpointed get(const wire::Checkpointed& m) {
     return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
+  }
+  Copied get(const wire::Copied& m) {
+    return Copied{run(m.run()),   Round(m.round()), digest(m.digest()), m.bytes(),
+                  m.sent_bytes(), m.seconds(),      text(m.place()),    maybe(m.error())};
   }
   CaughtUp get(const wire::CaughtUp& m) {
     return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error()), m.entry()};
@@ -424,7 +431,15 @@ class Decoder {
                     list(m.norms(), [](double norm) { return norm; })};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(), m.pause()};
+    return Commit{run(m.run()),
+                  Epoch(m.epoch()),
+                  Round(m.round()),
+                  Attempt(m.attempt()),
+                  digest(m.digest()),
+                  m.checkpoint(),
+                  m.pause(),
+                  m.copy(),
+                  list(m.data(), [](const wire::DataRange* part) { return range(part); })};
   }
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {
