@@ -111,6 +111,7 @@ Command pause_command();
 Command resume_command();
 Command drain_command();
 Command export_command();
+Command restore_command();
 Command local_command();
 Command version_command();
 Command doctor_command();

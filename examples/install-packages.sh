@@ -12,6 +12,7 @@ for argument in "$@"; do
     --with-tests) # with what trainers in Python and the page in a browser are tested with
       packages="$packages catch2 clang-format python3-numpy python3-pip chromium librsvg2-bin"
       python_torch="python3-torch"
+      command -v npm >/dev/null || packages="$packages nodejs npm"  # for an S3-compatible server
       ;;
     --without-torch) torch="" ;;
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch)" >&2; exit 2 ;;

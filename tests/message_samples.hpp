@@ -28,6 +28,7 @@ class MessageSampler {
             Withdrawn{run(), epoch(), round(), error(), range(), half(), Fate::too_stale, number(), number()},
             Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}, {OwnMetric{word(), real()}}},
             Checkpointed{run(), round(), digest(), digest(), number(), maybe_error()},
+            Copied{run(), round(), digest(), number(), number(), 0.5, text(), maybe_error()},
             CaughtUp{run(), epoch(), round(), digest(), maybe_error(), number()},
             IslandEvent{run(), word(), word(), text()},
             Timeline{run(), {span(), span()}},
@@ -51,7 +52,16 @@ class MessageSampler {
                      rng_.chance(0.5),
                      {number(), number()},
                      {real(), real()}},
-            Commit{run(), epoch(), round(), attempt(), digest(), rng_.chance(0.5), rng_.chance(0.5)},
+            Commit{run(),
+                   epoch(),
+                   round(),
+                   attempt(),
+                   digest(),
+                   rng_.chance(0.5),
+                   rng_.chance(0.5),
+                   number(),
+                   rng_.chance(0.5),
+                   {range(), range()}},
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},
             CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members(), half(), number()},
@@ -163,8 +173,9 @@ class MessageSampler {
                  real(),
                  text(),
                  {word(), word()},
-                 {},
-                 number()};
+                 Generation{},
+                 number(),
+                 {word(), word()}};
   }
 
   Rng rng_;

@@ -26,14 +26,24 @@ build() { # build PRESET [TARGET…]
   cmake --build "build/$preset" -j "$jobs" "$@"
 }
 
+# An S3-compatible server for the tests of copies; without npm they are skipped.
+install_s3_server() {
+  [ -x build/s3rver/node_modules/.bin/s3rver ] && return
+  mkdir -p build/s3rver
+  npm install --no-audit --no-fund --silent --prefix build/s3rver s3rver@3.7.1 >&2 ||
+    echo "tests/run.sh: no S3-compatible server (npm install s3rver failed): its tests are skipped" >&2
+}
+
 case "$mode" in
   default)
     examples/install-packages.sh --with-tests
+    install_s3_server
     build release
     exec ctest --test-dir build/release -j "$jobs" --output-on-failure -LE soak "$@"
     ;;
   asan)
     examples/install-packages.sh --with-tests --without-torch
+    install_s3_server
     build asan
     export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
     # Fewer worlds: instrumented they take several times as long, and what they decide is the same.
@@ -42,6 +52,7 @@ case "$mode" in
     ;;
   tsan)
     examples/install-packages.sh --with-tests --without-torch
+    install_s3_server
     build tsan test_unit test_contract test_process
     # libzmq is not instrumented: what it does inside itself is not ours to report.
     export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp:second_deadlock_stack=1}

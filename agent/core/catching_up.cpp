@@ -86,6 +86,29 @@ void Core::State::on_engine(const CheckpointBroken& event) {
   run->outer.unsay();
 }
 
+// The copy of a checkpoint that this island had not becomes its own, and is loaded like one.
+void Core::State::on_engine(const CopyFetched& event) {
+  if (run->outer.restoring() != event.round) {
+    return;
+  }
+  if (event.error) {
+    tell("warning", "copy_not_fetched",
+         "the copy of the checkpoint of round " + std::to_string(event.round.value) + " was not fetched: " + event.error->why);
+    run->outer.stop_restoring();
+    run->outer.say_failure(run->members.epoch(), event.round, *event.error);
+    say_all();
+    run->outer.unsay();
+    return;
+  }
+  const FetchedCopy fetched{run->members.epoch(), run->trainer.step_of(event.round), run->members.part(), run->outer.assigned(), event.file,
+                            event.file_bytes};
+  stored.add(run->terms.id,
+             StoredCheckpoint{event.round, event.digest, fetched.epoch, false, fetched.step, fetched.position, fetched.file,
+                              fetched.file_bytes, fetched.part},
+             run->checkpoints.keep());
+  effect(LoadCheckpoint{run->terms.id, event.round, event.digest, fetched});
+}
+
 void Core::State::on_catch_up(const CatchUp& message) {
   if (run->life.active() || run->outer.restoring()) {
     return;

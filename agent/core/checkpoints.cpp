@@ -1,6 +1,7 @@
 #include "agent/core/checkpoints.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace atl::agent {
 namespace {
@@ -90,6 +91,21 @@ bool Checkpoints::serves(Round committed, const Digest& digest, bool newer_wante
   }
   lease_served_ = true;
   return true;
+}
+
+void Checkpoints::begin_copy(const CheckpointWritten& event, Epoch epoch) {
+  const std::string& to = terms_->spec.checkpoint.copy;
+  std::vector<DataRange> data = {DataRange{event.part, 0, event.position}};
+  if (const auto asked = to_copy_.find(event.round); asked != to_copy_.end()) {
+    data = std::move(asked->second);
+    to_copy_.erase(to_copy_.begin(), std::next(asked));
+  } else if (!terms_->own_states() || event.round == Round(0)) {
+    return;
+  }
+  if (!to.empty()) {
+    out_->effect(CopyCheckpoint{event.run, to, terms_->own_states(), static_cast<std::uint32_t>(keep()), event.round, epoch, event.digest,
+                                event.file, event.file_bytes, std::move(data)});
+  }
 }
 
 void Checkpoints::keep_for_reader(Round round, TimePoint now) { keep_until(round, now + kReading); }

@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "agent/core/event.hpp"
 #include "agent/core/outbox.hpp"
@@ -51,6 +53,11 @@ class Checkpoints {
   bool serves(Round committed, const Digest& digest, bool newer_wanted);
   [[nodiscard]] std::optional<TimePoint> next_deadline() const { return lease_; }
 
+  // This island is to copy the checkpoint of this round to the run's store. data: how far each part is after it.
+  void copy(Round round, std::vector<DataRange> data) { to_copy_.insert_or_assign(round, std::move(data)); }
+  // One lies there that is to be copied: with a state of its own each island copies its own, else the one that was asked to.
+  void begin_copy(const CheckpointWritten& event, Epoch epoch);
+
   // Somebody may be reading this one for a while: it is not removed.
   void keep_for_reader(Round round, TimePoint now);
 
@@ -62,9 +69,10 @@ class Checkpoints {
   std::set<Round> writing_;
   std::optional<Checkpointed> newest_;
   std::map<Round, TimePoint> read_until_;  // that somebody may be reading
-  std::optional<TimePoint> lease_;         // offered until then
-  Round lease_from_;                       // results of later rounds are kept
-  bool lease_served_ = false;              // a checkpoint was written or found since the lease began
+  std::map<Round, std::vector<DataRange>> to_copy_;
+  std::optional<TimePoint> lease_;  // offered until then
+  Round lease_from_;                // results of later rounds are kept
+  bool lease_served_ = false;       // a checkpoint was written or found since the lease began
 };
 
 }  // namespace atl::agent

@@ -42,6 +42,8 @@ class CommittedState {
   [[nodiscard]] Epoch since() const { return since_; }
   // The first sequence of this island's part of the data that no committed round holds.
   [[nodiscard]] std::uint64_t counted() const { return counted_; }
+  // The same, of the state that it was last assigned.
+  [[nodiscard]] std::uint64_t assigned() const { return assigned_; }
   // Of round 0, formed and not yet agreed on; an empty digest where this island lacks the parameters that the run begins with.
   [[nodiscard]] const std::optional<Digest>& initial() const { return initial_; }
   [[nodiscard]] const std::optional<CatchUp>& catching_up() const { return catching_up_; }

@@ -84,6 +84,7 @@ struct Core::State {
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
   void on_core(const UplinkSet& event);
+  void on_core(const CopyEnded& event) { send(event.copied); }
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
   void on_task(const TaskEnded& event);
   void on_task(const ContentMissed& event) { tasks->on(event, now); }
@@ -134,6 +135,7 @@ struct Core::State {
   void lack_parameters(const std::string& why);
   void on_engine(const CheckpointLoaded& event);
   void on_engine(const CheckpointBroken& event);
+  void on_engine(const CopyFetched& event);
   void on_catch_up(const CatchUp& message);
   void on_engine(const CatchUpDone& event);
   void on_engine(const CatchUpBroke& event);

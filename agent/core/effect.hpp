@@ -271,12 +271,44 @@ struct WriteCheckpoint {
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
   std::uint32_t part = 0;       // of the data, where the trainer is at `position`
 };
+// A checkpoint that lies on the disk is to be copied to the run's store; nobody waits for it. A newer one of the run takes the place of one
+// that is not begun. → CopyEnded.
+struct CopyCheckpoint {
+  RunId run;
+  std::string to;          // [checkpoint].copy
+  bool own_state = false;  // each island of the run has a state of its own: so has this copy
+  std::uint32_t keep = 3;  // copies, the newest
+  Round round;
+  Epoch epoch;
+  Digest digest;
+  Digest file;  // SHA-256 of outer.safetensors
+  std::uint64_t file_bytes = 0;
+  std::vector<DataRange> data;  // how far each part of the data is after the round
+};
+// Fetch the copy of this checkpoint from the run's store into STATE/runs/RUN/kFetchedCopy. → CopyFetched.
+inline constexpr const char* kFetchedCopy = "fetched.safetensors";
+struct FetchCopy {
+  RunId run;
+  std::string from;  // [checkpoint].copy
+  Round round;
+  Digest digest;
+};
+// A copy that was fetched, and what the checkpoint that becomes of it says of this island.
+struct FetchedCopy {
+  Epoch epoch;
+  Step step;
+  std::uint32_t part = 0;  // of the data
+  std::uint64_t position = 0;
+  Digest file;  // SHA-256 of it
+  std::uint64_t file_bytes = 0;
+};
 // Read the outer state, and the contributions to rounds in flight, from the own checkpoint. Ends a catching up that is under way, which is
 // not answered then. → CheckpointLoaded or CheckpointBroken.
 struct LoadCheckpoint {
   RunId run;
   Round round;
-  Digest digest;  // expected
+  Digest digest;                            // expected
+  std::optional<FetchedCopy> fetched = {};  // that becomes a checkpoint first
 };
 // Come to round `order.committed` from the sources: if results after the own round lead to `order.digest`, with those alone; else from the
 // sources' checkpoint. Every piece is digest-checked. A call with a newer `committed` replaces the one under way and resumes it.
@@ -353,11 +385,11 @@ struct Exit {
   std::optional<Error> error;
 };
 
-using Effect =
-    std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
-                 FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
-                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters,
-                 BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent,
-                 AdoptContent, DropContent, StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, RememberGeneration, Notice>;
+using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths,
+                            FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair,
+                            FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
+                            HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, CopyCheckpoint, FetchCopy, LoadCheckpoint,
+                            CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
+                            StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

@@ -259,6 +259,21 @@ struct CheckpointWritten {
   std::uint64_t position = 0;
   std::uint32_t part = 0;
 };
+// What CopyCheckpoint came to.
+struct CopyEnded {
+  static constexpr Addressee kTo = Addressee::core;
+  Copied copied;
+};
+// The copy of a checkpoint is here, whole and verified, as STATE/runs/RUN/kFetchedCopy; or why not.
+struct CopyFetched {
+  static constexpr Addressee kTo = Addressee::engine;
+  RunId run;
+  Round round;
+  Digest digest;
+  Digest file;  // SHA-256 of it
+  std::uint64_t file_bytes = 0;
+  std::optional<Error> error = {};
+};
 // AdoptParameters is done: the trainer may write into the arena again.
 struct ParametersAdopted {
   static constexpr Addressee kTo = Addressee::engine;
@@ -388,6 +403,6 @@ using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, Trai
                            ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied,
                            ParametersOffered, HandedOver, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded,
                            CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld,
-                           ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, LeaveAsked>;
+                           ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, CopyEnded, CopyFetched, LeaveAsked>;
 
 }  // namespace atl::agent

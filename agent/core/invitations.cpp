@@ -193,6 +193,11 @@ void Core::State::restore(const Invite& message) {
   run->life.put_out();
   drop_rounds();
   run->outer.restore(message.committed);
+  const std::string& copies = run->terms.spec.checkpoint.copy;
+  if (!run->terms.own_states() && !copies.empty() && stored.find(run->terms.id, message.committed, message.digest) == nullptr) {
+    effect(FetchCopy{run->terms.id, copies, message.committed, message.digest});
+    return;
+  }
   effect(LoadCheckpoint{run->terms.id, message.committed, message.digest});
 }
 

@@ -299,6 +299,9 @@ void Core::State::on_commit(const Commit& message) {
   if (round->is(Phase::exchanged) && round->attempt() == message.attempt &&
       (round->exchanged().digest == message.digest || ATOLL_PLANTED(digest_unchecked))) {
     round->set_checkpoint(message.checkpoint);
+    if (message.copy) {
+      run->checkpoints.copy(message.round, message.data);
+    }
     if (message.pause) {
       run->life.stand(message.round, message.epoch);
     }

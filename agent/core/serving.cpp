@@ -65,6 +65,7 @@ void Core::State::on_engine(const CheckpointWritten& event) {
                               event.file_bytes, event.part},
              run->checkpoints.keep());
   run->checkpoints.on(event, run->life.stands_after(), now);
+  run->checkpoints.begin_copy(event, run->members.epoch());
   finish_if_done();
   finish_leaving();
 }

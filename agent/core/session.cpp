@@ -55,6 +55,7 @@ void Session::say_hello(TimePoint now, std::vector<HeldRun> runs) {
   hello.kernels = identity_.kernels;
   hello.trainers = identity_.trainers;
   hello.generation = identity_.generation;
+  hello.copies = identity_.copies;
   hello.runs = std::move(runs);
   out_->send(std::move(hello));
 }

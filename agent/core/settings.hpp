@@ -27,6 +27,7 @@ struct Identity {
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that it has met
   std::uint64_t link_memory_bytes = 0;     // for pieces on their way
+  std::vector<std::string> copies = {};    // places where its owner lets it keep and read copies of checkpoints
 };
 
 struct Settings {

@@ -158,7 +158,12 @@ void SyncEngine::State::carry_out(const LoadCheckpoint& order) {
     return;
   }
   start_over(*open);
-  Result<std::vector<PendingRound>> loaded = open->run->load_checkpoint(order.round, order.digest);
+  const Status taken = order.fetched ? open->run->take_fetched(order.round, order.digest, *order.fetched) : Status();
+  if (order.fetched && taken) {
+    serve_checkpoints(order.run, open->run->checkpoints().list(), open->run->checkpoints().folder());  // others copy the state from here
+  }
+  Result<std::vector<PendingRound>> loaded =
+      taken ? open->run->load_checkpoint(order.round, order.digest) : Result<std::vector<PendingRound>>(taken.error());
   if (!loaded) {
     log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " is refused: " + loaded.error().why);
     say(CheckpointBroken{order.run, order.round, loaded.error()});

@@ -37,6 +37,10 @@
 #include "transport/base/result.hpp"
 #include "transport/bulk/blob_store.hpp"
 
+namespace atl::agent {
+struct FetchedCopy;  // agent/core/effect.hpp
+}
+
 namespace atl {
 
 // What an island sends into a round, retained until the round is committed.
@@ -146,6 +150,8 @@ class IslandRun {
   // Both, of the present outer state.
   Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
                                           const std::set<Round>& needed);
+  // folder()/kFetchedCopy becomes the checkpoint of this round, in place of what there is of it. Errors: io; corrupt if it is another file.
+  Status take_fetched(Round round, const Digest& digest, const agent::FetchedCopy& fetched);
   // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
   // verified.
   Result<std::vector<PendingRound>> load_checkpoint(Round round, const Digest& digest);

@@ -17,10 +17,12 @@
 #include "agent/host/task_session.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "agent/service/agent_metrics.hpp"
+#include "agent/service/checkpoint_copier.hpp"
 #include "agent/service/engine_thread.hpp"
 #include "agent/service/joining.hpp"
 #include "agent/service/leave_watch.hpp"
 #include "agent/service/own_port.hpp"
+#include "agent/service/part_settings.hpp"
 #include "agent/service/preparation.hpp"
 #include "agent/service/standing_notes.hpp"
 #include "agent/service/state_watch.hpp"
@@ -28,7 +30,6 @@
 #include "agent/service/uplink_watch.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "agent/storage/stored_runs.hpp"
-#include "strategies/codec.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/own_disk.hpp"
@@ -62,6 +63,7 @@ class Driver {
         leave_watch_({options.leave_file, options.leave_command, options.state}),
         state_watch_(lock),
         uplink_watch_(options.uplink),
+        copier_({session_.island, options.state / "runs", options.copies, options.store}),
         preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}) {}
 
   Status run() {
@@ -76,6 +78,7 @@ class Driver {
     }
     tell_service_manager("STOPPING=1");
     end_trainer();
+    copier_.finish(outcome_.ok() ? std::min<Duration>(kLastCopy, options_.leave_within) : Duration::zero());
     return outcome_;
   }
 
@@ -106,6 +109,9 @@ class Driver {
     while (std::optional<Prepared> prepared = preparation_.take()) {
       std::visit([&](auto& value) { take(value, at); }, *prepared);
     }
+    while (std::optional<Event> event = copier_.take()) {
+      pending_.push_back(*std::move(event));
+    }
     pump_trainer(at);
     pump_task(at);
     if (at >= next_gauge_) {
@@ -130,8 +136,10 @@ class Driver {
   }
 
   void sleep() {
-    std::vector<pollfd> fds = {
-        {signals_.fd(), POLLIN, 0}, {control_->fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}, {preparation_.fd(), POLLIN, 0}};
+    std::vector<pollfd> fds;
+    for (const int fd : {signals_.fd(), control_->fd(), engine_->fd(), preparation_.fd(), copier_.fd()}) {
+      fds.push_back({fd, POLLIN, 0});
+    }
     TimePoint until = std::min(next_gauge_, core_.next_deadline().value_or(next_gauge_));
     until = std::min(until, leave_watch_.next_check().value_or(until));
     if (trainer_) {
@@ -391,6 +399,8 @@ class Driver {
       log_warning("the coordinator's generation is not remembered: " + written.error().why);
     }
   }
+  void carry_out(const CopyCheckpoint& order, TimePoint) { copier_.copy(order); }
+  void carry_out(const FetchCopy& order, TimePoint) { copier_.fetch(order); }
   void carry_out(const Notice& order, TimePoint) { log_warning(order.text); }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
@@ -440,6 +450,7 @@ class Driver {
   LeaveWatch leave_watch_;
   StateWatch state_watch_;
   UplinkWatch uplink_watch_;
+  CheckpointCopier copier_;
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
@@ -455,73 +466,6 @@ class Driver {
   Status outcome_;
   StandingNotes standing_notes_;
 };
-
-// ------------------------------------------------------------------------------------------------------------------ its parts
-
-Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyPair& keys, const std::string& coordinator_address) {
-  ZmqBulkSettings bulk;
-  bulk.island = island_of(keys.public_key);
-  bulk.public_key = keys.public_key;
-  bulk.secret_key = keys.secret_key;
-  bulk.insecure = options.insecure;
-  bulk.link_memory_bytes = options.link_memory_bytes;
-  ATOLL_ASSIGN(const Address coordinator, parse_address(coordinator_address));
-  const bool here = coordinator.is_loopback() && options.advertise.empty();
-  bulk.bind = !options.bind.empty() ? options.bind : here || options.insecure ? "tcp://127.0.0.1:*" : "";
-  return bulk;
-}
-
-Result<EngineSettings> settings_of_engine(const AgentOptions& options, const IslandId& island) {
-  EngineSettings settings;
-  settings.self = island;
-  settings.spans = std::make_shared<SpanLog>();
-  settings.probe_paths = true;
-  settings.link_memory_bytes = options.link_memory_bytes;
-  ATOLL_ASSIGN(settings.runs, confined_to(options.state / "runs"));
-  settings.check_arena = options.check_arena;
-  settings.make_arena = shared_arenas(island, options.state / "runs");
-  settings.rehearsal = options.faults.empty() ? nullptr : std::make_shared<Rehearsal>(options.faults);
-  return settings;
-}
-
-// What sessions with trainers need besides the island's name and the folder of its sockets.
-Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine, const Kernels& kernels) {
-  SessionSettings session;
-  session.spans = engine.spans;
-  session.runs = engine.runs;
-  session.memory_limit_bytes = options.trainer_memory_bytes;
-  session.hang_after = options.trainer_hang_after;
-  session.program = options.program;
-  session.trainers = options.trainers;
-  if (session.program.empty()) {
-    ATOLL_ASSIGN(session.program, own_program());
-  }
-  if (!kernels.core_type.empty()) {
-    session.environment[kCoreTypeVariable] = kernels.core_type;
-  }
-  return session;
-}
-
-Identity identity_of(const AgentOptions& options, const Kernels& kernels, const std::string& coordinator_key) {
-  Identity identity;
-  identity.kernels = kernels.text;
-  identity.version = options.version;
-  identity.boot = random_number();
-  identity.platform = platform_text();
-  identity.codec_version = kCodecVersion;
-  identity.uplink_bits_per_second = options.uplink.rate_at(local_week_time());
-  identity.link_memory_bytes = options.link_memory_bytes;
-  if (const Result<CoordinatorPlace> place = read_coordinator(options.state); place && place->key == coordinator_key) {
-    identity.generation = place->generation;
-  }
-  for (const auto& [set, path] : options.data.sets) {
-    identity.data_sets.push_back(set);
-  }
-  for (const auto& [trainer, program] : options.trainers) {
-    identity.trainers.push_back(trainer);
-  }
-  return identity;
-}
 
 }  // namespace
 

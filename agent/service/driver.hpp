@@ -27,6 +27,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/link_memory.hpp"
+#include "transport/http/object_store.hpp"
 
 namespace atl::agent {
 
@@ -39,8 +40,10 @@ struct AgentOptions {
   std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
   bool insecure = false;    // plain links; loopback only
   DataPermissions data;
-  TrainerPrograms trainers;  // what runs may name in [trainer]
-  std::string metrics;       // HOST:PORT where Prometheus finds its figures; empty: nowhere
+  std::vector<std::string> copies;  // places like s3://bucket/prefix where runs may keep copies of checkpoints, and below
+  StoreCredentials store;           // for those
+  TrainerPrograms trainers;         // what runs may name in [trainer]
+  std::string metrics;              // HOST:PORT where Prometheus finds its figures; empty: nowhere
   std::string version;
   std::string program;                            // the executable that `trainer` is run of; empty: this one
   UplinkCalendar uplink;                          // the bulk link's budget

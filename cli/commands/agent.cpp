@@ -16,6 +16,8 @@
 #include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
+#include "transport/base/store_address.hpp"
+#include "transport/http/object_store.hpp"
 
 namespace atl {
 namespace {
@@ -31,6 +33,7 @@ struct AgentCommandOptions {
   std::string advertise;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
+  std::vector<std::string> allow_copy;
   std::vector<std::string> trainers;
   std::vector<std::string> trainer_environment;
   std::vector<std::string> trainer_folders;
@@ -89,6 +92,17 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   }
   for (const std::string& folder : given.allow_data) {
     options.data.folders.emplace_back(folder);
+  }
+  for (const std::string& place : given.allow_copy) {
+    if (const Status checked = check_store_address(place); !checked) {
+      return with_context(checked.error(), "--allow-copy");
+    }
+    // One without keys would be asked for copies in vain.
+    ATOLL_ASSIGN(options.store, StoreCredentials::from(invocation.environment));
+    if (const Result<ObjectStore> store = ObjectStore::open(place, options.store); !store) {
+      return with_context(store.error(), "--allow-copy");
+    }
+    options.copies.push_back(place);
   }
   ATOLL_ASSIGN(options.trainers, agent::trainer_programs({given.trainers, given.trainer_environment, given.trainer_folders},
                                                          invocation.environment("PATH").value_or("")));
@@ -205,6 +219,10 @@ Command agent_command() {
       {"--name", "what the island is called (else the host's name)", &options->name},
       {"--data", "NAME=PATH: the files behind a data set's name; PATH is a file, a folder or a glob", &options->data},
       {"--allow-data", "a folder whose files run files may name", &options->allow_data, false, {}, Completes::folders},
+      {"--allow-copy",
+       "a place like s3://bucket/prefix where runs may keep copies of checkpoints and read them, and below it; keys come from "
+       "AWS_ACCESS_KEY_ID and the like, of https a token from ATOLL_STORE_TOKEN",
+       &options->allow_copy},
       {"--trainer", "NAME=COMMAND: a training program that runs may name; split without a shell; NAME=attach waits for one that you start",
        &options->trainers},
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},

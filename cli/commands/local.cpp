@@ -112,6 +112,9 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
   for (const std::string& folder : options.allow_data) {
     add("--allow-data", fs::absolute(folder).string());
   }
+  if (!spec.checkpoint.copy.empty()) {
+    add("--allow-copy", spec.checkpoint.copy);
+  }
   for (const std::string& mapping : options.data) {
     const std::size_t equals = mapping.find('=');
     add("--data",

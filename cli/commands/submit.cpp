@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "agent/service/checkpoint_copy.hpp"
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
 #include "cli/follow.hpp"
@@ -25,6 +26,7 @@ constexpr double kWantedUtilisation = 0.95;
 struct SubmitOptions {
   std::string file;
   std::string name;
+  std::string restore;
   bool dry_run = false;
   bool quiet = false;
   bool follow = false;
@@ -95,6 +97,34 @@ Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, c
   return plan_document(spec, measured, kWantedUtilisation, measured_costs());
 }
 
+// --restore: which checkpoint's copy the run is to go on from, as the request has it. `which`: "newest", or a run's id.
+Result<nlohmann::json> find_copy(const Invocation& invocation, const RunSpec& spec, const std::string& which) {
+  if (spec.checkpoint.copy.empty()) {
+    return Error{Code::invalid_argument, "--restore: the run file does not say where copies of checkpoints are: [checkpoint] copy"};
+  }
+  ATOLL_ASSIGN(const StoreCredentials credentials, StoreCredentials::from(invocation.environment));
+  ATOLL_ASSIGN(const ObjectStore store, ObjectStore::open(spec.checkpoint.copy, credentials));
+  const agent::CopyPatience patience{3, std::chrono::seconds(1), {}};
+  std::string folder = agent::copy_folder(RunId(which));
+  if (which == "newest") {
+    ATOLL_ASSIGN(folder, agent::newest_folder(store, patience));
+  }
+  ATOLL_ASSIGN(const agent::CopiedCheckpoint copy, agent::look_at_copy(store, folder, std::nullopt, patience));
+  if (agent::copy_folder(copy.run) != folder) {
+    return Error{Code::invalid_argument, "--restore: " + spec.checkpoint.copy + " is the place of one run's copies; [checkpoint] copy is " +
+                                             "the one above it, as the run had it"};
+  }
+  nlohmann::json data = nlohmann::json::array();
+  for (const DataRange& part : copy.data) {
+    data.push_back({part.part, part.to});
+  }
+  return nlohmann::json{{"run", copy.run.text},
+                        {"round", copy.round.value},
+                        {"epoch", copy.epoch.value},
+                        {"digest", to_hex(copy.digest)},
+                        {"data", std::move(data)}};
+}
+
 // --dry-run: exit code 0 if the run would begin, 8 if islands are lacking.
 Exit rehearse(const Invocation& invocation, CoordinatorClient& client, const nlohmann::json& arguments, const RunSpec& spec) {
   Result<nlohmann::json> document = client.ask("submit", arguments);
@@ -141,6 +171,13 @@ Exit submit(const Invocation& invocation, const SubmitOptions& options) {
     return report(invocation, pinned.error());
   }
   nlohmann::json arguments = {{"spec", nlohmann::json::parse(to_json(file->spec))}, {"once", !options.name.empty()}};
+  if (!options.restore.empty()) {
+    Result<nlohmann::json> copy = find_copy(invocation, file->spec, options.restore);
+    if (!copy) {
+      return report(invocation, copy.error());
+    }
+    arguments["copy"] = *std::move(copy);
+  }
   if (options.dry_run) {
     arguments["dry_run"] = true;
     return rehearse(invocation, *client, arguments, file->spec);
@@ -164,6 +201,15 @@ Command submit_command() {
   command.options = {
       {"FILE", "the run file (TOML)", &options->file, true, {}, Completes::files},
       {"--name", "call the run so, and submit it at most once", &options->name},
+      {"--restore",
+       "WHICH: go on from a copy of a checkpoint in [checkpoint] copy, where the run's coordinator is lost with all its islands: newest, "
+       "or "
+       "a run's id",
+       &options->restore,
+       false,
+       {},
+       Completes::nothing,
+       {"newest"}},
       {"-q,--quiet", "print nothing but the id", &options->quiet},
       {"-f,--follow", "print the run's events until it has ended, then a summary", &options->follow},
       {"-n,--dry-run", "submit nothing: say which islands would take part, what is missing, and the plan", &options->dry_run}};

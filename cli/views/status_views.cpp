@@ -74,6 +74,9 @@ std::string round_line(const json& run) {
   if (const auto checkpoint = number_at(run, "checkpoint_round"); checkpoint) {
     line += ", checkpoint of round " + count_text(checkpoint);
   }
+  if (const auto copied = number_at(run, "copied_round"); copied) {
+    line += ", copy of round " + count_text(copied);
+  }
   return line;
 }
 

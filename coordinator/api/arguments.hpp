@@ -29,6 +29,7 @@ class Arguments {
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most,
                                std::optional<std::int64_t> fallback = std::nullopt) const;
   Result<bool> boolean(std::string_view key, bool fallback) const;
+  [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
   // An object's JSON text.
   Result<std::string> object(std::string_view key) const;
 

@@ -308,6 +308,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"compute_seconds", totals.compute_seconds},
               {"wait_seconds", totals.wait_seconds},
               {"checkpoint_round", checkpoint ? json(checkpoint->value) : json()},
+              {"copied_round", run.copied > Round(0) ? json(run.copied.value) : json()},
               {"created_unix_ms", unix_ms(run.submitted)},
               {"started_unix_ms", time(run.started)},
               {"ended_unix_ms", time(run.ended)}};

@@ -9,6 +9,7 @@
 #include "strategies/specification/run_rules.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/name.hpp"
 #include "transport/base/spelling.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/join_token.hpp"
@@ -112,7 +113,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
     Result<json> (Requests::*plain)(TimePoint) = nullptr;
   };
   static const std::vector<Verb> kVerbs = {
-      {"submit", {"spec", "once", "dry_run"}, &Requests::submit, nullptr},
+      {"submit", {"spec", "once", "dry_run", "copy"}, &Requests::submit, nullptr},
       {"runs", {}, nullptr, &Requests::runs},
       {"status", {"run"}, &Requests::status, nullptr},
       {"islands", {}, nullptr, &Requests::islands},
@@ -248,8 +249,42 @@ std::string name_for_once(const std::vector<RunView>& runs, const std::string& w
 
 }  // namespace
 
+namespace {
+
+struct NamedCopy {
+  RunId run;
+  CopyToGoOnFrom copy;
+};
+
+// The copy of a checkpoint that a run is to go on from: {"run", "round", "digest", "epoch", "data": [[part, sequences], …]}.
+Result<NamedCopy> named_copy(const std::string& text) {
+  const Error wrong{Code::invalid_argument, "copy: expected the run, round, epoch and digest of a checkpoint, and how far its data are"};
+  try {
+    const json value = json::parse(text);
+    const std::string run = value.at("run").get<std::string>();
+    NamedCopy named{RunId(run), {Round(value.at("round").get<std::uint64_t>()), {}, Epoch(value.at("epoch").get<std::uint64_t>()), {}}};
+    ATOLL_ASSIGN(named.copy.digest, digest_from_hex(value.at("digest").get<std::string>()));
+    for (const json& part : value.value("data", json::array())) {
+      named.copy.data.push_back(DataRange{part.at(0).get<std::uint32_t>(), 0, part.at(1).get<std::uint64_t>()});
+    }
+    constexpr std::uint64_t kLargest = std::uint64_t{1} << 62U;
+    const bool possible =
+        is_name(run) && named.copy.round > Round(0) && named.copy.round.value < kLargest && named.copy.epoch.value < kLargest;
+    return possible ? Result<NamedCopy>(std::move(named)) : Result<NamedCopy>(wrong);
+  } catch (const json::exception&) {
+    return wrong;
+  }
+}
+
+}  // namespace
+
 Result<json> Requests::submit(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const std::string text, arguments.object("spec"));
+  std::optional<NamedCopy> from;
+  if (arguments.has("copy")) {
+    ATOLL_ASSIGN(const std::string copy, arguments.object("copy"));
+    ATOLL_ASSIGN(from, named_copy(copy));
+  }
   ATOLL_ASSIGN(const bool once, arguments.boolean("once", false));
   ATOLL_ASSIGN(const bool dry_run, arguments.boolean("dry_run", false));
   ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(text));
@@ -261,7 +296,8 @@ Result<json> Requests::submit(TimePoint now, const Arguments& arguments) {
     return rehearse_submit(now, spec, name.empty() ? spec.name : name);
   }
   const StartView start = core_.rehearse_start(now, spec);
-  ATOLL_ASSIGN(const RunId id, core_.submit(now, RunId("r-" + random_hex(8)), spec, name, file));
+  const std::optional<CopyToGoOnFrom> copy = from ? std::optional(from->copy) : std::nullopt;
+  ATOLL_ASSIGN(const RunId id, core_.submit(now, from ? from->run : RunId("r-" + random_hex(8)), spec, name, file, copy));
   const bool created = std::none_of(before.begin(), before.end(), [&](const RunView& run) { return run.id == id; });
   const std::optional<RunView> run = core_.run(now, id);
   if (!run) {

@@ -26,6 +26,7 @@ RunRecord Run::to_record() const {
   value.epoch = epoch;
   life.write_to(value);
   lineage.write_to(value);
+  value.copied = copies.newest();
   if (value.state == RunState::cancelled && ATOLL_PLANTED(cancel_unwritten)) {
     value.state = RunState::running;
   }
@@ -164,6 +165,8 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
           route(island, m, &State::on_assignment_report);
         } else if constexpr (std::is_same_v<M, IslandEvent>) {
           on_event(island, m);
+        } else if constexpr (std::is_same_v<M, Copied>) {
+          on_copied(island, m);
         } else if constexpr (std::is_same_v<M, PathReport>) {
           on_path_report(island, m);
         }

@@ -71,6 +71,14 @@ struct ExportSource {
   std::uint64_t file_bytes = 0;
 };
 
+// A checkpoint of which there is a copy in a store, as its note there says: what a run goes on from where everything else is lost.
+struct CopyToGoOnFrom {
+  Round round;
+  Digest digest;                     // of the rounds up to it
+  Epoch epoch;                       // in which it was written
+  std::vector<DataRange> data = {};  // how far each part of the data was
+};
+
 // Where an operator fetches the result of a task.
 struct TaskResult {
   std::string task;
@@ -103,8 +111,10 @@ class Core {
   // ---- what operators ask
   // A new run, with the id `fresh` that the driver drew. `name` (of `submit --name`) may be empty: then the spec's name is taken,
   // with a number behind it if it is in use. A second submit with the same non-empty name and the same file returns the first's id.
-  // Errors: conflict when a run of that name has another file; invalid_argument for an impossible spec.
-  Result<RunId> submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file);
+  // With `copy` the run has the id `fresh` already, and goes on from there instead of from the seed.
+  // Errors: conflict when a run of that name has another file, or one with that id is there; invalid_argument for an impossible spec.
+  Result<RunId> submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file,
+                       const std::optional<CopyToGoOnFrom>& copy = std::nullopt);
   // Errors: not_found; conflict when the run has ended (for resume: has not).
   Status cancel(TimePoint now, const RunId& run, const std::string& why);
   // Also goes on with a paused run.

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "coordinator/core/copies.hpp"
 #include "coordinator/core/core.hpp"
 #include "coordinator/core/data_parts.hpp"
 #include "coordinator/core/decide.hpp"
@@ -127,6 +128,7 @@ struct Run {
   Lineage lineage;
   DataParts data;
   Guards guards;
+  Copies copies;
   std::map<IslandId, Membership> memberships;
   std::vector<IslandId> members;  // of the epoch, in order
   TimePoint last_commit;
@@ -281,6 +283,15 @@ struct Core::State {
   void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
   void end_entry(Run& run, Membership& membership, const std::string& why);
 
+  // ---- copies.cpp: checkpoints are copied to a store, and fetched from it
+  // Its owner lets it write to and read from the place of this run's copies.
+  [[nodiscard]] bool may_copy(const Run& run, const IslandId& island) const;
+  void ask_for_copy(Run& run, Round round, const std::vector<IslandId>& holders, const std::vector<DataRange>& data);
+  // The commit of a round as an island is told it.
+  [[nodiscard]] Commit commit_of(const Run& run, const IslandId& island, const Committed& round) const;
+  void on_copied(const IslandId& island, const Copied& message);
+  void go_on_from_copy(Run& run, const CopyToGoOnFrom& copy);
+
   // ---- restore.cpp: nobody has the state in memory any more
   void advance_restore(Run& run);
   bool finish_restore(Run& run);
@@ -290,6 +301,8 @@ struct Core::State {
   [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;
   [[nodiscard]] std::optional<Wait> wait_for_loading(Run& run);
   [[nodiscard]] RestoreInput restore_input(const Run& run) const;
+  [[nodiscard]] std::optional<Round> restorable(const Run& run, const IslandId& island) const;
+  [[nodiscard]] bool holds(const Run& run, const IslandId& island, Round round) const;
   void record_lineage(const Run& run);
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);

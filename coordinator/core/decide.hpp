@@ -211,6 +211,7 @@ struct RestoreInput {
   std::uint32_t max = std::numeric_limits<std::uint32_t>::max();  // the parts of the data are no more
   TimePoint since;                                                // of the last arrival or loss
   Duration grace{};                                               // before committed rounds are given up
+  std::string copies = {};                                        // where there may be copies of checkpoints; empty: nowhere
 };
 struct RestoreDecision {
   bool restore = false;

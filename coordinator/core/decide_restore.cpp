@@ -37,7 +37,8 @@ RestoreDecision decide_restore(const RestoreInput& input) {
   }
   if (!newest) {
     decision.wait.text =
-        nobody + ", and none of those connected has a checkpoint of it that verifies; " +
+        nobody + ", and none of those connected has a checkpoint of it that verifies" +
+        (input.copies.empty() ? "" : " or may fetch the copy (`atoll agent --allow-copy " + input.copies + "`)") + "; " +
         (away.empty() ? std::string("it cannot go on with these islands (`atoll cancel` ends it)") : "waits for " + list_of(away));
     return decision;
   }

@@ -151,6 +151,8 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
   island.kernels = bounded(hello.kernels, 256);
   island.trainers.assign(hello.trainers.begin(),
                          hello.trainers.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.trainers.size(), 256)));
+  island.copies.assign(hello.copies.begin(),
+                       hello.copies.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.copies.size(), 256)));
   IslandRecord& value = island.record;
   value.bulk_address = bounded(hello.bulk_address, 256);
   value.version = bounded(hello.version, 64);

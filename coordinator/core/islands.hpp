@@ -42,6 +42,7 @@ struct Island {
   std::uint64_t link_memory_bytes = 0;        // of its hello; 0: it does not say
   std::string kernels;                        // of its hello
   std::vector<std::string> trainers;          // of its hello
+  std::vector<std::string> copies;            // of its hello: where it may keep and read copies of checkpoints
   std::map<RunId, IslandReport> reports;      // of its newest heartbeat
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
   RunId lent_to;                              // in which it trains an expert with others; empty: none

@@ -20,8 +20,8 @@ constexpr unsigned followers(RunState state) {
   using enum RunState;
   constexpr unsigned kEnds = bits({completed, failed, cancelled});
   switch (state) {
-    case queued:  // `running` at once where there is no common initial state to agree on
-      return bits({starting, running, paused}) | kEnds;
+    case queued:  // `running` at once where there is no common initial state to agree on, `interrupted` where it goes on from a copy
+      return bits({starting, running, interrupted, paused}) | kEnds;
     case starting:  // queued again when all its islands are gone
       return bits({queued, running, interrupted, paused}) | kEnds;
     case running:  // queued again when everything is lost

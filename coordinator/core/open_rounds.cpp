@@ -132,6 +132,16 @@ bool OpenRound::holds_result(const IslandId& island, const Digest& digest) const
   return found != exchanged_.end() && (found->second == digest || ATOLL_PLANTED(digest_unchecked));
 }
 
+std::vector<IslandId> OpenRound::holders(const Digest& digest) const {
+  std::vector<IslandId> holders;
+  for (const auto& [island, result] : exchanged_) {
+    if (holds_result(island, digest)) {
+      holders.push_back(island);
+    }
+  }
+  return holders;
+}
+
 std::vector<IslandId> OpenRound::silent_and_due(const Outbox& out) {
   std::vector<IslandId> silent;
   if (recovered_ || !out.due(resend_)) {

@@ -90,6 +90,7 @@ class OpenRound {
   // Of whose own contributions somebody got nothing in this attempt: reader → senders.
   [[nodiscard]] const std::map<IslandId, std::vector<IslandId>>& missing() const { return missing_; }
   [[nodiscard]] bool holds_result(const IslandId& island, const Digest& digest) const;
+  [[nodiscard]] std::vector<IslandId> holders(const Digest& digest) const;
   // Whom to send the plan again now, as it has not answered.
   [[nodiscard]] std::vector<IslandId> silent_and_due(const Outbox& out);
   [[nodiscard]] TimePoint next_resend() const { return resend_.next; }

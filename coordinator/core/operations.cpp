@@ -17,7 +17,8 @@ Result<Run*> Core::State::run_asked_for(const RunId& id) {
   return found == runs.end() ? Result<Run*>(Error{Code::not_found, "there is no run " + id.text}) : Result<Run*>(&found->second);
 }
 
-Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file) {
+Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spec, const std::string& name, const std::string& file,
+                           const std::optional<CopyToGoOnFrom>& copy) {
   State& state = *state_;
   state.out.advance_to(now);
   if (spec.islands.min < 1 || spec.islands.max < spec.islands.min || spec.rounds < 1) {
@@ -42,7 +43,12 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
     chosen = spec.name + "-" + std::to_string(number);
   }
   if (state.runs.count(fresh) > 0) {
-    return Error{Code::conflict, "a run " + fresh.text + " exists already"};
+    return Error{Code::conflict, "a run " + fresh.text + " exists already" +
+                                     (copy ? ": it goes on by itself from what its islands have or can fetch, or by `atoll resume`" : "")};
+  }
+  if (copy && (spec.checkpoint.copy.empty() || spec.strategy.group != Group::all)) {
+    return Error{Code::invalid_argument,
+                 "a run goes on from a copy where its run file says [checkpoint] copy and its islands share one state"};
   }
   Run& run = state.runs[fresh];
   run.about.id = fresh;
@@ -53,8 +59,12 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
   run.life.submit(state.time_of_submission(now));
   run.last_commit = now;
   run.nobody_since = now;
-  state.set_state(run, RunState::queued, "submitted");
   state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted", {Field{"spec", run.about.spec}});
+  if (copy) {
+    state.go_on_from_copy(run, *copy);
+  } else {
+    state.set_state(run, RunState::queued, "submitted");
+  }
   state.advance_all();
   return fresh;
 }

@@ -59,6 +59,7 @@ struct RunRecord {
   Round committed;                   // newest committed round
   Digest digest;                     // of `committed`
   std::uint64_t tokens = 0;          // that committed contributions were trained on, each once
+  Round copied;                      // the newest checkpoint of which there is a copy in [checkpoint].copy; 0: none
   bool restored = false;             // the ledger is a backup: islands may know of rounds that were committed after it
   std::optional<Round> pause_after;  // asked for: the run is paused once this round is committed and on the disks
   std::string enough;                // why it is not paused then, but complete: an island's trainer said that the model is good enough

@@ -37,6 +37,7 @@ void Core::State::recover_run(RunRecord value) {
   run.epoch = value.epoch;
   run.life.recover(value);
   run.lineage.recover(value);
+  run.copies = Copies(value.copied);
   run.last_commit = now();
   run.nobody_since = now();
   if (Result<RunSpec> spec = run_spec_from_json(run.about.spec)) {

@@ -65,6 +65,7 @@ void Core::State::roll_back(Run& run, Round round) {
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
   run.data.return_to(run.lineage.roll_back(round), out);
+  run.copies.roll_back(round);
   run.rounds().clear();
   run.in_rounds().hold_since.reset();
   for (auto& [id, membership] : run.memberships) {
@@ -85,6 +86,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
             "; it starts over",
         {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
   run.lineage.start_over();
+  run.copies.roll_back(Round(0));
   run.data.return_to({}, out);
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
@@ -195,8 +197,25 @@ std::optional<Wait> Core::State::wait_for_loading(Run& run) {
   return std::nullopt;
 }
 
+// The newest checkpoint that an island has, or may fetch a copy of, and that the ledger confirms.
+std::optional<Round> Core::State::restorable(const Run& run, const IslandId& id) const {
+  std::optional<Round> newest;
+  const auto known = run.memberships.find(id);
+  const bool failed_now = known != run.memberships.end() && now() < known->second.entry.retry_at;
+  if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && may_copy(run, id) && !failed_now) {
+    newest = run.copies.newest();
+  }
+  for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
+    if (run.lineage.confirms(held.round, held.digest)) {
+      newest = std::max(newest, std::optional(held.round));
+    }
+  }
+  return newest;
+}
+
 RestoreInput Core::State::restore_input(const Run& run) const {
   RestoreInput input;
+  input.copies = run.spec.checkpoint.copy;
   input.now = now();
   input.committed = run.lineage.committed();
   input.min = run.spec.islands.min;
@@ -212,17 +231,20 @@ RestoreInput Core::State::restore_input(const Run& run) const {
       candidate.away_since = membership.record.absences.back().since;
     }
     if (candidate.connected) {
-      for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
-        if (run.lineage.confirms(held.round, held.digest) && (!candidate.checkpoint || held.round > *candidate.checkpoint)) {
-          candidate.checkpoint = held.round;
-        }
-      }
+      candidate.checkpoint = restorable(run, id);
     }
     input.candidates.push_back(std::move(candidate));
   }
   for (const auto& [id, island] : islands.all()) {
-    input.others +=
-        run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) && obstacle_of(run, island).empty() ? 1U : 0U;
+    if (run.memberships.contains(id) || !island.greeted || !admits_name(run, island) || !obstacle_of(run, island).empty()) {
+      continue;
+    }
+    // It had no part in the run yet. Where every island of the run lost its disk, or is gone, it may come with a copy.
+    if (const std::optional<Round> round = restorable(run, id)) {
+      input.candidates.push_back({id, island.record.name, true, round, {}, {}});
+    } else {
+      ++input.others;
+    }
   }
   return input;
 }
@@ -257,6 +279,11 @@ void Core::State::advance_restore(Run& run) {
     run.wait = *loading;
     return;
   }
+  for (const auto& [id, membership] : run.memberships) {
+    if (run.copies.newest() > Round(0) && now() < membership.entry.retry_at) {
+      wake_at(membership.entry.retry_at);  // it may try the copy again
+    }
+  }
   const RestoreDecision decision = decide_restore(restore_input(run));
   if (decision.start_over) {
     start_over(run, decision.wait.text);
@@ -273,8 +300,12 @@ void Core::State::advance_restore(Run& run) {
     send_invite(run, membership);
     event(run.about.id, id, "info", "island_restoring",
           "island " + islands.name_of(id) + " restores run " + run.about.name + " from its checkpoint of round " +
-              std::to_string(decision.round.value));
+              std::to_string(decision.round.value) + (holds(run, id, decision.round) ? "" : ", of which it fetches the copy"));
   }
+}
+
+bool Core::State::holds(const Run& run, const IslandId& id, Round round) const {
+  return std::ranges::any_of(islands.held(id, run.about.id).checkpoints, [&](const HeldCheckpoint& held) { return held.round == round; });
 }
 
 }  // namespace atl::coordinator

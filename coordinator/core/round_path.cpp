@@ -57,8 +57,7 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
     send(membership.record.island, new_epoch_of(run));
     return;
   }
-  send(membership.record.island, Commit{run.about.id, run.epoch, round, found->attempt, found->digest, found->checkpoint,
-                                        run.life.pauses_after() == round, run.lineage.tokens()});
+  send(membership.record.island, commit_of(run, membership.record.island, *found));
 }
 
 // An island that waits repeats its answer until it hears of the round.
@@ -285,22 +284,6 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   return input;
 }
 
-// Adaptive pace: once the first island has come to the synchronisation point the others are told to come as they are.
-void Core::State::keep_pace(Run& run, Round number) {
-  OpenRound& round = run.rounds().at(number);
-  const auto on_time = [&](const auto& item) { return !late(run, round, item.first); };
-  if (run.spec.strategy.pace != Pace::adaptive || run.private_states() || std::ranges::none_of(round.contributions(), on_time)) {
-    return;
-  }
-  const bool again = round.cut_is_due(out);
-  for (const IslandId& id : run.members) {
-    if (again && round.contribution_of(id) == nullptr) {
-      send(id, Cut{run.about.id, run.epoch, number});
-    }
-  }
-  wake_at(round.next_cut());
-}
-
 // Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
 void Core::State::reject_exploding(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
@@ -523,14 +506,16 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   tell_commit(run, value);
   note_accepted(run, round);
   note_shares(run, plan);
-  const Commit message{run.about.id,        run.epoch, number, round.attempt(), digest, value.checkpoint, run.life.pauses_after() == number,
-                       run.lineage.tokens()};
+  if (value.checkpoint) {
+    ask_for_copy(run, number, round.holders(digest), parts);
+  }
+  const Committed committed{number, round.attempt(), digest, value.checkpoint, {}};
   for (const IslandId& id : plan.members) {
     if (round.contribution_of(id) != nullptr) {
       islands.contributed(id);  // what was coming has come
     }
     if (round.holds_result(id, digest)) {
-      send(id, message);
+      send(id, commit_of(run, id, committed));
       run.memberships.at(id).entry.failures = 0;
     }
   }

@@ -31,7 +31,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport>(message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied>(message);
 }
 
 LogLevel level_of(const std::string& level) {

@@ -33,6 +33,7 @@ constexpr std::array kNames = {
     MetricName{"atoll_run_members", "gauge", "Islands that take part.", MetricOf::run, "members"},
     MetricName{"atoll_run_min_members", "gauge", "Islands without which the run stops.", MetricOf::run, "min"},
     MetricName{"atoll_run_checkpoint_round", "gauge", "Newest round with a checkpoint.", MetricOf::run, "checkpoint_round"},
+    MetricName{"atoll_run_copied_round", "gauge", "Newest round of which there is a copy in a store.", MetricOf::run, "copied_round"},
     MetricName{"atoll_run_created_timestamp_seconds", "gauge", "When the run was submitted.", MetricOf::run, "created_unix_ms", kMs},
     MetricName{"atoll_run_ended_timestamp_seconds", "gauge", "When the run ended.", MetricOf::run, "ended_unix_ms", kMs},
     MetricName{"atoll_member_active", "gauge", "1 while the island takes part in the run.", MetricOf::run_island, "active"},

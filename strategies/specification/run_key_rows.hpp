@@ -11,6 +11,7 @@
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/store_address.hpp"
 
 namespace atl::rows {
 
@@ -71,6 +72,7 @@ inline bool is_origin(std::string_view text) {
   }
   return text.find("://") == std::string_view::npos ? is_path(text) : is_https(text);
 }
+inline bool is_store(std::string_view text) { return static_cast<bool>(check_store_address(text)); }
 inline bool is_features(std::string_view text) { return text == "pixels-pca" || is_path(features_file(text)); }
 inline bool is_device(std::string_view text) {
   if (text == "auto" || text == "cpu") {

@@ -477,6 +477,17 @@ const std::array kRowsOfStrategy = {
            .least = 1,
            .most = 1000,
            .doc = "Number of checkpoints that an island keeps, the newest ones."},
+    RunKey{.section = "checkpoint",
+           .name = "copy",
+           .type = text,
+           .field = of<&RunSpec::checkpoint, &CheckpointSpec::copy>,
+           .most = 500,
+           .form = "an address like \"s3://bucket/prefix\" or \"https://host/path\"",
+           .rule = is_store,
+           .doc = "Place to which the outer state of each checkpoint is copied: an S3-compatible store, or an HTTPS server that takes PUT, "
+                  "GET and DELETE. One island makes the copy; where islands have states of their own, each copies its own. The newest "
+                  "(keep) copies stay. Islands write and read only where their owners allow it (`atoll agent --allow-copy`). See "
+                  "copies.md."},
     RunKey{.section = "guards",
            .name = "norm_factor",
            .type = number,

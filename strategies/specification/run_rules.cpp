@@ -147,6 +147,17 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   }
 }
 
+// What is copied are the checkpoints of rounds.
+void check_copy(const RunSpec& spec, Problems& problems) {
+  if (!spec.checkpoint.copy.empty() && spec.strategy.group == Group::expert) {
+    problems.push_back({"checkpoint",
+                        "copy",
+                        "copy is for runs of rounds; with strategy.name = \"" + spec.strategy.name +
+                            "\" every task's checkpoint lies on several islands: remove copy, and use atoll export",
+                        {"strategy.name"}});
+  }
+}
+
 // Images that lie on several islands, a part on each.
 void check_spread(const RunSpec& spec, Problems& problems) {
   const DataSpec& data = spec.data;
@@ -412,6 +423,7 @@ std::vector<RunProblem> find_contradictions(const RunSpec& spec) {
   check_data(spec, problems);
   check_diffusion(spec, problems);
   check_spread(spec, problems);
+  check_copy(spec, problems);
   check_training(spec, problems);
   check_strategy(spec, problems);
   check_islands(spec, problems);

@@ -132,6 +132,7 @@ struct IslandsSpec {
 struct CheckpointSpec {
   std::uint32_t every_rounds = 10;
   std::uint32_t keep = 3;
+  std::string copy;  // "s3://bucket/prefix" or "https://host/path": where checkpoints are copied to; empty: nowhere
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

@@ -180,3 +180,55 @@ TEST_CASE("the paths from neighbours are tried, and a new coordinator hears what
   bench.say(Welcome{});
   CHECK(reports() == std::vector{PathReport{c.island, false, "there is no connection"}});
 }
+
+TEST_CASE("an island without the checkpoint that it is to go on from fetches the run's copy of it, and loads that") {
+  Bench bench;
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  RunSpec with_copies = spec();
+  with_copies.checkpoint.copy = "s3://bucket/lab";
+  Digest digest;
+  digest.bytes[0] = std::byte{7};
+  Invite invite;
+  invite.run = RunId("r-1");
+  invite.spec = to_json(with_copies);
+  invite.epoch = Epoch(3);
+  invite.from = StartFrom::checkpoint;
+  invite.committed = Round(4);
+  invite.digest = digest;
+  invite.part = 1;
+  invite.parts = 2;
+  invite.position = 640;
+  bench.say(invite);
+  const std::optional<FetchCopy> order = bench.newest<FetchCopy>();
+  REQUIRE(order);
+  CHECK(order->from == "s3://bucket/lab");
+  CHECK(order->round == Round(4));
+  CHECK(order->digest == digest);
+  CHECK_FALSE(bench.newest<LoadCheckpoint>());
+  SECTION("it is there") {
+    bench.feed(CopyFetched{RunId("r-1"), Round(4), digest, digest, 1000});
+    const std::optional<LoadCheckpoint> load = bench.newest<LoadCheckpoint>();
+    REQUIRE(load);
+    REQUIRE(load->fetched);
+    CHECK(load->fetched->epoch == Epoch(3));
+    CHECK(load->fetched->part == 1);
+    CHECK(load->fetched->position == 640);
+    CHECK(load->fetched->file_bytes == 1000);
+    // From now on it is the island's own.
+    invite.epoch = Epoch(4);
+    bench.feed(CheckpointLoaded{RunId("r-1"), Round(4), digest, {}});
+    bench.say(NewEpoch{RunId("r-1"), Epoch(4), Round(4), {}, std::nullopt});
+    invite.epoch = Epoch(5);
+    bench.say(invite);
+    CHECK_FALSE(bench.newest<FetchCopy>());
+  }
+  SECTION("it is not there") {
+    bench.feed(CopyFetched{RunId("r-1"), Round(4), digest, {}, 0, Error{Code::unavailable, "the store says 503"}});
+    CHECK_FALSE(bench.newest<LoadCheckpoint>());
+    const auto said = std::ranges::find_if(bench.messages, [](const Message& m) { return std::holds_alternative<CaughtUp>(m); });
+    REQUIRE(said != bench.messages.end());
+    REQUIRE(std::get<CaughtUp>(*said).error);
+    CHECK(std::get<CaughtUp>(*said).error->why == "the store says 503");
+  }
+}

@@ -19,6 +19,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/control/span.hpp"
 
 namespace atl {
 
@@ -86,29 +87,6 @@ struct IslandReport {
   friend bool operator==(const IslandReport&, const IslandReport&) = default;
 };
 
-// What an island spent a stretch of time on: a bar of `trace`. Never decides anything.
-enum class SpanKind : std::uint8_t {
-  steps,       // inner steps; amount: how many
-  wait,        // the trainer stood still for a round's result
-  encode,      // forming and encoding a contribution; amount: encoded bytes
-  send,        // others read this island's contribution or reduced part; amount: bytes, of the bulk link
-  receive,     // the parts of `peer` came in; amount: bytes
-  reduce,      // decoding and adding what came in
-  outer_step,  // decoding the result, outer optimiser and merge with the trainer's values
-  checkpoint,  // amount: bytes
-  catch_up,    // copying the state from peers
-};
-struct Span {
-  SpanKind kind = SpanKind::steps;
-  Round round;
-  std::uint32_t fragment = 0;
-  IslandId peer;    // of receive, and of a wait: for whom; may be empty
-  TimePoint start;  // this island's clock
-  Duration length{};
-  std::uint64_t amount = 0;
-  friend bool operator==(const Span&, const Span&) = default;
-};
-
 // ------------------------------------------------------------------------------------------------ island → coordinator
 
 struct Hello {
@@ -126,6 +104,7 @@ struct Hello {
   std::vector<std::string> trainers = {};  // names of the training programs that its owner lets runs start
   Generation generation = {};              // the newest of its coordinator that this island has met
   std::uint64_t link_memory_bytes = 0;     // for pieces on their way (`agent --link-memory`); 0: an older agent, which does not say
+  std::vector<std::string> copies = {};    // where its owner lets it keep and read copies of checkpoints (`agent --allow-copy`), and below
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -230,6 +209,19 @@ struct Checkpointed {
   std::uint64_t file_bytes = 0;
   std::optional<Error> error;  // a full disk, say: the older checkpoints are still good
   friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
+};
+
+// A checkpoint was copied to [checkpoint].copy; or why it was not. Said once, when it is known.
+struct Copied {
+  RunId run;
+  Round round;
+  Digest digest;                 // of the rounds up to it
+  std::uint64_t bytes = 0;       // of the copy
+  std::uint64_t sent_bytes = 0;  // now; the rest lay there from an earlier try
+  double seconds = 0;            // that this took
+  std::string place;             // where copies of this run are kept, for people
+  std::optional<Error> error;    // the run goes on without this copy
+  friend bool operator==(const Copied&, const Copied&) = default;
 };
 
 // "My outer state is that of this round" after a CatchUp or a Restore; or why it is not.
@@ -360,9 +352,11 @@ struct Commit {
   Round round;
   Attempt attempt;
   Digest digest;
-  bool checkpoint = false;   // write one after applying this round
-  bool pause = false;        // and do not train on: the run is paused after this round
-  std::uint64_t tokens = 0;  // of the run, that are committed with this round and those before it
+  bool checkpoint = false;           // write one after applying this round
+  bool pause = false;                // and do not train on: the run is paused after this round
+  std::uint64_t tokens = 0;          // of the run, that are committed with this round and those before it
+  bool copy = false;                 // this island is to copy the checkpoint to [checkpoint].copy
+  std::vector<DataRange> data = {};  // with `copy`: how far each part of the data is after the round, from 0
   friend bool operator==(const Commit&, const Commit&) = default;
 };
 
@@ -566,7 +560,7 @@ struct Reply {
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
                              Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
                              Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
-                             PathReport, Neighbours, TaskImages>;
+                             PathReport, Neighbours, TaskImages, Copied>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -103,6 +103,8 @@ class Decoder {
         return get(*e.body_as_Merged());
       case Body::Checkpointed:
         return get(*e.body_as_Checkpointed());
+      case Body::Copied:
+        return get(*e.body_as_Copied());
       case Body::CaughtUp:
         return get(*e.body_as_CaughtUp());
       case Body::IslandEvent:
@@ -354,7 +356,8 @@ class Decoder {
                  text(m.kernels()),
                  list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
                  generation(m.generation()),
-                 m.link_memory_bytes()};
+                 m.link_memory_bytes(),
+                 list(m.copies(), [this](const flatbuffers::String* place) { return name(place); })};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
@@ -393,6 +396,10 @@ class Decoder {
   }
   Checkpointed get(const wire::Checkpointed& m) {
     return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
+  }
+  Copied get(const wire::Copied& m) {
+    return Copied{run(m.run()),   Round(m.round()), digest(m.digest()), m.bytes(),
+                  m.sent_bytes(), m.seconds(),      text(m.place()),    maybe(m.error())};
   }
   CaughtUp get(const wire::CaughtUp& m) {
     return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error()), m.entry()};
@@ -440,8 +447,11 @@ class Decoder {
                     list(m.norms(), [](double norm) { return norm; })};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()),       Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()),
-                  digest(m.digest()), m.checkpoint(),   m.pause(),        m.tokens()};
+    return Commit{run(m.run()),       Epoch(m.epoch()),
+                  Round(m.round()),   Attempt(m.attempt()),
+                  digest(m.digest()), m.checkpoint(),
+                  m.pause(),          m.tokens(),
+                  m.copy(),           list(m.data(), [](const wire::DataRange* part) { return range(part); })};
   }
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {

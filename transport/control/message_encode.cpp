@@ -125,6 +125,20 @@ class Encoder {
     }
     return builder_.CreateVector(offsets);
   }
+  Offset<flatbuffers::Vector<const wire::DataRange*>> ranges(const std::vector<DataRange>& items, const char* field) {
+    if (items.size() > kMaxListItems) {
+      fail(std::string(field) + " has " + std::to_string(items.size()) + " items, allowed are " + std::to_string(kMaxListItems));
+    }
+    if (items.empty() || items.size() > kMaxListItems) {
+      return {};
+    }
+    std::vector<wire::DataRange> values;
+    values.reserve(items.size());
+    for (const DataRange& item : items) {
+      values.emplace_back(item.part, item.from, item.to);
+    }
+    return builder_.CreateVectorOfStructs(values);
+  }
   ListOffset<Offset<wire::Member>> members(const std::vector<Member>& items, const char* field) {
     return list(items, field, [this](const Member& member) { return put(member); });
   }
@@ -170,9 +184,12 @@ class Encoder {
     const auto runs = list(m.runs, "the list of runs", [this](const HeldRun& held) { return put(held); });
     const auto trainers =
         list(m.trainers, "the list of trainers", [this](const std::string& trainer) { return name(trainer, "a trainer's name"); });
+    const auto copies =
+        list(m.copies, "the list of places for copies", [this](const std::string& place) { return name(place, "a place"); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
                              name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
-                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(), m.link_memory_bytes);
+                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(), m.link_memory_bytes,
+                             copies);
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,
@@ -214,6 +231,10 @@ class Encoder {
     return wire::CreateCheckpointed(builder_, name(m.run), m.round.value, DigestField(m.digest).get(), DigestField(m.file).get(),
                                     m.file_bytes, put(m.error));
   }
+  Offset<wire::Copied> put(const Copied& m) {
+    return wire::CreateCopied(builder_, name(m.run), m.round.value, DigestField(m.digest).get(), m.bytes, m.sent_bytes, m.seconds,
+                              text(m.place), put(m.error));
+  }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
     return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error), m.entry);
   }
@@ -254,7 +275,7 @@ class Encoder {
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
-                              m.checkpoint, m.pause, m.tokens);
+                              m.checkpoint, m.pause, m.tokens, m.copy, ranges(m.data, "the list of parts"));
   }
   Offset<wire::Abort> put(const Abort& m) {
     return wire::CreateAbort(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, text(m.why));

@@ -118,7 +118,7 @@ TEST_CASE("open rounds: who leaves is forgotten in all of them") {
 TEST_CASE("the lifecycle of a run: every transition that is allowed, and no other") {
   using enum RunState;
   const std::vector<std::pair<RunState, std::vector<RunState>>> table = {
-      {queued, {starting, running, paused, completed, failed, cancelled}},
+      {queued, {starting, running, interrupted, paused, completed, failed, cancelled}},
       {starting, {queued, running, interrupted, paused, completed, failed, cancelled}},
       {running, {queued, interrupted, paused, completed, failed, cancelled}},
       {interrupted, {queued, running, paused, completed, failed, cancelled}},

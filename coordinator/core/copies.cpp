@@ -1,0 +1,147 @@
+#include "coordinator/core/copies.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "coordinator/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
+#include "transport/base/store_address.hpp"
+
+namespace atl::coordinator {
+
+std::optional<IslandId> decide_copier(const std::vector<CopyCandidate>& candidates, const std::map<IslandId, unsigned>& failures,
+                                      const IslandId& last) {
+  const auto rank = [&](const IslandId& island) {
+    const auto failed = failures.find(island);
+    return std::pair(failed == failures.end() ? 0U : failed->second, island == last ? 0 : 1);
+  };
+  std::optional<IslandId> best;
+  for (const CopyCandidate& candidate : candidates) {
+    if (candidate.may && (!best || rank(candidate.island) < rank(*best))) {
+      best = candidate.island;
+    }
+  }
+  return best;
+}
+
+bool Copies::ask(Round round, const std::vector<CopyCandidate>& candidates, std::vector<DataRange> data) {
+  const std::optional<IslandId> chosen = decide_copier(candidates, failures_, copier_);
+  if (!chosen) {
+    return std::exchange(told_, true);
+  }
+  told_ = false;
+  round_ = round;
+  copier_ = *chosen;
+  data_ = std::move(data);
+  return true;
+}
+
+const std::vector<DataRange>* Copies::asked(const IslandId& island, Round round) const {
+  return round > Round(0) && round == round_ && island == copier_ ? &data_ : nullptr;
+}
+
+void Copies::made(const IslandId& island, Round round) {
+  failures_.erase(island);
+  newest_ = std::max(newest_, round);
+}
+
+void Copies::roll_back(Round round) {
+  if (newest_ > round) {
+    newest_ = Round(0);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------------- in the core
+
+bool Core::State::may_copy(const Run& run, const IslandId& id) const {
+  const Island* island = islands.find(id);
+  return island != nullptr &&
+         std::ranges::any_of(island->copies, [&](const std::string& place) { return is_below(run.spec.checkpoint.copy, place); });
+}
+
+void Core::State::ask_for_copy(Run& run, Round round, const std::vector<IslandId>& holders, const std::vector<DataRange>& data) {
+  if (run.spec.checkpoint.copy.empty()) {
+    return;
+  }
+  std::vector<CopyCandidate> candidates;
+  for (const IslandId& id : holders) {
+    candidates.push_back({id, islands.alive(id) && may_copy(run, id)});
+  }
+  if (!run.copies.ask(round, candidates, data)) {
+    event(run.about.id, {}, "warning", "checkpoint_not_copied",
+          "no island of run " + run.about.name + " may copy checkpoints to " + run.spec.checkpoint.copy +
+              ": let one by `atoll agent --allow-copy " + run.spec.checkpoint.copy + "`; the run goes on without copies");
+  }
+}
+
+Commit Core::State::commit_of(const Run& run, const IslandId& island, const Committed& round) const {
+  Commit message{
+      run.about.id,        run.epoch, round.round, round.attempt, round.digest, round.checkpoint, run.life.pauses_after() == round.round,
+      run.lineage.tokens()};
+  if (const std::vector<DataRange>* data = run.copies.asked(island, round.round)) {
+    message.copy = true;
+    message.data = *data;
+  }
+  return message;
+}
+
+// A new run in this ledger, and an older one for its islands: its rounds, epochs and data go on behind those of the copy.
+void Core::State::go_on_from_copy(Run& run, const CopyToGoOnFrom& copy) {
+  run.epoch = copy.epoch;
+  for (const DataRange& part : copy.data) {
+    if (part.part < run.data.count()) {
+      run.data.count_in(part, 0, out);
+    }
+  }
+  run.lineage.begin();
+  run.lineage.adopt(KnownRound{copy.round, copy.digest}, run.data.snapshot());
+  for (const DataRange& part : run.data.snapshot()) {
+    run.lineage.count_tokens(part.sequences() * tokens_per_sequence(run.spec));
+  }
+  run.copies = Copies(copy.round);
+  run.life.invite(now());
+  set_state(run, RunState::interrupted, "goes on from the copy of round " + std::to_string(copy.round.value));
+  record_lineage(run);
+  new_epoch(run, "goes on from a copy");
+  event(run.about.id, {}, "info", "copy_taken_over",
+        "run " + run.about.name + " goes on from the copy of its checkpoint of round " + std::to_string(copy.round.value) + " in " +
+            run.spec.checkpoint.copy,
+        {Field{"round", static_cast<std::int64_t>(copy.round.value)}, Field{"digest", to_hex(copy.digest)}});
+}
+
+// Also of a run that is over: its last checkpoint is copied behind it.
+void Core::State::on_copied(const IslandId& island, const Copied& message) {
+  const auto found = runs.find(message.run);
+  if (found == runs.end() || !found->second.memberships.contains(island) || found->second.spec.checkpoint.copy.empty()) {
+    return;
+  }
+  Run& run = found->second;
+  const std::string what = "the checkpoint of round " + std::to_string(message.round.value);
+  const std::string place = bounded(message.place);
+  std::vector<Field> fields = {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"digest", to_hex(message.digest)},
+                               Field{"place", place}};
+  if (message.error) {
+    run.copies.failed(island);
+    event(run.about.id, island, "warning", "checkpoint_not_copied",
+          what + " was not copied by island " + islands.name_of(island) + " to " + place + ": " + bounded(message.error->why) +
+              "; the run goes on",
+          std::move(fields));
+    return;
+  }
+  fields.push_back(Field{"bytes", static_cast<std::int64_t>(message.bytes)});
+  if (std::isfinite(message.seconds)) {
+    fields.push_back(Field{"seconds", message.seconds});
+  }
+  event(run.about.id, island, "info", "checkpoint_copied",
+        what + " was copied by island " + islands.name_of(island) + " to " + place + ": " + human_bytes(message.bytes) + ", " +
+            human_bytes(message.sent_bytes) + " of it now",
+        std::move(fields));
+  if (run.private_states() || run.lineage.confirms(message.round, message.digest)) {
+    run.copies.made(island, message.round);
+    run.lineage.has_checkpoint(message.round);
+    record(run.to_record());
+  }
+}
+
+}  // namespace atl::coordinator
