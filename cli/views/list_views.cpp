@@ -51,14 +51,14 @@ std::string render_runs(const json& document, const Terminal& terminal) {
 std::string render_islands(const json& document, const Terminal& terminal) {
   const auto now = number_at(document, "now_unix_ms");
   Table table({{"NAME", false, true},
-               {"ID", false, true, 2},
+               {"ID", false, true, 3},
                {"STATE"},
                {"RUN", false, true},
-               {"ADDRESS", false, true, 3},
+               {"ADDRESS", false, true, 4},
                {"LINK"},
                {"SEEN", true},
-               {"BUDGET", true, false, 1},
-               {"MEMORY", true, false, 2},
+               {"BUDGET", true, false, 2},
+               {"MEMORY", true, false, 1},
                {"UP", true},
                {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {

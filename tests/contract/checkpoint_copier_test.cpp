@@ -125,7 +125,7 @@ TEST_CASE("a copy that failed is tried again later, a bounded number of times") 
   CHECK(server.requests("PUT").size() == asked);
 }
 
-TEST_CASE("a store that hangs holds up nobody, not even the agent's end; its next start goes on with the copy") {
+TEST_CASE("a store that hangs holds up nobody, not even the agent's end, and its next start goes on with the copy") {
   std::atomic<bool> hangs = true;
   std::atomic<int> parts = 0;
   const StoreServer server([&](const StoreServer::Request& request) {
@@ -157,7 +157,7 @@ TEST_CASE("a store that hangs holds up nobody, not even the agent's end; its nex
   CHECK(soon([&] { return !std::filesystem::exists(checkpoint.folder.path() / "runs/r-1/copy.json"); }));
 }
 
-TEST_CASE("a copy is brought to its end, and the newest checkpoint follows; fetching goes before both") {
+TEST_CASE("a copy is brought to its end, and the newest checkpoint follows, and fetching goes before both") {
   std::atomic<bool> slow = true;
   std::atomic<bool> begun = false;
   const StoreServer server([&](const StoreServer::Request& request) {

@@ -138,8 +138,12 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   history_[record.round] = record.digest;
   if (record.members.empty()) {
     forget_samples(record.round);
-    for (const auto& [part, position] : positions_at_[record.digest]) {  // of another lineage that came to the same bytes
-      positions_[part] = std::max(positions_[part], position);
+    // The samples are those of the state's own history, which may be another one than that of the rounds before it here.
+    if (const auto place = positions_at_.find(record.digest); place != positions_at_.end()) {
+      positions_ = place->second;
+      for (auto& [part, samples] : samples_) {
+        samples.erase(samples.lower_bound(positions_[part]), samples.end());
+      }
     }
     Digest digest = record.digest;
     for (std::uint64_t round = record.round.value; round > 0 && parents_.contains(digest); --round) {

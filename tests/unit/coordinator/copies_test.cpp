@@ -159,7 +159,7 @@ TEST_CASE("who copies: of those that may, the one that failed least, of these th
   CHECK_FALSE(decide_copier({}, {}, IslandId()));
 }
 
-TEST_CASE("one island is asked to copy each checkpoint, and another one after it has failed; the run does not wait for either") {
+TEST_CASE("one island is asked to copy each checkpoint, and another one after it has failed, and the run does not wait for either") {
   World world = started({"s3://bucket"}, {kPlace});
   for (int round = 1; round <= 2; ++round) {
     world.do_round();
@@ -227,7 +227,7 @@ TEST_CASE("on an empty ledger a run goes on from a copy: with its id, behind its
   CHECK(again.error().code == Code::conflict);
 }
 
-TEST_CASE("an island alone goes on from a copy with the round after it; what cannot be fetched is tried again later") {
+TEST_CASE("an island alone goes on from a copy with the round after it, and what cannot be fetched is tried again later") {
   World world;
   world.fails_to_load = true;
   world.join("a", {kPlace});
