@@ -486,7 +486,7 @@ const std::array kRowsOfStrategy = {
            .rule = is_store,
            .doc = "Place to which the outer state of each checkpoint is copied: an S3-compatible store, or an HTTPS server that takes PUT, "
                   "GET and DELETE. One island makes the copy; where islands have states of their own, each copies its own. The newest "
-                  "(keep) copies stay. Islands write and read only where their owners allow it (`atoll agent --allow-copy`). See "
+                  "(keep) copies stay. Islands write and read only where their owners allow it (`agent --allow-copy`). See "
                   "copies.md."},
     RunKey{.section = "guards",
            .name = "norm_factor",
