@@ -65,6 +65,7 @@ void Trainer::go_on(Round committed) {
   horizon_of_.reset();
   ++beginnings_;
   begun_with_ = committed;
+  tell_tokens();  // before its first order: its learning rate begins there
 }
 
 void Trainer::run_to_the_end() { out_->effect(PlanTrainer{terms_->id, incarnation_, Step(terms_->spec.training.steps), {}, {}}); }

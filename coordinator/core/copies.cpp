@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/store_address.hpp"
 
 namespace atl::coordinator {
@@ -96,9 +95,7 @@ void Core::State::go_on_from_copy(Run& run, const CopyToGoOnFrom& copy) {
   }
   run.lineage.begin();
   run.lineage.adopt(KnownRound{copy.round, copy.digest}, run.data.snapshot());
-  for (const DataRange& part : run.data.snapshot()) {
-    run.lineage.count_tokens(part.sequences() * tokens_per_sequence(run.spec));
-  }
+  recount_tokens(run);
   run.copies = Copies(copy.round);
   run.life.invite(now());
   set_state(run, RunState::interrupted, "goes on from the copy of round " + std::to_string(copy.round.value));

@@ -304,6 +304,7 @@ struct Core::State {
   [[nodiscard]] std::optional<Round> restorable(const Run& run, const IslandId& island) const;
   [[nodiscard]] bool holds(const Run& run, const IslandId& island, Round round) const;
   void record_lineage(const Run& run);
+  static void recount_tokens(Run& run);
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
 

@@ -44,6 +44,8 @@ class Lineage {
   void begin_anew() { initialised_ = false; }
   void commit(Committed committed);
   void count_tokens(std::uint64_t tokens) { tokens_ += tokens; }
+  // The rounds are others than those whose tokens were counted.
+  void recount_tokens(std::uint64_t tokens) { tokens_ = tokens; }
   // Islands commit by themselves, and all have come to this round; or so many tasks are done.
   void reach(Round round) { committed_ = round; }
   // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.

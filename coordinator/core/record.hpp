@@ -146,7 +146,7 @@ struct RoundRecord {
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 
-// A contribution that counts in no round. Key: (run, lineage, island, fragment, round, fate): told twice, it is one.
+// A contribution that counts in no round. Key: (run, lineage, island, round, fate): told twice, it is one.
 std::string_view to_string(Fate fate);
 Result<Fate> fate_from_string(std::string_view name);
 struct DroppedRecord {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
@@ -60,11 +61,22 @@ void Core::State::record_lineage(const Run& run) {
   record(std::move(base));
 }
 
+// The tokens of the rounds that the run goes on from, and of no lost one. Those of contributions that did not count are among them: which
+// samples these were is not known here.
+void Core::State::recount_tokens(Run& run) {
+  std::uint64_t sequences = 0;
+  for (const DataRange& part : run.data.snapshot()) {
+    sequences += part.sequences();
+  }
+  run.lineage.recount_tokens(sequences * tokens_per_sequence(run.spec));
+}
+
 void Core::State::roll_back(Run& run, Round round) {
   const Round lost = run.lineage.committed();
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
   run.data.return_to(run.lineage.roll_back(round), out);
+  recount_tokens(run);
   run.copies.roll_back(round);
   run.rounds().clear();
   run.in_rounds().hold_since.reset();
@@ -88,6 +100,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
   run.lineage.start_over();
   run.copies.roll_back(Round(0));
   run.data.return_to({}, out);
+  recount_tokens(run);
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
     membership.progress.merged = Round(0);
@@ -154,6 +167,7 @@ bool Core::State::adopt_newer(Run& run) {
   }
   run.rounds().clear();
   run.lineage.adopt(onward, run.data.snapshot());
+  recount_tokens(run);
   record_lineage(run);
   event(run.about.id, {}, "warning", "ledger_restored",
         "run " + run.about.name + " goes on from a backup of the ledger at round " + std::to_string(before.value) +

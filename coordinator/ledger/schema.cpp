@@ -46,7 +46,7 @@ constexpr std::array kTables = {
         "run TEXT NOT NULL, lineage INTEGER NOT NULL, island TEXT NOT NULL, fragment INTEGER NOT NULL, round INTEGER NOT NULL, "
         "fate TEXT NOT NULL, part INTEGER NOT NULL, from_sequence INTEGER NOT NULL, to_sequence INTEGER NOT NULL, tokens INTEGER NOT NULL, "
         "overwritten INTEGER NOT NULL",
-        "run, lineage, island, fragment, round, fate"},
+        "run, lineage, island, round, fate"},
     Table{"events",
           "sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL, "
           "level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, fields TEXT NOT NULL",

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSecret = "S3RVER";  // of s3rver, and looked for nowhere: too short a word
+constexpr const char* kSecret = "S3RVER";  // s3rver takes no other; it is kToken for which files are searched
 constexpr const char* kToken = "token-that-nobody-may-see";
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -27,7 +27,7 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
           } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
             tasks[{r.run, r.task}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::DroppedRecord>) {
-            dropped.try_emplace({r.run, r.lineage, r.island, r.fragment, r.round, r.fate}, r);
+            dropped.try_emplace({r.run, r.lineage, r.island, r.round, r.fate}, r);
           } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
             superseded = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {

@@ -22,7 +22,7 @@ struct Ledger {
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
   std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
   std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
-  std::map<std::tuple<RunId, std::uint32_t, IslandId, std::uint32_t, Round, Fate>, coordinator::DroppedRecord> dropped;
+  std::map<std::tuple<RunId, std::uint32_t, IslandId, Round, Fate>, coordinator::DroppedRecord> dropped;
   std::map<std::string, std::size_t> events;  // by kind
   Generation generation;
   std::optional<coordinator::Superseded> superseded;

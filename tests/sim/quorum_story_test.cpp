@@ -170,3 +170,31 @@ TEST_CASE("a run ends once its tokens are committed, whoever trained on them, an
     CHECK(heard.back().of == scenario.spec.training.tokens);
   }
 }
+
+TEST_CASE("tokens of rounds that are lost with every copy do not end a run") {
+  Scenario scenario = two_of_three(150);
+  const std::uint64_t sequence = tokens_per_sequence(scenario.spec);
+  scenario.spec.training.tokens = 60 * scenario.spec.strategy.inner_steps * sequence;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(7), minutes(2)));  // before the first checkpoint but that of the initial state
+  const std::uint64_t before = cluster.ledger().runs.at(cluster.run_id()).tokens;
+  REQUIRE(before > 0);
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.host(i).crash();
+  }
+  cluster.run_for(2s);
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.host(i).start();
+  }
+  finish(cluster);
+  REQUIRE(events(cluster, "rolled_back") == 1);
+  std::uint64_t committed = 0;
+  for (const auto& [key, part] : cluster.ledger().parts) {
+    committed += part.position * sequence;
+  }
+  const coordinator::RunRecord& run = cluster.ledger().runs.at(cluster.run_id());
+  INFO(run.reason.text << ", " << before << " tokens were lost");
+  CHECK(run.tokens == committed);
+  CHECK(committed >= scenario.spec.training.tokens);
+}

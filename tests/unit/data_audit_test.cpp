@@ -179,7 +179,9 @@ TEST_CASE("data audit: a contribution that is told twice to count in no round is
   dropped.data = DataRange{1, 20, 30};
   dropped.fate = Fate::overrun;
   dropped.tokens = 9;
-  const std::vector<Record> records{dropped, dropped};
+  DroppedRecord again = dropped;  // a round is of one fragment: an island that says another one adds no row
+  again.fragment = 7;
+  const std::vector<Record> records{dropped, again};
   REQUIRE(ledger.write(records).ok());
   REQUIRE(ledger.write(records).ok());
   CHECK(ledger.audit_data(RunId("r-1"))->fates().at(kA).dropped.at(Fate::overrun) == 9);

@@ -28,13 +28,16 @@ struct Bench {
 
   // Up to the point where it has orders.
   void bring_up() {
+    bring_up_aloud();
+    out.take();
+  }
+  void bring_up_aloud() {
     trainer.start(0, 1, nullptr, false);
     TrainerReady ready;
     ready.finishes = true;
     REQUIRE(trainer.on(ready, "a"));
     trainer.load(Round(0), Step(0), 0);
     trainer.on(TrainerLoaded{run.id, trainer.incarnation(), Step(0), 0}, Round(0));
-    out.take();
   }
   template <typename E>
   std::optional<E> taken() {
@@ -142,10 +145,7 @@ TEST_CASE("a trainer hears what the run has committed, once each, and only where
   bench.trainer.hear_tokens(100);
   bench.trainer.tell_tokens();
   CHECK_FALSE(bench.taken<TellTokens>());  // nobody is there
-  bench.bring_up();
-  bench.out.take();
-  bench.trainer.tell_tokens();
-  bench.trainer.tell_tokens();
+  bench.bring_up_aloud();                  // before it has its first order
   const std::optional<TellTokens> told = bench.taken<TellTokens>();
   CHECK(told.has_value() == (of > 0));
   CHECK((!told || (told->committed == 100 && told->of == of && told->incarnation == bench.trainer.incarnation())));
