@@ -4,6 +4,11 @@
 #include <cstdio>
 
 namespace atl {
+namespace {
+
+constexpr std::uint32_t kContributionsToTrim = 4;  // aggregate.hpp: of fewer trimmed_mean leaves out none
+
+}  // namespace
 
 std::vector<std::string> notes_on(const RunSpec& spec) {
   std::vector<std::string> notes;
@@ -19,6 +24,15 @@ std::vector<std::string> notes_on(const RunSpec& spec) {
                       std::to_string(kRoundsForMomentum) + " rounds on, and this one synchronises " +
                       (rounds == 1 ? "once" : std::to_string(rounds) + " times") +
                       ": with outer_learning_rate = 1.0 and outer_momentum = 0 short runs ended at a lower loss");
+    }
+  }
+  if (strategy.aggregator == Aggregator::trimmed_mean) {
+    const bool quorum = strategy.quorum > 0;
+    const std::uint32_t fewest = quorum ? strategy.quorum : spec.islands.min;
+    if (fewest < kContributionsToTrim) {
+      notes.push_back("trimmed-mean leaves nothing out where a round has fewer than " + std::to_string(kContributionsToTrim) +
+                      " contributions, and " + (quorum ? "quorum" : "islands.min") + " = " + std::to_string(fewest) +
+                      " allows such rounds: in these a single island can pull the result anywhere");
     }
   }
   return notes;

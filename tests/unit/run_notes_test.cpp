@@ -47,3 +47,25 @@ TEST_CASE("a short run with outer momentum is told what to set, and nobody else"
       "and outer_momentum = 0 short runs ended at a lower loss");
   CHECK(notes_on(spec_of(20, 30, OuterOptimizerKind::nesterov, 0.95))[0].find("synchronises once") != std::string::npos);
 }
+
+TEST_CASE("trimmed-mean is told where rounds may have too few contributions for it") {
+  RunSpec spec = spec_of(3000, 30, OuterOptimizerKind::sgd, 0);
+  spec.strategy.aggregator = Aggregator::trimmed_mean;
+  spec.islands.min = 4;
+  spec.islands.max = 6;
+  CHECK(notes_on(spec).empty());
+  spec.islands.min = 3;
+  REQUIRE(notes_on(spec).size() == 1);
+  CHECK(notes_on(spec)[0] ==
+        "trimmed-mean leaves nothing out where a round has fewer than 4 contributions, and islands.min = 3 allows such rounds: in these a "
+        "single island can pull the result anywhere");
+  spec.islands.min = 4;
+  spec.strategy.quorum = 3;
+  REQUIRE(notes_on(spec).size() == 1);
+  CHECK(notes_on(spec)[0].find("quorum = 3 allows") != std::string::npos);
+  spec.strategy.quorum = 4;
+  CHECK(notes_on(spec).empty());
+  spec.strategy.quorum = 3;
+  spec.strategy.aggregator = Aggregator::weighted_mean;
+  CHECK(notes_on(spec).empty());
+}
