@@ -105,6 +105,31 @@ json setting_document(const StrategySpec& strategy) {
           {"merge_alpha", strategy.merge_alpha}};
 }
 
+// The steps of the schedule after which the run ends: the run file's, or fewer where `training.tokens` are committed before, which is seen
+// at the end of a round. Islands outside a quorum take fewer steps of their own in that time; the others all take the schedule's.
+std::uint64_t steps_until_end(const RunSpec& spec, const ForecastQuestion& question, const std::vector<PlanIsland>& islands) {
+  const Composition& parts = question.composition;
+  const TrainingSpec& training = spec.training;
+  if (training.tokens == 0 || islands.empty()) {
+    return training.steps;
+  }
+  std::vector<double> paces;
+  for (const PlanIsland& island : islands) {
+    paces.push_back(island.figures.step_seconds);
+  }
+  std::ranges::sort(paces);
+  const double schedule = paces[(parts.quorum > 0 ? std::min<std::size_t>(parts.quorum, paces.size()) : paces.size()) - 1];
+  double steps = 0;  // of all islands in one of the schedule's
+  for (const double pace : paces) {
+    steps += parts.quorum > 0 && pace > schedule ? schedule / pace : 1;
+  }
+  const double per_step = steps * training.batch * static_cast<double>(tokens_per_sequence(spec));
+  const double period = static_cast<double>(std::max<std::uint64_t>(1, parts.inner_steps / question.fragment_values.size()));
+  const double needed = std::max(std::ceil(static_cast<double>(training.tokens) / per_step / period) * period,
+                                 static_cast<double>(std::min(parts.inner_steps, training.steps)));
+  return needed < static_cast<double>(training.steps) ? static_cast<std::uint64_t>(needed) : training.steps;
+}
+
 Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<PlanIsland>& islands, const CostSource& costs,
                                      const std::optional<island_link::Manifest>& declared) {
   ForecastQuestion question;
@@ -114,7 +139,7 @@ Result<ForecastQuestion> question_of(const RunSpec& spec, const std::vector<Plan
   for (const island_link::Fragment& fragment : layout.fragments()) {
     question.fragment_values.push_back(fragment.count);
   }
-  question.total_steps = spec.training.steps;
+  question.total_steps = steps_until_end(spec, question, islands);
   const double budget = run_uplink(spec);
   for (const PlanIsland& island : islands) {
     question.islands.push_back(island.figures);
@@ -162,7 +187,9 @@ Result<json> plan_document(const RunSpec& spec, const std::vector<PlanIsland>& i
               {"kind", "plan"},
               {"run", spec.name},
               {"strategy", setting_document(spec.strategy)},
-              {"steps", spec.training.steps},
+              {"steps", question.total_steps},
+              {"token_limit", spec.training.tokens > 0 ? json(spec.training.tokens) : json()},
+              {"step_limit", spec.training.steps},
               {"parameters", parameters},
               {"fragments", fragment_documents(layout, question.composition, members)},
               {"schedule", std::move(rounds)},
@@ -311,7 +338,7 @@ Result<json> sweep_document(const RunSpec& spec, const std::vector<PlanIsland>& 
   return json{{"schema", 1},
               {"kind", "sweep"},
               {"run", spec.name},
-              {"steps", spec.training.steps},
+              {"steps", planned["steps"]},
               {"parameters", planned["parameters"]},
               {"islands", planned["islands"]},
               {"utilisation_wanted", utilisation},

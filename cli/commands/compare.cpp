@@ -25,8 +25,8 @@ Result<Compared> read(CoordinatorClient& client, const std::string& run) {
   Compared read;
   ATOLL_ASSIGN(const json status, client.ask("status", {{"run", run}}));
   const json& about = object_at(status, "run");
-  for (const char* key : {"id", "name", "state", "round", "rounds", "outer_loss", "tokens", "bytes_sent", "compute_seconds", "wait_seconds",
-                          "started_unix_ms", "ended_unix_ms"}) {
+  for (const char* key : {"id", "name", "state", "round", "rounds", "tokens_committed", "token_limit", "images", "outer_loss", "tokens",
+                          "bytes_sent", "compute_seconds", "wait_seconds", "started_unix_ms", "ended_unix_ms"}) {
     read.facts[key] = about.contains(key) ? about.at(key) : json();
   }
   read.facts["seconds"] = json();

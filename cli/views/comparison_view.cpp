@@ -28,7 +28,7 @@ std::string render_comparison(const json& document, const Terminal& terminal) {
   };
   row("run", [](const json& run) { return text_at(run, "id"); });
   row("state", [](const json& run) { return text_at(run, "state"); });
-  row("rounds", [](const json& run) { return count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")); });
+  row("rounds", [](const json& run) { return rounds_done_text(run); });
   row("time", [](const json& run) { return seconds_text(number_at(run, "seconds")); });
   row("tokens", [](const json& run) { return count_text(number_at(run, "tokens")); });
   row("sent", [](const json& run) { return bytes_text(number_at(run, "bytes_sent")); });

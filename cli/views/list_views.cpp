@@ -14,10 +14,6 @@ using nlohmann::json;
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
 
-std::string range_text(std::optional<double> value, std::optional<double> of) {
-  return of && *of > 0 ? count_text(value) + "/" + count_text(of) : count_text(value);
-}
-
 Style level_style(const std::string& level) { return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain; }
 
 }  // namespace
@@ -39,7 +35,7 @@ std::string render_runs(const json& document, const Terminal& terminal) {
                {text_at(run, "name")},
                {text_at(run, "strategy")},
                {state, run_state_style(state)},
-               {range_text(number_at(run, "round"), number_at(run, "rounds"))},
+               {rounds_done_cell(run)},
                {loss_text(number_at(run, "outer_loss"))},
                {count_text(number_at(run, "islands"))},
                {age_text(now, number_at(run, "created_unix_ms"))},

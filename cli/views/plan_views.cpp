@@ -111,6 +111,15 @@ std::string costs_text(const json& costs) {
          seconds_text(number_at(costs, "round_seconds")) + " a round";
 }
 
+// What ends a run before its steps do, with which it is planned.
+std::string token_limit_text(const json& document) {
+  const auto limit = number_at(document, "token_limit");
+  const bool first = number_at(document, "steps") != number_at(document, "step_limit");
+  return !limit  ? ""
+         : first ? " (until " + count_text(limit) + " tokens are committed; at most " + whole(number_at(document, "step_limit")) + ")"
+                 : " (before " + count_text(limit) + " tokens are committed)";
+}
+
 std::string heading(const std::string& text, const Terminal& terminal) { return "\n" + styled(text, Style::bold, terminal) + "\n"; }
 
 }  // namespace
@@ -118,10 +127,11 @@ std::string heading(const std::string& text, const Terminal& terminal) { return 
 std::string render_plan(const json& document, const Terminal& terminal) {
   const json& strategy = object_at(document, "strategy");
   std::string text = printable(text_at(document, "run")) + ": " + printable(text_at(strategy, "name")) + ", " +
-                     whole(number_at(document, "steps")) + " steps, " + whole(number_at(document, "rounds")) + " rounds, " +
-                     count_text(number_at(document, "parameters")) + " parameters, H " + whole(number_at(strategy, "inner_steps")) +
-                     ", overlap " + whole(number_at(strategy, "overlap_steps")) + ", codec " + printable(text_at(strategy, "codec")) +
-                     " and " + printable(text_at(strategy, "reduce_codec")) + "\n";
+                     whole(number_at(document, "steps")) + " steps" + token_limit_text(document) + ", " +
+                     whole(number_at(document, "rounds")) + " rounds, " + count_text(number_at(document, "parameters")) +
+                     " parameters, H " + whole(number_at(strategy, "inner_steps")) + ", overlap " +
+                     whole(number_at(strategy, "overlap_steps")) + ", codec " + printable(text_at(strategy, "codec")) + " and " +
+                     printable(text_at(strategy, "reduce_codec")) + "\n";
   text += "takes " + seconds_text(number_at(document, "seconds")) + ", computing " + percent(number_at(document, "utilisation")) +
           " of the islands' time; a round sends at most " + bytes_text(number_at(document, "bytes_per_round")) + "; an agent needs " +
           bytes_text(number_at(document, "agent_memory_bytes")) + " besides its trainer\n";

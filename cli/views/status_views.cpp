@@ -66,8 +66,7 @@ std::string state_line(const json& document, const json& run, const Terminal& te
 }
 
 std::string round_line(const json& run) {
-  std::string line = count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + ", epoch " +
-                     count_text(number_at(run, "epoch"));
+  std::string line = rounds_done_text(run) + ", epoch " + count_text(number_at(run, "epoch"));
   if (const auto attempt = number_at(run, "attempt"); attempt && *attempt > 0) {
     line += ", attempt " + count_text(attempt);
   }
@@ -80,26 +79,24 @@ std::string round_line(const json& run) {
   return line;
 }
 
-// "███████▏            35 %, 9m57s so far, about 18m29s left, until 00:18 UTC": at the mean speed of the rounds so far. Empty for a run
+// "███████▏            35 %, 9m57s so far, about 18m29s left, until 00:18 UTC": at the mean speed of the run so far. Empty for a run
 // that is not under way.
 std::string progress_text(const json& document, const json& run) {
   constexpr std::size_t kWidth = 20;
-  const double round = number_at(run, "round").value_or(0);
-  const double rounds = number_at(run, "rounds").value_or(0);
   const auto now = number_at(document, "now_unix_ms");
   const auto started = number_at(run, "started_unix_ms");
-  if (run_has_ended(text_at(run, "state")) || rounds <= 0 || !now || !started) {
+  if (run_has_ended(text_at(run, "state")) || number_at(run, "rounds").value_or(0) <= 0 || !now || !started) {
     return "";
   }
-  const double part = std::clamp(round / rounds, 0.0, 1.0);
+  const double part = run_share_done(run);
   const auto full = static_cast<std::size_t>(part * kWidth);
   std::string text;
   for (std::size_t i = 0; i < kWidth; ++i) {
     text += i < full ? "█" : "░";
   }
   text += " " + part_text(part) + ", " + age_text(now, started) + " so far";
-  if (text_at(run, "state") == "running" && round > 0 && round < rounds) {
-    const double left_ms = (*now - *started) / round * (rounds - round);
+  if (text_at(run, "state") == "running" && part > 0 && part < 1) {
+    const double left_ms = (*now - *started) / part * (1 - part);
     const std::string end = time_text(*now + left_ms);
     text += ", about " + ms_text(left_ms) + " left, until " +
             (left_ms < 86'400'000 ? end.substr(std::min<std::size_t>(11, end.size()), 5) : end.substr(0, 16)) + " UTC";
@@ -545,7 +542,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
                 terminal);
   text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
   text += field("rounds",
-                count_text(number_at(run, "round")) + " of " + count_text(number_at(run, "rounds")) + " in " +
+                (number_at(run, "token_limit") ? count_text(number_at(run, "round")) : rounds_done_text(run)) + " in " +
                     age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) +
                     " " + counted(run),
                 terminal);
@@ -566,10 +563,9 @@ std::string render_progress(const json& document, const Terminal& terminal) {
         state + "  " + count_text(number_at(run, "tokens_per_second")) + " images/s  " + printable(text_at(run, "reason"), 300);
     return std::string(first_columns(line, terminal.columns > 1 ? terminal.columns - 1 : 1));
   }
-  std::string line = state + "  round " + count_text(number_at(run, "round")) + "/" + count_text(number_at(run, "rounds")) + "  loss " +
-                     loss_text(number_at(run, "outer_loss")) + "  " + loss_curve(run, 16) + "  " +
-                     count_text(number_at(run, "tokens_per_second")) + " " + counted(run) + "/s  " + count_text(number_at(run, "members")) +
-                     " islands";
+  std::string line = state + "  round " + rounds_done_cell(run) + "  loss " + loss_text(number_at(run, "outer_loss")) + "  " +
+                     loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) + " " + counted(run) + "/s  " +
+                     count_text(number_at(run, "members")) + " islands";
   if (const std::string reason = printable(text_at(run, "reason"), 200); !reason.empty()) {
     line += "  " + reason;
   }

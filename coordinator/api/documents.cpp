@@ -199,6 +199,9 @@ json paths_document(const std::vector<PathView>& paths) {
   return list;
 }
 
+// [training].tokens, or null where the run ends by its steps alone.
+json limit_or_null(std::uint64_t limit) { return limit > 0 ? json(limit) : json(); }
+
 }  // namespace
 
 const Requests::Facts& Requests::facts(const RunView& run) {
@@ -210,6 +213,7 @@ const Requests::Facts& Requests::facts(const RunView& run) {
   if (const auto spec = run_spec_from_json(run.spec)) {
     facts = {spec->strategy.name,
              spec->training.steps,
+             spec->training.tokens,
              spec->strategy.inner_steps,
              spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
              trains_on_images(*spec),
@@ -245,6 +249,8 @@ Result<json> Requests::runs(TimePoint now) {
                     {"reason", reason_of(run)},
                     {"round", run.committed.value},
                     {"rounds", run.rounds},
+                    {"tokens_committed", run.tokens},
+                    {"token_limit", limit_or_null(facts(run).token_limit)},
                     {"outer_loss", loss ? number(loss->outer_loss) : json()},
                     {"islands", active_members(run)},
                     {"min", run.min},
@@ -285,6 +291,8 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"reason_until_unix_ms", since_known ? time(run.reason.until) : json()},
               {"round", run.committed.value},
               {"rounds", run.rounds},
+              {"tokens_committed", run.tokens},
+              {"token_limit", limit_or_null(known.token_limit)},
               {"epoch", run.epoch.value},
               {"attempt", run.attempt ? run.attempt->value : 0},
               {"digest", run.digest.empty() ? "" : to_hex(run.digest)},

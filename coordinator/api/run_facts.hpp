@@ -13,6 +13,7 @@ namespace atl::coordinator {
 struct Requests::Facts {
   std::string strategy;
   std::uint64_t steps = 0;
+  std::uint64_t token_limit = 0;  // [training].tokens; 0: it ends by its steps
   std::uint64_t inner_steps = 0;
   std::uint64_t parameters = 0;         // of the model
   bool images = false;                  // it is trained on images

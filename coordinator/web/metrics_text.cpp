@@ -21,6 +21,8 @@ constexpr double kBits = 0.125;
 constexpr std::array kNames = {
     MetricName{"atoll_run_round", "gauge", "Newest committed round.", MetricOf::run, "round"},
     MetricName{"atoll_run_planned_rounds", "gauge", "Rounds that the run file asks for.", MetricOf::run, "rounds"},
+    MetricName{"atoll_run_committed_tokens", "gauge", "Tokens behind the committed rounds.", MetricOf::run, "tokens_committed"},
+    MetricName{"atoll_run_token_limit", "gauge", "Committed tokens at which the run ends.", MetricOf::run, "token_limit"},
     MetricName{"atoll_run_outer_loss", "gauge", "Newest validation loss of the outer parameters.", MetricOf::run, "outer_loss"},
     MetricName{"atoll_run_local_loss", "gauge", "Newest validation loss of the islands' own parameters, the mean.", MetricOf::run,
                "local_loss"},

@@ -61,7 +61,9 @@ std::optional<json> islands_for_owner(const json& islands, const std::string& is
 }
 
 std::optional<json> status_for_owner(const json& status, const std::string& island) {
-  static constexpr std::array kOfRun = {"id", "name", "strategy", "images", "state", "round", "rounds", "created_unix_ms", "ended_unix_ms"};
+  static constexpr std::array kOfRun = {"id",           "name",   "strategy",         "images",      "state",
+                                        "round",        "rounds", "tokens_committed", "token_limit", "created_unix_ms",
+                                        "ended_unix_ms"};
   static constexpr std::array kOfOthers = {"active", "tokens_per_second"};
   json document = {{"schema", 1}, {"now_unix_ms", status.value("now_unix_ms", json())}};
   const json run = status.value("run", json());

@@ -69,6 +69,34 @@ TEST_CASE("a plan of DiLoCo on two islands is arithmetic") {
                                                 {"round": 67, "fragment": 0, "start": 2000, "apply": 2000, "last": true}])"));
 }
 
+TEST_CASE("a run that ends by its tokens is planned until then") {
+  // Two islands of 16 sequences of 128 tokens each: 4,096 tokens a step. 500,000 tokens are 122.07 steps, which end with the fifth round
+  // of 30.
+  const atl_test::TemporaryFolder folder;
+  std::ifstream example(kDiLoCo);
+  std::string text(std::istreambuf_iterator<char>(example), {});
+  const std::size_t training = text.find("[training]\n") + 11;
+  const auto with_tokens = [&](const std::string& tokens) {
+    const std::string file = (folder.path() / (tokens + ".toml")).string();
+    std::ofstream(file) << text.substr(0, training) << "tokens = " << tokens << "\n" << text.substr(training);
+    return file;
+  };
+  const RunSpec spec = spec_of(kDiLoCo);
+  REQUIRE(2 * spec.training.batch * spec.training.sequence_length == 4096);
+  const json document = planned({with_tokens("500_000")});
+  CHECK(document["steps"] == 150);
+  CHECK(document["step_limit"] == 2000);
+  CHECK(document["token_limit"] == 500'000);
+  CHECK(document["rounds"] == 5);
+  CHECK(plan({with_tokens("500_000")}).out.find("150 steps (until 500 k tokens are committed; at most 2000), 5 rounds") !=
+        std::string::npos);
+  // Less than one round's, and more than the steps give.
+  CHECK(planned({with_tokens("1")})["rounds"] == 1);
+  CHECK(planned({with_tokens("9_000_000")})["steps"] == 2000);
+  CHECK(plan({with_tokens("9_000_000")}).out.find("2000 steps (before 9.00 M tokens are committed), 67 rounds") != std::string::npos);
+  CHECK(planned({kDiLoCo})["token_limit"].is_null());
+}
+
 TEST_CASE("what the agents' arithmetic costs is measured here, or given, and said") {
   const std::vector<std::string> fast = {"--island", "a=100ms,100gbit,100gbit,0s", "--island", "b=100ms,100gbit,100gbit,0s"};
   for (const char* file : {kDiLoCo.c_str(), kStreaming.c_str()}) {

@@ -187,6 +187,28 @@ TEST_CASE("summary") {
         "  laptop: from round 3 to 5: lost: no heartbeat for 5.0 s\n");
 }
 
+TEST_CASE("a run that ends by its tokens is shown by these") {
+  json document = documented("status");
+  json runs = documented("runs");
+  for (json* run : {&document["run"], &runs["runs"][0]}) {
+    (*run)["rounds"] = 1000;
+    (*run)["tokens_committed"] = 4300800;
+    (*run)["token_limit"] = 8601600;
+  }
+  const std::string status = render_status(document, {120, false});
+  CHECK(status.find("round     7, with 4.30 M of 8.60 M tokens, epoch 2") != std::string::npos);
+  CHECK(status.find(" 50 %, 9m57s so far, about 9m57s left") != std::string::npos);
+  CHECK(render_progress(document, {60, false}).starts_with("running  round 7, 50 %  loss 1.830"));
+  CHECK(render_runs(runs, {}).find("running  7, 50 %  1.830") != std::string::npos);
+  document["run"]["state"] = "completed";
+  CHECK(render_summary(document, {}).find("rounds    7 in ") != std::string::npos);
+  const json first = document["run"];
+  document["run"]["token_limit"] = nullptr;
+  const std::string compared = render_comparison(json{{"first", first}, {"second", document["run"]}}, {120, false});
+  CHECK(compared.find("7, with 4.30 M of 8.60 M tokens") != std::string::npos);
+  CHECK(compared.find("7 of 1000") != std::string::npos);
+}
+
 TEST_CASE("what a run of no step did not send is not compared with data-parallel") {
   json document = documented("status");
   document["islands"].push_back(document["islands"][0]);

@@ -58,7 +58,7 @@ export function summary(document, rows, price) {
   if (hasEnded(run.state)) sentences.push(`It ended on ${new Date(run.ended_unix_ms).toLocaleString()}, after ${duration((run.ended_unix_ms - run.created_unix_ms) / 1000)}: ${run.reason || run.state}.`);
   else if (time) sentences.push(`It will be done in about ${duration(time.seconds)}, at ${clock(now + time.seconds * 1000)}, if it goes on as in the last ${time.rounds} rounds.`);
   if (!hasEnded(run.state) && run.reason) sentences.push(`At present: ${run.reason}.`);
-  sentences.push(`${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')} rounds are done${run.members ? `, on ${plural(run.members, 'island', 'islands')} at present` : ''}.`);
+  sentences.push(`${known(run.token_limit) ? `${run.round.toLocaleString('en')} rounds are done, with ${count(run.tokens_committed)} of ${count(run.token_limit)} ${run.images ? 'images' : 'tokens'}` : `${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')} rounds are done`}${run.members ? `, on ${plural(run.members, 'island', 'islands')} at present` : ''}.`);
   if (known(run.outer_loss) && known(run.initial_loss)) sentences.push(`The validation loss fell from ${loss(run.initial_loss)} to ${loss(run.outer_loss)}.`);
   if (known(price)) sentences.push(`The islands sent ${bytes(run.bytes_sent)} to each other, which costs ${money(run.bytes_sent, price)}.`);
   sentences.push(`${percent(run.compute_seconds, run.wait_seconds)} of the islands' time was spent computing.`);

@@ -1,6 +1,6 @@
 // The parts of a run's page: its head, its islands, who reaches whom, warnings and events, what can be done. From documents to elements.
 import { command, el, shellWord } from './dom.js';
-import { bits, bytes, clock, count, duration, hasEnded, health, known, loss, marks, money, percent, plural, timeLeft } from './text.js';
+import { bits, bytes, clock, count, duration, hasEnded, health, known, loss, marks, money, percent, plural, roundsDone, shareOfRun, timeLeft } from './text.js';
 
 const fact = (name, value, more) => el('div', { class: 'fact' }, el('dt', {}, name), el('dd', {}, value, more && el('small', {}, more)));
 
@@ -21,9 +21,9 @@ export function head(document, rows, price) {
   const { mark, word, stands } = health(run, now);
   const tasks = tasksOf(document);
   const phased = tasks.length > 0;
-  const part = phased ? tasks.reduce((sum, task) => sum + shareDone(task), 0) / tasks.length : run.rounds ? Math.min(1, run.round / run.rounds) : 0;
+  const part = phased ? tasks.reduce((sum, task) => sum + shareDone(task), 0) / tasks.length : shareOfRun(run);
   const done = phased ? `${tasks.filter((task) => task.state === 'done').length} of ${plural(tasks.length, 'task', 'tasks')} done`
-    : `round ${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')}`;
+    : `round ${roundsDone(run)}`;
   const unit = run.images ? 'images' : 'tokens';
   return [
     el('h1', {}, run.name),
@@ -190,7 +190,7 @@ export function runList(runs, chosen) {
     el('tbody', {}, runs.slice(0, 100).map((run) => {
       const { mark, word } = health(run, 0);
       return el('tr', { class: run.id === chosen ? 'chosen' : null }, el('td', {}, el('a', { href: `/r/${encodeURIComponent(run.id)}`, 'data-key': run.id }, run.name)),
-        el('td', {}, el('span', { class: `mark ${mark}` }, `${marks[mark]} ${word}`)), el('td', {}, `${run.round} of ${run.rounds}`), el('td', {}, loss(run.outer_loss)),
+        el('td', {}, el('span', { class: `mark ${mark}` }, `${marks[mark]} ${word}`)), el('td', {}, roundsDone(run)), el('td', {}, loss(run.outer_loss)),
         el('td', {}, String(run.islands)), el('td', {}, clock(run.created_unix_ms)));
     }))));
 }

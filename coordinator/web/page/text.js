@@ -80,6 +80,18 @@ export function health(run, now) {
   return stands > 60 ? { mark: 'waits', word: 'Waiting', stands } : { mark, word, stands };
 }
 
+// A run that ends after a number of committed tokens has no number of rounds that is known before.
+export function roundsDone(run) {
+  return known(run.token_limit) ? `${run.round.toLocaleString('en')}, with ${count(run.tokens_committed)} of ${count(run.token_limit)} ${run.images ? 'images' : 'tokens'}`
+    : `${run.round.toLocaleString('en')} of ${run.rounds.toLocaleString('en')}`;
+}
+
+// The share of a run of rounds that is done, by its rounds or its tokens, whichever is further.
+export function shareOfRun(run) {
+  const byRounds = run.rounds ? run.round / run.rounds : 0;
+  return Math.min(1, known(run.token_limit) ? Math.max(byRounds, run.tokens_committed / run.token_limit) : byRounds);
+}
+
 // Seconds until the end at the speed of the newest rounds, with how many those are. Nothing where that says nothing.
 export function timeLeft(run, rows, now) {
   if (run.state !== 'running' || !run.rounds || run.round >= run.rounds) return null;
@@ -89,6 +101,8 @@ export function timeLeft(run, rows, now) {
   if (newest.length < 3 || last.round === first.round) return null;
   const perRound = (last.time_unix_ms - first.time_unix_ms) / 1000 / (last.round - first.round);
   const since = Math.max(0, (now - last.time_unix_ms) / 1000);
-  const seconds = Math.max(0, (run.rounds - last.round) * perRound - Math.min(since, perRound));
+  const tokensPerRound = newest.slice(1).reduce((sum, row) => sum + (row.tokens ?? 0), 0) / (last.round - first.round);
+  const byTokens = known(run.token_limit) && tokensPerRound > 0 ? Math.ceil(Math.max(0, run.token_limit - run.tokens_committed) / tokensPerRound) : Infinity;
+  const seconds = Math.max(0, Math.min(run.rounds - last.round, byTokens) * perRound - Math.min(since, perRound));
   return { seconds, rounds: last.round - first.round };
 }
