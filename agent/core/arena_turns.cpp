@@ -4,13 +4,13 @@
 
 namespace atl::agent {
 
-void ArenaTurns::begin(std::uint64_t start, std::uint32_t fragments, Round committed, Step step, std::uint64_t position,
+void ArenaTurns::begin(std::uint64_t start, std::uint32_t fragments, Round begun_with, Round committed, Step step, std::uint64_t position,
                        std::uint64_t trained) {
   start_ = start;
   fragments_.assign(fragments,
-                    Fragment{Turn::ours, false, false, committed, Round(), step, position, position, trained, Step(0), std::nullopt});
+                    Fragment{Turn::ours, false, false, begun_with, Round(), step, position, position, trained, Step(0), std::nullopt});
   for (std::uint32_t i = 0; i < fragments; ++i) {
-    newest_[i] = std::max(newest_[i], committed);
+    newest_[i] = std::max(std::min(newest_[i], committed), begun_with);
   }
 }
 

@@ -27,8 +27,10 @@ class ArenaTurns {
  public:
   enum class Turn : std::uint8_t { ours, publishing, adopting };
 
-  // A trainer holds the outer parameters of this round in every fragment, and stands there. start: names this beginning.
-  void begin(std::uint64_t start, std::uint32_t fragments, Round committed, Step step, std::uint64_t position, std::uint64_t trained);
+  // A trainer holds the outer parameters of round `begun_with` in every fragment, and stands there. start: names this beginning. committed:
+  // of the outer state. A result after it was of a history that is lost, and is nothing to adopt.
+  void begin(std::uint64_t start, std::uint32_t fragments, Round begun_with, Round committed, Step step, std::uint64_t position,
+             std::uint64_t trained);
   [[nodiscard]] bool begun(std::uint64_t start) const { return start_ == start && !fragments_.empty(); }
   // No trainer goes on with what it has.
   void stop() { fragments_.clear(); }

@@ -20,8 +20,8 @@ void Core::State::drive_turns() {
   Trainer& trainer = run->trainer;
   ArenaTurns& turns = run->turns;
   if (!turns.begun(trainer.beginnings())) {
-    turns.begin(trainer.beginnings(), trainer.schedule()->fragments(), trainer.begun_with(), trainer.step(), trainer.position(),
-                trainer.tokens());
+    turns.begin(trainer.beginnings(), trainer.schedule()->fragments(), trainer.begun_with(), run->outer.committed(), trainer.step(),
+                trainer.position(), trainer.tokens());
     trainer.run_to_the_end();
   }
   if (!run->life.active() || run->life.standing() || run->outer.at_end()) {

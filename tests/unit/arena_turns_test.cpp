@@ -10,7 +10,7 @@ using Turn = ArenaTurns::Turn;
 TEST_CASE("a range is the trainer's from an order to its answer, and what is applied meanwhile is adopted afterwards") {
   ArenaTurns turns;
   CHECK_FALSE(turns.begun(1));
-  turns.begin(1, 2, Round(4), Step(40), 400, 0);
+  turns.begin(1, 2, Round(4), Round(4), Step(40), 400, 0);
   REQUIRE(turns.begun(1));
   CHECK_FALSE(turns.begun(2));
   REQUIRE(turns.fragments() == 2);
@@ -38,20 +38,31 @@ TEST_CASE("a range is the trainer's from an order to its answer, and what is app
 
 TEST_CASE("another beginning voids every turn, and what was applied since stays to be adopted") {
   ArenaTurns turns;
-  turns.begin(1, 1, Round(4), Step(40), 400, 0);
+  turns.begin(1, 1, Round(4), Round(4), Step(40), 400, 0);
   turns.adopt(0, Round(5));
   turns.applied(0, Round(6));
   turns.stop();
   CHECK_FALSE(turns.begun(1));
-  turns.begin(2, 1, Round(5), Step(50), 500, 0);
+  turns.begin(2, 1, Round(5), Round(6), Step(50), 500, 0);
   CHECK(turns.is(0, Turn::ours));
   CHECK_FALSE(turns.adopts(0, Round(5)));
   CHECK(turns.outdated(0));
 }
 
+TEST_CASE("a result of rounds that are lost is nothing to adopt") {
+  ArenaTurns turns;
+  turns.begin(1, 2, Round(0), Round(0), Step(0), 0, 0);
+  turns.applied(0, Round(1));
+  turns.applied(1, Round(2));
+  turns.begin(2, 2, Round(0), Round(0), Step(0), 0, 0);  // the state went back to that of round 0
+  CHECK_FALSE(turns.outdated(0));
+  CHECK_FALSE(turns.outdated(1));
+  CHECK(turns.newest(1) == Round(0));
+}
+
 TEST_CASE("of what a trainer published the tokens count that it trained on since it took its base") {
   ArenaTurns turns;
-  turns.begin(1, 1, Round(0), Step(0), 0, 0);
+  turns.begin(1, 1, Round(0), Round(0), Step(0), 0, 0);
   const PublishFacts whole = turns.published(0, 100, PublishFacts{6400, 10, 1.0, {}});
   CHECK(whole.tokens == 6400);
   CHECK(whole.steps == 10);
@@ -66,7 +77,7 @@ TEST_CASE("of what a trainer published the tokens count that it trained on since
 
 TEST_CASE("a trainer hurries to the furthest publish that has enough in it, once") {
   ArenaTurns turns;
-  turns.begin(1, 3, Round(0), Step(0), 0, 1000);
+  turns.begin(1, 3, Round(0), Round(0), Step(0), 0, 1000);
   turns.hurry(0, 10);  // nothing is ordered: there is nothing to hurry to
   CHECK_FALSE(turns.hurried(5000));
   turns.order_publish(0, Step(24));
