@@ -318,6 +318,9 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     }
     return;
   }
+  if (membership.entry.from == StartFrom::checkpoint && !run.private_states() && message.round != membership.entry.assigned) {
+    return;  // of an earlier order, or of what it had in memory: neither is the checkpoint that it was asked for since
+  }
   if (run.pairs()) {
     if (!run.at_end() && membership.entry.catch_up && membership.entry.catch_up->committed == message.round &&
         membership.entry.catch_up->digest == message.digest) {
