@@ -5,6 +5,7 @@
 // Threads: plain values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -106,6 +107,13 @@ struct EpochRecord {
   std::string why;
   friend bool operator==(const EpochRecord&, const EpochRecord&) = default;
 };
+
+// Whether a round is of no history any more: a later lineage began before it, or anew. bases: the round with which each lineage after the
+// first one began.
+[[nodiscard]] inline bool is_void(std::uint32_t lineage, Round round, const std::map<std::uint32_t, Round>& bases) {
+  return std::any_of(bases.upper_bound(lineage), bases.end(),
+                     [&](const auto& later) { return round > later.second || later.second == Round(0); });
+}
 
 // What is known of an admitted island. Key: id. Admission itself (keys and tokens) is the ledger's own matter.
 struct IslandRecord {

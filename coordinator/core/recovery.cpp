@@ -78,10 +78,14 @@ void Core::State::recover_memberships(Recovered& recovered) {
 
 void Core::State::recover_round(const RoundRecord& value) {
   const auto found = runs.find(value.run);
-  if (found == runs.end() || value.lineage != found->second.lineage.number()) {
+  if (found == runs.end() || value.lineage > found->second.lineage.number()) {
     return;
   }
   Run& run = found->second;
+  // Checkpoints of the lineages before are good, as far as the run's history goes through them.
+  if (value.lineage < run.lineage.number() && (!value.committed || !value.checkpoint || !run.lineage.initialised())) {
+    return;
+  }
   if (value.committed && value.round <= run.lineage.committed()) {
     run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
     if (run.passes_over() && !value.members.empty() && value.round > Round(0)) {

@@ -16,17 +16,8 @@ void note_fault(PartAudit& part, const std::string& fault) { part.fault = part.f
 
 }  // namespace
 
-bool DataAudit::is_void(const RoundRecord& round) const {
-  for (auto later = bases_.upper_bound(round.lineage); later != bases_.end(); ++later) {
-    if (round.round > later->second || later->second == Round(0)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 void DataAudit::take(const RoundRecord& round) {
-  if (!round.committed || is_void(round)) {
+  if (!round.committed || is_void(round.lineage, round.round, bases_)) {
     return;
   }
   const std::string name = "round " + std::to_string(round.round.value);
@@ -79,16 +70,7 @@ void DataAudit::take(const DroppedRecord& dropped) {
 }
 
 Result<DataAudit> Ledger::audit_data(const RunId& run) {
-  std::map<std::uint32_t, Round> bases;
-  auto first = database_->prepare("SELECT lineage, min(round) FROM rounds WHERE run=? AND committed=1 AND lineage>0 GROUP BY lineage");
-  first.bind(run.text);
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, first.row());
-    if (!there) {
-      break;
-    }
-    bases[static_cast<std::uint32_t>(first.number(0))] = Round(first.number(1));
-  }
+  ATOLL_ASSIGN(auto bases, read_bases(*database_, run));
   DataAudit audit(std::move(bases));
   auto rows =
       database_->prepare("SELECT " + std::string(kRoundColumns) + " FROM rounds WHERE run=? AND committed=1 ORDER BY lineage, round");

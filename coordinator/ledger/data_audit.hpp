@@ -48,8 +48,6 @@ class DataAudit {
   [[nodiscard]] std::uint64_t unnoted() const { return unnoted_; }
 
  private:
-  [[nodiscard]] bool is_void(const RoundRecord& round) const;
-
   std::map<std::uint32_t, Round> bases_;
   std::map<std::uint32_t, PartAudit> parts_;
   std::map<IslandId, TokenFates> fates_;

@@ -53,6 +53,20 @@ Status collect(Statement rows, Result<Row> (*read)(const Statement&), std::vecto
 
 std::string select(const char* columns, const char* rest) { return std::string("SELECT ") + columns + " FROM " + rest; }
 
+// The checkpoints of lineages before the run's own that its history goes through: islands may still have them, when what the lineage began
+// with is lost.
+Status collect_earlier(Database& database, const RunRecord& run, std::vector<RoundRecord>& rounds) {
+  ATOLL_ASSIGN(const auto bases, read_bases(database, run.id));
+  std::vector<RoundRecord> earlier;
+  auto rows = database.prepare(
+      select(kRoundColumns, "rounds WHERE run=? AND lineage<? AND checkpoint=1 AND committed=1 ORDER BY round DESC LIMIT ?"));
+  rows.bind(run.id.text).bind(run.lineage).bind(std::uint64_t{Ledger::kRecoveredCheckpoints});
+  ATOLL_TRY(collect(std::move(rows), read_round, earlier));
+  std::ranges::copy_if(earlier, std::back_inserter(rounds),
+                       [&](const RoundRecord& round) { return !is_void(round.lineage, round.round, bases); });
+  return {};
+}
+
 constexpr const char* kEventColumns = "sequence, time_ms, run, island, level, kind, text, fields";
 
 }  // namespace
@@ -158,7 +172,12 @@ Result<Recovered> Ledger::recover() {
       rows.bind(run.id.text).bind(run.lineage).bind(limit);
       ATOLL_TRY(collect(std::move(rows), read_round, rounds));
     }
-    std::sort(rounds.begin(), rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round < b.round; });
+    if (!ended && run.initialised && run.lineage > 0) {
+      ATOLL_TRY(collect_earlier(*database_, run, rounds));
+    }
+    std::sort(rounds.begin(), rounds.end(), [](const RoundRecord& a, const RoundRecord& b) {
+      return std::pair(a.round, b.lineage) < std::pair(b.round, a.lineage);  // of the newest lineage first
+    });
     rounds.erase(std::unique(rounds.begin(), rounds.end(), [](const RoundRecord& a, const RoundRecord& b) { return a.round == b.round; }),
                  rounds.end());
     std::move(rounds.begin(), rounds.end(), std::back_inserter(recovered.rounds));

@@ -92,8 +92,9 @@ class Ledger {
   // As it stands, the newest that was begun. Errors: io.
   Result<Generation> generation();
 
-  // Everything a core needs. Rounds: the newest kRecoveredRounds of each run's present lineage, and the newest
-  // kRecoveredCheckpoints that islands wrote a checkpoint of; of a run that has ended, kEndedRounds of both.
+  // Everything a core needs. Rounds: the newest kRecoveredRounds of each run's present lineage, and the newest kRecoveredCheckpoints that
+  // islands wrote a checkpoint of, those of earlier lineages included as far as the run's history goes through them; of a run that has
+  // ended, kEndedRounds of both.
   Result<Recovered> recover();
   static constexpr std::uint64_t kRecoveredRounds = 64;
   static constexpr std::uint64_t kRecoveredCheckpoints = 1024;

@@ -357,6 +357,19 @@ Status write_row(Database& database, const RoundRecord& round) {
   return statement.run();
 }
 
+Result<std::map<std::uint32_t, Round>> read_bases(Database& database, const RunId& run) {
+  std::map<std::uint32_t, Round> bases;
+  auto rows = database.prepare("SELECT lineage, min(round) FROM rounds WHERE run=? AND committed=1 AND lineage>0 GROUP BY lineage");
+  rows.bind(run.text);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return bases;
+    }
+    bases[static_cast<std::uint32_t>(rows.number(0))] = Round(rows.number(1));
+  }
+}
+
 Result<RoundRecord> read_round(const Statement& row) {
   RoundRecord round;
   round.run = RunId(row.text(0));

@@ -41,6 +41,8 @@ inline constexpr const char* kRoundColumns =
     "run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, data, parts, fragment, "
     "steps, norms, staleness, overwritten";
 Result<RoundRecord> read_round(const Statement& row);
+// The round with which each of the run's lineages after the first one began.
+Result<std::map<std::uint32_t, Round>> read_bases(Database& database, const RunId& run);
 inline constexpr const char* kDroppedColumns =
     "run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten";
 Result<DroppedRecord> read_dropped(const Statement& row);

@@ -59,10 +59,23 @@ coordinator::Recovered Ledger::recovered() const {
   for (const auto& [key, value] : tasks) {
     recovered.tasks.push_back(value);
   }
+  std::map<RunId, std::map<std::uint32_t, Round>> bases;
+  std::map<std::pair<RunId, Round>, coordinator::RoundRecord> newest;
   for (const auto& [key, value] : rounds) {
-    if (value.lineage == runs.at(value.run).lineage) {
-      recovered.rounds.push_back(value);
+    if (value.committed && value.lineage > 0) {
+      bases[value.run].emplace(value.lineage, value.round);
     }
+  }
+  for (const auto& [key, value] : rounds) {
+    const std::uint32_t lineage = runs.at(value.run).lineage;
+    const bool earlier = value.lineage < lineage && value.committed && value.checkpoint && runs.at(value.run).initialised &&
+                         !coordinator::is_void(value.lineage, value.round, bases[value.run]);
+    if (value.lineage == lineage || earlier) {
+      newest[{value.run, value.round}] = value;
+    }
+  }
+  for (const auto& [key, value] : newest) {
+    recovered.rounds.push_back(value);
   }
   return recovered;
 }

@@ -109,6 +109,45 @@ TEST_CASE("recovery reads the newest rounds and the newest checkpointed ones of 
   CHECK(recovered.rounds.back().round == Round(1000));
 }
 
+TEST_CASE("recovery reads the checkpoints of earlier lineages that the run's history goes through") {
+  const atl_test::TemporaryFolder directory;
+  Ledger ledger = Ledger::open(directory.path()).value();
+  RunRecord run = run_record("r-1", 9);
+  run.lineage = 2;
+  std::vector<Record> records = {run};
+  const auto add = [&](std::uint32_t lineage, std::uint64_t number, bool checkpoint, bool base = false) {
+    RoundRecord round = round_record(number, true, checkpoint);
+    round.lineage = lineage;
+    round.digest = digest(100 * lineage + number);
+    if (base) {
+      round.members.clear();
+      round.tokens.clear();
+    }
+    records.emplace_back(round);
+  };
+  add(0, 2, true);
+  add(0, 3, false);  // nobody has a checkpoint of it
+  add(0, 4, true);   // the base of the next lineage: known as that lineage's
+  add(0, 6, true);   // lost
+  add(1, 4, true, true);
+  add(1, 5, true);
+  add(1, 8, true, false);  // lost
+  add(2, 5, true, true);
+  add(2, 9, true);
+  REQUIRE(ledger.write(records).ok());
+  std::vector<std::pair<std::uint64_t, Digest>> found;
+  for (const RoundRecord& round : ledger.recover().value().rounds) {
+    found.emplace_back(round.round.value, round.digest);
+  }
+  CHECK(found == std::vector<std::pair<std::uint64_t, Digest>>{{2, digest(2)}, {4, digest(104)}, {5, digest(205)}, {9, digest(209)}});
+
+  // It starts over: no round of before is of any use.
+  run.lineage = 3;
+  run.initialised = false;
+  REQUIRE(ledger.write(std::vector<Record>{run}).ok());
+  CHECK(ledger.recover().value().rounds.empty());
+}
+
 TEST_CASE("events have a cursor, filters and keep their order, warnings are the newest") {
   const atl_test::TemporaryFolder directory;
   Ledger ledger = Ledger::open(directory.path()).value();
