@@ -81,6 +81,10 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     }
     return;
   }
+  // The coordinator may never have heard of those that are there: what an island says of a checkpoint can be lost with its membership.
+  for (const StoredCheckpoint& other : stored.checkpoints(run->terms.id)) {
+    send(Checkpointed{run->terms.id, other.round, other.digest, other.file, other.file_bytes, std::nullopt});
+  }
   run->outer.say_failure(run->members.epoch(), event.round, event.error);
   say_all();
   run->outer.unsay();

@@ -107,6 +107,8 @@ void Core::State::dispatch(const Event& event) {
           }
         } else if (run && run->terms.id == e.run) {
           on_engine(e);
+        } else {
+          note_stored(e);
         }
       },
       event);

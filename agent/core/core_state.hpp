@@ -81,6 +81,10 @@ struct Core::State {
   void on_core(const FromCoordinator& event) { on_message(event.message); }
   void on_core(const Gauges& event) { gauges = event; }
   void on_core(const PathTried& event);
+  // What the engine had begun for a run that is in hand no more.
+  template <typename E>
+  void note_stored(const E&) {}
+  void note_stored(const CheckpointWritten& event);
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
   void on_core(const UplinkSet& event);

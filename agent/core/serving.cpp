@@ -70,6 +70,16 @@ void Core::State::on_engine(const CheckpointWritten& event) {
   finish_leaving();
 }
 
+// It was being written when the run left this island's hands: it is on the disk, in place of the oldest.
+void Core::State::note_stored(const CheckpointWritten& event) {
+  const std::vector<StoredCheckpoint>& others = stored.checkpoints(event.run);
+  const Epoch epoch = others.empty() ? Epoch(0) : others.back().epoch;
+  stored.add(event.run,
+             StoredCheckpoint{event.round, event.digest, epoch, event.trainer_state, event.step, event.position, event.file,
+                              event.file_bytes, event.part},
+             std::max<std::size_t>(others.size(), 1));
+}
+
 void Core::State::on_engine(const CheckpointFailed& event) {
   run->checkpoints.on(event);
   tell("warning", "checkpoint_failed",
