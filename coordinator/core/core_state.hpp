@@ -359,6 +359,7 @@ struct Core::State {
   // ---- data_paths.cpp: between whom data pass
   void on_path_report(const IslandId& island, const PathReport& message);
   void note_broken(const IslandId& reader, const IslandId& from, const std::string& why);
+  void note_whole(const IslandId& reader, const IslandId& from);
   void touch_runs_of(const IslandId& a, const IslandId& b);
   // In which both are members; none: nullptr.
   [[nodiscard]] const Run* common_run(const IslandId& a, const IslandId& b) const;

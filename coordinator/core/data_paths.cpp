@@ -108,14 +108,19 @@ void Core::State::on_path_report(const IslandId& island, const PathReport& messa
     return;
   }
   if (tried) {
-    paths.passed(island, message.from);
+    paths.passed(island, message.from, now());
   }
-  if (paths.whole(island, message.from, now())) {
-    const Run* run = common_run(island, message.from);
-    event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_whole",
-          "island " + islands.name_of(island) + " gets data from island " + islands.name_of(message.from) + " again");
-    touch_runs_of(island, message.from);
+  note_whole(island, message.from);
+}
+
+void Core::State::note_whole(const IslandId& reader, const IslandId& from) {
+  if (!paths.whole(reader, from, now())) {
+    return;
   }
+  const Run* run = common_run(reader, from);
+  event(run == nullptr ? RunId{} : run->about.id, reader, "info", "path_whole",
+        "island " + islands.name_of(reader) + " gets data from island " + islands.name_of(from) + " again");
+  touch_runs_of(reader, from);
 }
 
 void Core::State::note_broken(const IslandId& reader, const IslandId& from, const std::string& why) {

@@ -40,9 +40,14 @@ bool Paths::whole(const IslandId& reader, const IslandId& from, TimePoint now) {
   return true;
 }
 
+bool Paths::passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const {
+  const auto found = passed_.find({reader, from});
+  return found != passed_.end() && found->second >= since;
+}
+
 void Paths::forgive(const IslandId& island, TimePoint now) {
   const auto is_end = [&](const auto& ends) { return ends.first == island || ends.second == island; };
-  std::erase_if(passed_, is_end);
+  std::erase_if(passed_, [&](const auto& path) { return is_end(path.first); });
   std::erase_if(measured_, [&](const auto& path) { return is_end(path.first); });
   for (auto& [ends, path] : paths_) {
     if (path.broken && (ends.first == island || ends.second == island)) {
@@ -72,8 +77,8 @@ std::string Paths::why_not(const IslandId& a, const IslandId& b, TimePoint now) 
 
 std::map<IslandId, std::string> Paths::into(const IslandId& reader, TimePoint now) const {
   std::map<IslandId, std::string> found;
-  for (auto path = passed_.lower_bound({reader, IslandId()}); path != passed_.end() && path->first == reader; ++path) {
-    found[path->second] = "";
+  for (auto path = passed_.lower_bound({reader, IslandId()}); path != passed_.end() && path->first.first == reader; ++path) {
+    found[path->first.second] = "";
   }
   for (auto path = paths_.lower_bound({reader, IslandId()}); path != paths_.end() && path->first.first == reader; ++path) {
     if (find_broken(reader, path->first.second, now) != nullptr) {

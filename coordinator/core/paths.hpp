@@ -33,7 +33,9 @@ class Paths {
   // `reader` got a probe from `from`. True if that is news.
   bool whole(const IslandId& reader, const IslandId& from, TimePoint now);
   // `reader` got a probe from `from`, to be remembered until it breaks or one of them is lost.
-  void passed(const IslandId& reader, const IslandId& from) { passed_.insert({reader, from}); }
+  void passed(const IslandId& reader, const IslandId& from, TimePoint now) { passed_[{reader, from}] = now; }
+  // Data came when the reader tried the path, which it told at `since` or later.
+  [[nodiscard]] bool passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const;
   void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
   // It was lost, or is another process: what was found of its paths may have been its own doing.
   void forgive(const IslandId& island, TimePoint now);
@@ -62,8 +64,8 @@ class Paths {
   };
   [[nodiscard]] const Path* find_broken(const IslandId& reader, const IslandId& from, TimePoint now, bool at_once = false) const;
 
-  std::map<std::pair<IslandId, IslandId>, Path> paths_;  // of those that were ever broken: reader, from
-  std::set<std::pair<IslandId, IslandId>> passed_;       // reader, from
+  std::map<std::pair<IslandId, IslandId>, Path> paths_;        // of those that were ever broken: reader, from
+  std::map<std::pair<IslandId, IslandId>, TimePoint> passed_;  // reader, from
   std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
 };
 

@@ -435,7 +435,12 @@ void Core::State::advance_exchanging(Run& run, Round number) {
     for (const auto& [reader, senders] : round.missing()) {
       for (const IslandId& from : senders) {
         if (from != reader && round.exchanges(from)) {
+          // Who misses a contribution tries the path at once, and may have told already that it passes again.
+          const bool passes = paths.passed_since(reader, from, now() - settings.accusation_grace);
           note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
+          if (passes) {
+            note_whole(reader, from);
+          }
         }
       }
     }
