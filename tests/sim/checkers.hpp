@@ -63,8 +63,12 @@ class Checkers {
   void formed_behind(const IslandId& island, Round round, const Digest& base, const Vector& values, const Vector& local);
   // It came too late for the round, and is one to a later round now.
   void postponed(const IslandId& island, Round round, Round to) { formed_[{island, to}] = formed_[{island, round}]; }
-  // Of a committed round of the lineage in hand.
-  [[nodiscard]] Digest digest_of(Round round) const { return history_.at(round); }
+  // Of a committed round of the lineage in hand. While that does not reach so far, as after the restoring of an older ledger, of the newest
+  // lineage that did: whoever comes with a checkpoint of that time has contributions against its states.
+  [[nodiscard]] Digest digest_of(Round round) const {
+    const auto found = history_.find(round);
+    return found != history_.end() ? found->second : newest_.at(round);
+  }
   // How many contributions to rounds after `applied` an island holds.
   void retained(const IslandId& island, Round applied, std::size_t count);
   // An island's outer state is now this.
@@ -147,6 +151,7 @@ class Checkers {
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage
   std::set<Digest> committed_digests_;
   std::map<Round, Digest> history_;        // digests of the lineage in hand
+  std::map<Round, Digest> newest_;         // of every round that was ever committed, in its newest lineage
   std::map<std::string, Digest> results_;  // of tasks that are done
   std::map<RunId, coordinator::RunRecord> runs_;
   EventTape tape_;

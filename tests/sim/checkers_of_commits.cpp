@@ -136,6 +136,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   committed_digests_.insert(record.digest);
   history_.erase(history_.upper_bound(record.round), history_.end());
   history_[record.round] = record.digest;
+  newest_[record.round] = record.digest;
   if (record.members.empty()) {
     forget_samples(record.round);
     // The samples are those of the state's own history, which may be another one than that of the rounds before it here.

@@ -84,7 +84,8 @@ struct Process {
   std::map<Round, Trained> published;                 // what the trainer's contributions hold
   std::map<std::uint32_t, Trained> newest_published;  // by fragment; and its trainer's parameters
   std::map<std::uint32_t, Vector> newest_parameters;  // by fragment
-  std::map<Round, Vector> moved;                      // what the trainer's contributions are, where a merge keeps nothing of its parameters
+  std::map<Round, Vector> formed_from;  // what the engine's contributions are formed from; the trainer may have published anew
+  std::map<Round, Vector> moved;        // what the trainer's contributions are, where a merge keeps nothing of its parameters
   std::optional<TaskInHand> task;
   std::optional<TimePoint> timer;
   Wakes wakes;

@@ -55,10 +55,12 @@ void IslandHost::before(const agent::EngineCommand& command) {
   } else if (const auto* form = std::get_if<agent::FormContribution>(&command)) {
     if (process_->spec.strategy.quorum > 0) {  // its own round may have closed without it
       process_->published[form->round] = process_->newest_published[form->fragment];
+      process_->formed_from[form->round] = process_->newest_parameters[form->fragment];
     }
   } else if (const auto* postpone = std::get_if<agent::PostponeContribution>(&command)) {
     if (postpone->to > Round(0)) {
       process_->published[postpone->to] = process_->published[postpone->round];
+      process_->formed_from[postpone->to] = process_->formed_from[postpone->round];
       const IslandRun* run = open_run(postpone->run);
       if (const Contribution* held = run == nullptr ? nullptr : run->contribution(postpone->round)) {
         contributions_[key_of(postpone->to, held->encoded.bytes)] = contributions_[key_of(postpone->round, held->encoded.bytes)];
@@ -105,8 +107,8 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
   Digest base = run.digest_before(round);
   if (run.spec().strategy.quorum > 0) {
     base = told.digest_of(contribution->base);
-    const auto local = process_->newest_parameters.find(contribution->fragment);
-    if (facts == nullptr && local != process_->newest_parameters.end()) {  // else it came with a checkpoint
+    const auto local = process_->formed_from.find(round);
+    if (facts == nullptr && local != process_->formed_from.end() && !local->second.empty()) {  // else it came with a checkpoint
       told.formed_behind(id_, round, base, values_of(contribution->encoded.bytes), local->second);
     }
   }
@@ -182,6 +184,7 @@ void IslandHost::after(const agent::Event& event) {
             // It had left, or everybody was lost: what it decided with others before counts no more.
             checkers(e.run).void_pairs(id_, Round(0));
             process_->newest_parameters.clear();
+            process_->formed_from.clear();
             for (const PendingRound& pending : e.pending) {
               saw_contribution(*run, pending.round, &pending.facts);
             }
