@@ -1,25 +1,19 @@
 // A store of objects on loopback, in memory, that misbehaves as told: for tests of what cannot be had from a real one on demand.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
+
+#include "tests/loopback_server.hpp"
 
 namespace atl_test {
 
@@ -45,27 +39,11 @@ class StoreServer {
   };
   using Chaos = std::function<Failure(const Request&)>;
 
-  explicit StoreServer(Chaos chaos = {}) : chaos_(std::move(chaos)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener_, 16) != 0 ||
-        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      throw std::runtime_error("the test's store cannot listen");
-    }
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~StoreServer() {
-    stop_ = true;
-    thread_.join();
-    ::close(listener_);
-  }
+  explicit StoreServer(Chaos chaos = {}) : chaos_(std::move(chaos)), server_([this](int connection) { talk(connection); }) {}
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string url() const { return server_.url(); }
   [[nodiscard]] std::map<std::string, std::string> objects() const {
     const std::scoped_lock lock(mutex_);
     return objects_;
@@ -92,26 +70,8 @@ class StoreServer {
   }
 
  private:
-  void serve() {
-    while (!stop_) {
-      pollfd waiting{listener_, POLLIN, 0};
-      if (::poll(&waiting, 1, 20) <= 0) {
-        continue;
-      }
-      const int connection = ::accept(listener_, nullptr, nullptr);
-      if (connection >= 0) {
-        talk(connection);
-        ::close(connection);
-      }
-    }
-  }
-
   static Request read_request(int connection) {
-    std::string head;
-    char byte = 0;
-    while (head.find("\r\n\r\n") == std::string::npos && ::recv(connection, &byte, 1, 0) == 1) {
-      head += byte;
-    }
+    const std::string head = LoopbackServer::read_head(connection);
     Request request;
     const std::size_t method_end = head.find(' ');
     request.method = head.substr(0, method_end);
@@ -165,9 +125,7 @@ class StoreServer {
       }
     }
     if (failure.silent) {
-      while (!stop_) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
+      server_.stay_silent(connection);
       return;
     }
     if (failure.status != 0) {
@@ -242,33 +200,20 @@ class StoreServer {
 
   static void reply(int connection, const Request& request, int status, const std::string& body, const std::string& header = "",
                     std::size_t half_after = std::string::npos) {
-    send_all(connection, "HTTP/1.1 " + std::to_string(status) +
-                             " Whatever\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + header + "\r\n");
+    LoopbackServer::send_all(connection, "HTTP/1.1 " + std::to_string(status) + " Whatever\r\nConnection: close\r\nContent-Length: " +
+                                             std::to_string(body.size()) + "\r\n" + header + "\r\n");
     if (request.method != "HEAD") {
-      send_all(connection, std::string_view(body).substr(0, half_after));
-    }
-  }
-
-  static void send_all(int connection, std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t count = ::send(connection, text.data(), text.size(), MSG_NOSIGNAL);
-      if (count <= 0) {
-        return;
-      }
-      text.remove_prefix(static_cast<std::size_t>(count));
+      LoopbackServer::send_all(connection, std::string_view(body).substr(0, half_after));
     }
   }
 
   Chaos chaos_;
-  int listener_;
-  std::uint16_t port_ = 0;
   mutable std::mutex mutex_;
   std::vector<Request> requests_;
   std::map<std::string, std::string> objects_;
   std::map<std::string, std::map<int, std::string>> uploads_;
   int uploads_begun_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  LoopbackServer server_;  // ends before the others
 };
 
 }  // namespace atl_test
