@@ -3,6 +3,8 @@
 # committed tokens a second together, against the sum of what each reaches alone in the same minutes, and which part of the time each trainer computed. Real
 # processes, and the trainer of the process tests (80, 40, 20 and 10 ms a step), so that the cores of this machine are not the limit.
 #
+# $GRACE: a grace of the rounds other than "auto".
+#
 # Usage: tests/bench/decoupled.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [SECONDS [INNER_STEPS]]
 set -eu
 length=${3:-240}
@@ -28,7 +30,7 @@ rate() { # rate NAME "ISLAND…" INNER_STEPS
 name = "decoupled-diloco"
 fragments = 1
 inner_steps = $3
-grace = "100ms"
+grace = "${GRACE:-auto}"
 [islands]
 min = 1
 max = $count
@@ -41,6 +43,7 @@ END
   committed_rate "$run" > "$folder/rate"
   if [ "$count" -gt 1 ]; then
     "$atoll" status "$run" > "$folder/status"
+    "$atoll" data "$run" >> "$folder/status"
   fi
   "$atoll" cancel "$run" > /dev/null
   kill "$changes"
@@ -54,7 +57,7 @@ done
 echo 40 > "$folder/s2.ms"
 export ATOLL_TEST_STEP_MS=$folder/s2.ms
 island s2
-echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $length s each; inner_steps = $inner_steps of the fastest"
+echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $length s each; inner_steps = $inner_steps of the fastest, grace ${GRACE:-auto}"
 sum=0
 for speed in 1 2 4 8; do
   rate "alone-s$speed" "s$speed" $((inner_steps * speed / 8))

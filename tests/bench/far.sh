@@ -1,7 +1,8 @@
 #!/bin/sh
-# Who waits on far and broken links: three islands by `atoll local --link`, 20 ms a step and 400 kB of parameters, 6,000 steps in rounds of 100.
+# Who waits on far and broken links: three islands by `atoll local --link`, 20 ms a step and 400 kB of parameters, 6,000 steps.
 # First decoupled-diloco and streaming-diloco at a round trip of two seconds, then decoupled-diloco with one island cut off from the others for
-# 4.4 s again and again. Prints each run's summary: how long it took, and which part of the islands' time they computed.
+# 4.4 s again and again. Then diloco, eager-diloco and co2 on a link on which an exchange takes about as long as the steps of a round do.
+# Prints each run's summary: how long it took, and which part of the islands' time they computed.
 #
 # Usage: tests/bench/far.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER
 set -eu
@@ -12,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 head -c 100000 /dev/zero | tr '\0' x > "$folder/text.txt"
 
-one() { # one NAME LINK [OPTION…]: the lines of [strategy] come from stdin
+one() { # one NAME LINK [OPTION…]: the lines of [strategy] come from stdin; $min: how many islands a round needs, $steps: other than 6,000
   name=$1
   link=$2
   shift 2
@@ -26,17 +27,14 @@ heads = 2
 [data]
 files = ["text.txt"]
 [training]
-steps = 6000
+steps = ${steps:-6000}
 batch = 4
 sequence_length = 16
 warmup_steps = 1
 [strategy]
-fragments = 2
-inner_steps = 200
-overlap_steps = 2
 $(cat)
 [islands]
-min = 1
+min = ${min:-1}
 max = 3
 [checkpoint]
 every_rounds = 1000
@@ -45,12 +43,17 @@ END
   "$atoll" local "$folder/$name.toml" --islands 3 --state "$folder/$name" --link "$link" "$@" 2> /dev/null
 }
 
+parts='fragments = 2
+inner_steps = 200
+overlap_steps = 2'
 decoupled='name = "decoupled-diloco"
+'$parts'
 quorum = 2
 max_staleness = 3'
 echo "$decoupled" | one decoupled 2s,100mbit,0
 one streaming 2s,100mbit,0 << END
 name = "streaming-diloco"
+$parts
 grouping = "balanced"
 merge_alpha = 0.0
 codec = "bf16"
@@ -60,3 +63,14 @@ for round in 4 10 16 22 28 34 40 46 52; do
   printf '[[fault]]\nisland = "island-2"\nround = %s\nphase = "before-send"\ndo = "cut-off"\nlink = "bulk"\nfor = "4400ms"\n' "$round"
 done > "$folder/cuts.toml"
 echo "$decoupled" | one cut-off 20ms,100mbit,0 --faults "$folder/cuts.toml"
+
+# Whole periods: rounds of 100 steps, two seconds, all three islands in each. What is waited for once, at the start and for the last round, is
+# little of 300 rounds.
+min=3
+period() { # period NAME STEPS
+  steps=$2
+  printf 'name = "%s"\ninner_steps = 100\n' "$1" | one "$1" "${PERIOD_LINK:-1140ms,100mbit,0}"
+}
+period diloco 6000
+period eager-diloco "${PERIOD_STEPS:-30000}"
+period co2 "${PERIOD_STEPS:-30000}"

@@ -287,7 +287,21 @@ def asynchronous_quality():
                 legend=[("one seed", GREY, "ring"), ("mean of three seeds, also as a number", GREY, "dot")], left=330)
 
 
+def asynchronous_computing():
+    colours = {"diloco": BLUE, "streaming-diloco": GREEN, "decoupled-diloco": ORANGE, "eager-diloco": PURPLE, "co2": RED}
+    rows = []
+    group = None
+    for row in rows_of("asynchronous-computing"):
+        if row["group"] != group:
+            group = row["group"]
+            rows.append((group, "", [], ""))
+        rows.append((row["label"], colours[row["strategy"]], [float(row["percent"])], row["percent"]))
+    return dots("Time that trainers compute on far and broken links", "percent of the islands' time; more is better", rows, 0, 100,
+                [0, 20, 40, 60, 80, 100], left=300)
+
+
 PLOTS = {
+    "asynchronous-computing": asynchronous_computing,
     "quality": quality,
     "gossip-quality": gossip_quality,
     "streaming-quality": streaming_quality,
