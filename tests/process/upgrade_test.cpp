@@ -24,11 +24,12 @@ TEST_CASE("process: coordinator and islands are upgraded one after the other whi
         "batch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n[islands]\nmin = 2\nmax = 3\n");
     const auto goes_on = [&] {
       const std::uint64_t round = cluster.round_of(run);
-      INFO(cluster.logs());
-      REQUIRE(Cluster::eventually([&] {
+      const bool goes = Cluster::eventually([&] {
         return cluster.round_of(run) >= round + 5 &&
                std::ranges::all_of(names, [&](const std::string& name) { return cluster.takes_part(run, name); });
-      }));
+      });
+      INFO(cluster.status(run).dump() << cluster.logs());  // as they are now
+      REQUIRE(goes);
     };
     const auto upgrade_coordinator = [&] {
       cluster.coordinator.signal(SIGTERM);
