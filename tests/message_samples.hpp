@@ -160,7 +160,8 @@ class MessageSampler {
                 number()};
   }
   Hello hello() {
-    HeldRun held{run(), epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest()}, {round(), digest()}}, half(), number()};
+    HeldRun held{run(),  epoch(), rng_.chance(0.5), round(), digest(), {{round(), digest(), epoch()}, {round(), digest(), epoch()}},
+                 half(), number()};
     return Hello{kProtocolVersion,
                  word(),
                  word(),

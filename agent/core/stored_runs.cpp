@@ -67,7 +67,7 @@ std::optional<AllowPeers> StoredRuns::heed(const Serve& message) {
 std::vector<HeldCheckpoint> StoredRuns::held(const RunId& run) const {
   std::vector<HeldCheckpoint> held;
   for (const StoredCheckpoint& checkpoint : checkpoints(run)) {
-    held.push_back(HeldCheckpoint{checkpoint.round, checkpoint.digest});
+    held.push_back(HeldCheckpoint{checkpoint.round, checkpoint.digest, checkpoint.epoch});
   }
   return held;
 }

@@ -17,6 +17,7 @@ constexpr std::size_t kKnownFiles = 16;
 
 void Lineage::recover(const RunRecord& record) {
   number_ = record.lineage;
+  recovered_ = record.epoch;
   initialised_ = record.initialised;
   restored_ = record.restored;
   tokens_ = record.tokens;
@@ -87,6 +88,7 @@ std::vector<DataRange> Lineage::roll_back(Round round) {
 void Lineage::start_over() {
   Lineage next;
   next.number_ = number_ + 1;
+  next.recovered_ = recovered_;
   next.restored_ = restored_;
   next.tokens_ = tokens_;
   *this = std::move(next);
@@ -139,6 +141,10 @@ std::vector<RoundTimes> Lineage::times_until(Round round) const {
     }
   }
   return times;
+}
+
+bool Lineage::lost_before(const HeldCheckpoint& checkpoint) const {
+  return number_ > 0 && checkpoint.epoch > Epoch(0) && checkpoint.epoch < recovered_;
 }
 
 bool Lineage::verified(const IslandId& island, const HeldRun& held) const {

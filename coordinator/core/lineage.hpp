@@ -84,6 +84,8 @@ class Lineage {
   [[nodiscard]] bool on_history(const Digest& digest) const;
   // The times of this round and those before it that this coordinator saw, newest first, without a gap.
   [[nodiscard]] std::vector<RoundTimes> times_until(Round round) const;
+  // A checkpoint of rounds that were lost before the ledger that this coordinator began with was written: it tells of no newer ledger.
+  [[nodiscard]] bool lost_before(const HeldCheckpoint& checkpoint) const;
   // An island's memory is the state of a committed round that it can go on from: the newest, or the one before if it holds the newest's
   // result.
   [[nodiscard]] bool verified(const IslandId& island, const HeldRun& held) const;
@@ -96,6 +98,7 @@ class Lineage {
   void remember(Committed committed);
 
   std::uint32_t number_ = 0;
+  Epoch recovered_;  // the ledger's, when the coordinator began; what was committed after that ledger was in no older epoch
   bool initialised_ = false;
   bool restored_ = false;
   std::uint64_t tokens_ = 0;

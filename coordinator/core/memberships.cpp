@@ -188,11 +188,11 @@ void Core::State::send_invite(Run& run, Membership& membership) {
 
 namespace {
 
-// The newest round that it has, in memory or on its disk.
-Round newest_of(const HeldRun& held) {
+// The newest round that it has, in memory or on its disk, and that may be of the run's history.
+Round newest_of(const Run& run, const HeldRun& held) {
   Round newest = held.live ? held.committed : Round(0);
   for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-    newest = std::max(newest, checkpoint.round);
+    newest = run.lineage.lost_before(checkpoint) ? newest : std::max(newest, checkpoint.round);
   }
   return newest;
 }
@@ -211,7 +211,7 @@ std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held)
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_of(*held) > run.lineage.committed();
+  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_of(run, *held) > run.lineage.committed();
   if (membership.entry.ahead && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
     // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have.
     const std::vector<IslandId> members = run.members;

@@ -124,6 +124,9 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
         candidate.known.push_back(KnownRound{held.committed, held.digest});
       }
       for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+        if (run.lineage.lost_before(checkpoint)) {
+          continue;
+        }
         candidate.known.push_back(KnownRound{checkpoint.round, checkpoint.digest});
       }
     }
@@ -158,8 +161,8 @@ bool Core::State::adopt_newer(Run& run) {
       }
       const HeldRun& held = islands.held(id, run.about.id);
       const bool live = held.live && held.committed == decision.round.round && held.digest == decision.round.digest;
-      const bool stored =
-          !held.live && !held.checkpoints.empty() && held.checkpoints.back() == HeldCheckpoint{decision.round.round, decision.round.digest};
+      const bool stored = !held.live && !held.checkpoints.empty() && held.checkpoints.back().round == decision.round.round &&
+                          held.checkpoints.back().digest == decision.round.digest;
       if (live || stored) {
         run.data.adopt(held, out);
       }

@@ -41,7 +41,8 @@ struct Member {
 // A complete checkpoint on an island's disk.
 struct HeldCheckpoint {
   Round round;
-  Digest digest;  // of the rounds up to it
+  Digest digest;     // of the rounds up to it
+  Epoch epoch = {};  // in which it was written; 0: not known
   friend bool operator==(const HeldCheckpoint&, const HeldCheckpoint&) = default;
 };
 

@@ -305,7 +305,7 @@ class Decoder {
                    digest(h.digest()),
                    list(h.checkpoints(),
                         [](const wire::HeldCheckpoint* c) {
-                          return HeldCheckpoint{Round(c->round()), digest(c->digest())};
+                          return HeldCheckpoint{Round(c->round()), digest(c->digest()), Epoch(c->epoch())};
                         }),
                    h.part(),
                    h.position()};

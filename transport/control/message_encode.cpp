@@ -154,7 +154,7 @@ class Encoder {
   }
   Offset<wire::HeldRun> put(const HeldRun& held) {
     const auto checkpoints = list(held.checkpoints, "the list of checkpoints", [this](const HeldCheckpoint& checkpoint) {
-      return wire::CreateHeldCheckpoint(builder_, checkpoint.round.value, DigestField(checkpoint.digest).get());
+      return wire::CreateHeldCheckpoint(builder_, checkpoint.round.value, DigestField(checkpoint.digest).get(), checkpoint.epoch.value);
     });
     return wire::CreateHeldRun(builder_, name(held.run), held.epoch.value, held.live, held.committed.value, DigestField(held.digest).get(),
                                checkpoints, held.part, held.position);

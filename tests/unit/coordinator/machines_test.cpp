@@ -219,3 +219,21 @@ TEST_CASE("the lineage: what is committed, from what a run can go on, and what i
   CHECK_FALSE(lineage.initialised());
   CHECK(lineage.committed() == Round(0));
 }
+
+TEST_CASE("lineage: a checkpoint of rounds that were lost tells of no newer ledger, and one of which the epoch is not known may") {
+  RunRecord record;
+  record.epoch = Epoch(11);
+  record.lineage = 1;
+  Lineage lineage;
+  lineage.recover(record);
+  CHECK(lineage.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(5)}));
+  CHECK_FALSE(lineage.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(11)}));
+  CHECK_FALSE(lineage.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(0)}));
+  lineage.start_over();
+  CHECK(lineage.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(5)}));
+  // Of a run that has lost nothing every checkpoint is of its history.
+  record.lineage = 0;
+  Lineage first;
+  first.recover(record);
+  CHECK_FALSE(first.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(5)}));
+}
