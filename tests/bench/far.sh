@@ -71,6 +71,6 @@ period() { # period NAME STEPS
   steps=$2
   printf 'name = "%s"\ninner_steps = 100\n' "$1" | one "$1" "${PERIOD_LINK:-1140ms,100mbit,0}"
 }
-period diloco 6000
+period diloco 3000
 period eager-diloco "${PERIOD_STEPS:-30000}"
 period co2 "${PERIOD_STEPS:-30000}"

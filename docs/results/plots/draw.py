@@ -273,29 +273,28 @@ def diffusion_quality():
                 legend=[("one seed", GREY, "ring"), ("mean of the seeds, also as a number", GREY, "dot")], left=345)
 
 
-def asynchronous_quality():
+def grouped(name, values, mean):
+    """The rows of an asynchronous plot below the headings of their groups; `values` and `mean` name the columns."""
     colours = {"diloco": BLUE, "streaming-diloco": GREEN, "decoupled-diloco": ORANGE, "eager-diloco": PURPLE, "co2": RED}
     rows = []
     group = None
-    for row in rows_of("asynchronous-quality"):
+    for row in rows_of(name):
         if row["group"] != group:
             group = row["group"]
             rows.append((group, "", [], ""))
-        rows.append((row["label"], colours[row["strategy"]], numbers(row["losses"]), row["mean"]))
+        rows.append((row["label"], colours[row["strategy"]], numbers(row[values]), row[mean]))
+    return rows
+
+
+def asynchronous_quality():
+    rows = grouped("asynchronous-quality", "losses", "mean")
     return dots("Final validation loss of rounds that nobody waits for, H = 30", "nats per byte; less is better", rows, 1.9, 2.4,
                 [1.9, 2.0, 2.1, 2.2, 2.3, 2.4],
                 legend=[("one seed", GREY, "ring"), ("mean of three seeds, also as a number", GREY, "dot")], left=330)
 
 
 def asynchronous_computing():
-    colours = {"diloco": BLUE, "streaming-diloco": GREEN, "decoupled-diloco": ORANGE, "eager-diloco": PURPLE, "co2": RED}
-    rows = []
-    group = None
-    for row in rows_of("asynchronous-computing"):
-        if row["group"] != group:
-            group = row["group"]
-            rows.append((group, "", [], ""))
-        rows.append((row["label"], colours[row["strategy"]], [float(row["percent"])], row["percent"]))
+    rows = grouped("asynchronous-computing", "percent", "percent")
     return dots("Time that trainers compute on far and broken links", "percent of the islands' time; more is better", rows, 0, 100,
                 [0, 20, 40, 60, 80, 100], left=300)
 
