@@ -343,6 +343,7 @@ struct Core::State {
   [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
   static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
+  static JudgedNorm judged(const Run& run, const IslandId& island, const Contribution& contribution);
   [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
 
   // ---- initial_round.cpp: round 0

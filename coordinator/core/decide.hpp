@@ -16,6 +16,7 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
+#include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {
 
@@ -146,18 +147,24 @@ struct JudgedNorm {
   IslandId island;
   double norm = 0;
   std::uint32_t missed = 0;  // rounds of its fragment since it was begun, all of which it spans
+  std::uint64_t steps = 0;   // that it is of; 0: as many as all others
 };
 struct NormInput {
-  std::vector<double> usual;      // for each round that they span: of contributions to this fragment that were accepted, newest last
+  std::vector<KnownNorm> usual;   // for each round that they span: of contributions to this fragment that were accepted, newest last
   std::vector<JudgedNorm> norms;  // of this round's contributions
   double factor = 10;             // 0: no guard
 };
+struct RejectedNorm {
+  IslandId island;
+  double usual = 0;  // what its norm was compared with
+  std::string why;
+};
 struct NormDecision {
-  double median = 0;                                       // what the norms were compared with
-  std::vector<std::pair<IslandId, std::string>> rejected;  // and why
+  std::vector<RejectedNorm> rejected;
 };
 // Rejects norms above factor × the larger of two medians: of what was usual (once kUsualNorms are known) and of this round's, so that a
-// change that most islands make is no offence. Never rejects all.
+// change that most islands make is no offence. Where contributions are of unequal numbers of steps one of more steps may be as much larger.
+// Never rejects all.
 NormDecision decide_norms(const NormInput& input);
 
 // ---- joiners -------------------------------------------------------------------------------------------------------------------------

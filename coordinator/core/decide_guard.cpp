@@ -8,22 +8,21 @@ namespace atl::coordinator {
 
 NormDecision decide_norms(const NormInput& input) {
   NormDecision decision;
-  std::vector<double> now;
-  for (const auto& [island, norm, missed] : input.norms) {
-    if (std::isfinite(norm)) {
-      now.push_back(norm / (1.0 + missed));
+  std::vector<KnownNorm> now;
+  for (const JudgedNorm& judged : input.norms) {
+    if (std::isfinite(judged.norm)) {
+      now.push_back({judged.norm / (1.0 + judged.missed), judged.steps});
     }
   }
   if (input.factor <= 0 || input.usual.size() < kUsualNorms || now.empty()) {
     return decision;
   }
-  decision.median = std::max(lower_median(input.usual), lower_median(now));
-  const NormGuard guard{input.factor, decision.median};
-  for (const auto& [island, norm, missed] : input.norms) {
-    if (!std::isfinite(norm)) {
-      decision.rejected.emplace_back(island, "its norm is not finite");
-    } else if (const std::optional<std::string> why = guard.verdict(norm, missed)) {
-      decision.rejected.emplace_back(island, *why);
+  for (const JudgedNorm& judged : input.norms) {
+    const double usual = std::max(lower_median(input.usual, judged.steps), lower_median(now, judged.steps));
+    if (!std::isfinite(judged.norm)) {
+      decision.rejected.push_back({judged.island, usual, "its norm is not finite"});
+    } else if (const std::optional<std::string> why = NormGuard{input.factor, usual}.verdict(judged.norm, judged.missed)) {
+      decision.rejected.push_back({judged.island, usual, *why});
     }
   }
   return decision;

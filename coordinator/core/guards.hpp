@@ -23,8 +23,10 @@ class Guards {
 
   // Of this round's contributions to a fragment: whose do not count.
   [[nodiscard]] NormDecision judge(std::uint32_t fragment, std::vector<JudgedNorm> norms) const;
-  // The norm of a contribution that was committed, and of how many rounds it spans beside its own.
-  void usual(std::uint32_t fragment, double norm, std::uint32_t missed) { norms_.add(fragment, norm / (1.0 + missed)); }
+  // A contribution that was committed.
+  void usual(std::uint32_t fragment, const JudgedNorm& accepted) {
+    norms_.add(fragment, accepted.norm / (1.0 + accepted.missed), accepted.steps);
+  }
 
   // A contribution was accepted. True: its island's offences are forgotten by it; only where they may be (`forgivable`).
   bool accepted(const IslandId& island, bool forgivable);

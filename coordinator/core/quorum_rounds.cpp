@@ -32,6 +32,12 @@ std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contri
   return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? contribution.staleness : 0;
 }
 
+// What a guard looks at. An island is believed as many steps as a round has, for each round that it missed.
+JudgedNorm Core::State::judged(const Run& run, const IslandId& island, const Contribution& contribution) {
+  const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + contribution.staleness);
+  return {island, contribution.norm, spanned_by(run, contribution), std::min(contribution.steps, most)};
+}
+
 // Where rounds close with a quorum an island's contributions may be committed in another order than it made them. The first that is
 // committed counts all samples up to its own, and those that were made before it count none: each sample is counted once, and none is left
 // out.

@@ -148,8 +148,11 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   }
 }
 
-// The verdict of an island on its own contribution.
+// The verdict of an island on its own contribution. (That a run had no more rounds for one is none; the island tells it.)
 void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
+  if (message.fate == Fate::overrun) {
+    return;
+  }
   event(run.about.id, membership.record.island, "warning", "contribution_rejected",
         "the contribution of island " + islands.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
             " does not count: " + bounded(message.error.why),
@@ -290,12 +293,12 @@ void Core::State::reject_exploding(Run& run, Round number) {
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
-      norms.push_back({id, contribution.norm, spanned_by(run, contribution)});
+      norms.push_back(judged(run, id, contribution));
       fragment = contribution.fragment;
     }
   }
   const NormDecision decision = run.guards.judge(fragment, norms);
-  for (const auto& [id, why] : decision.rejected) {
+  for (const auto& [id, usual, why] : decision.rejected) {
     OpenRound& round = run.rounds().at(number);
     const Contribution rejected = *round.contribution_of(id);
     const double norm = rejected.norm;
@@ -304,7 +307,7 @@ void Core::State::reject_exploding(Run& run, Round number) {
                          rejected.overwritten});
     event(run.about.id, id, "warning", "contribution_rejected",
           "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
-          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", decision.median}});
+          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", usual}});
     offend(run, id, why);
     if (run.rounds().find(number) == nullptr) {
       return;
@@ -562,7 +565,7 @@ void Core::State::note_accepted(Run& run, const OpenRound& round) {
     if (contribution.withdrawn || membership == run.memberships.end()) {
       continue;
     }
-    run.guards.usual(contribution.fragment, contribution.norm, spanned_by(run, contribution));
+    run.guards.usual(contribution.fragment, judged(run, id, contribution));
     forgive(run, membership->second);
   }
 }

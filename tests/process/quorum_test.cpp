@@ -75,20 +75,20 @@ void check_completed(Cluster& cluster, const std::string& run) {
 
 TEST_CASE("process: where a quorum closes rounds an island that is ten times slower holds up nobody, and counts all the same") {
   Cluster cluster;
-  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}});
-  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "5"}});
-  cluster.start_island("slow", {{"ATOLL_TEST_STEP_MS", "50"}});
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "12"}});
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "12"}});
+  cluster.start_island("slow", {{"ATOLL_TEST_STEP_MS", "120"}});
   const auto begin = std::chrono::steady_clock::now();
-  const std::string run = cluster.submit(run_file("quorum", 1200, "fragments = 2\ninner_steps = 60\nquorum = 2\nmax_staleness = 40\n"));
+  const std::string run = cluster.submit(run_file("quorum", 720, "fragments = 2\ninner_steps = 60\nquorum = 2\nmax_staleness = 40\n"));
   check_completed(cluster, run);
-  // 1,200 steps of the fast ones are six seconds; of the slow one they would be a minute.
+  // 720 steps of the fast ones are nine seconds; of the slow one they would be a minute and a half.
   const auto took = std::chrono::steady_clock::now() - begin;
-  CHECK(took < std::chrono::seconds(30));
-  const std::map<std::string, std::size_t> rounds = counted(cluster, run, 40);
-  CHECK(rounds.at("a") > 30);
-  CHECK(rounds.at("b") > 30);
-  CHECK(rounds.at("slow") > 10);  // told to publish what it has when the others are there
-  check_same_bytes(cluster, run, 40);
+  CHECK(took < std::chrono::seconds(45));
+  const std::map<std::string, std::size_t> rounds = counted(cluster, run, 24);
+  CHECK(rounds.at("a") > 18);
+  CHECK(rounds.at("b") > 18);
+  CHECK(rounds.at("slow") > 6);  // told to publish what it has when the others are there
+  check_same_bytes(cluster, run, 24);
   const json data = json::parse(cluster.run({"data", run, "--json"}).out);
   INFO(data.dump());
   REQUIRE(data.at("tokens").size() == 3);
@@ -102,8 +102,8 @@ TEST_CASE("process: where a quorum closes rounds an island that is ten times slo
     CHECK(island.at("rest").get<std::uint64_t>() < sum / 5);
     CHECK(island.at("rejected") == 0);
   }
-  INFO(cluster.run({"events", run}).out);
   for (const json& event : cluster.events(run)) {
+    INFO(event.dump());
     CHECK(event.value("kind", "") != "contribution_rejected");
   }
 }

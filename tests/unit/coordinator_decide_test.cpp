@@ -508,7 +508,9 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
   for (const Case& c : cases) {
     INFO(c.what);
     NormInput input;
-    input.usual = c.usual;
+    for (const double norm : c.usual) {
+      input.usual.push_back({norm});
+    }
     input.factor = c.factor;
     for (std::size_t i = 0; i < c.now.size(); ++i) {
       input.norms.push_back({island(i), c.now[i]});
@@ -518,7 +520,7 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
       expected.push_back(island(i));
     }
     std::vector<IslandId> rejected;
-    for (const auto& [id, why] : decide_norms(input).rejected) {
+    for (const auto& [id, usual, why] : decide_norms(input).rejected) {
       rejected.push_back(id);
       const auto norm = std::ranges::find(input.norms, id, &JudgedNorm::island);
       REQUIRE(norm != input.norms.end());
@@ -530,14 +532,37 @@ TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else"
 
 TEST_CASE("decide_norms gives a contribution that missed rounds as many times the room") {
   NormInput input;
-  input.usual = std::vector<double>(kUsualNorms, 1.0);
+  input.usual = std::vector<KnownNorm>(kUsualNorms, KnownNorm{1});
   input.norms = {{island(0), 1}, {island(1), 40, 3}, {island(2), 1}};
   REQUIRE(decide_norms(input).rejected.empty());
   input.norms[1].norm = 41;
   const NormDecision decision = decide_norms(input);
   REQUIRE(decision.rejected.size() == 1);
-  REQUIRE(decision.rejected[0].first == island(1));
-  REQUIRE(decision.rejected[0].second == "its norm of 41 is more than 10 times the usual 1, also for each of the 3 rounds that it missed");
+  REQUIRE(decision.rejected[0].island == island(1));
+  REQUIRE(decision.rejected[0].why == "its norm of 41 is more than 10 times the usual 1, also for each of the 3 rounds that it missed");
+}
+
+TEST_CASE("decide_norms gives a contribution of more steps than others as much more room, one of fewer no less") {
+  NormInput input;  // four slow islands contribute two steps each, a fast one sixty
+  input.usual = std::vector<KnownNorm>(kUsualNorms, KnownNorm{1, 2});
+  for (unsigned i = 0; i < 4; ++i) {
+    input.norms.push_back({island(i), 1, 0, 2});
+  }
+  input.norms.push_back({island(4), 30, 0, 60});
+  REQUIRE(decide_norms(input).rejected.empty());
+  input.norms[4].norm = 301;
+  REQUIRE(decide_norms(input).rejected.size() == 1);
+  REQUIRE(decide_norms(input).rejected[0].island == island(4));
+  REQUIRE(decide_norms(input).rejected[0].usual == 30);
+  input.norms[4].norm = 30;
+  input.norms[0].norm = 11;  // of two steps: eleven times the others
+  REQUIRE(decide_norms(input).rejected.size() == 1);
+  REQUIRE(decide_norms(input).rejected[0].island == island(0));
+  input.usual.assign(kUsualNorms, KnownNorm{30, 60});
+  for (unsigned i = 0; i < 4; ++i) {
+    input.norms[i].norm = 9;  // what one batch did may be as large as what sixty did
+  }
+  REQUIRE(decide_norms(input).rejected.empty());
 }
 
 TEST_CASE("decide_adoption takes the newest round of those that know the newest epoch, and waits for those that are away") {

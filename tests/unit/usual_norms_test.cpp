@@ -25,7 +25,16 @@ TEST_CASE("usual norms: by fragment, once eight are known, of the newest 64") {
   for (int i = 0; i < 64; ++i) {
     norms.add(0, 7);
   }
-  CHECK(norms.of(0) == std::vector<double>(64, 7.0));
+  CHECK(norms.of(0) == std::vector<KnownNorm>(64, KnownNorm{7.0}));
+}
+
+TEST_CASE("a known norm is expected to grow with the steps, and of fewer steps to be as large") {
+  CHECK(KnownNorm{3, 10}.expected(10) == 3);
+  CHECK(KnownNorm{3, 10}.expected(40) == 12);
+  CHECK(KnownNorm{3, 10}.expected(1) == 3);
+  CHECK(KnownNorm{3, 0}.expected(40) == 3);  // it is not known of how many it is
+  CHECK(KnownNorm{3, 10}.expected(0) == 3);
+  CHECK(lower_median({{1, 1}, {2, 1}, {100, 100}}, 10) == 20);
 }
 
 TEST_CASE("a norm guard rejects above its factor times what is usual, and says both numbers") {

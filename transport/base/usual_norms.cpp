@@ -18,24 +18,28 @@ std::string number_text(double value) {
 
 }  // namespace
 
-void UsualNorms::add(std::uint32_t fragment, double norm) {
+double KnownNorm::expected(std::uint64_t of_steps) const {
+  return steps == 0 || of_steps <= steps ? norm : norm * static_cast<double>(of_steps) / static_cast<double>(steps);
+}
+
+void UsualNorms::add(std::uint32_t fragment, double norm, std::uint64_t steps) {
   if (norm > 0 && (norms_.size() < kFragments || norms_.count(fragment) > 0)) {
-    std::deque<double>& norms = norms_[fragment];
-    norms.push_back(norm);
+    std::deque<KnownNorm>& norms = norms_[fragment];
+    norms.push_back({norm, steps});
     if (norms.size() > kNorms) {
       norms.pop_front();
     }
   }
 }
 
-std::vector<double> UsualNorms::of(std::uint32_t fragment) const {
+std::vector<KnownNorm> UsualNorms::of(std::uint32_t fragment) const {
   const auto found = norms_.find(fragment);
-  return found == norms_.end() ? std::vector<double>{} : std::vector<double>(found->second.begin(), found->second.end());
+  return found == norms_.end() ? std::vector<KnownNorm>{} : std::vector<KnownNorm>(found->second.begin(), found->second.end());
 }
 
 double UsualNorms::median(std::uint32_t fragment) const {
-  std::vector<double> norms = of(fragment);
-  return norms.size() < kUsualNorms ? 0 : lower_median(std::move(norms));
+  const std::vector<KnownNorm> norms = of(fragment);
+  return norms.size() < kUsualNorms ? 0 : lower_median(norms, 0);
 }
 
 double lower_median(std::vector<double> values) {
@@ -45,6 +49,15 @@ double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double lower_median(const std::vector<KnownNorm>& norms, std::uint64_t steps) {
+  std::vector<double> expected;
+  expected.reserve(norms.size());
+  for (const KnownNorm& norm : norms) {
+    expected.push_back(norm.expected(steps));
+  }
+  return lower_median(std::move(expected));
 }
 
 std::optional<std::string> NormGuard::verdict(double norm, std::uint32_t missed) const {

@@ -13,23 +13,34 @@
 
 namespace atl {
 
+// The norm of a contribution, and of how many inner steps it is.
+struct KnownNorm {
+  double norm = 0;
+  std::uint64_t steps = 0;  // 0: not known
+  // Of so many steps at most: inner steps of one direction add up, and fewer may be as large.
+  [[nodiscard]] double expected(std::uint64_t of_steps) const;
+  friend bool operator==(const KnownNorm&, const KnownNorm&) = default;
+};
+
 // The newest 64 accepted norms of each fragment.
 class UsualNorms {
  public:
   // Of an accepted contribution; one without a norm (0) says nothing.
-  void add(std::uint32_t fragment, double norm);
+  void add(std::uint32_t fragment, double norm, std::uint64_t steps = 0);
   // Newest last.
-  [[nodiscard]] std::vector<double> of(std::uint32_t fragment) const;
+  [[nodiscard]] std::vector<KnownNorm> of(std::uint32_t fragment) const;
   // Their median; 0 as long as fewer than kUsualNorms are known.
   [[nodiscard]] double median(std::uint32_t fragment) const;
 
  private:
-  std::map<std::uint32_t, std::deque<double>> norms_;
+  std::map<std::uint32_t, std::deque<KnownNorm>> norms_;
 };
 inline constexpr std::size_t kUsualNorms = 8;
 
 // The middle one, the lower of two: of {1, 100} the median is 1, so that one of two islands can be told from the other. 0 of none.
 double lower_median(std::vector<double> values);
+// Of the norms that these would be expected to have with so many steps.
+double lower_median(const std::vector<KnownNorm>& norms, std::uint64_t steps);
 
 struct NormGuard {
   double factor = 0;  // 0: no guard
