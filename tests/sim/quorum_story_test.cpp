@@ -136,6 +136,9 @@ TEST_CASE("where a quorum closes rounds each token that was published has one fa
   CHECK(dropped[Fate::rejected] == 0);
   CHECK((dropped[Fate::too_stale] > 0) == (scenario.spec.strategy.max_staleness == 2));
   CHECK((late > 0) == (scenario.spec.strategy.max_staleness == 1000));
+  // One that found the run at its end is not told of as rejected.
+  CHECK((dropped[Fate::overrun] > 0) == (events(cluster, "contribution_overrun") > 0));
+  CHECK((events(cluster, "contribution_rejected") > 0) == (scenario.spec.strategy.max_staleness == 2));
 }
 
 TEST_CASE("a run ends once its tokens are committed, whoever trained on them, and its trainers hear how many they are") {
