@@ -76,13 +76,13 @@ case "$mode" in
     ;;
   bench)
     examples/install-packages.sh --with-tests
-    build bench
-    for bench in build/bench/tests/bench_*; do
+    build release
+    for bench in build/release/tests/bench_*; do
       [ -x "$bench" ] && [ -f "$bench" ] || continue
       echo "== $(basename "$bench")"
       "$bench"
     done
     echo "== memory.sh"
-    tests/bench/memory.sh build/bench/atoll build/bench/tests/atoll_arithmetic_trainer.so
+    tests/bench/memory.sh build/release/atoll build/release/tests/atoll_arithmetic_trainer.so
     ;;
 esac

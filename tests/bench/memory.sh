@@ -2,7 +2,7 @@
 # Memory of real agents and a real coordinator over many rounds, around the tests' arithmetic trainer (whose own memory is not counted): what
 # is resident now and at the peak, and how that compares with the bound of 16 bytes a parameter + 100 MiB for an agent.
 #   tests/bench/memory.sh ATOLL TRAINER_MODULE [PARAMETERS [ROUNDS]]
-# for example: tests/bench/memory.sh build/bench/atoll build/bench/tests/atoll_arithmetic_trainer.so 1000000 1000
+# for example: tests/bench/memory.sh build/release/atoll build/release/tests/atoll_arithmetic_trainer.so 1000000 1000
 set -eu
 atoll=$(realpath "$1")
 ATOLL_TRAINER_MODULE=$(realpath "$2")

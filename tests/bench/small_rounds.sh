@@ -3,7 +3,7 @@
 # takes no time for a step. What is measured is from one commit to the next: the trainer's step, contributions, the plan, the exchange, the
 # digests, the commit, the outer step and the merge.
 #   tests/bench/small_rounds.sh ATOLL TRAINER_MODULE [PARAMETERS [ISLANDS [ROUNDS]]]
-# for example: tests/bench/small_rounds.sh build/bench/atoll build/bench/tests/atoll_arithmetic_trainer.so 256 4 1000
+# for example: tests/bench/small_rounds.sh build/release/atoll build/release/tests/atoll_arithmetic_trainer.so 256 4 1000
 set -eu
 atoll=$(realpath "$1")
 ATOLL_TRAINER_MODULE=$(realpath "$2")

@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   report.line("merge, alpha 0.5", 3 * size, [&] { must(merge(0.5, values, a)); });
   for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
     const CodecSettings codec{kind, 256, Rounding::nearest};
-    const std::string name(to_string(kind));
+    const std::string name(name_of(kind));
     std::vector<std::byte> bytes(encoded_bytes(codec, count));
     const auto encoded = static_cast<double>(bytes.size());
     report.line((name + " encode").c_str(), size + encoded, [&] { must(encode(codec, values, bytes)); });
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   for (const CodecKind kind : {CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
     const CodecSettings codec{kind, 256, Rounding::stochastic};
     std::vector<std::byte> bytes(encoded_bytes(codec, count));
-    report.line((std::string(to_string(kind)) + " encode, stochastic").c_str(), size + static_cast<double>(bytes.size()),
+    report.line((std::string(name_of(kind)) + " encode, stochastic").c_str(), size + static_cast<double>(bytes.size()),
                 [&] { must(encode(codec, values, bytes)); });
   }
   return 0;
