@@ -165,8 +165,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
   out.event({}, value.id, "info", "island_connected", "island " + value.name + " is connected");
 }
 
-std::optional<Probe> Islands::successor(const IslandId& id, Outbox& out) const {
-  const Island& island = islands_.at(id);
+std::optional<Probe> Islands::successor(const Island& island, Outbox& out) const {
   if (island.probe && out.now() - island.probe->since >= settings_.probe) {
     return island.probe;
   }
@@ -180,14 +179,13 @@ std::optional<Arrival> Islands::succeed(const IslandId& id, const Probe& success
   return accept(islands_.at(id), successor.boot, successor.hello, out);
 }
 
-std::optional<std::string> Islands::silence(const IslandId& id, Outbox& out) const {
-  const Island& island = islands_.at(id);
+std::optional<std::string> Islands::silence(const Island& island, Outbox& out) const {
   if (!island.greeted) {
     return std::nullopt;
   }
   if (out.now() - island.heard > settings_.dead_after) {
     const std::string time = human_duration(settings_.dead_after);
-    out.event({}, id, "warning", "island_lost", "island " + island.record.name + " gave no sign of life for " + time);
+    out.event({}, island.record.id, "warning", "island_lost", "island " + island.record.name + " gave no sign of life for " + time);
     return "no sign of life for " + time;
   }
   out.wake_at(island.heard + settings_.dead_after + std::chrono::milliseconds(1));

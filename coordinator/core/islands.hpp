@@ -73,10 +73,10 @@ class Islands {
   // `hello.runs` names runs that the coordinator knows. Nothing: refused, or known already, or another instance is asked first.
   std::optional<Arrival> greet(const IslandId& id, std::uint64_t boot, const Hello& hello, Outbox& out);
   // The old instance had its time to show that it is alive: this one is to take its place, once the old one is lost().
-  [[nodiscard]] std::optional<Probe> successor(const IslandId& id, Outbox& out) const;
+  [[nodiscard]] std::optional<Probe> successor(const Island& island, Outbox& out) const;
   std::optional<Arrival> succeed(const IslandId& id, const Probe& successor, Outbox& out);
   // Why an island counts as lost from now on; nothing: it does not.
-  [[nodiscard]] std::optional<std::string> silence(const IslandId& id, Outbox& out) const;
+  [[nodiscard]] std::optional<std::string> silence(const Island& island, Outbox& out) const;
   void lost(const IslandId& id);
   // A heartbeat told of these runs.
   void report(const IslandId& id, std::vector<IslandReport> reports, TimePoint now);

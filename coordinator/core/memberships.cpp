@@ -431,6 +431,9 @@ void Core::State::release(const IslandId& island, const Run& run) {
 
 // Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
 void Core::State::advance_leaving(Run& run) {
+  if (std::ranges::none_of(islands.all(), [](const auto& known) { return known.second.leaving(); })) {
+    return;
+  }
   for (auto& [id, membership] : run.memberships) {
     const Island* island = islands.find(id);
     if (island == nullptr || !island->leaving() || !island->greeted || membership.record.state == MembershipState::refused) {

@@ -163,12 +163,12 @@ void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {
 
 void Core::State::watch_islands() {
   for (const auto& [id, island] : islands.all()) {
-    if (const std::optional<Probe> successor = islands.successor(id, out)) {
+    if (const std::optional<Probe> successor = islands.successor(island, out)) {
       // The old instance did not speak any more: the new one takes over, with nothing in memory.
       lose(id, "its agent was restarted");
       greet_in_runs(id, islands.succeed(id, *successor, out));
     }
-    if (const std::optional<std::string> cause = islands.silence(id, out)) {
+    if (const std::optional<std::string> cause = islands.silence(island, out)) {
       lose(id, *cause);
     }
   }
@@ -191,9 +191,8 @@ void Core::State::watch_idle_members(Run& run) {
     const bool active = membership.record.state == MembershipState::active;
     const bool joining = membership.record.state == MembershipState::joining;
     const bool coming = joining || membership.record.state == MembershipState::starting;
-    const Island* island = islands.find(id);
-    if ((!active && !coming) || island == nullptr || !island->greeted || !island->unreported_since ||
-        island->reports.contains(run.about.id)) {
+    const Island* island = active || coming ? islands.find(id) : nullptr;
+    if (island == nullptr || !island->greeted || !island->unreported_since || island->reports.contains(run.about.id)) {
       continue;
     }
     const TimePoint limit = *island->unreported_since + settings.dead_after * (active ? 1 : 2);
@@ -213,8 +212,8 @@ void Core::State::watch_idle_members(Run& run) {
 void Core::State::watch_unheard_members(Run& run) {
   for (auto& [id, membership] : run.memberships) {
     const MembershipState state = membership.record.state;
-    if (islands.alive(id) ||
-        (state != MembershipState::active && state != MembershipState::starting && state != MembershipState::joining)) {
+    if ((state != MembershipState::active && state != MembershipState::starting && state != MembershipState::joining) ||
+        islands.alive(id)) {
       continue;
     }
     const Island* island = islands.find(id);

@@ -21,9 +21,12 @@ Answer Core::State::answer_in(const Run& run, const OpenRound& round, const Isla
 
 // Its contribution to this round missed earlier ones. (Where the overlap is the whole period each is formed one round late.)
 bool Core::State::late(const Run& run, const OpenRound& round, const IslandId& island) {
+  if (!run.passes_over()) {
+    return false;
+  }
   const Contribution* contribution = round.contribution_of(island);
   const std::uint32_t usual = run.spec.strategy.overlap_steps >= run.spec.strategy.inner_steps ? 1 : 0;
-  return run.passes_over() && contribution != nullptr && contribution->staleness > usual;
+  return contribution != nullptr && contribution->staleness > usual;
 }
 
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest

@@ -250,8 +250,9 @@ void Core::State::settle(Run& run) {
     input.stops = stops_after(*run.life.pauses_after(), !run.life.enough().empty());
   }
   input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states();
+  const bool all_here = run.memberships.size() == run.members.size();  // every member has a membership
   for (const auto& [id, membership] : run.memberships) {
-    if (!run.is_member(id)) {
+    if (!all_here && !run.is_member(id)) {
       input.away.push_back(islands.name_of(id) + (membership.record.state == MembershipState::joining
                                                       ? " (catching up)"
                                                       : " (" + why_away(run, id, membership) + ")"));

@@ -30,8 +30,9 @@ std::uint64_t growth_since(std::uint64_t before) {
   return now - std::min(before, now);
 }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t kMostGrowth = 1ULL << 30;  // a quarter of a gigabyte of what was freed is kept, with its surroundings
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// The sanitizers' own: a quarter of a gigabyte of what was freed, with its surroundings, or a shadow of whatever was touched.
+constexpr std::uint64_t kMostGrowth = 1ULL << 30;
 #else
 constexpr std::uint64_t kMostGrowth = 160ULL << 20;
 #endif

@@ -46,18 +46,18 @@ TEST_CASE("islands: a second instance takes the place of one that says nothing, 
   CHECK(islands.alive(a));
   CHECK_FALSE(islands.greet(a, 1, hello(1), out));  // said again: nothing new
   CHECK_FALSE(islands.greet(a, 2, hello(2), out));  // the first is asked
-  CHECK_FALSE(islands.successor(a, out));
+  CHECK_FALSE(islands.successor(*islands.find(a), out));
   REQUIRE(out.wake() == kStart + 2s);
   SECTION("it speaks") {
     out.advance_to(kStart + 1s);
     CHECK(islands.hears(a, 1, Heartbeat{1, {}}, out));
     out.advance_to(kStart + 3s);
-    CHECK_FALSE(islands.successor(a, out));
+    CHECK_FALSE(islands.successor(*islands.find(a), out));
     CHECK(count<Refused>(out.take()) == 1);
   }
   SECTION("it is silent") {
     out.advance_to(kStart + 2s);
-    const std::optional<Probe> successor = islands.successor(a, out);
+    const std::optional<Probe> successor = islands.successor(*islands.find(a), out);
     REQUIRE(successor);
     islands.lost(a);
     const std::optional<Arrival> arrival = islands.succeed(a, *successor, out);
@@ -86,9 +86,9 @@ TEST_CASE("islands: silence, drain and leaving") {
   islands.contributed(a);
   CHECK_FALSE(islands.at(a).departure.contributes);
   out.advance_to(kStart + 5s);
-  CHECK_FALSE(islands.silence(a, out));
+  CHECK_FALSE(islands.silence(*islands.find(a), out));
   out.advance_to(kStart + 5s + 1ms);
-  CHECK(islands.silence(a, out).has_value());
+  CHECK(islands.silence(*islands.find(a), out).has_value());
   islands.lost(a);
   CHECK_FALSE(islands.alive(a));
   islands.revoke(a);
