@@ -147,7 +147,9 @@ struct JudgedNorm {
   IslandId island;
   double norm = 0;
   std::uint32_t missed = 0;  // rounds of its fragment since it was begun, all of which it spans
-  std::uint64_t steps = 0;   // that it is of; 0: as many as all others
+  std::uint64_t steps = 0;   // inner steps behind it; 0: not known
+  // Its share for each round that it spans.
+  [[nodiscard]] KnownNorm of_one_round() const { return {norm / (1.0 + missed), steps}; }
 };
 struct NormInput {
   std::vector<KnownNorm> usual;   // for each round that they span: of contributions to this fragment that were accepted, newest last
@@ -163,8 +165,8 @@ struct NormDecision {
   std::vector<RejectedNorm> rejected;
 };
 // Rejects norms above factor × the larger of two medians: of what was usual (once kUsualNorms are known) and of this round's, so that a
-// change that most islands make is no offence. Where contributions are of unequal numbers of steps one of more steps may be as much larger.
-// Never rejects all.
+// change that most islands make is no offence. A contribution of more inner steps than others may be larger in proportion. Never rejects
+// all.
 NormDecision decide_norms(const NormInput& input);
 
 // ---- joiners -------------------------------------------------------------------------------------------------------------------------

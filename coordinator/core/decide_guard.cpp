@@ -11,7 +11,7 @@ NormDecision decide_norms(const NormInput& input) {
   std::vector<KnownNorm> now;
   for (const JudgedNorm& judged : input.norms) {
     if (std::isfinite(judged.norm)) {
-      now.push_back({judged.norm / (1.0 + judged.missed), judged.steps});
+      now.push_back(judged.of_one_round());
     }
   }
   if (input.factor <= 0 || input.usual.size() < kUsualNorms || now.empty()) {

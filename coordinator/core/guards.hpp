@@ -25,7 +25,8 @@ class Guards {
   [[nodiscard]] NormDecision judge(std::uint32_t fragment, std::vector<JudgedNorm> norms) const;
   // A contribution that was committed.
   void usual(std::uint32_t fragment, const JudgedNorm& accepted) {
-    norms_.add(fragment, accepted.norm / (1.0 + accepted.missed), accepted.steps);
+    const KnownNorm known = accepted.of_one_round();
+    norms_.add(fragment, known.norm, known.steps);
   }
 
   // A contribution was accepted. True: its island's offences are forgotten by it; only where they may be (`forgivable`).

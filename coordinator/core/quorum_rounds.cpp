@@ -35,7 +35,8 @@ std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contri
   return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? contribution.staleness : 0;
 }
 
-// What a guard looks at. An island is believed as many steps as a round has, for each round that it missed.
+// What the guard of norms looks at. An island may claim as many inner steps as a round has, once more for each round that it missed: with
+// more it could claim any norm.
 JudgedNorm Core::State::judged(const Run& run, const IslandId& island, const Contribution& contribution) {
   const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + contribution.staleness);
   return {island, contribution.norm, spanned_by(run, contribution), std::min(contribution.steps, most)};

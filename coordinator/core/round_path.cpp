@@ -148,7 +148,8 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   }
 }
 
-// The verdict of an island on its own contribution. (That a run had no more rounds for one is none; the island tells it.)
+// The verdict of an island on its own contribution. A contribution that came after the last round of its fragment has none: its island
+// tells of it itself.
 void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
   if (message.fate == Fate::overrun) {
     return;

@@ -13,11 +13,12 @@
 
 namespace atl {
 
-// The norm of a contribution, and of how many inner steps it is.
+// The norm of a contribution, and the number of inner steps behind it.
 struct KnownNorm {
   double norm = 0;
   std::uint64_t steps = 0;  // 0: not known
-  // Of so many steps at most: inner steps of one direction add up, and fewer may be as large.
+  // The largest norm that a like contribution of so many steps would have: steps in one direction add up, so it grows with their number;
+  // fewer steps may have moved as far.
   [[nodiscard]] double expected(std::uint64_t of_steps) const;
   friend bool operator==(const KnownNorm&, const KnownNorm&) = default;
 };
@@ -39,7 +40,7 @@ inline constexpr std::size_t kUsualNorms = 8;
 
 // The middle one, the lower of two: of {1, 100} the median is 1, so that one of two islands can be told from the other. 0 of none.
 double lower_median(std::vector<double> values);
-// Of the norms that these would be expected to have with so many steps.
+// The same of what each of these would be expected to be with so many steps.
 double lower_median(const std::vector<KnownNorm>& norms, std::uint64_t steps);
 
 struct NormGuard {
