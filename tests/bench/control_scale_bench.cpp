@@ -119,9 +119,13 @@ class Islands {
     return static_cast<std::size_t>(std::count_if(islands_.begin(), islands_.end(), [](const Island& island) { return island.welcomed; }));
   }
 
+  // Some at a time: a coordinator bears no more strangers at once (kMostStrangers).
   void connect() {
     const Clock::time_point begin = Clock::now();
     for (std::size_t i = 0; i < islands_.size(); ++i) {
+      if (i > 0 && i % 100 == 0) {
+        run_for(std::chrono::milliseconds(500));
+      }
       Island& island = islands_[i];
       island.socket = zmq_socket(context_, ZMQ_DEALER);
       const int linger = 0;
