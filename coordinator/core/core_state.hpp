@@ -239,8 +239,11 @@ struct Core::State {
 
   // ---- memberships.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
+  void heed_epoch(Run& run, const IslandId& island);
+  void adopt_position(Run& run, const IslandId& island);
   void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
   void send_invite(Run& run, Membership& membership);
+  static Round newest_held(const Run& run, const HeldRun& held);
   void compare_held(Run& run, Membership& membership, const HeldRun* held);
   void greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held);
   void leave_epoch(Run& run, const IslandId& island, const std::string& cause, bool expelled);
@@ -297,6 +300,8 @@ struct Core::State {
   bool finish_restore(Run& run);
   // Whether its islands show that the ledger is an older copy: what they have is taken over then, as after a restore.
   void notice_older_ledger(Run& run);
+  [[nodiscard]] bool began_before(const Run& run, const IslandId& island) const;
+  bool take_over_beginning(Run& run);
   bool adopt_newer(Run& run);
   [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;
   [[nodiscard]] std::optional<Wait> wait_for_loading(Run& run);
@@ -445,7 +450,7 @@ struct Core::State {
   void settle(Run& run);
   [[nodiscard]] StartInput start_input(const Run& run) const;
   void advance_queued(Run& run);
-  void admit_with_own_state(Run& run, const IslandId& id);
+  void admit_with_own_state(Run& run, const IslandId& id, MembershipState state);
   void advance_alone(Run& run);
   void advance_end(Run& run);
   void pause_after(Run& run, Round round);

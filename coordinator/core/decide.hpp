@@ -276,7 +276,7 @@ struct AdoptionCandidate {
 };
 struct AdoptionInput {
   TimePoint now;
-  Round committed;                            // by the ledger
+  std::optional<Round> committed;             // by the ledger; none: it knows of no round
   std::vector<AdoptionCandidate> candidates;  // islands of the run
   std::uint32_t min = 1;
   TimePoint since;  // of the last arrival or loss

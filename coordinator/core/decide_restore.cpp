@@ -104,10 +104,11 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
     decision.wait.until = connected < input.min ? std::nullopt : std::optional<TimePoint>(until);
     return decision;
   }
-  decision.round.round = input.committed;
+  decision.round.round = input.committed.value_or(Round(0));
   for (const AdoptionCandidate& candidate : input.candidates) {
     for (const KnownRound& known : candidate.known) {
-      if (candidate.connected && candidate.epoch == newest && known.round > decision.round.round) {
+      const bool first = !input.committed && decision.kind == AdoptionDecision::Kind::nothing;
+      if (candidate.connected && candidate.epoch == newest && (first || known.round > decision.round.round)) {
         decision.kind = AdoptionDecision::Kind::adopt;
         decision.round = known;
       }

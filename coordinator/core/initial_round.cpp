@@ -25,6 +25,9 @@ void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready&
 // Round 0: every member says the digest of its initial state; the first one's stands. Who lacks the parameters that the run begins with
 // says an empty one, and copies the state of those that have them.
 void Core::State::advance_initial(Run& run) {
+  if (take_over_beginning(run)) {
+    return;
+  }
   const TimePoint deadline = run.last_commit + run.spec.islands.deadline;
   const bool all_lack_it =
       std::ranges::all_of(run.members, [&](const IslandId& id) { return lacks_parameters(run, run.memberships.at(id)); });

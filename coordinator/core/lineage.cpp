@@ -42,6 +42,7 @@ void Lineage::recover_parts(Round round, std::vector<DataRange> parts) {
 
 void Lineage::commit(Committed committed) {
   initialised_ = true;
+  catch_up();
   committed_ = committed.round;
   digest_ = committed.digest;
   remember(std::move(committed));
@@ -95,7 +96,7 @@ void Lineage::start_over() {
 }
 
 void Lineage::adopt(const KnownRound& round, std::vector<DataRange> parts) {
-  restored_ = false;
+  catch_up();
   number_ += 1;
   committed_ = round.round;
   digest_ = round.digest;
@@ -145,6 +146,10 @@ std::vector<RoundTimes> Lineage::times_until(Round round) const {
 
 bool Lineage::lost_before(const HeldCheckpoint& checkpoint) const {
   return number_ > 0 && checkpoint.epoch > Epoch(0) && checkpoint.epoch < recovered_;
+}
+
+bool Lineage::knows_state(const IslandId& island, const HeldRun& held) const {
+  return verified(island, held) || (held.live && initialised_ && confirms(held.committed, held.digest));
 }
 
 bool Lineage::verified(const IslandId& island, const HeldRun& held) const {

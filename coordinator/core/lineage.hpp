@@ -41,6 +41,8 @@ class Lineage {
   // ---- what happens
   // There is a state that everybody agrees on, or every island has its own.
   void begin() { initialised_ = true; }
+  // Islands have the state of a beginning that the ledger knows nothing of: what they have is taken over by adopt().
+  void begin_unknown() { initialised_ = restored_ = true; }
   void begin_anew() { initialised_ = false; }
   void commit(Committed committed);
   void count_tokens(std::uint64_t tokens) { tokens_ += tokens; }
@@ -52,8 +54,10 @@ class Lineage {
   std::vector<DataRange> roll_back(Round round);
   // Nothing is left of the run's state.
   void start_over();
-  // Islands know of rounds that were committed after what the ledger holds: it is an older copy. Until adopt().
+  // Islands know of rounds that were committed after what the ledger holds: it is an older copy. Until catch_up().
   void fall_behind() { restored_ = true; }
+  // What islands know was asked for, or there was nothing to ask for: from here on the ledger is the newest.
+  void catch_up() { restored_ = false; }
   // The ledger is older than what islands know: the run goes on from this round, in a lineage of its own.
   void adopt(const KnownRound& round, std::vector<DataRange> parts);
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
@@ -64,7 +68,8 @@ class Lineage {
 
   // ---- what is asked
   [[nodiscard]] bool initialised() const { return initialised_; }
-  // The ledger is a backup or an older copy: islands may know of rounds that were committed after it. Until adopt().
+  // The ledger is a backup or an older copy: islands may know of rounds that were committed after it. Until a round is adopted or
+  // committed.
   [[nodiscard]] bool restored() const { return restored_; }
   // That committed contributions were trained on, each once.
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
@@ -89,6 +94,8 @@ class Lineage {
   // An island's memory is the state of a committed round that it can go on from: the newest, or the one before if it holds the newest's
   // result.
   [[nodiscard]] bool verified(const IslandId& island, const HeldRun& held) const;
+  // An island's memory is the state of a committed round that is remembered, whether or not it can go on from it.
+  [[nodiscard]] bool knows_state(const IslandId& island, const HeldRun& held) const;
 
  private:
   struct Past {

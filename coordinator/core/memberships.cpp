@@ -66,12 +66,18 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   run.members.clear();
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
-    add_membership(run, id, run.private_states() || run.phased() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
+    heed_epoch(run, id);
+    if (run.private_states()) {
+      admit_with_own_state(run, id, MembershipState::active);
+    } else {
+      add_membership(run, id, run.phased() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
+    }
     run.members.push_back(id);
     names.push_back(islands.name_of(id));
   }
   if (run.private_states() || run.phased()) {
     run.lineage.begin();
+    run.lineage.catch_up();
   } else {
     run.lineage.begin_anew();
   }
@@ -83,7 +89,21 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   event(run.about.id, {}, "info", "run_started", "run " + run.about.name + " starts on " + list_of(names));
 }
 
+// Epochs go on after all that anybody knows: an island drops what is of older ones.
+void Core::State::heed_epoch(Run& run, const IslandId& island) {
+  run.epoch = std::max(run.epoch, islands.held(island, run.about.id).epoch);
+}
+
+// An island whose memory is the state of a committed round knows how far its part of the data is.
+void Core::State::adopt_position(Run& run, const IslandId& island) {
+  const HeldRun& held = islands.held(island, run.about.id);
+  if (!run.private_states() && run.lineage.knows_state(island, held)) {
+    run.data.adopt(held, out);
+  }
+}
+
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
+  adopt_position(run, island);
   MembershipRecord value;
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
@@ -188,15 +208,6 @@ void Core::State::send_invite(Run& run, Membership& membership) {
 
 namespace {
 
-// The newest round that it has, in memory or on its disk, and that may be of the run's history.
-Round newest_of(const Run& run, const HeldRun& held) {
-  Round newest = held.live ? held.committed : Round(0);
-  for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-    newest = run.lineage.lost_before(checkpoint) ? newest : std::max(newest, checkpoint.round);
-  }
-  return newest;
-}
-
 // Why an island that says what it holds of a run cannot go on where it was.
 std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held) {
   const std::string newest = "round " + std::to_string(run.lineage.committed().value);
@@ -208,10 +219,19 @@ std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held)
 
 }  // namespace
 
+// The newest round that it has, in memory or on its disk, and that may be of the run's history.
+Round Core::State::newest_held(const Run& run, const HeldRun& held) {
+  Round newest = held.live ? held.committed : Round(0);
+  for (const HeldCheckpoint& checkpoint : held.checkpoints) {
+    newest = run.lineage.lost_before(checkpoint) ? newest : std::max(newest, checkpoint.round);
+  }
+  return newest;
+}
+
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_of(run, *held) > run.lineage.committed();
+  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_held(run, *held) > run.lineage.committed();
   if (membership.entry.ahead && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
     // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have.
     const std::vector<IslandId> members = run.members;
@@ -219,14 +239,13 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
       leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
     }
   }
-  if (held != nullptr && held->epoch > run.epoch && run.lineage.number() > 0 && !run.lineage.restored()) {
+  const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.private_states() && run.lineage.initialised();
+  if (held != nullptr && held->epoch > run.epoch && asked) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
-    run.epoch = held->epoch;
+    heed_epoch(run, island);
     new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
-  if (held != nullptr && !run.private_states() && run.lineage.verified(island, *held)) {
-    run.data.adopt(*held, out);
-  }
+  adopt_position(run, island);
 }
 
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {
@@ -236,6 +255,9 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   compare_held(run, membership, held);
   switch (membership.record.state) {
     case MembershipState::starting:
+      if (began_before(run, island)) {
+        break;  // it is not told to begin
+      }
       if (new_boot) {
         membership.entry.initial.reset();
       }
@@ -416,6 +438,9 @@ void Core::State::take_in(Run& run, Membership& membership) {
 
 // Tells an island that it has no business in a run.
 void Core::State::release(const IslandId& island, const Run& run) {
+  if (!run.life.over() && began_before(run, island)) {
+    return;  // the run goes on from what it has
+  }
   const bool completed = run.life.is(RunState::completed);
   const auto membership = run.memberships.find(island);
   std::string why = run.life.reason().text;

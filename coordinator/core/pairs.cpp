@@ -229,7 +229,7 @@ void Core::State::restore_own(Run& run) {
   std::vector<IslandId> chosen = copies.newest.empty() ? copies.without : copies.newest;
   chosen.resize(std::min<std::size_t>(chosen.size(), run.spec.islands.max));
   for (const IslandId& id : chosen) {
-    admit_with_own_state(run, id);
+    admit_with_own_state(run, id, MembershipState::absent);
   }
   activate(run, chosen);
   for (const IslandId& id : chosen) {

@@ -124,6 +124,10 @@ void Core::State::settle_recovered(Run& run) {
         membership.record.cause = "the ledger was restored from a backup";
       }
     }
+    if (run.private_states() || run.phased()) {
+      run.lineage.catch_up();  // nothing is taken over: each island goes on from what it has
+      record(run.to_record());
+    }
   }
   for (auto& [island, membership] : run.memberships) {
     restart(membership.entry.resend);

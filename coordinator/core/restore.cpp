@@ -111,7 +111,9 @@ void Core::State::start_over(Run& run, const std::string& why) {
 AdoptionInput Core::State::adoption_input(const Run& run) const {
   AdoptionInput input;
   input.now = now();
-  input.committed = run.lineage.committed();
+  if (!run.lineage.digest().empty()) {
+    input.committed = run.lineage.committed();
+  }
   input.min = run.spec.islands.min;
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
@@ -149,7 +151,7 @@ bool Core::State::adopt_newer(Run& run) {
   // Islands know epochs that were made after the backup, and drop what is of older ones.
   for (const auto& [id, membership] : run.memberships) {
     if (islands.alive(id)) {
-      run.epoch = std::max(run.epoch, islands.held(id, run.about.id).epoch);
+      heed_epoch(run, id);
     }
   }
   KnownRound onward{run.lineage.committed(), run.lineage.digest()};
@@ -264,6 +266,51 @@ RestoreInput Core::State::restore_input(const Run& run) const {
     }
   }
   return input;
+}
+
+// It holds the state of a run that has not begun by the ledger.
+bool Core::State::began_before(const Run& run, const IslandId& island) const {
+  const HeldRun& held = islands.held(island, run.about.id);
+  return !run.lineage.initialised() && run.lineage.number() == 0 && !run.phased() && (held.live || !held.checkpoints.empty());
+}
+
+// The run had begun, and the ledger is from before: it goes on from what its islands have. False: it has not begun.
+bool Core::State::take_over_beginning(Run& run) {
+  std::vector<IslandId> holders;
+  for (const auto& [id, island] : islands.all()) {
+    if (island.greeted && admits_name(run, island) && began_before(run, id)) {
+      holders.push_back(id);
+    }
+  }
+  if (holders.empty() || run.private_states()) {
+    return false;
+  }
+  if (!run.lineage.restored()) {
+    event(run.about.id, {}, "warning", "ledger_behind",
+          "island " + islands.name_of(holders.front()) + " has rounds of run " + run.about.name +
+              ", and the run has not begun by the ledger: an older copy of the ledger was put in place of the newer one. What the islands "
+              "have is taken over",
+          {Field{"ledger", std::int64_t{0}},
+           Field{"island", static_cast<std::int64_t>(newest_held(run, islands.held(holders.front(), run.about.id)).value)}});
+  }
+  run.members.clear();
+  for (auto& [id, membership] : run.memberships) {
+    if (membership.record.state == MembershipState::starting) {
+      vacate(run, membership, MembershipState::absent, "the run had begun before");
+    }
+  }
+  for (const IslandId& id : holders) {
+    MembershipRecord& value = run.memberships[id].record;
+    value.island = id;
+    value.part = std::min(islands.held(id, run.about.id).part, run.data.count() - 1);  // as it was
+    add_membership(run, id, MembershipState::absent, StartFrom::peers);
+  }
+  if (run.life.is(RunState::queued)) {
+    run.life.invite(now());
+  }
+  run.lineage.begin_unknown();
+  set_state(run, RunState::interrupted, "goes on from what its islands have");
+  return true;
 }
 
 void Core::State::notice_older_ledger(Run& run) {

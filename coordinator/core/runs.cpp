@@ -294,7 +294,9 @@ StartInput Core::State::start_input(const Run& run) const {
 void Core::State::advance_queued(Run& run) {
   const StartDecision decision = decide_start(start_input(run));
   if (decision.start) {
-    start_run(run, decision.islands);
+    if (!take_over_beginning(run)) {
+      start_run(run, decision.islands);
+    }
     return;
   }
   run.wait = decision.wait;
@@ -304,12 +306,9 @@ void Core::State::advance_queued(Run& run) {
 }
 
 // It goes on from what it has: in memory, on its disk, or nothing.
-void Core::State::admit_with_own_state(Run& run, const IslandId& id) {
+void Core::State::admit_with_own_state(Run& run, const IslandId& id, MembershipState state) {
   const HeldRun held = islands.held(id, run.about.id);
-  add_membership(run, id, MembershipState::absent,
-                 held.live                  ? StartFrom::memory
-                 : held.checkpoints.empty() ? StartFrom::scratch
-                                            : StartFrom::checkpoint);
+  add_membership(run, id, state, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
   Round newest;
   for (const HeldCheckpoint& checkpoint : held.checkpoints) {
     newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
@@ -327,7 +326,7 @@ void Core::State::advance_alone(Run& run) {
   for (auto& [id, membership] : run.memberships) {
     if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent &&
         may_come_back(run, id)) {
-      admit_with_own_state(run, id);
+      admit_with_own_state(run, id, MembershipState::absent);
       activate(run, membership);
       send_invite(run, membership);
     }

@@ -135,9 +135,12 @@ TEST_CASE("a peer that asks for two to the sixtieth, or for nothing, gets a word
   };
   std::uint64_t impossible = 0;
   for (const Want& want : {Want{kBlob, 0, 0}, Want{kBlob, 0, UINT32_MAX}, Want{kBlob, UINT64_MAX, kMaxPieceBytes}}) {
+    const int sessions = play.bad.basket.connections[play.owner.id];
     play.ask(want);
     REQUIRE(play.field.until([&] { return rejected() == impossible + 1; }));
     ++impossible;
+    // What is asked before the new session would be lost with the old one.
+    REQUIRE(play.field.until([&] { return play.bad.basket.connections[play.owner.id] > sessions; }));
   }
   play.check_serves();
   set_log_sink({});

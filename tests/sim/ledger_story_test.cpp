@@ -74,3 +74,93 @@ TEST_CASE("an older coordinator that comes back beside the one that was restored
     REQUIRE(cluster.host(1).steps() == 160);
   }
 }
+
+TEST_CASE("a run that was still queued in the backup begins once, and is no run of a backup from then on") {
+  for (const bool one_away : {false, true}) {
+    INFO(one_away);
+    Cluster cluster(calm(3, 2, 40));
+    cluster.start();
+    const LedgerCopy backup = cluster.copy_ledger();  // no island has come yet
+    cluster.crash_coordinator();
+    cluster.run_for(1s);
+    cluster.start_coordinator_from(backup);
+    REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+    cluster.crash_coordinator();
+    if (one_away) {
+      cluster.host(2).crash();  // nobody waits for what it may have
+    }
+    cluster.run_for(2s);
+    cluster.start_coordinator();
+    REQUIRE_FALSE(cluster.ledger().runs.begin()->second.restored);
+    REQUIRE(cluster.run_until_committed(Round(12), 20s));
+    if (one_away) {
+      cluster.host(2).start();
+    }
+    finish(cluster);
+    CHECK(events(cluster, "ledger_restored") == 0);
+    CHECK(events(cluster, "rolled_back") == 0);
+    CHECK(cluster.host(0).steps() == 160);
+    CHECK(cluster.host(1).steps() == 160);
+  }
+}
+
+TEST_CASE("a run that had not begun by the backup goes on from the rounds that its islands have done since") {
+  const bool restored = GENERATE(true, false);   // as a backup, or copied over the newer ledger by hand
+  const bool starting = GENERATE(false, true);   // or queued
+  for (const std::size_t late : {3, 0, 1, 2}) {  // 3: none
+    for (std::uint64_t later = 0; later < 6; ++later) {
+      INFO(restored << " " << starting << " " << late << " " << later);
+      Cluster cluster(calm(3, 2, 40));
+      cluster.start();
+      REQUIRE(cluster.run_until_state(starting ? RunState::starting : RunState::queued, minutes(1)));
+      const LedgerCopy backup = cluster.copy_ledger();
+      REQUIRE(cluster.run_until_committed(Round(later), minutes(2)));
+      cluster.crash_coordinator();
+      if (late < 3) {
+        cluster.cut("i" + std::to_string(late), kCoordinator);
+      }
+      cluster.run_for(2s);
+      cluster.start_coordinator_from(backup, restored);
+      if (late < 3) {
+        cluster.run_for(15s);
+        cluster.join("i" + std::to_string(late), kCoordinator);
+      }
+      finish(cluster);
+      CHECK(events(cluster, "rolled_back") == 0);
+      REQUIRE(cluster.ledger().runs.begin()->second.committed == Round(40));
+      for (const std::size_t i : {0, 1}) {
+        CHECK((i == late || cluster.host(i).steps() == 160));  // no island that stayed did a step twice
+      }
+    }
+  }
+}
+
+// Islands with states of their own have nothing to be taken over: each goes on from what it has, in epochs after all that anybody knows.
+TEST_CASE("islands that meet in pairs go on where they were under an older copy of the ledger, and once only") {
+  const bool restored = GENERATE(true, false);
+  for (const std::uint64_t before : {0, 1, 4}) {  // 0: the run is queued
+    for (std::uint64_t later = 0; later < 4; ++later) {
+      INFO(restored << " " << before << " " << later);
+      Cluster cluster(calm_pairs(4, 2, 30));
+      cluster.start();
+      cluster.run_for(before > 0 ? 3s + before * 500ms : Duration(0));
+      const LedgerCopy backup = cluster.copy_ledger();
+      cluster.run_for(before > 0 ? Duration(0) : 4s);
+      cluster.host(3).crash();  // epochs grow after the backup
+      cluster.run_for(later * 500ms);
+      cluster.host(3).start();
+      cluster.run_for(2s);
+      cluster.crash_coordinator();
+      cluster.run_for(2s);
+      cluster.start_coordinator_from(backup, restored);
+      cluster.run_for(5s);
+      cluster.crash_coordinator();
+      cluster.run_for(1s);
+      cluster.start_coordinator();
+      REQUIRE_FALSE(cluster.ledger().runs.begin()->second.restored);
+      finish(cluster);
+      REQUIRE(cluster.ledger().runs.begin()->second.committed == Round(31));
+      CHECK(cluster.host(0).steps() == 120);
+    }
+  }
+}

@@ -506,6 +506,17 @@ TEST_CASE("decide_adoption takes the newest round of those that know the newest 
   REQUIRE(decide_adoption(input).kind == Kind::nothing);
 }
 
+TEST_CASE("decide_adoption takes the initial state over, too, where the ledger knows of no round") {
+  AdoptionInput input;
+  input.now = kStart;
+  input.since = kStart;
+  input.candidates = {AdoptionCandidate{island(0), "a", true, Epoch(1), {{Round(0), digest(1)}}, false}};
+  REQUIRE(decide_adoption(input).kind == AdoptionDecision::Kind::adopt);
+  REQUIRE(decide_adoption(input).round.digest == digest(1));
+  input.committed = Round(0);
+  REQUIRE(decide_adoption(input).kind == AdoptionDecision::Kind::nothing);
+}
+
 TEST_CASE("decide_adoption takes nothing over from islands that have the same round of two histories") {
   AdoptionInput input;
   input.now = kStart;
