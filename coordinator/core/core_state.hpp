@@ -68,6 +68,7 @@ struct Entry {
   TimePoint retry_at;
   bool ahead = false;           // it came with a round that the ledger does not know, and knew no older epoch than the ledger
   bool memory_offered = false;  // its hello said that its state is live: worth a look
+  bool unheard = false;         // it was away when rounds were adopted: how far its part of the data was by then it says when it comes
 };
 
 // What an island has on its disk, and what it keeps for joiners.
@@ -240,7 +241,6 @@ struct Core::State {
   // ---- memberships.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
   void heed_epoch(Run& run, const IslandId& island);
-  void adopt_position(Run& run, const IslandId& island);
   void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
   void send_invite(Run& run, Membership& membership);
   static Round newest_held(const Run& run, const HeldRun& held);

@@ -148,10 +148,6 @@ bool Lineage::lost_before(const HeldCheckpoint& checkpoint) const {
   return number_ > 0 && checkpoint.epoch > Epoch(0) && checkpoint.epoch < recovered_;
 }
 
-bool Lineage::knows_state(const IslandId& island, const HeldRun& held) const {
-  return verified(island, held) || (held.live && initialised_ && confirms(held.committed, held.digest));
-}
-
 bool Lineage::verified(const IslandId& island, const HeldRun& held) const {
   if (!held.live || !initialised_) {
     return false;

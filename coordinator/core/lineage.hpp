@@ -95,7 +95,7 @@ class Lineage {
   // result.
   [[nodiscard]] bool verified(const IslandId& island, const HeldRun& held) const;
   // An island's memory is the state of a committed round that is remembered, whether or not it can go on from it.
-  [[nodiscard]] bool knows_state(const IslandId& island, const HeldRun& held) const;
+  [[nodiscard]] bool remembers(const HeldRun& held) const { return held.live && confirms(held.committed, held.digest); }
 
  private:
   struct Past {

@@ -94,19 +94,12 @@ void Core::State::heed_epoch(Run& run, const IslandId& island) {
   run.epoch = std::max(run.epoch, islands.held(island, run.about.id).epoch);
 }
 
-// An island whose memory is the state of a committed round knows how far its part of the data is.
-void Core::State::adopt_position(Run& run, const IslandId& island) {
-  const HeldRun& held = islands.held(island, run.about.id);
-  if (!run.private_states() && run.lineage.knows_state(island, held)) {
-    run.data.adopt(held, out);
-  }
-}
-
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
-  adopt_position(run, island);
   MembershipRecord value;
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
+  } else if (const HeldRun& held = islands.held(island, run.about.id); !run.private_states() && run.lineage.remembers(held)) {
+    run.data.adopt(held, out);  // it was a member by a newer ledger, and knows how far its part of the data is
   }
   value.run = run.about.id;
   value.island = island;
@@ -245,7 +238,10 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
     heed_epoch(run, island);
     new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
-  adopt_position(run, island);
+  const bool known = held != nullptr && (run.lineage.verified(island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)));
+  if (known && !run.private_states()) {
+    run.data.adopt(*held, out);
+  }
 }
 
 void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, const HeldRun* held) {

@@ -183,6 +183,7 @@ bool Core::State::adopt_newer(Run& run) {
          Field{"digest", to_hex(run.lineage.digest())}});
   for (auto& [id, membership] : run.memberships) {
     membership.entry.memory_offered = islands.alive(id) && islands.held(id, run.about.id).live;
+    membership.entry.unheard = !islands.alive(id);
     membership.entry.retry_at = now();
   }
   record(run.to_record());

@@ -45,6 +45,26 @@ TEST_CASE("a run that goes on from an older backup of the ledger takes the later
   }
 }
 
+TEST_CASE("an island that was away when rounds were taken over says how far its part of the data was by then") {
+  for (const std::uint64_t later : {1, 3}) {
+    INFO(later);
+    Cluster cluster(calm(3, 2, 40));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+    const LedgerCopy backup = cluster.copy_ledger();
+    REQUIRE(cluster.run_until_committed(Round(4 + later), minutes(2)));
+    cluster.run_for(1s);  // all have heard of it
+    cluster.crash_coordinator();
+    cluster.cut("i2", kCoordinator);
+    cluster.run_for(2s);
+    cluster.start_coordinator_from(backup);
+    cluster.run_for(30s);
+    CHECK(events(cluster, "ledger_restored") == 1);  // without it
+    cluster.join("i2", kCoordinator);
+    finish(cluster);  // no sample of its part counts twice
+  }
+}
+
 TEST_CASE("an older coordinator that comes back beside the one that was restored from its backup decides nothing, and stays away") {
   for (std::uint64_t later = 1; later < 4; ++later) {
     INFO(later);
