@@ -8,7 +8,13 @@ namespace {
 
 constexpr Duration kStretch = std::chrono::seconds(1);  // and eight round trips at least: what a new connection needs to get going
 constexpr int kStretchTrips = 8;
+constexpr std::uint64_t kStretchBytes = 8ULL << 20;  // so that a piece more or less is hardly seen
+constexpr Duration kLongestStretch = std::chrono::seconds(15);
 constexpr double kWorthIt = 1.1;
+// Where so little comes between two looks, or less, pieces may come further apart than looks; what is quiet for longer is a pause.
+constexpr std::uint64_t kSparse = 1ULL << 20;
+constexpr Duration kQuiet = std::chrono::seconds(1);
+constexpr int kQuietTrips = 4;
 constexpr double kAsGood = 0.97;
 
 }  // namespace
@@ -23,15 +29,20 @@ void StreamCount::look(Duration since_last, std::uint64_t bytes, Duration round_
     return;
   }
   if (bytes == 0) {
-    last_.reset();
+    quiet_ += since_last;
+    if (last_ && (last_->second > kSparse || quiet_ > std::max<Duration>(kQuiet, kQuietTrips * round_trip))) {
+      last_.reset();
+    }
     return;
   }
   // Only what lies between two looks in which something came, too, is known to be without a pause.
-  if (const auto inner = std::exchange(last_, std::pair(since_last, bytes)); inner) {
+  const Duration quiet = std::exchange(quiet_, Duration::zero());
+  if (const auto inner = std::exchange(last_, std::pair(since_last + (last_ ? quiet : Duration::zero()), bytes)); inner) {
     time_ += inner->first;
     bytes_ += inner->second;
   }
-  if (time_ >= std::max<Duration>(kStretch, kStretchTrips * round_trip)) {
+  if (time_ >= std::max<Duration>(kStretch, kStretchTrips * round_trip) &&
+      (settling_ || bytes_ >= kStretchBytes || time_ >= kLongestStretch)) {
     const double rate = static_cast<double>(std::exchange(bytes_, 0)) / seconds(std::exchange(time_, Duration::zero()));
     if (!std::exchange(settling_, false)) {
       judge(rate);

@@ -39,6 +39,7 @@ class StreamCount {
   Duration time_{};
   std::uint64_t bytes_ = 0;
   std::optional<std::pair<Duration, std::uint64_t>> last_;
+  Duration quiet_{};                // since something came
   bool settling_ = false;           // the first stretch after a change does not count
   std::optional<unsigned> before_;  // a try is under way: what was there before
   double rate_ = 0;                 // with what was there before, in bytes a second
