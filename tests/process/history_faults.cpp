@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstdlib>
 
 namespace atl_test {
 
@@ -44,6 +45,10 @@ std::map<std::string, std::string> Trouble::environment_of(const std::string& pr
   std::map<std::string, std::string> all = environment_;
   all["ATOLL_TEST_STEP_MS"] = "10";
   all["LD_PRELOAD"] = ATOLL_FAULTY_LIBC;
+#ifdef __SANITIZE_ADDRESS__
+  const char* told = std::getenv("ASAN_OPTIONS");
+  all["ASAN_OPTIONS"] = std::string(told == nullptr ? "" : told) + ":verify_asan_link_order=0";  // the library comes before the runtime
+#endif
   all[kFaultyLibcVariable] = (cluster_->folder() / (process + ".libc")).string();
   return all;
 }

@@ -51,7 +51,9 @@ TEST_CASE("process: coordinator and islands are upgraded one after the other whi
     if (!coordinator_first) {
       upgrade_coordinator();
     }
-    for (const json& island : json::parse(cluster.run({"islands", "--json"}).out)["islands"]) {
+    const json islands = json::parse(cluster.run({"islands", "--json"}).out);
+    CHECK(islands["islands"].size() == names.size());
+    for (const json& island : islands["islands"]) {
       CHECK((island.value("version", "") == "99.0.0") == !downgrade);
     }
     std::optional<std::uint64_t> last;
