@@ -249,6 +249,18 @@ def gossip_latency():
                  [2, 4, 16, 64, 256, 1024], [0, 10, 20, 30, 40, 50, 60], log=True, x_text=lambda x: f"{x:,}")
 
 
+def link_share():
+    rows = rows_of("link-share")
+    series = []
+    for rate, name, colour in (("100mbit", "100 Mbit/s", BLUE), ("1gbit", "1 Gbit/s", ORANGE)):
+        for islands, dashed in (("2", False), ("4", True)):
+            points = [(float(row["rtt"].removesuffix("ms")), 100 * float(row["share_round"])) for row in rows
+                      if row["rate"] == rate and row["islands"] == islands]
+            series.append((f"{name}, {islands} islands", colour, dashed, points))
+    return lines("Share of an emulated line that whole rounds use", "round trip, ms", "per cent", series, [0, 100, 200, 300],
+                 [0, 20, 40, 60, 80, 100])
+
+
 def goodput():
     rows = rows_of("goodput")
     names = list(dict.fromkeys(row["setting"] for row in rows))
@@ -308,6 +320,7 @@ PLOTS = {
     "stragglers": stragglers,
     "gossip-latency": gossip_latency,
     "goodput": goodput,
+    "link-share": link_share,
     "diffusion-quality": diffusion_quality,
     "asynchronous-quality": asynchronous_quality,
 }
