@@ -64,6 +64,7 @@ void Core::State::ask_for_copy(Run& run, Round round, const std::vector<IslandId
     return;
   }
   std::vector<CopyCandidate> candidates;
+  candidates.reserve(holders.size());
   for (const IslandId& id : holders) {
     candidates.push_back({id, islands.alive(id) && may_copy(run, id)});
   }

@@ -198,7 +198,7 @@ struct Core::State {
 
   // ---- recovery.cpp: from the ledger's records
   void recover(Recovered recovered);
-  void recover_run(RunRecord value);
+  void recover_run(const RunRecord& value);
   void recover_memberships(Recovered& recovered);
   void recover_round(const RoundRecord& value);
   static void recover_parts(Run& run, const std::vector<RoundRecord>& rounds);

@@ -335,6 +335,7 @@ const std::string& Islands::name_of(const IslandId& id) const {
 
 std::vector<std::string> Islands::names_of(const std::vector<IslandId>& ids) const {
   std::vector<std::string> names;
+  names.reserve(ids.size());
   for (const IslandId& id : ids) {
     names.push_back(name_of(id));
   }
@@ -351,6 +352,7 @@ Member Islands::member_of(const IslandId& id) const {
 
 std::vector<Member> Islands::members_of(const std::vector<IslandId>& ids) const {
   std::vector<Member> members;
+  members.reserve(ids.size());
   for (const IslandId& id : ids) {
     members.push_back(member_of(id));
   }

@@ -7,8 +7,8 @@ namespace atl::coordinator {
 
 void Core::State::recover(Recovered recovered) {
   islands.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
-  for (RunRecord& value : recovered.runs) {
-    recover_run(std::move(value));
+  for (const RunRecord& value : recovered.runs) {
+    recover_run(value);
   }
   recover_memberships(recovered);
   for (PartRecord& value : recovered.parts) {
@@ -31,7 +31,7 @@ void Core::State::recover(Recovered recovered) {
   }
 }
 
-void Core::State::recover_run(RunRecord value) {
+void Core::State::recover_run(const RunRecord& value) {
   Run& run = runs[value.id];
   run.about = RunIdentity{value.id, value.name, value.file, value.spec};
   run.epoch = value.epoch;
