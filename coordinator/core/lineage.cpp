@@ -42,7 +42,7 @@ void Lineage::recover_parts(Round round, std::vector<DataRange> parts) {
 
 void Lineage::commit(Committed committed) {
   initialised_ = true;
-  catch_up();
+  trust_ledger();
   committed_ = committed.round;
   digest_ = committed.digest;
   remember(std::move(committed));
@@ -96,7 +96,7 @@ void Lineage::start_over() {
 }
 
 void Lineage::adopt(const KnownRound& round, std::vector<DataRange> parts) {
-  catch_up();
+  trust_ledger();
   number_ += 1;
   committed_ = round.round;
   digest_ = round.digest;

@@ -54,10 +54,10 @@ class Lineage {
   std::vector<DataRange> roll_back(Round round);
   // Nothing is left of the run's state.
   void start_over();
-  // Islands know of rounds that were committed after what the ledger holds: it is an older copy. Until catch_up().
+  // Islands know of rounds that were committed after what the ledger holds: it is an older copy. Until trust_ledger().
   void fall_behind() { restored_ = true; }
   // What islands know was asked for, or there was nothing to ask for: from here on the ledger is the newest.
-  void catch_up() { restored_ = false; }
+  void trust_ledger() { restored_ = false; }
   // The ledger is older than what islands know: the run goes on from this round, in a lineage of its own.
   void adopt(const KnownRound& round, std::vector<DataRange> parts);
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.

@@ -77,7 +77,7 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   }
   if (run.private_states() || run.phased()) {
     run.lineage.begin();
-    run.lineage.catch_up();
+    run.lineage.trust_ledger();
   } else {
     run.lineage.begin_anew();
   }

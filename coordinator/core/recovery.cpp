@@ -125,7 +125,7 @@ void Core::State::settle_recovered(Run& run) {
       }
     }
     if (run.private_states() || run.phased()) {
-      run.lineage.catch_up();  // nothing is taken over: each island goes on from what it has
+      run.lineage.trust_ledger();  // nothing is taken over: each island goes on from what it has
       record(run.to_record());
     }
   }
