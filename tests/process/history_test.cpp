@@ -120,7 +120,9 @@ class History {
     if (verb == "export" && answer.done) {
       const std::string bytes = atl_test::text_of(file_of(client));
       std::uint64_t length = 0;
-      REQUIRE(bytes.size() > sizeof length);
+      if (bytes.size() <= sizeof length) {  // no assertion where all is well: several threads are here
+        FAIL("the model that was exported is " << bytes.size() << " bytes long");
+      }
       std::memcpy(&length, bytes.data(), sizeof length);
       answer.round = std::stoull(json::parse(bytes.substr(sizeof length, length))["__metadata__"].value("atoll.round", "0"));
       answer.bytes = std::to_string(std::hash<std::string>{}(bytes));
