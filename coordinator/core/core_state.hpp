@@ -65,6 +65,7 @@ struct Entry {
   unsigned boundaries_missed = 0;
   unsigned holds = 0;     // rounds that were held for it
   unsigned failures = 0;  // expulsions and failed catch-ups in a row
+  unsigned misfits = 0;   // catch-ups in a row that failed because the run's state is none for its trainer
   TimePoint retry_at;
   bool ahead = false;           // it came with a round that the ledger does not know, and knew no older epoch than the ledger
   bool memory_offered = false;  // its hello said that its state is live: worth a look
@@ -284,7 +285,8 @@ struct Core::State {
   [[nodiscard]] bool takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message);
   void on_checkpointed(Run& run, Membership& membership, const Checkpointed& message);
   void on_caught_up(Run& run, Membership& membership, const CaughtUp& message);
-  void end_entry(Run& run, Membership& membership, const std::string& why);
+  void end_entry(Run& run, Membership& membership, const Error& error);
+  void refuse(Run& run, Membership& membership, const Error& error);
 
   // ---- copies.cpp: checkpoints are copied to a store, and fetched from it
   // Its owner lets it write to and read from the place of this run's copies.

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::size_t kSources = 3;                           // that a joiner copies from
 constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
+constexpr unsigned kMisfits = 3;                              // in a row
 
 }  // namespace
 
@@ -274,11 +275,20 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
   islands.keeps(island, run.about.id, HeldCheckpoint{message.round, message.digest});
 }
 
-// The attempt to let it in has failed; the next one comes later each time.
-void Core::State::end_entry(Run& run, Membership& membership, const std::string& why) {
+// The attempt to let it in has failed; the next one comes later each time. Whose trainer has another model than the run is asked a few
+// times, since it has the run's state from an island that may have spoilt it, and then no more.
+void Core::State::end_entry(Run& run, Membership& membership, const Error& error) {
   const IslandId island = membership.record.island;
-  event(run.about.id, island, "warning", "catch_up_failed",
-        "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " + why);
+  const std::string why = bounded(error.why);
+  membership.entry.misfits = error.code == Code::invalid_argument ? membership.entry.misfits + 1 : 0;
+  if (membership.entry.misfits >= kMisfits) {
+    refuse(run, membership, Error{error.code, why});
+    return;
+  }
+  if (membership.entry.misfits <= 1) {
+    event(run.about.id, island, "warning", "catch_up_failed",
+          "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " + why);
+  }
   if (membership.entry.from == StartFrom::checkpoint) {
     islands.keeps_not(island, run.about.id, membership.entry.assigned);
   }
@@ -314,7 +324,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
   if (message.error) {
     const bool of_earlier = message.entry != 0 && membership.entry.number != 0 && message.entry != membership.entry.number;
     if (!of_earlier) {  // those are repeated until the invitation is there
-      end_entry(run, membership, bounded(message.error->why));
+      end_entry(run, membership, *message.error);
     }
     return;
   }

@@ -113,6 +113,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   fresh.entry.from = from;
   fresh.entry.assigned = run.lineage.committed();
   fresh.entry.failures = membership.entry.failures;
+  fresh.entry.misfits = membership.entry.misfits;
   fresh.progress.merged = membership.progress.merged;
   fresh.progress.waits = membership.progress.waits;
   fresh.source.checkpointed = membership.source.checkpointed;
@@ -283,6 +284,7 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
     case MembershipState::absent:
       break;
     case MembershipState::refused:
+      membership.entry.misfits = 0;
       if (new_boot && !run.guards.quarantined(island)) {
         // Its owner may have allowed the data meanwhile, or repaired what failed.
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
@@ -499,6 +501,19 @@ void Core::State::offend(Run& run, const IslandId& island, const std::string& wh
   release(island, run);
 }
 
+// It takes part no more, until its agent is started anew or an operator resumes the run.
+void Core::State::refuse(Run& run, Membership& membership, const Error& error) {
+  const IslandId island = membership.record.island;
+  run.life.blame(with_context(error, "island " + islands.name_of(island)));
+  event(run.about.id, island, "error", "island_failed",
+        "island " + islands.name_of(island) + " cannot take part in run " + run.about.name + ": " + error.why);
+  if (run.is_member(island)) {
+    leave_epoch(run, island, error.why, false);
+  }
+  vacate(run, membership, MembershipState::refused, error.why);
+  release(island, run);
+}
+
 void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded& message) {
   const IslandId island = membership.record.island;
   if (membership.record.state == MembershipState::ended) {
@@ -506,14 +521,7 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
   }
   if (message.error) {
     const Error error{message.error->code, bounded(message.error->why)};
-    run.life.blame(with_context(error, "island " + islands.name_of(island)));
-    event(run.about.id, island, "error", "island_failed",
-          "island " + islands.name_of(island) + " cannot take part in run " + run.about.name + ": " + error.why);
-    if (run.is_member(island)) {
-      leave_epoch(run, island, error.why, false);
-    }
-    vacate(run, membership, MembershipState::refused, error.why);
-    release(island, run);
+    refuse(run, membership, error);
     return;
   }
   const bool lost = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::absent;

@@ -147,6 +147,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
       state.save(run, membership);
     }
     membership.entry.failures = 0;
+    membership.entry.misfits = 0;
     membership.entry.retry_at = now;
     if (run.guards.pardon(island)) {
       state.save(run, membership);

@@ -526,6 +526,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     if (round.holds_result(id, digest)) {
       send(id, commit_of(run, id, committed));
       run.memberships.at(id).entry.failures = 0;
+      run.memberships.at(id).entry.misfits = 0;
     }
   }
   end_by_tokens(run);

@@ -51,8 +51,17 @@ struct Bench {
     }
     return found;
   }
-  void take() { last = core.take_ready(); }
+  void take() {
+    last = core.take_ready();
+    for (const Record& record : last.records) {
+      if (const auto* event = std::get_if<EventRecord>(&record)) {
+        events.push_back(event->kind);
+      }
+    }
+  }
+  [[nodiscard]] std::ptrdiff_t told(const std::string& kind) const { return std::ranges::count(events, kind); }
   coordinator::Ready last;
+  std::vector<std::string> events;  // their kinds
 };
 
 Digest digest(std::uint64_t value) {
@@ -382,6 +391,66 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
   REQUIRE(invited() > second);
   say(0);  // an agent that does not know of entries
   CHECK(state() == MembershipState::absent);
+}
+
+TEST_CASE("whose trainer has another model than the run is told so once, asked three times, and then out until its agent is started anew") {
+  Bench bench;
+  bench.join("a");
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(1, 2, 100), "", "").has_value());
+  const auto view = [&] { return *bench.core.run(bench.now, bench.run); };
+  IslandReport report;
+  report.run = bench.run;
+  const auto pass = [&](std::uint64_t instance_of_b) {
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {report}});
+    if (instance_of_b > 0) {
+      bench.core.step(bench.now, IslandId("b"), instance_of_b, Heartbeat{1, {report}});
+    }
+    bench.core.tick(bench.now);
+  };
+  for (int i = 0; i < 100 && view().state == RunState::queued; ++i) {  // a second island might come
+    pass(0);
+  }
+  atl::Ready ready;
+  ready.run = bench.run;
+  ready.epoch = view().epoch;
+  bench.core.step(bench.now, IslandId("a"), 1, ready);
+  bench.core.step(bench.now, IslandId("a"), 1, Checkpointed{bench.run, Round(0), Digest{}, digest(7), 1, {}});
+  REQUIRE(view().state == RunState::running);
+  bench.join("b");
+  const auto membership = [&] {
+    const std::vector<MembershipView> memberships = view().memberships;
+    return *std::ranges::find(memberships, IslandId("b"), &MembershipView::island);
+  };
+  const auto invited = [&](std::uint64_t instance) {
+    for (int i = 0; i < 60; ++i) {
+      bench.take();
+      if (const std::vector<Invite> invites = bench.sent<Invite>("b", instance); !invites.empty()) {
+        return invites.back().entry;
+      }
+      pass(instance);
+    }
+    return std::uint64_t(0);
+  };
+  const Error other{Code::invalid_argument, "the parameters are not those of run r: another model"};
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const std::uint64_t entry = invited(1);
+    REQUIRE(entry != 0);
+    bench.core.step(bench.now, IslandId("b"), 1, CaughtUp{bench.run, view().epoch, Round(0), Digest{}, other, entry});
+  }
+  bench.take();
+  CHECK(bench.told("catch_up_failed") == 1);
+  CHECK(bench.told("island_failed") == 1);
+  CHECK(membership().state == MembershipState::refused);
+  CHECK(membership().reason.text.find(other.why) != std::string::npos);
+  CHECK(invited(1) == 0);
+  CHECK(view().state == RunState::running);  // one island is enough for it
+  // With a new agent, whose trainer may be another, it is asked again.
+  bench.hello("b", 2);
+  for (int i = 0; i < 5; ++i) {  // the first is silent
+    pass(0);
+  }
+  CHECK(invited(2) != 0);
 }
 
 TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {
