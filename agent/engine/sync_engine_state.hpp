@@ -122,6 +122,7 @@ struct SyncEngine::State final : PieceReceiver {
   void arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) override;
   void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint at, const IslandId& peer) override;
+  void asked_over(const IslandId& peer, unsigned connections) override { wants.paths->to(peer)->asked_over(connections); }
   Transfer* reader_of(const BlobId& blob);
 
   // ---- what goes on beside the commands

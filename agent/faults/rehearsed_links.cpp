@@ -35,6 +35,7 @@ class CorruptingReceiver final : public PieceReceiver {
   }
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override { inner_.gone(now, from, gone); }
   void connected(TimePoint now, const IslandId& peer) override { inner_.connected(now, peer); }
+  void asked_over(const IslandId& peer, unsigned connections) override { inner_.asked_over(peer, connections); }
 
  private:
   PieceReceiver& inner_;

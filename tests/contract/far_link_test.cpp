@@ -123,7 +123,8 @@ TEST_CASE("a blob comes as fast as its path, near and far, thin and thick, from 
       CHECK(seconds(first) <= whole / held / 0.9 + 6 * seconds(round_trip));
       // What is outstanding is not more than a small multiple of what the path holds.
       const double product = bits / 8 * seconds(round_trip + PathWindow::kScheduling) + kPiece;
-      CHECK(static_cast<double>(pair.window()) <= std::max<double>(PathWindow::kLeast, std::min<double>(kBudget, 2.5 * product)));
+      CHECK(static_cast<double>(pair.window()) <=
+            std::max<double>(2.0 * PathWindow::kLeastOfEach, std::min<double>(kBudget, 2.5 * product)));
     }
   }
 }

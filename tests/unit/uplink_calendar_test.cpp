@@ -122,7 +122,8 @@ TEST_CASE("an uplink's calendar: what leaves has the rate in force to 2 %, on bo
   const TimePoint start(1000s);
   UplinkQueue queue(calendar.rate_at(at_second(0)), 64, start);
   const IslandId peer("peer");
-  const auto answer = [](const IslandId&, const Want& want) -> std::optional<Served> {
+  const auto answer = [](const IslandId&, const WantOver& asked) -> std::optional<Served> {
+    const Want& want = asked.want;
     static const auto bytes = std::make_shared<Bytes>(64 << 10);
     return Served{BlobPiece{want.blob, want.offset, want.offset + want.length, want.length}, Payload{*bytes, bytes}};
   };

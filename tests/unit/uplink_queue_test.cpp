@@ -19,7 +19,8 @@ Want want_of(const char* run, std::uint64_t offset, std::uint32_t length) {
   return Want{BlobId{RunId(run), Epoch(1), Round(1), Attempt(1), BlobKind::contribution, 0}, offset, length};
 }
 
-std::optional<Served> serve_all(const IslandId&, const Want& want) {
+std::optional<Served> serve_all(const IslandId&, const WantOver& asked) {
+  const Want& want = asked.want;
   const auto bytes = std::make_shared<Bytes>(want.length);
   return Served{BlobPiece{want.blob, want.offset, want.offset + want.length, want.length}, Payload{*bytes, bytes}};
 }
@@ -146,7 +147,7 @@ TEST_CASE("an uplink queue: what is not ready costs nothing and holds up nobody"
   const IslandId a("a");
   const IslandId b("b");
   queue.add(a, want_of("parked", 0, 4'000'000));
-  CHECK(queue.ready(kStart, [](const IslandId&, const Want&) { return std::optional<Served>(); }) == nullptr);
+  CHECK(queue.ready(kStart, [](const IslandId&, const WantOver&) { return std::optional<Served>(); }) == nullptr);
   CHECK_FALSE(queue.next_deadline());
   // Ten idle seconds later only the burst was saved up.
   queue.add(b, want_of("r", 0, 1'000'000));

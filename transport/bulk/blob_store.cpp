@@ -125,8 +125,8 @@ struct BlobStore::State {
 
   explicit State(Limits limits) : parked(limits.park_per_reader) {}
 
-  Parked park(const IslandId& reader, const Want& want) {
-    parked.park(reader, want);
+  Parked park(const IslandId& reader, const WantOver& asked) {
+    parked.park(reader, asked);
     return {};
   }
 
@@ -309,7 +309,8 @@ std::size_t BlobStore::parked() const {
   return state_->parked.size();
 }
 
-StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
+StoreAnswer BlobStore::answer(const IslandId& reader, const WantOver& asked) {
+  const Want& want = asked.want;
   if (want.blob.kind == BlobKind::probe) {
     static const auto zeros = std::make_shared<const Bytes>(kProbeBytes);
     const std::uint64_t offset = std::min<std::uint64_t>(want.offset, kProbeBytes);
@@ -321,12 +322,12 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   const bool later = comes_later(want.blob.kind);
   const auto found = state_->runs.find(want.blob.run);
   if (found == state_->runs.end()) {
-    return later ? StoreAnswer(state_->park(reader, want))
+    return later ? StoreAnswer(state_->park(reader, asked))
                  : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
   }
   const Run& run = found->second;
   if (!run.may_read(reader, want.blob.kind)) {
-    return later ? StoreAnswer(state_->park(reader, want))
+    return later ? StoreAnswer(state_->park(reader, asked))
                  : Gone{want.blob, Code::unauthorized, "island " + reader.text + " may not read this of run " + want.blob.run.text};
   }
   if (belongs_to_exchange(want.blob.kind) && run.stale(want.blob)) {
@@ -334,7 +335,7 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   }
   const auto blob = run.blobs.find(want.blob);
   if (blob == run.blobs.end()) {
-    return later ? StoreAnswer(state_->park(reader, want))
+    return later ? StoreAnswer(state_->park(reader, asked))
                  : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
   }
   const Entry& entry = blob->second;
@@ -343,7 +344,7 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const Want& want) {
   }
   const std::uint64_t length = std::min<std::uint64_t>(want.length, entry.total - want.offset);
   if (!entry.is_ready(want.offset, want.offset + length)) {
-    return state_->park(reader, want);
+    return state_->park(reader, asked);
   }
   const std::uint64_t total = entry.total;
   const Payload whole = entry.payload;

@@ -90,7 +90,7 @@ class BlobStore {
   [[nodiscard]] std::size_t parked() const;
 
   // For the link. `answer` reads from a file, and packs, outside of the lock; a file that fails is Gone{io}.
-  StoreAnswer answer(const IslandId& reader, const Want& want);
+  StoreAnswer answer(const IslandId& reader, const WantOver& asked);
   // Wants that may be answered now: ask `answer` again. Each is handed out once.
   std::vector<ParkedWant> take_unparked();
   // A reader went away: its parked wants are dropped.

@@ -44,6 +44,8 @@ class PieceReceiver {
   virtual void gone(TimePoint now, const IslandId& from, const Gone& gone) = 0;
   // A connection to this peer was made (again): what was asked before may be lost.
   virtual void connected(TimePoint now, const IslandId& peer) = 0;
+  // From now on this peer is asked over so many connections; each wants something to do (PathWindow::asked_over).
+  virtual void asked_over(const IslandId& /*peer*/, unsigned /*connections*/) {}
 };
 
 struct PeerTraffic {

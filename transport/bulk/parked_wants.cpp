@@ -6,15 +6,16 @@ namespace atl {
 
 ParkedWants::Waiting::iterator ParkedWants::remove(Waiting::iterator place) {
   const auto reader = by_reader_.find(place->first.reader);
-  reader->second.erase(place->second);
+  reader->second.erase(place->second.number);
   if (reader->second.empty()) {
     by_reader_.erase(reader);
   }
   return waiting_.erase(place);
 }
 
-void ParkedWants::park(const IslandId& reader, const Want& want) {
-  const auto [place, added] = waiting_.try_emplace(Key{want, reader}, next_);
+void ParkedWants::park(const IslandId& reader, const WantOver& asked) {
+  const auto [place, added] = waiting_.try_emplace(Key{asked.want, reader}, next_);
+  place->second.connection = asked.connection;
   if (!added) {
     return;
   }
@@ -40,7 +41,7 @@ std::vector<ParkedWant> ParkedWants::take(const std::function<bool(const Want&)>
   std::vector<ParkedWant> taken;
   for (auto place = waiting_.begin(); place != waiting_.end();) {
     if (chosen(place->first.want)) {
-      taken.push_back(ParkedWant{place->first.reader, place->first.want});
+      taken.push_back(ParkedWant{place->first.reader, place->first.want, place->second.connection});
       place = remove(place);
     } else {
       ++place;
@@ -55,7 +56,7 @@ std::vector<ParkedWant> ParkedWants::take(const BlobId& blob, std::uint64_t begi
   for (auto place = waiting_.lower_bound(Key{Want{blob, begin, 0, false}, {}});
        place != waiting_.end() && place->first.want.blob == blob && place->first.want.offset < end;) {
     if (chosen(place->first.want)) {
-      taken.push_back(ParkedWant{place->first.reader, place->first.want});
+      taken.push_back(ParkedWant{place->first.reader, place->first.want, place->second.connection});
       place = remove(place);
     } else {
       ++place;

@@ -13,6 +13,7 @@
 
 #include "transport/base/ids.hpp"
 #include "transport/bulk/piece.hpp"
+#include "transport/bulk/want_queue.hpp"
 
 namespace atl {
 
@@ -20,14 +21,15 @@ namespace atl {
 struct ParkedWant {
   IslandId reader;
   Want want;
+  std::uint64_t connection = 0;  // over which it came last; 0: not known
 };
 
 class ParkedWants {
  public:
   explicit ParkedWants(std::size_t most_per_reader) : most_per_reader_(most_per_reader) {}
 
-  // A want that waits already is parked once.
-  void park(const IslandId& reader, const Want& want);
+  // A want that waits already is parked once; its answer goes over the connection over which it came last.
+  void park(const IslandId& reader, const WantOver& asked);
   void drop_reader(const IslandId& reader);
 
   // Takes out all that are chosen, in the order of what they ask for.
@@ -43,7 +45,11 @@ class ParkedWants {
     IslandId reader;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  using Waiting = std::map<Key, std::uint64_t>;  // with the number under which its reader has it
+  struct Place {
+    std::uint64_t number = 0;  // under which its reader has it
+    std::uint64_t connection = 0;
+  };
+  using Waiting = std::map<Key, Place>;
   Waiting::iterator remove(Waiting::iterator place);
 
   std::size_t most_per_reader_;

@@ -60,7 +60,7 @@ std::uint64_t PathWindow::need(TimePoint now) const {
   if (is_stale(now) && now - clean_asked_ > kLongestTrip) {
     return static_cast<std::uint64_t>(std::min(product() * kProbing, kBeyondAnyBudget));
   }
-  return std::max(kLeast, static_cast<std::uint64_t>(std::min(product() * kGain, kBeyondAnyBudget)));
+  return std::max(connections_ * kLeastOfEach, static_cast<std::uint64_t>(std::min(product() * kGain, kBeyondAnyBudget)));
 }
 
 std::shared_ptr<PathWindow> PathWindows::to(const IslandId& peer) {

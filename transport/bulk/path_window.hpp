@@ -15,10 +15,13 @@
 //   (or twenty trips, if that is more) without a piece that was asked for with at most half of the product outstanding, the window is half
 //   of the product until such a piece is on its way (BBR's ProbeRTT). What begins after a pause begins with such a piece.
 // - Rounds in which the window was not what limited do not age the rate.
+// - A piece comes over one of several connections, on a path with losses much slower than the path: so each has two pieces to deliver at
+//   least, one that comes and the next.
 // Several windows share a budget by need: as long as all together need no more, each has what it needs, else the same part of it.
 // Sans-I/O: time is an argument and does not run backwards. Cost: O(peers) to size a window, O(1) else; 200 bytes a peer. Threads: one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -32,8 +35,8 @@ namespace atl {
 
 class PathWindow {
  public:
-  static constexpr std::uint64_t kFirst = 16ULL << 20;  // before anything is measured
-  static constexpr std::uint64_t kLeast = 1ULL << 20;
+  static constexpr std::uint64_t kFirst = 4ULL << 20;          // before anything is measured
+  static constexpr std::uint64_t kLeastOfEach = 512ULL << 10;  // of each connection: two full pieces
   static constexpr Duration kScheduling = std::chrono::milliseconds(10);
   static constexpr Duration kFresh = std::chrono::seconds(10);
 
@@ -49,11 +52,13 @@ class PathWindow {
   // A piece is asked for, with so many bytes outstanding before it.
   Asked asked(TimePoint now, std::uint64_t outstanding);
   void arrived(TimePoint now, std::uint64_t bytes, const Asked& asked);
+  // Over so many connections its owner is asked; two unless it is said.
+  void asked_over(unsigned connections) { connections_ = std::max(connections, 1U); }
   // The next piece does not fit beside what is outstanding.
   void limits() { limited_ = true; }
 
-  // Bytes that it would have outstanding, budget apart: kFirst before anything is known, kLeast at least, but for the moments in which the
-  // round trip is looked at anew. Askers always ask for one piece at least.
+  // Bytes that it would have outstanding, budget apart: kFirst before anything is known, kLeastOfEach at least, but for the moments in
+  // which the round trip is looked at anew. Askers always ask for one piece at least.
   [[nodiscard]] std::uint64_t need(TimePoint now) const;
   [[nodiscard]] double bytes_per_second() const;                     // 0: not known
   [[nodiscard]] Duration round_trip() const { return round_trip_; }  // 0: not known
@@ -76,6 +81,7 @@ class PathWindow {
   std::size_t round_ = 0;
   std::uint64_t round_ends_ = 0;  // with a piece that is asked for when so many bytes are delivered
   bool limited_ = false;          // by the window, in this round
+  unsigned connections_ = 2;
 };
 
 // The windows to all peers, within one budget.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Duration kStretch = std::chrono::seconds(1);  // and eight round trips at least: what a new connection needs to get going
 constexpr int kStretchTrips = 8;
-constexpr std::uint64_t kStretchBytes = 8ULL << 20;  // so that a piece more or less is hardly seen
+constexpr std::uint64_t kStretchBytes = 4ULL << 20;  // so that a piece more or less is hardly seen
 constexpr Duration kLongestStretch = std::chrono::seconds(15);
 constexpr double kWorthIt = 1.1;
 // Where so little comes between two looks, or less, pieces may come further apart than looks; what is quiet for longer is a pause.
@@ -16,11 +16,12 @@ constexpr std::uint64_t kSparse = 1ULL << 20;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr int kQuietTrips = 4;
 constexpr double kAsGood = 0.97;
+constexpr unsigned kFewest = 4;  // more, so that it shows where there are few
 
 }  // namespace
 
-void StreamCount::look(Duration since_last, std::uint64_t bytes, Duration round_trip) {
-  if (round_trip < kFar) {
+void StreamCount::look(const Look& look) {
+  if (look.round_trip < kFar) {
     count_ = first_;
     before_.reset();
     last_.reset();
@@ -28,29 +29,39 @@ void StreamCount::look(Duration since_last, std::uint64_t bytes, Duration round_
     bytes_ = 0;
     return;
   }
-  if (bytes == 0) {
-    quiet_ += since_last;
-    if (last_ && (last_->second > kSparse || quiet_ > std::max<Duration>(kQuiet, kQuietTrips * round_trip))) {
+  if (look.bytes > 0 && !look.busy) {
+    last_.reset();
+    quiet_ = {};
+    return;
+  }
+  if (look.bytes == 0) {
+    quiet_ += look.since_last;
+    if (last_ && (last_->second > kSparse || quiet_ > std::max<Duration>(kQuiet, kQuietTrips * look.round_trip))) {
       last_.reset();
     }
     return;
   }
   // Only what lies between two looks in which something came, too, is known to be without a pause.
   const Duration quiet = std::exchange(quiet_, Duration::zero());
-  if (const auto inner = std::exchange(last_, std::pair(since_last + (last_ ? quiet : Duration::zero()), bytes)); inner) {
+  if (const auto inner = std::exchange(last_, std::pair(look.since_last + (last_ ? quiet : Duration::zero()), look.bytes)); inner) {
     time_ += inner->first;
     bytes_ += inner->second;
   }
-  if (time_ >= std::max<Duration>(kStretch, kStretchTrips * round_trip) &&
-      (settling_ || bytes_ >= kStretchBytes || time_ >= kLongestStretch)) {
+  const std::uint64_t enough = settling_ ? unsettled_ : kStretchBytes;
+  if (time_ >= std::max<Duration>(kStretch, kStretchTrips * look.round_trip) && (bytes_ >= enough || time_ >= kLongestStretch)) {
     const double rate = static_cast<double>(std::exchange(bytes_, 0)) / seconds(std::exchange(time_, Duration::zero()));
     if (!std::exchange(settling_, false)) {
-      judge(rate);
+      judge(rate, look.outstanding);
     }
   }
 }
 
-void StreamCount::judge(double rate) {
+void StreamCount::settle(std::uint64_t outstanding) {
+  settling_ = true;
+  unsettled_ = outstanding;
+}
+
+void StreamCount::judge(double rate, std::uint64_t outstanding) {
   if (before_) {
     const bool more = count_ > *before_;
     const bool kept = more ? rate >= kWorthIt * rate_ : rate >= kAsGood * rate_;
@@ -60,9 +71,9 @@ void StreamCount::judge(double rate) {
       rate_ = rate;
     } else {
       count_ = *before_;
-      settling_ = true;
+      settle(outstanding);
       fewer_next_ = more;
-      pause_ = std::min(2 * pause_, kLongestPause);
+      pause_ = more && count_ > 1 ? pause_ : std::min(2 * pause_, kLongestPause);  // fewer are to be tried, too
       waits_ = pause_;
     }
     before_.reset();
@@ -80,9 +91,9 @@ void StreamCount::judge(double rate) {
     return;
   }
   before_ = count_;
-  count_ = fewer ? count_ - 1 : count_ + 1;
+  count_ = fewer ? count_ - std::max(count_ / 6, 1U) : std::min(count_ + std::max(count_, kFewest), most_);
   fewer_next_ = false;
-  settling_ = true;
+  settle(outstanding);
 }
 
 }  // namespace atl

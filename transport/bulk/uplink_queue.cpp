@@ -20,11 +20,12 @@ std::uint64_t burst_of(double bits_per_second) {
 UplinkQueue::UplinkQueue(double bits_per_second, std::size_t wants_per_peer, TimePoint now)
     : bucket_(bits_per_second, burst_of(bits_per_second), now), wants_per_peer_(wants_per_peer) {}
 
-void UplinkQueue::add(const IslandId& peer, const Want& want) {
+void UplinkQueue::add(const IslandId& peer, const WantOver& asked) {
+  const Want& want = asked.want;
   if (turn_ && turn_->peer == peer && turn_->served.piece.blob == want.blob && turn_->served.piece.offset == want.offset) {
     return;
   }
-  waiting_[peer].push(want, wants_per_peer_);
+  waiting_[peer].push(asked, wants_per_peer_);
 }
 
 void UplinkQueue::drop(const IslandId& peer) {
@@ -41,11 +42,11 @@ void UplinkQueue::set_rate(double bits_per_second, TimePoint now) {
   }
 }
 
-std::vector<std::pair<IslandId, Want>> UplinkQueue::take_all() {
-  std::vector<std::pair<IslandId, Want>> all;
+std::vector<std::pair<IslandId, WantOver>> UplinkQueue::take_all() {
+  std::vector<std::pair<IslandId, WantOver>> all;
   if (turn_) {
     const BlobPiece& piece = turn_->served.piece;
-    all.emplace_back(turn_->peer, Want{piece.blob, piece.offset, piece.length, piece.packed > 0});
+    all.emplace_back(turn_->peer, WantOver{Want{piece.blob, piece.offset, piece.length, piece.packed > 0}, turn_->connection});
   }
   for (auto& [peer, wants] : waiting_) {
     while (!wants.empty()) {
@@ -66,13 +67,13 @@ bool UplinkQueue::choose(const Answer& answer) {
       next = waiting_.begin();
     }
     const IslandId peer = next->first;
-    const Want want = next->second.pop();
+    const WantOver first = next->second.pop();
     if (next->second.empty()) {
       waiting_.erase(next);
     }
-    if (std::optional<Served> served = answer(peer, want)) {
+    if (std::optional<Served> served = answer(peer, first)) {
       last_ = peer;
-      turn_ = Turn{peer, *std::move(served)};
+      turn_ = Turn{peer, *std::move(served), first.connection};
       return true;
     }
   }

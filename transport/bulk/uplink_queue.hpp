@@ -26,22 +26,23 @@ namespace atl {
 class UplinkQueue {
  public:
   // The piece, or nothing if the want was parked or refused.
-  using Answer = std::function<std::optional<Served>(const IslandId& peer, const Want& want)>;
+  using Answer = std::function<std::optional<Served>(const IslandId& peer, const WantOver& asked)>;
   struct Turn {
     IslandId peer;
     Served served;
+    std::uint64_t connection = 0;  // over which it was asked for; 0: not known
   };
 
   // Keeps at most `wants_per_peer`; the reader asks again for what is dropped.
   UplinkQueue(double bits_per_second, std::size_t wants_per_peer, TimePoint now);
 
-  void add(const IslandId& peer, const Want& want);
+  void add(const IslandId& peer, const WantOver& asked);
   // The peer is gone.
   void drop(const IslandId& peer);
   // From now on pieces leave at another rate. What waits keeps its turn; ask `ready` again.
   void set_rate(double bits_per_second, TimePoint now);
   // All that waits, where there is no budget any more.
-  std::vector<std::pair<IslandId, Want>> take_all();
+  std::vector<std::pair<IslandId, WantOver>> take_all();
   // Whose piece may leave now; null if there is none, or none is paid for. It stays until `pop` or `drop`.
   const Turn* ready(TimePoint now, const Answer& answer);
   Served pop();

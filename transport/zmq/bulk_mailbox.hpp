@@ -50,9 +50,12 @@ struct SealedPiece {
   std::uint64_t session = 0;
 };
 struct BulkConnected {};
+struct BulkAskedOver {
+  unsigned connections = 0;
+};
 struct BulkArrival {
   IslandId from;
-  std::variant<SealedPiece, Gone, BulkConnected> what;
+  std::variant<SealedPiece, Gone, BulkConnected, BulkAskedOver> what;
 };
 
 class BulkMailbox {

@@ -103,6 +103,8 @@ void ZmqBulkIo::on_frame(Session& session, ByteView head, ByteView bound, Parts&
   if (auto* gone = std::get_if<Gone>(&*frame)) {
     return mailbox_->push(BulkArrival{session.peer, std::move(*gone)});
   }
+  session.owed -= std::min<std::uint64_t>(session.owed, piece->length);
+  session.owed_since = session.heard;
   const std::size_t expected = piece->payload_bytes() + (identity_.plain ? 0 : kBoxTagBytes);
   if (parts[1].bytes().size() != expected) {
     return reject(session, "a payload of another length than its head says");
@@ -162,7 +164,7 @@ void ZmqBulkIo::send_ping(Session& session, std::uint8_t type, std::uint64_t sta
 
 bool ZmqBulkIo::serve(Session& session, const Want& want) {
   if (uplink_) {
-    uplink_->add(session.peer, want);  // `serve_uplink` has its turn after this
+    uplink_->add(session.peer, {want, session.id});  // `serve_uplink` has its turn after this
     return true;
   }
   if (session.flight->carries({want.blob, want.offset})) {
@@ -173,7 +175,7 @@ bool ZmqBulkIo::serve(Session& session, const Want& want) {
     session.flight->wake_when_smaller();
     return true;
   }
-  const StoreAnswer answer = store_->answer(session.peer, want);
+  const StoreAnswer answer = store_->answer(session.peer, {want, session.id});
   if (const auto* served = std::get_if<Served>(&answer)) {
     return send_piece(session, *served);
   }
@@ -215,7 +217,7 @@ void ZmqBulkIo::serve_waiting() {
         found->second.flight->wake_when_smaller();
         break;
       }
-      serve(found->second, wants.pop());
+      serve(found->second, wants.pop().want);
       found = sessions_.find(id);  // sending may have ended it
     }
   }
@@ -226,8 +228,8 @@ void ZmqBulkIo::serve_uplink() {
   if (!uplink_) {
     return;
   }
-  const auto answer = [this](const IslandId& peer, const Want& want) {
-    StoreAnswer found = store_->answer(peer, want);
+  const auto answer = [this](const IslandId& peer, const WantOver& asked) {
+    StoreAnswer found = store_->answer(peer, asked);
     if (auto* served = std::get_if<Served>(&found)) {
       return std::optional<Served>(std::move(*served));
     }
@@ -239,7 +241,7 @@ void ZmqBulkIo::serve_uplink() {
     return std::optional<Served>();
   };
   while (const UplinkQueue::Turn* turn = uplink_->ready(now(), answer)) {
-    Session* session = next_session(turn->peer);
+    Session* session = session_of(turn->peer, turn->connection);
     if (session == nullptr) {
       uplink_->drop(IslandId(turn->peer));
       continue;

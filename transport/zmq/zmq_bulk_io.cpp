@@ -91,7 +91,7 @@ void ZmqBulkIo::run() {
       }
       for (const ParkedWant& item : store_->take_unparked()) {
         // A connection may turn out to be gone; then by another.
-        for (Session* session = next_session(item.reader); session != nullptr && !serve(*session, item.want);) {
+        for (Session* session = session_of(item.reader, item.connection); session != nullptr && !serve(*session, item.want);) {
           session = next_session(item.reader);
         }
       }
@@ -139,7 +139,7 @@ void ZmqBulkIo::set_uplink(double bits_per_second) {
     uplink_->set_rate(chosen, now());
     return;
   }
-  std::vector<std::pair<IslandId, Want>> waiting;
+  std::vector<std::pair<IslandId, WantOver>> waiting;
   if (uplink_) {
     waiting = uplink_->take_all();
     uplink_.reset();
@@ -147,8 +147,8 @@ void ZmqBulkIo::set_uplink(double bits_per_second) {
   if (chosen > 0) {
     uplink_.emplace(chosen, settings_.queue_wants, now());
   }
-  for (const auto& [peer, want] : waiting) {
-    for (Session* session = next_session(peer); session != nullptr && !serve(*session, want);) {
+  for (const auto& [peer, asked] : waiting) {
+    for (Session* session = session_of(peer, asked.connection); session != nullptr && !serve(*session, asked.want);) {
       session = next_session(peer);
     }
   }
@@ -222,8 +222,12 @@ void ZmqBulkIo::remove_peer(const IslandId& island) {
 
 void ZmqBulkIo::send_want(const OutgoingWant& want) {
   // A connection may turn out to be gone; then by another.
-  for (Session* session = next_session(want.to); session != nullptr && !send_frame(*session, want.want);) {
-    session = next_session(want.to);
+  for (Session* session = session_to_ask(want.to); session != nullptr; session = session_to_ask(want.to)) {
+    session->owed_since = session->owed == 0 ? now() : session->owed_since;
+    session->owed += want.want.length;
+    if (send_frame(*session, want.want)) {
+      return;
+    }
   }
 }
 
@@ -232,8 +236,28 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
   if (peer == peers_.end() || peer->second.sessions.empty()) {
     return nullptr;
   }
-  const std::size_t used = std::min<std::size_t>(peer->second.streams.count(), peer->second.sessions.size());
-  return &sessions_.at(peer->second.sessions[peer->second.turn++ % used]);
+  return &sessions_.at(peer->second.sessions[peer->second.turn++ % used_sessions(peer->second)]);
+}
+
+// That which owes least; those that owe as much have turns. So a connection that loses a packet does not hold up the others.
+ZmqBulkIo::Session* ZmqBulkIo::session_to_ask(const IslandId& island) {
+  Session* least = next_session(island);
+  if (least == nullptr) {
+    return nullptr;
+  }
+  const Peer& peer = peers_.at(island);
+  const std::size_t used = used_sessions(peer);
+  for (std::size_t i = 0; i < used && least->owed > 0; ++i) {
+    Session& session = sessions_.at(peer.sessions[(peer.turn + i) % used]);
+    least = session.owed < least->owed ? &session : least;
+  }
+  return least;
+}
+
+// That over which a want came, while it is there.
+ZmqBulkIo::Session* ZmqBulkIo::session_of(const IslandId& island, std::uint64_t id) {
+  const auto found = sessions_.find(id);
+  return found != sessions_.end() && found->second.peer == island && found->second.confirmed ? &found->second : next_session(island);
 }
 
 // -------------------------------------------------------------------------------------------------------------- sockets
@@ -351,14 +375,27 @@ void ZmqBulkIo::send_to_route(const Route& route, ByteView message) {
 
 // ----------------------------------------------------------------------------------------------------------------- time
 
-// A connection more than there are is dialled, where there is an address to dial. None is closed: one that is not used costs a ping now
+// Connections that are missing are dialled, where there is an address to dial. None is closed: one that is not used costs a ping now
 // and then, and may be what the other side asks over.
 void ZmqBulkIo::look_at_streams(TimePoint present) {
   for (auto& [island, peer] : peers_) {
-    peer.streams.look(present - looked_at_, std::exchange(peer.received, 0), peer.round_trip);
+    StreamCount::Look look{present - looked_at_, std::exchange(peer.received, 0), 0, true, peer.round_trip};
+    for (std::size_t i = 0; i < peer.sessions.size(); ++i) {
+      const std::uint64_t owed = sessions_.at(peer.sessions[i]).owed;
+      look.outstanding += owed;
+      look.busy = look.busy && (owed > 0 || i >= used_sessions(peer));
+    }
+    peer.streams.look(look);
     const bool established = std::ranges::all_of(peer.dealers, [](const auto& dealer) { return dealer->session != 0; });
-    if (established && peer.streams.count() > peer.sessions.size() && peer.dealers.size() < kMostStreams && !peer.who.address.empty()) {
+    const bool may_dial = established && !peer.who.address.empty();
+    for (std::size_t there = peer.sessions.size(); may_dial && there < peer.streams.count() && peer.dealers.size() < kMostStreams;
+         ++there) {
       add_dealer(island, peer);
+    }
+    const auto over = static_cast<unsigned>(used_sessions(peer));
+    if (std::exchange(peer.asked_over, over) != over && over > 0) {
+      log_debug("bulk link: island " + island.text + " is asked over " + std::to_string(over) + " connections");
+      mailbox_->push(BulkArrival{island, BulkAskedOver{over}});
     }
   }
   looked_at_ = present;
@@ -368,7 +405,10 @@ void ZmqBulkIo::tick(TimePoint present) {
   look_at_streams(present);
   std::vector<std::uint64_t> dead;
   std::vector<std::uint64_t> quiet;
-  for (const auto& [id, session] : sessions_) {
+  for (auto& [id, session] : sessions_) {
+    if (session.owed > 0 && present - session.owed_since > kOwedPatience) {
+      session.owed = 0;  // nobody waits for it any more, or it is not ready there
+    }
     if (present - session.heard > (session.confirmed ? settings_.dead_after : kHelloPatienceAtMost)) {
       dead.push_back(id);
     } else if (session.confirmed && present - session.pinged >= settings_.ping_every) {

@@ -2,6 +2,7 @@
 // Threads: everything here runs on that one thread; it talks to the caller through the mailbox.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -61,6 +62,7 @@ class ZmqBulkIo {
   static constexpr std::size_t kRemembered = 64;  // strangers, and lines logged lately
   static constexpr Duration kHelloPatience = std::chrono::milliseconds(500);
   static constexpr Duration kHelloPatienceAtMost = std::chrono::seconds(5);
+  static constexpr Duration kOwedPatience = std::chrono::seconds(5);
   using Parts = std::vector<ZmqMessage>;
 
   // One connection this side dials.
@@ -87,7 +89,9 @@ class ZmqBulkIo {
     TimePoint heard;
     TimePoint pinged;
     std::shared_ptr<BulkFlight> flight;
-    WantQueue waiting;  // wants to serve once there is room
+    WantQueue waiting;       // wants to serve once there is room
+    std::uint64_t owed = 0;  // bytes that were asked for over it and have not come
+    TimePoint owed_since;    // when the newest of them came, or the first was asked for
   };
   struct Peer {
     explicit Peer(unsigned first_streams) : streams(first_streams, kMostStreams) {}
@@ -97,6 +101,7 @@ class ZmqBulkIo {
     std::vector<std::uint64_t> sessions;  // confirmed
     std::size_t turn = 0;
     StreamCount streams;         // of the sessions, over how many this side asks
+    unsigned asked_over = 0;     // what its reader was told of that
     std::uint64_t received = 0;  // bytes, since the last tick
     Duration round_trip{};       // the shortest since `trip_from`; 0: not known
     TimePoint trip_from;
@@ -145,9 +150,14 @@ class ZmqBulkIo {
   void serve_uplink();
   void reject(Session& session, const std::string& why);
   Session* next_session(const IslandId& peer);
+  Session* session_to_ask(const IslandId& peer);
+  Session* session_of(const IslandId& peer, std::uint64_t id);
   void on_pong(Session& session, Duration trip);
 
   void add_dealer(const IslandId& island, Peer& peer);
+  [[nodiscard]] static std::size_t used_sessions(const Peer& peer) {
+    return std::min<std::size_t>(peer.streams.count(), peer.sessions.size());
+  }
   void look_at_streams(TimePoint now);
   void tick(TimePoint now);
   void log_rarely(const std::string& line);

@@ -132,6 +132,8 @@ class Link final : public ZmqBulkLink {
       open(now, arrival->from, *sealed, receiver);
     } else if (const auto* gone = std::get_if<Gone>(&arrival->what)) {
       receiver.gone(now, arrival->from, *gone);
+    } else if (const auto* over = std::get_if<BulkAskedOver>(&arrival->what)) {
+      receiver.asked_over(arrival->from, over->connections);
     } else {
       receiver.connected(now, arrival->from);
     }
