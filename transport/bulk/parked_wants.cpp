@@ -14,9 +14,9 @@ ParkedWants::Waiting::iterator ParkedWants::remove(Waiting::iterator place) {
 }
 
 void ParkedWants::park(const IslandId& reader, const WantOver& asked) {
-  const auto [place, added] = waiting_.try_emplace(Key{asked.want, reader}, next_);
-  place->second.connection = asked.connection;
+  const auto [place, added] = waiting_.try_emplace(Key{asked.want, reader}, Place{next_, asked.connection});
   if (!added) {
+    place->second.connection = asked.connection;
     return;
   }
   auto& own = by_reader_[reader];

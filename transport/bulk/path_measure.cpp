@@ -27,11 +27,12 @@ void PathMeasure::next_turn(TimePoint now) {
   asked_.clear();
   look_ = now;
   if (!waiting_.empty()) {
-    turn_.emplace();
-    turn_->peer = waiting_.front();
-    turn_->window = kFirstPieces;
-    turn_->begun = now;
-    turn_->end = now + each_;
+    Turn turn;
+    turn.peer = waiting_.front();
+    turn.window = kFirstPieces;
+    turn.begun = now;
+    turn.end = now + each_;
+    turn_ = std::move(turn);
     waiting_.pop_front();
   }
 }

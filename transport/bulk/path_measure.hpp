@@ -50,7 +50,7 @@ class PathMeasure final : public Transfer {
     unsigned trips = 0;                        // tiny pieces that came
     std::optional<Duration> shortest;          // of their round trips
     std::optional<TimePoint> rate_from;        // when the first full piece was asked for
-    std::size_t window;                        // full pieces asked for at a time
+    std::size_t window = 0;                    // full pieces asked for at a time
     Duration took{};                           // from asking for the newest full piece to its arrival
     std::uint64_t bytes = 0;                   // of full pieces
     TimePoint last;                            // when the newest of them came
