@@ -56,6 +56,7 @@ void Session::say_hello(TimePoint now, std::vector<HeldRun> runs) {
   hello.trainers = identity_.trainers;
   hello.generation = identity_.generation;
   hello.copies = identity_.copies;
+  hello.place = identity_.place;
   hello.runs = std::move(runs);
   out_->send(std::move(hello));
 }

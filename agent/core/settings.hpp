@@ -28,6 +28,7 @@ struct Identity {
   Generation generation = {};              // the newest of its coordinator that it has met
   std::uint64_t link_memory_bytes = 0;     // for pieces on their way
   std::vector<std::string> copies = {};    // places where its owner lets it keep and read copies of checkpoints
+  std::string place = {};                  // StateLock::place
 };
 
 struct Settings {

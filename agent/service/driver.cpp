@@ -523,6 +523,7 @@ Status run_agent(const AgentOptions& given) {
   identity.island = island;
   identity.name = name;
   identity.bulk_address = address;
+  identity.place = lock.place();
   ATOLL_ASSIGN(std::unique_ptr<ControlClient> control, ZmqControlClient::open(control_settings));
   control = rehearsal ? rehearsed(std::move(control), rehearsal) : std::move(control);
   Settings core_settings;

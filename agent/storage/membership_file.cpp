@@ -8,11 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "agent/storage/durable_file.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/own_disk.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace atl::agent {
 namespace fs = std::filesystem;
@@ -58,6 +61,17 @@ Status StateLock::still_held() const {
     return {};
   }
   return Error{Code::io, "the state directory " + path_.parent_path().string() + " was removed or replaced while this agent runs"};
+}
+
+std::string StateLock::place() const {
+  struct stat held {};
+  std::string machine;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
+  if (machine.empty() || ::fstat(fd_, &held) != 0) {
+    return "";
+  }
+  const std::string text = machine + " " + std::to_string(held.st_dev) + " " + std::to_string(held.st_ino);
+  return to_hex(sha256(as_bytes(text)));
 }
 
 StateLock::~StateLock() {

@@ -26,6 +26,10 @@ class StateLock {
   // could take the directory. What cannot be looked at (a network's disk that is away) is not gone.
   [[nodiscard]] Status still_held() const;
 
+  // This machine since its last start, and the file that is locked, as a digest: of two agents that say the same the one that has the lock
+  // now outlived the other. Empty if the machine does not tell.
+  [[nodiscard]] std::string place() const;
+
  private:
   StateLock(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
   int fd_;

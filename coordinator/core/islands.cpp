@@ -153,6 +153,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
                          hello.trainers.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.trainers.size(), 256)));
   island.copies.assign(hello.copies.begin(),
                        hello.copies.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.copies.size(), 256)));
+  island.place = bounded(hello.place, 256);
   IslandRecord& value = island.record;
   value.bulk_address = bounded(hello.bulk_address, 256);
   value.version = bounded(hello.version, 64);
@@ -166,7 +167,9 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
 }
 
 std::optional<Probe> Islands::successor(const Island& island, Outbox& out) const {
-  if (island.probe && out.now() - island.probe->since >= settings_.probe) {
+  // Who has the lock of the same state on the same machine has outlived the one before; of others it is not known before that was silent.
+  const bool outlived = island.probe && !island.place.empty() && island.probe->hello.place == island.place;
+  if (island.probe && (outlived || out.now() - island.probe->since >= settings_.probe)) {
     return island.probe;
   }
   if (island.probe) {

@@ -96,6 +96,32 @@ std::size_t used_bytes() {
 
 }  // namespace
 
+TEST_CASE("an agent that has the lock of the one before it takes over at once, one that lies elsewhere does not") {
+  Bench bench;
+  Hello message;
+  message.name = "a";
+  message.boot = 1;
+  message.place = "here";
+  bench.core.admit(bench.now, IslandId("a"), "a", "key-a");
+  bench.core.step(bench.now, IslandId("a"), 1, message);
+  bench.now += milliseconds(100);
+  message.boot = 2;
+  const auto welcomed = [&] {
+    bench.core.step(bench.now, IslandId("a"), 2, message);
+    bench.take();
+    return bench.sent<Welcome>("a", 2).size() == 1;
+  };
+  SECTION("the same place") { CHECK(welcomed()); }
+  SECTION("another machine, or a copy of the state") {
+    message.place = "there";
+    CHECK_FALSE(welcomed());
+  }
+  SECTION("an agent that does not say") {
+    message.place.clear();
+    CHECK_FALSE(welcomed());
+  }
+}
+
 TEST_CASE("a second agent with the identity of one that lives is refused, one that died is succeeded") {
   Bench bench;
   bench.join("a");

@@ -357,7 +357,8 @@ class Decoder {
                  list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
                  generation(m.generation()),
                  m.link_memory_bytes(),
-                 list(m.copies(), [this](const flatbuffers::String* place) { return name(place); })};
+                 list(m.copies(), [this](const flatbuffers::String* place) { return name(place); }),
+                 name(m.place())};
   }
   Heartbeat get(const wire::Heartbeat& m) {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};

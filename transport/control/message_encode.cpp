@@ -189,7 +189,7 @@ class Encoder {
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
                              name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
                              m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(), m.link_memory_bytes,
-                             copies);
+                             copies, name(m.place, "the place of its state"));
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,
