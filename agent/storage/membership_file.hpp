@@ -26,8 +26,8 @@ class StateLock {
   // could take the directory. What cannot be looked at (a network's disk that is away) is not gone.
   [[nodiscard]] Status still_held() const;
 
-  // This machine since its last start, and the file that is locked, as a digest: of two agents that say the same the one that has the lock
-  // now outlived the other. Empty if the machine does not tell.
+  // A digest of this machine's last start and of the locked file. Two agents with the same place never had the lock at the same time, so
+  // the later one has outlived the earlier. Empty if the machine does not tell when it started.
   [[nodiscard]] std::string place() const;
 
  private:

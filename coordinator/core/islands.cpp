@@ -167,7 +167,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
 }
 
 std::optional<Probe> Islands::successor(const Island& island, Outbox& out) const {
-  // Who has the lock of the same state on the same machine has outlived the one before; of others it is not known before that was silent.
+  // An agent with the same place has outlived the one before it (StateLock::place). Any other one has to wait until that one is silent.
   const bool outlived = island.probe && !island.place.empty() && island.probe->hello.place == island.place;
   if (island.probe && (outlived || out.now() - island.probe->since >= settings_.probe)) {
     return island.probe;

@@ -35,10 +35,11 @@ struct Bench {
     core.admit(now, IslandId(name), name, "key-" + name);
     hello(name, boot);
   }
-  void hello(const std::string& name, std::uint64_t boot) {
+  void hello(const std::string& name, std::uint64_t boot, const std::string& place = "") {
     Hello message;
     message.name = name;
     message.boot = boot;
+    message.place = place;
     core.step(now, IslandId(name), boot, message);
   }
   template <typename M>
@@ -98,28 +99,17 @@ std::size_t used_bytes() {
 
 TEST_CASE("an agent that has the lock of the one before it takes over at once, one that lies elsewhere does not") {
   Bench bench;
-  Hello message;
-  message.name = "a";
-  message.boot = 1;
-  message.place = "here";
   bench.core.admit(bench.now, IslandId("a"), "a", "key-a");
-  bench.core.step(bench.now, IslandId("a"), 1, message);
+  bench.hello("a", 1, "here");
   bench.now += milliseconds(100);
-  message.boot = 2;
-  const auto welcomed = [&] {
-    bench.core.step(bench.now, IslandId("a"), 2, message);
+  const auto welcomed_from = [&](const std::string& place) {
+    bench.hello("a", 2, place);
     bench.take();
     return bench.sent<Welcome>("a", 2).size() == 1;
   };
-  SECTION("the same place") { CHECK(welcomed()); }
-  SECTION("another machine, or a copy of the state") {
-    message.place = "there";
-    CHECK_FALSE(welcomed());
-  }
-  SECTION("an agent that does not say") {
-    message.place.clear();
-    CHECK_FALSE(welcomed());
-  }
+  SECTION("the same place") { CHECK(welcomed_from("here")); }
+  SECTION("another machine, or a copy of the state") { CHECK_FALSE(welcomed_from("there")); }
+  SECTION("an agent that does not say") { CHECK_FALSE(welcomed_from("")); }
 }
 
 TEST_CASE("a second agent with the identity of one that lives is refused, one that died is succeeded") {

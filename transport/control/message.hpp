@@ -106,7 +106,7 @@ struct Hello {
   Generation generation = {};              // the newest of its coordinator that this island has met
   std::uint64_t link_memory_bytes = 0;     // for pieces on their way (`agent --link-memory`); 0: an older agent, which does not say
   std::vector<std::string> copies = {};    // where its owner lets it keep and read copies of checkpoints (`agent --allow-copy`), and below
-  std::string place = {};                  // its machine since its last start, and its state's lock on it, as a digest; empty: not known
+  std::string place = {};                  // a digest of its machine's last start and of the file that locks its state; empty: not known
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 

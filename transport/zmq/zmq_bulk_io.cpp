@@ -239,7 +239,7 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
   return &sessions_.at(peer->second.sessions[peer->second.turn++ % used_sessions(peer->second)]);
 }
 
-// That which owes least; those that owe as much have turns. So a connection that loses a packet does not hold up the others.
+// The connection that owes least; those that owe as much take turns. So a connection that loses a packet does not hold up the others.
 ZmqBulkIo::Session* ZmqBulkIo::session_to_ask(const IslandId& island) {
   Session* least = next_session(island);
   if (least == nullptr) {
@@ -254,7 +254,7 @@ ZmqBulkIo::Session* ZmqBulkIo::session_to_ask(const IslandId& island) {
   return least;
 }
 
-// That over which a want came, while it is there.
+// The connection over which a want came, while it is there; any other one afterwards.
 ZmqBulkIo::Session* ZmqBulkIo::session_of(const IslandId& island, std::uint64_t id) {
   const auto found = sessions_.find(id);
   return found != sessions_.end() && found->second.peer == island && found->second.confirmed ? &found->second : next_session(island);
