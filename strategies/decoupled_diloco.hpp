@@ -13,6 +13,9 @@
 // What is ours:
 //   · An island takes a newer result over once it has published what it trained on that fragment since it took the last one, and not
 //     before: what it trained is in a contribution, and not overwritten. What the overlap overwrites is counted out of the weight.
+//     Where a round was held up so long that the next one is due on this island (a slower island, one that died), it publishes once more
+//     first: with the anchor "newest" that contribution has what the island did since its last one, and the difference of both models. With
+//     "own" it would count twice what it published before, so there the result is taken at once.
 //   · The quorum is of contributions that are on time. One that missed its round counts in a later one, and closes none.
 //   · With pace "adaptive" (the default here) the others are told when the first contribution to a round is there, and publish what they
 //     have. Where the grace time is as long as a step of the slowest island, islands of any speed are in every round.

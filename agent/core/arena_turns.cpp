@@ -7,8 +7,8 @@ namespace atl::agent {
 void ArenaTurns::begin(std::uint64_t start, std::uint32_t fragments, Round begun_with, Round committed, Step step, std::uint64_t position,
                        std::uint64_t trained) {
   start_ = start;
-  fragments_.assign(fragments,
-                    Fragment{Turn::ours, false, false, begun_with, Round(), step, position, position, trained, Step(0), std::nullopt});
+  fragments_.assign(fragments, Fragment{Turn::ours, false, false, begun_with, Round(), Round(), step, position, step, position, trained,
+                                        Step(0), std::nullopt});
   for (std::uint32_t i = 0; i < fragments; ++i) {
     newest_[i] = std::max(std::min(newest_[i], committed), begun_with);
   }
@@ -33,13 +33,14 @@ bool ArenaTurns::publishing() const {
   return std::ranges::any_of(fragments_, [](const Fragment& f) { return f.turn == Turn::publishing; });
 }
 
-PublishFacts ArenaTurns::published(std::uint32_t fragment, std::uint64_t position, const PublishFacts& facts) {
+PublishFacts ArenaTurns::published(std::uint32_t fragment, Step step, std::uint64_t position, const PublishFacts& facts) {
   Fragment& f = fragments_.at(fragment);
   f.turn = Turn::ours;
   f.owes = false;
   const std::uint64_t all = position - std::min(position, f.published_at);
   const std::uint64_t since = position - std::min(position, f.position);
   f.published_at = position;
+  f.published_step = step;
   if (since >= all) {
     return facts;
   }
@@ -49,6 +50,12 @@ PublishFacts ArenaTurns::published(std::uint32_t fragment, std::uint64_t positio
   own.steps = part(facts.steps);
   own.overwritten = facts.tokens - std::min(facts.tokens, own.tokens);
   return own;
+}
+
+void ArenaTurns::counted(std::uint32_t fragment, Round round) {
+  if (fragment < fragments_.size()) {
+    fragments_[fragment].counted = round;
+  }
 }
 
 void ArenaTurns::adopt(std::uint32_t fragment, Round round) {

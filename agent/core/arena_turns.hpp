@@ -13,6 +13,7 @@
 // Threads: owned by one Core.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,11 +42,14 @@ class ArenaTurns {
   [[nodiscard]] bool outdated(std::uint32_t fragment) const;
   // It has published nothing since it took a result: what it trains would be lost with the next one, each time where rounds are shorter
   // than its steps.
-  [[nodiscard]] bool owes(std::uint32_t fragment) const { return fragments_.at(fragment).owes && !fragments_.at(fragment).distrusted; }
+  [[nodiscard]] bool owes(std::uint32_t fragment) const { return fragments_.at(fragment).owes && trusted(fragment); }
+  [[nodiscard]] bool trusted(std::uint32_t fragment) const { return !fragments_.at(fragment).distrusted; }
   // The newest version, that which the trainer has, and the step at which it took that.
   [[nodiscard]] Round newest(std::uint32_t fragment) const;
   [[nodiscard]] Round base(std::uint32_t fragment) const { return fragments_.at(fragment).base; }
   [[nodiscard]] Step based_at(std::uint32_t fragment) const { return fragments_.at(fragment).step; }
+  // The step of its newest publish; none yet: where it began.
+  [[nodiscard]] Step published_at(std::uint32_t fragment) const { return fragments_.at(fragment).published_step; }
   [[nodiscard]] bool publishing() const;
 
   // due: the step at which it is published, unless the trainer is told to hurry.
@@ -54,10 +58,17 @@ class ArenaTurns {
   void hurry(std::uint32_t fragment, std::uint64_t tokens);
   // The furthest step at which a fragment is published that is to hurry and has enough in it. trained: tokens since the trainer started.
   [[nodiscard]] std::optional<Step> hurried(std::uint64_t trained);
-  // position: of the trainer. The facts, whose tokens and steps are since its publish of this fragment before, with those since it took its
-  // base: what a result overwrote in between is in no contribution.
-  PublishFacts published(std::uint32_t fragment, std::uint64_t position, const PublishFacts& facts);
+  // step, position: of the trainer. The facts, whose tokens and steps are since its publish of this fragment before, with those since it
+  // took its base: what a result overwrote in between is in no contribution.
+  PublishFacts published(std::uint32_t fragment, Step step, std::uint64_t position, const PublishFacts& facts);
   void applied(std::uint32_t fragment, Round round) { newest_[fragment] = round; }
+  // This round counted what the trainer had published.
+  void counted(std::uint32_t fragment, Round round);
+  // The round after which the trainer has missed those of this fragment: that of its base, or the newest that counted what it published
+  // since.
+  [[nodiscard]] Round took_part_in(std::uint32_t fragment) const {
+    return std::max(fragments_.at(fragment).base, fragments_.at(fragment).counted);
+  }
   void adopt(std::uint32_t fragment, Round round);
   // What the trainer published is not finite: it takes the newest version again.
   void distrust(std::uint32_t fragment);
@@ -72,10 +83,12 @@ class ArenaTurns {
     bool distrusted = false;
     bool owes = false;
     Round base;
+    Round counted;
     Round adopting;
     Step step;                       // at which the trainer took the base,
     std::uint64_t position = 0;      // and where it was in the data
-    std::uint64_t published_at = 0;  // position of its newest publish
+    Step published_step;             // of its newest publish,
+    std::uint64_t published_at = 0;  // and its position then
     std::uint64_t trained = 0;       // tokens of the trainer when it took the base
     Step due;                        // of the publish that is ordered
     std::optional<std::uint64_t> hurry;

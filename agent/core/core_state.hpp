@@ -171,6 +171,8 @@ struct Core::State {
 
   // ---- quorum_rounds.cpp
   void drive_turns();
+  [[nodiscard]] bool overdue(std::uint32_t fragment, Round closing) const;
+  [[nodiscard]] std::uint64_t least_steps() const;
   void order_publish(std::uint32_t fragment);
   [[nodiscard]] std::optional<RoundPlan> first_open(Round from, std::uint32_t fragment) const;
   void hurry(Round round);

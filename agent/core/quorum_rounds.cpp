@@ -35,13 +35,35 @@ void Core::State::drive_turns() {
       continue;
     }
     const bool owes = turns.owes(fragment) && !departure.asked() && first_open(run->outer.committed(), fragment);
-    if (turns.outdated(fragment) && !owes) {
+    if (turns.outdated(fragment) && !owes && !overdue(fragment, Round())) {
       turns.adopt(fragment, turns.newest(fragment));
       effect(OfferParameters{run->terms.id, turns.newest(fragment), fragment});
     } else if (!departure.asked() && !run->rounds.contributes(fragment)) {
       order_publish(fragment);
     }
   }
+}
+
+// Whether the next round of a fragment is due here by now, before a newer result takes the place of what the trainer has. That is so where
+// a round was held up, by a slower island or one that died, say: what the trainer did meanwhile is worth a contribution of its own. Formed
+// against the newest result, that has no more of what it contributed before in it than that result has. closing: a round that is being
+// closed; its contribution is not in the way.
+bool Core::State::overdue(std::uint32_t fragment, Round closing) const {
+  const ArenaTurns& turns = run->turns;
+  const RunTerms& terms = run->terms;
+  const std::optional<RoundPlan> next = first_open(run->outer.committed(), fragment);
+  if (!next || departure.asked() || run->life.standing() || !turns.trusted(fragment) || terms.spec.strategy.anchor != Anchor::newest ||
+      terms.composition.max_staleness == 0 || run->rounds.contributes(fragment, closing)) {
+    return false;
+  }
+  return run->trainer.step() >= std::max(next->start, Step(turns.published_at(fragment).value + least_steps()));
+}
+
+// With fewer steps there would be next to nothing to publish.
+std::uint64_t Core::State::least_steps() const {
+  const std::uint64_t inner_steps = run->terms.composition.inner_steps;
+  const std::uint64_t overlap = std::min(inner_steps, own_overlap(run->terms.spec, session.identity().name));
+  return std::max<std::uint64_t>(1, std::min(inner_steps - overlap, inner_steps / 2));
 }
 
 // The next publish of a fragment, for the first of its rounds that is open: when that is due, and not right behind the result that the
@@ -51,17 +73,14 @@ void Core::State::order_publish(std::uint32_t fragment) {
   if (!due) {
     return;  // the run has no more rounds of it
   }
-  const std::uint64_t inner_steps = run->terms.composition.inner_steps;
-  const std::uint64_t overlap = std::min(inner_steps, own_overlap(run->terms.spec, session.identity().name));
-  const std::uint64_t least = std::max<std::uint64_t>(1, std::min(inner_steps - overlap, inner_steps / 2));
-  const Step soonest(run->turns.based_at(fragment).value + least);
+  const Step soonest(run->turns.based_at(fragment).value + least_steps());
   const Step step = std::max(due->start, soonest);
   run->turns.order_publish(fragment, step);
   run->trainer.order_publish(*due, step);
   const Result<RoundPlan> newest = run->trainer.schedule()->round_at(run->outer.committed());
   if (newest && newest->start > run->trainer.step()) {
     // This island is slower than the run: it publishes after a whole period of its own steps, and moves to the run's step then.
-    run->turns.hurry(fragment, inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
+    run->turns.hurry(fragment, run->terms.composition.inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
   }
 }
 
@@ -101,6 +120,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
   run->turns.applied(fragment, event.round);
   if (round.counts()) {
     run->rounds.count_data(round.ready().data);
+    run->turns.counted(fragment, event.round);
   }
   if (run->trainer.training() && run->turns.adopts(fragment, event.round)) {
     const bool waited_for = !round.receives() && round.published_as() == event.round;
@@ -125,7 +145,8 @@ bool Core::State::lies_behind(const RoundInHand& round) {
   if (!run->terms.passes_over()) {
     return false;
   }
-  const bool ours = run->trainer.training() && run->turns.begun(run->trainer.beginnings()) && run->turns.is(round.fragment(), Turn::ours);
+  const bool ours = run->trainer.training() && run->turns.begun(run->trainer.beginnings()) && run->turns.is(round.fragment(), Turn::ours) &&
+                    !overdue(round.fragment(), round.number());
   if (ours) {
     run->turns.adopt(round.fragment(), round.number());
   }
@@ -201,7 +222,7 @@ void Core::State::overrun(const TrainerPublished& event) {
   run->trainer.on(event);
   const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
   const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
-  tell_overrun(event.round, event.fragment, run->turns.published(event.fragment, event.position, facts));
+  tell_overrun(event.round, event.fragment, run->turns.published(event.fragment, event.step, event.position, facts));
 }
 
 void Core::State::tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts) {

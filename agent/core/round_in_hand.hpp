@@ -69,7 +69,8 @@ class RoundInHand {
   void receive() { receives_ = true; }
   // It closed before the contribution was there, which is one to a later round now.
   void postpone(Round to);
-  // Where rounds close with a quorum: the trainer went on from the result of this round, and so many rounds of the fragment were missed.
+  // Where rounds close with a quorum: the trainer went on from the result of this round, or took part in it last, and so many rounds of the
+  // fragment were missed.
   void train_from(Round base) { trained_from_ = base; }
   [[nodiscard]] Round trained_from() const { return trained_from_; }
   void age(std::uint32_t missed) { ready_.staleness = missed; }

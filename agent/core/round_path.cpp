@@ -61,8 +61,8 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   RoundInHand& in_hand = run->rounds.add(*round, event.fragment);
   if (run->terms.passes_over()) {
-    in_hand.train_from(run->turns.base(event.fragment));
-    facts = run->turns.published(event.fragment, event.position, facts);
+    in_hand.train_from(run->turns.took_part_in(event.fragment));
+    facts = run->turns.published(event.fragment, event.step, event.position, facts);
   }
   in_hand.describe(facts, run->trainer.sequences());
   in_hand.publish_as(event.round);
@@ -134,7 +134,7 @@ void Core::State::withdraw(Round number, Error error) {
   }
   if (run->terms.passes_over()) {
     run->turns.distrust(round->fragment());
-    drop_contribution(number, std::move(error), Fate::rejected);
+    drop_contribution(number, error, Fate::rejected);
     return;
   }
   round->withdraw(run->members.epoch(), std::move(error));

@@ -46,9 +46,10 @@ bool Rounds::contributing() const {
   return std::any_of(rounds_.begin(), rounds_.end(), [](const auto& round) { return !round.second.receives(); });
 }
 
-bool Rounds::contributes(std::uint32_t fragment) const {
-  return std::any_of(rounds_.begin(), rounds_.end(),
-                     [&](const auto& round) { return !round.second.receives() && round.second.fragment() == fragment; });
+bool Rounds::contributes(std::uint32_t fragment, Round but) const {
+  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& round) {
+    return !round.second.receives() && round.second.fragment() == fragment && round.first != but;
+  });
 }
 
 bool Rounds::applying() const {

@@ -46,7 +46,8 @@ class Rounds {
   [[nodiscard]] std::set<Round> formed() const;
   [[nodiscard]] bool contributing() const;
   // To a round of this fragment.
-  [[nodiscard]] bool contributes(std::uint32_t fragment) const;
+  // but: a round that is not looked at.
+  [[nodiscard]] bool contributes(std::uint32_t fragment, Round but = {}) const;
   // The outer step of one is being taken.
   [[nodiscard]] bool applying() const;
   [[nodiscard]] bool forming() const;

@@ -114,6 +114,8 @@ class IslandHost {
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   // Tokens behind all that its trainers have published.
   [[nodiscard]] std::uint64_t tokens_published() const { return tokens_published_; }
+  // Results that its trainers have taken over.
+  [[nodiscard]] std::uint64_t results_taken() const { return results_taken_; }
   // What its trainer was told of the run's committed tokens, in order.
   [[nodiscard]] const std::vector<agent::TellTokens>& tokens_told() const { return tokens_told_; }
   [[nodiscard]] std::size_t trainer_starts() const { return trainer_starts_; }
@@ -212,6 +214,7 @@ class IslandHost {
   std::function<void()> decided_;     // what is to be told of a pair then
   std::uint64_t steps_ = 0;
   std::uint64_t tokens_published_ = 0;
+  std::uint64_t results_taken_ = 0;
   std::vector<agent::TellTokens> tokens_told_;
   std::size_t trainer_starts_ = 0;
   bool other_initial_ = false;

@@ -315,6 +315,7 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
   }
   std::ranges::copy(range(trainer.state.parameters, order.fragment), range(trainer.state.start, order.fragment).begin());
   trainer.state.unsaid.insert(order.fragment);
+  ++results_taken_;
   checkers(process_->run).merged(id_, order.round, trainer.state.step, trainer.stood_at);
   agent::TrainerMerged event{
       process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, false, ""};

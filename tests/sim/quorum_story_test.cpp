@@ -141,6 +141,64 @@ TEST_CASE("where a quorum closes rounds each token that was published has one fa
   CHECK((events(cluster, "contribution_rejected") > 0) == (scenario.spec.strategy.max_staleness == 2));
 }
 
+TEST_CASE("what islands train while a round waits for a slower one, or for one that died, is merged and not overwritten") {
+  Scenario scenario = two_of_three(60);
+  scenario.spec.strategy.quorum = 3;
+  scenario.spec.strategy.max_staleness = 2;
+  scenario.spec.strategy.inner_steps = 25;
+  scenario.spec.training.steps = 25 * scenario.spec.rounds;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(10), minutes(2)));
+  cluster.host(2).crash();
+  const Round held = cluster.ledger().runs.at(cluster.run_id()).committed.next();
+  REQUIRE(cluster.run_until_committed(Round(held.value + 8), minutes(2)));
+  cluster.host(2).start();
+  finish(cluster);
+  // The first two islands are faster than the third.
+  std::uint64_t merged = 0;
+  std::uint64_t overwritten = 0;
+  std::map<Round, std::uint64_t> of_first;
+  std::uint32_t stale = 0;
+  for (const auto& [key, record] : cluster.ledger().rounds) {
+    for (std::size_t i = 0; record.committed && record.round > Round(0) && i < record.members.size(); ++i) {
+      const bool fast = record.members[i] != cluster.host(2).id() && record.tokens[i] > 0;
+      merged += fast ? record.tokens[i] : 0;
+      overwritten += fast ? record.overwritten[i] : 0;
+      of_first[record.round] += record.members[i] == cluster.host(0).id() ? record.tokens[i] : 0;
+      stale += record.staleness[i] > 0 ? 1U : 0U;
+    }
+  }
+  INFO(merged << " tokens merged, " << overwritten << " overwritten");
+  CHECK(overwritten * 10 < merged);
+  CHECK(2 * of_first[held.next()] > 3 * of_first[Round(10)]);  // the second contribution of the time in which the round was held
+  CHECK(stale == 0);                                           // whoever took part in a round has not missed it
+}
+
+TEST_CASE("an island whose contributions come late takes the results over as they come") {
+  constexpr std::uint64_t kRounds = 100;
+  Scenario scenario = two_of_three(kRounds);
+  scenario.spec.strategy.quorum = 1;
+  scenario.spec.strategy.grace = "50ms";  // less than a step of the second and third island
+  scenario.spec.strategy.overlap_steps = 2;
+  scenario.spec.strategy.inner_steps = 25;
+  scenario.spec.strategy.max_staleness = 2;
+  scenario.spec.islands.min = 1;
+  scenario.spec.training.steps = 25 * kRounds;
+  Cluster cluster(scenario);
+  cluster.start();
+  finish(cluster);
+  std::uint32_t late = 0;
+  for (const auto& [key, record] : cluster.ledger().rounds) {
+    late += static_cast<std::uint32_t>(std::ranges::count_if(record.staleness, [](std::uint64_t missed) { return missed > 0; }));
+  }
+  CHECK(late > kRounds / 4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    INFO("island " << i << " took " << cluster.host(i).results_taken() << " results over, " << late << " contributions were late");
+    CHECK(cluster.host(i).results_taken() > kRounds * (i == 2 ? 55 : 80) / 100);  // the slowest passes over some
+  }
+}
+
 TEST_CASE("a run ends once its tokens are committed, whoever trained on them, and its trainers hear how many they are") {
   const std::uint32_t quorum = GENERATE(0U, 2U);
   const bool dies = GENERATE(false, true);
