@@ -23,6 +23,7 @@ Status convert_model(const std::string& command, const std::string& search_path,
   words.push_back(from.string());
   words.push_back(std::filesystem::absolute(to).string());
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) {
     arguments.push_back(word.data());
   }

@@ -145,14 +145,16 @@ Status check_ensemble(const fs::path& folder, bool allow_missing, bool dense) {
   for (const nlohmann::json& entry : list_at(document, "experts")) {
     ATOLL_ASSIGN(const fs::path file, named_file(folder, entry));
     const Status good = check_file(file, entry);
-    if (!good && good.error().code == Code::not_found) {
-      if (!allow_missing) {
-        return Error{Code::not_found,
-                     file.string() + ": this expert is missing; export the ensemble again, or sample without it with --allow-missing"};
-      }
+    if (good) {
       continue;
     }
-    ATOLL_TRY(good);
+    if (good.error().code != Code::not_found) {
+      return good.error();
+    }
+    if (!allow_missing) {
+      return Error{Code::not_found,
+                   file.string() + ": this expert is missing; export the ensemble again, or sample without it with --allow-missing"};
+    }
   }
   if (document.contains("router")) {
     ATOLL_ASSIGN(const fs::path file, named_file(folder, document["router"]));

@@ -114,6 +114,7 @@ std::uint64_t steps_until_end(const RunSpec& spec, const ForecastQuestion& quest
     return training.steps;
   }
   std::vector<double> paces;
+  paces.reserve(islands.size());
   for (const PlanIsland& island : islands) {
     paces.push_back(island.figures.step_seconds);
   }

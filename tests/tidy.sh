@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 command -v run-clang-tidy >/dev/null || { echo "tests/tidy.sh: needs clang-tidy (apt-get install clang-tidy)" >&2; exit 2; }
 cmake --preset product -B build/tidy -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 cmake --build build/tidy --target atoll_messages_header generated/page_files.cpp >/dev/null
-# Options of GCC that Clang does not know are no findings.
-exec run-clang-tidy -quiet -p build/tidy -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option "${1:-.}"
+# Options of GCC that Clang does not know are no findings. Clang 14 cannot parse what kernels/ops.cpp includes of LibTorch 1.13.
+exec run-clang-tidy -quiet -p build/tidy -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option "${1:-^(?!.*/kernels/ops\.cpp$)}"

@@ -94,14 +94,14 @@ Standing Core::standing() const {
 void Core::State::dispatch(const Event& event) {
   std::visit(
       [&](const auto& e) {
-        constexpr Addressee to = std::decay_t<decltype(e)>::kTo;
-        if constexpr (to == Addressee::core) {
+        constexpr Addressee kTo = std::decay_t<decltype(e)>::kTo;
+        if constexpr (kTo == Addressee::core) {
           on_core(e);
-        } else if constexpr (to == Addressee::tasks) {
+        } else if constexpr (kTo == Addressee::tasks) {
           if (tasks && tasks->run() == e.run) {
             on_task(e);
           }
-        } else if constexpr (to == Addressee::trainer) {
+        } else if constexpr (kTo == Addressee::trainer) {
           if (run && run->terms.id == e.run && run->trainer.incarnation() == e.incarnation) {
             on_trainer(e);
           }

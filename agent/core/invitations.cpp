@@ -95,10 +95,9 @@ void Core::State::invite_from_seed(const Invite& message, bool newer) {
   const bool begun = run->outer.from() != StartFrom::scratch;
   if (run->terms.in_groups() ? !run->outer.held() && begun : !run->terms.alone() && (run->outer.held() || begun)) {
     // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
-    const Invite again = message;
     const RunTerms terms = run->terms;
     close_run("the run starts over");
-    open_run(again, terms);
+    open_run(message, terms);
     return;
   }
   use_epoch(message.epoch, message.members);

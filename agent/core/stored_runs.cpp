@@ -10,9 +10,9 @@ StoredRuns::StoredRuns(std::vector<StoredRun> found) {
 }
 
 const std::vector<StoredCheckpoint>& StoredRuns::checkpoints(const RunId& run) const {
-  static const std::vector<StoredCheckpoint> none;
+  static const std::vector<StoredCheckpoint> kNone;
   const auto found = runs_.find(run);
-  return found == runs_.end() ? none : found->second.checkpoints;
+  return found == runs_.end() ? kNone : found->second.checkpoints;
 }
 
 const StoredCheckpoint* StoredRuns::find(const RunId& run, Round round, const Digest& digest) const {

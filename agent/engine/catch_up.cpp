@@ -1,5 +1,6 @@
 #include "agent/engine/catch_up.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "transport/base/bytes.hpp"
@@ -14,10 +15,8 @@ namespace {
 constexpr std::uint64_t kMostResults = 10'000;
 
 std::vector<IslandId> ids_of(const std::vector<Member>& members) {
-  std::vector<IslandId> ids;
-  for (const Member& member : members) {
-    ids.push_back(member.island);
-  }
+  std::vector<IslandId> ids(members.size());
+  std::ranges::transform(members, ids.begin(), &Member::island);
   return ids;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kPieceBytes = 1ULL << 18;
 constexpr Duration kStandingAgain = std::chrono::seconds(1);
 constexpr Attempt kAttempt{1};  // a pair tries a round once in an epoch
-const char* const kAnotherAlone = "another of the group went alone";
+constexpr const char* kAnotherAlone = "another of the group went alone";
 
 // Of a blob's pieces, as WantSchedule wants them.
 std::vector<std::uint64_t> ends_of(std::uint64_t size) {

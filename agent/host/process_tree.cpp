@@ -62,6 +62,7 @@ void end_all(pid_t main, std::optional<int>& main_status) {
 [[noreturn]] void become(const std::vector<std::string>& command, const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) {
     arguments.push_back(const_cast<char*>(word.c_str()));
   }

@@ -47,6 +47,7 @@ Result<std::unique_ptr<TrainerSession>> TrainerSession::start(const StartTrainer
   ATOLL_ASSIGN(TrainerCommand command, trainer_command(settings, order.run, order.spec, path));
   ATOLL_ASSIGN(TrainerHost host, TrainerHost::start(std::move(command), now));
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const fs::path& file : files) {
     names.push_back(file.string());
   }

@@ -123,7 +123,7 @@ class Walk {
   const std::vector<std::string>& rest_;
 };
 
-Result<std::vector<fs::path>> canonical_files(std::vector<fs::path> found, const std::string& pattern) {
+Result<std::vector<fs::path>> canonical_files(const std::vector<fs::path>& found, const std::string& pattern) {
   std::vector<fs::path> files;
   for (const fs::path& path : found) {
     std::error_code failure;

@@ -308,6 +308,7 @@ std::vector<Round> CheckpointStore::rounds() const {
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<Round> rounds;
+  rounds.reserve(found.size());
   for (const auto& [epoch, round] : found) {
     rounds.push_back(round);
   }

@@ -39,7 +39,9 @@ Result<agent::CopiedCheckpoint> restore_model(const Invocation& invocation, cons
   const Status written = write_model(checkpoint, options.path, &interrupt);
   std::error_code ignored;
   std::filesystem::remove(checkpoint, ignored);
-  ATOLL_TRY(written);
+  if (!written) {
+    return written.error();
+  }
   return copy;
 }
 

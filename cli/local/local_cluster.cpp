@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
-const std::string kCoordinator = "coordinator";
+constexpr const char* kCoordinator = "coordinator";
 
 Status make_folder(const fs::path& folder) {
   std::error_code error;

@@ -41,6 +41,7 @@ constexpr std::array<FaultKey, 7> kKeys = {{
 
 std::vector<std::string_view> key_names() {
   std::vector<std::string_view> names;
+  names.reserve(std::size(kKeys));
   for (const FaultKey& key : kKeys) {
     names.push_back(key.name);
   }

@@ -179,7 +179,7 @@ Result<RunKeyValue> list_value(const RunKey& key, const toml::array& array) {
 // A TOML value in the form that `assign` takes; the error says what is allowed.
 Result<RunKeyValue> value_from(const RunKey& key, const toml::node& node) {
   const auto* text = node.as_string();
-  const auto with_allowed = [&](Error error) {
+  const auto with_allowed = [&](const Error& error) {
     return Error{error.code, error.why + ": " + std::string(key.name) + " is " + allowed(key)};
   };
   if (text != nullptr && key.type == RunKeyType::size) {

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 Style level_style(const std::string& level) { return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain; }
 

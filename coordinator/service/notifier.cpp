@@ -48,7 +48,7 @@ std::string text_of(const json& document) { return document.dump(-1, ' ', false,
 
 }  // namespace
 
-Notifier::Notifier(NotifySettings settings, std::filesystem::path state, Ask ask)
+Notifier::Notifier(NotifySettings settings, const std::filesystem::path& state, Ask ask)
     : settings_(std::move(settings)),
       file_(state / "notices.json"),
       ask_(std::move(ask)),

@@ -30,7 +30,7 @@ class Notifier {
  public:
   using Ask = std::function<Result<std::string>(const std::string& verb, const std::string& arguments)>;
 
-  Notifier(NotifySettings settings, std::filesystem::path state, Ask ask);
+  Notifier(NotifySettings settings, const std::filesystem::path& state, Ask ask);
   // Ends a post that is under way.
   ~Notifier();
   Notifier(const Notifier&) = delete;

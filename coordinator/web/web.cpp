@@ -52,7 +52,7 @@ Result<Address> parse_web_address(const std::string& text) {
   return address;
 }
 
-Result<std::unique_ptr<Web>> Web::start(const WebSettings& settings, AskCoordinator ask) {
+Result<std::unique_ptr<Web>> Web::start(const WebSettings& settings, const AskCoordinator& ask) {
   const bool open = !settings.certificate.empty();
   ATOLL_ASSIGN(Address where, open ? parse_any_address(settings.address) : parse_web_address(settings.address));
   where.host = where.host == "*" ? "0.0.0.0" : where.host;

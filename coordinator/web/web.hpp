@@ -33,7 +33,7 @@ struct WebSettings {
 class Web {
  public:
   // Errors: those of parse_web_address, TlsContext::load and HttpServer::start.
-  static Result<std::unique_ptr<Web>> start(const WebSettings& settings, AskCoordinator ask);
+  static Result<std::unique_ptr<Web>> start(const WebSettings& settings, const AskCoordinator& ask);
 
   [[nodiscard]] const std::string& url() const { return url_; }  // "http://127.0.0.1:4480/"
 

@@ -290,7 +290,8 @@ Result<std::vector<Outcome>> outcomes_of(const ForecastQuestion& question, const
   }
   ATOLL_ASSIGN(const std::vector<Outcome> half, simulate(question, bytes, shorter * period + rest));
   ATOLL_ASSIGN(std::vector<Outcome> whole, simulate(question, bytes, 2 * shorter * period + rest));
-  const double repeats = static_cast<double>(question.total_steps / period - 2 * shorter) / static_cast<double>(shorter);
+  const std::uint64_t periods = question.total_steps / period;
+  const double repeats = static_cast<double>(periods - 2 * shorter) / static_cast<double>(shorter);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const auto extend = [&](double Outcome::*field) { whole[i].*field += repeats * (whole[i].*field - half[i].*field); };
     extend(&Outcome::now);

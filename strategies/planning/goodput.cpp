@@ -78,6 +78,7 @@ double simulate_goodput(const GoodputQuestion& question) {
     double end = due;
     if (question.quorum > 0) {
       std::vector<double> there;
+      there.reserve(islands.size());
       for (Interruptions& island : islands) {
         there.push_back(island.back_from(due));
       }

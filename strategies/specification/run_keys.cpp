@@ -164,12 +164,12 @@ Status put_number(const RunKey& key, double value, RunSpec& spec) {
 
 std::span<const std::string_view> run_sections() { return kSections; }
 std::span<const RunKey> run_keys() {
-  static const std::vector<RunKey> keys = [] {
+  static const std::vector<RunKey> kKeys = [] {
     std::vector<RunKey> all(rows::of_work().begin(), rows::of_work().end());
     all.insert(all.end(), rows::of_strategy().begin(), rows::of_strategy().end());
     return all;
   }();
-  return keys;
+  return kKeys;
 }
 
 const RunKey* find_run_key(std::string_view section, std::string_view name) {

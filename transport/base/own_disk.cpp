@@ -360,8 +360,8 @@ Result<DiskPath> confined_to(const fs::path& folder) {
 }
 
 DiskPath on_this_machine(const fs::path& path) {
-  static const auto machine = std::make_shared<OwnDisk>();
-  return DiskPath(machine, path);
+  static const auto kMachine = std::make_shared<OwnDisk>();
+  return DiskPath(kMachine, path);
 }
 
 }  // namespace atl

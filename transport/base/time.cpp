@@ -7,10 +7,10 @@
 namespace atl {
 
 TimePoint now() {
-  static const auto wall_at_start = std::chrono::system_clock::now().time_since_epoch();
-  static const auto steady_at_start = std::chrono::steady_clock::now();
-  return TimePoint(std::chrono::duration_cast<Duration>(wall_at_start) +
-                   std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - steady_at_start));
+  static const auto kWallAtStart = std::chrono::system_clock::now().time_since_epoch();
+  static const auto kSteadyAtStart = std::chrono::steady_clock::now();
+  return TimePoint(std::chrono::duration_cast<Duration>(kWallAtStart) +
+                   std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - kSteadyAtStart));
 }
 
 std::string iso_time(TimePoint time) {

@@ -25,8 +25,8 @@ struct Entry {
   std::map<Range, std::shared_ptr<const Bytes>> packed;
   std::uint64_t packed_of = 0;
 
-  void keep_packed(const Range& range, std::shared_ptr<const Bytes> piece) {
-    if (range.second <= total - packed_of && packed.try_emplace(range, std::move(piece)).second) {
+  void keep_packed(const Range& range, const std::shared_ptr<const Bytes>& piece) {
+    if (range.second <= total - packed_of && packed.try_emplace(range, piece).second) {
       packed_of += range.second;
     }
   }
@@ -312,11 +312,11 @@ std::size_t BlobStore::parked() const {
 StoreAnswer BlobStore::answer(const IslandId& reader, const WantOver& asked) {
   const Want& want = asked.want;
   if (want.blob.kind == BlobKind::probe) {
-    static const auto zeros = std::make_shared<const Bytes>(kProbeBytes);
+    static const auto kZeros = std::make_shared<const Bytes>(kProbeBytes);
     const std::uint64_t offset = std::min<std::uint64_t>(want.offset, kProbeBytes);
     const std::uint64_t count = std::min<std::uint64_t>(want.length, kProbeBytes - offset);
     return Served{BlobPiece{want.blob, offset, kProbeBytes, static_cast<std::uint32_t>(count)},
-                  Payload{ByteView(*zeros).subspan(offset, count), zeros}};
+                  Payload{ByteView(*kZeros).subspan(offset, count), kZeros}};
   }
   State::Lock lock(state_->mutex);
   const bool later = comes_later(want.blob.kind);

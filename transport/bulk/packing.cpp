@@ -20,7 +20,7 @@ struct FreeContext {
 }  // namespace
 
 std::optional<Bytes> pack(ByteView bytes) {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
+  thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
   ATOLL_CHECK(context != nullptr, "there is memory for a context of Zstandard");
   if (bytes.size() < 2) {
     return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<Bytes> pack(ByteView bytes) {
 }
 
 Status unpack(ByteView packed, std::span<std::byte> bytes) {
-  thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
   ATOLL_CHECK(context != nullptr, "there is memory for a context of Zstandard");
   const std::size_t size = ZSTD_decompressDCtx(context.get(), bytes.data(), bytes.size(), packed.data(), packed.size());
   if (ZSTD_isError(size) != 0) {

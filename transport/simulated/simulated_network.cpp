@@ -27,7 +27,7 @@ const PathConditions& SimulatedNetwork::State::path(const Path& key) const {
   return found == conditions.end() ? defaults : found->second;
 }
 
-TimePoint SimulatedNetwork::State::transmit(const Path& key, std::uint64_t bytes, bool ordered, Event deliver) {
+TimePoint SimulatedNetwork::State::transmit(const Path& key, std::uint64_t bytes, bool ordered, const Event& deliver) {
   const PathConditions& with = path(key);
   Traffic& past = traffic[key];
   TimePoint departs = std::max(now, past.free_at);

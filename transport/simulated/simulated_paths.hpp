@@ -61,7 +61,7 @@ struct SimulatedNetwork::State {
   [[nodiscard]] bool open(const std::string& a, const std::string& b) const { return !cuts.contains({a, b}) && !cuts.contains({b, a}); }
   // Sends one frame: `deliver` runs on arrival, not at all, or several times. Returns when its last byte leaves the sender.
   // ordered: frames that were not drawn for reordering arrive in the order they were sent.
-  TimePoint transmit(const Path& path, std::uint64_t bytes, bool ordered, Event deliver);
+  TimePoint transmit(const Path& path, std::uint64_t bytes, bool ordered, const Event& deliver);
   // Runs the frame's event when it arrives, unless it is moved before.
   void arrive(const std::shared_ptr<Queued>& frame);
   // Changes conditions; what waits in a sender's queue leaves at the rate that its path has then.

@@ -323,7 +323,7 @@ void HttpServer::Body::answer(const httplib::Request& request, httplib::Response
     response.set_header(name, value);
   }
   if (!answer.stream) {
-    response.set_content(std::move(answer.body), answer.type);
+    response.set_content(answer.body, answer.type);
     return;
   }
   response.set_chunked_content_provider(answer.type, [this, next = std::move(answer.stream)](std::size_t, httplib::DataSink& sink) {

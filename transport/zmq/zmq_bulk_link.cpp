@@ -66,12 +66,12 @@ Status listen(Sockets& sockets, const ZmqBulkSettings& settings) {
 // ZeroMQ allocates each message that comes in and frees it when its piece is opened. The allocator would give that memory back to the
 // system and fault it in again page by page, which costs more than the copy; so it keeps some of what is freed, in the whole process.
 void keep_freed_memory() {
-  static const bool kept = [] {
+  static const bool kIsKept = [] {
     constexpr int kFromHeap = 32 << 20;  // the most that glibc lets it be; a piece has 4 MiB at most
     constexpr int kKept = 64 << 20;      // of each thread that allocates
     return ::mallopt(M_MMAP_THRESHOLD, kFromHeap) == 1 && ::mallopt(M_TRIM_THRESHOLD, kKept) == 1;
   }();
-  static_cast<void>(kept);
+  static_cast<void>(kIsKept);
 }
 
 class Link final : public ZmqBulkLink {

@@ -232,10 +232,10 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
   std::vector<LevelSums> levels(kNoiseLevels);
   std::vector<double> by_expert(experts.size(), 0.0);
   std::vector<std::uint64_t> of_expert(experts.size(), 0);
-  constexpr std::size_t batch = 64;  // whatever the training's, so that runs of other batches are measured with the same noise
-  for (std::size_t from = 0; from < chosen.size(); from += batch) {
+  constexpr std::size_t kBatch = 64;  // whatever the training's, so that runs of other batches are measured with the same noise
+  for (std::size_t from = 0; from < chosen.size(); from += kBatch) {
     const std::vector<std::size_t> some(chosen.begin() + static_cast<std::ptrdiff_t>(from),
-                                        chosen.begin() + static_cast<std::ptrdiff_t>(std::min(from + batch, chosen.size())));
+                                        chosen.begin() + static_cast<std::ptrdiff_t>(std::min(from + kBatch, chosen.size())));
     const at::Tensor clean = material.batch(some);
     std::vector<std::int64_t> clusters;
     for (const std::size_t i : some) {
@@ -289,7 +289,7 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
         sums.confidence += std::get<0>(logs.max(1)).exp().sum().item<double>();
       }
     }
-    ATOLL_TRY(listener.progress({std::min(from + batch, chosen.size()), chosen.size(), std::nullopt, 0.0, 0.0}));
+    ATOLL_TRY(listener.progress({std::min(from + kBatch, chosen.size()), chosen.size(), std::nullopt, 0.0, 0.0}));
   }
   const auto count = static_cast<double>(std::max<std::size_t>(chosen.size(), 1));
   json by_level = json::array();

@@ -43,7 +43,7 @@ Model::Model(const island_link::Model& sizes, std::int64_t sequence_length, cons
   std::int64_t at = 0;
   const std::int64_t d = sizes.width;
   const std::int64_t f = sizes.feed_forward;
-  const auto leaf = [&](std::vector<std::int64_t> shape) {
+  const auto leaf = [&](const std::vector<std::int64_t>& shape) {
     std::int64_t count = 1;
     for (const std::int64_t extent : shape) {
       count *= extent;
