@@ -204,7 +204,7 @@ Result<std::vector<fs::path>> resolve_files(const std::vector<std::string>& patt
     }
     all.insert(all.end(), files.begin(), files.end());
   }
-  return canonical_files(std::move(all), patterns.empty() ? "" : patterns.front());
+  return canonical_files(all, patterns.empty() ? "" : patterns.front());
 }
 
 }  // namespace
@@ -232,7 +232,7 @@ Result<std::vector<fs::path>> expand_files(const std::string& text) {
   const Pattern pattern = split_pattern(text);
   Walk walk(pattern.rest);
   ATOLL_TRY(walk.match(pattern.base, 0, 0));
-  return canonical_files(std::move(walk.found), text);
+  return canonical_files(walk.found, text);
 }
 
 Result<std::vector<fs::path>> resolve_data(const DataSpec& spec, const DataPermissions& permissions, const Downloader& download) {
