@@ -82,6 +82,10 @@ void IslandHost::start() {
   const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
   agent::Identity identity{id_, name_, "test", boot, "sim://" + name_, "simulated", {}};
   identity.generation = met_;
+  // Every second island says where its state lies, and is believed at once when it comes back. The others are as agents that do not say.
+  if ((cluster_.scenario().seed + index_) % 2 == 0) {
+    identity.place = name_ + ", disk " + std::to_string(disks_);
+  }
   process_ = std::make_unique<Process>(identity, agent::Settings{}, stored, cluster_.timeline().now(), cluster_.draw_clock());
   process_->boot = boot;
   open_engine();
@@ -94,7 +98,10 @@ void IslandHost::start() {
 
 void IslandHost::crash() { process_.reset(); }
 
-void IslandHost::lose_disk() { disk_ = std::make_shared<SimulatedDisk>(); }
+void IslandHost::lose_disk() {
+  disk_ = std::make_shared<SimulatedDisk>();
+  ++disks_;
+}
 
 void IslandHost::lose_power() { disk_->lose_power(cluster_.power()); }
 

@@ -202,6 +202,7 @@ class IslandHost {
   std::shared_ptr<SimulatedDisk> disk_ = std::make_shared<SimulatedDisk>();
   std::unique_ptr<Process> process_;
   std::uint64_t boots_ = 0;
+  std::uint64_t disks_ = 0;                  // that were lost
   Generation met_;                           // the newest of the coordinator that it has met, on its disk
   std::vector<TrainerState> saved_;          // a file holds the place here
   std::map<Digest, Trained> contributions_;  // what those that it formed hold, by their bytes and round
