@@ -80,11 +80,16 @@ ATOLL_VECTORISED void scale(float factor, std::size_t count, float* __restrict v
 }
 
 Status check_sizes(std::size_t gradient, const OuterOptimizer& settings, const OuterState& state) {
-  if (gradient != state.parameters.size() ||
-      (state.momentum.size() != gradient && (has_momentum(settings.kind) || !state.momentum.empty()))) {
+  const std::size_t momentum = state.momentum.size() + state.rounded.size();
+  const bool twice = !state.momentum.empty() && !state.rounded.bytes.empty();
+  if (twice || gradient != state.parameters.size() || (momentum != gradient && (has_momentum(settings.kind) || momentum != 0))) {
     return Error{Code::invalid_argument, "an outer step of " + std::to_string(gradient) + " values does not fit " +
-                                             std::to_string(state.parameters.size()) + " parameters and " +
-                                             std::to_string(state.momentum.size()) + " of momentum"};
+                                             std::to_string(state.parameters.size()) + " parameters and " + std::to_string(momentum) +
+                                             " of momentum"};
+  }
+  if (state.rounded.at.position % 16 != 0) {
+    return Error{Code::invalid_argument, "a range of rounded momentum begins at value " + std::to_string(state.rounded.at.position) +
+                                             ", which is not a multiple of 16"};
   }
   return check_outer_optimizer(settings);
 }
@@ -121,6 +126,41 @@ void step(std::span<const float> gradient, const OuterOptimizer& settings, const
                        settings.clip > 0.0 ? static_cast<float>(settings.clip) : std::numeric_limits<float>::infinity(), gradient.size(),
                        state.parameters.data(), state.momentum.data());
       return;
+  }
+}
+
+// The momentum of one chunk after the other in float32: that of the state, or a copy of what is kept in bf16, which is rounded back.
+class MomentumWindow {
+ public:
+  MomentumWindow(const OuterState& state, const OuterOptimizer& settings, std::size_t chunk)
+      : state_(state), copy_(state.rounded.bytes.empty() || !has_momentum(settings.kind) ? 0 : chunk) {}
+  std::span<float> open(std::size_t first, std::size_t count) {
+    if (copy_.empty()) {
+      return state_.momentum.empty() ? state_.momentum : state_.momentum.subspan(first, count);
+    }
+    const auto values = std::span(copy_).first(count);
+    decode_momentum(state_.rounded.from(first), values);
+    return values;
+  }
+  // What `open` gave has been stepped.
+  void close(std::size_t first, std::size_t count) {
+    if (!copy_.empty()) {
+      round_momentum(std::span(copy_).first(count), state_.rounded.from(first));
+    }
+  }
+
+ private:
+  const OuterState& state_;
+  std::vector<float> copy_;
+};
+
+void step_all(std::span<const float> gradient, const OuterOptimizer& settings, const OuterState& state) {
+  const std::size_t chunk = state.rounded.bytes.empty() ? gradient.size() : std::min(kDecodedAtOnce, gradient.size());
+  MomentumWindow momentum(state, settings, chunk);
+  for (std::size_t done = 0; done < gradient.size(); done += chunk) {
+    const std::size_t count = std::min(chunk, gradient.size() - done);
+    step(gradient.subspan(done, count), settings, {state.parameters.subspan(done, count), momentum.open(done, count)});
+    momentum.close(done, count);
   }
 }
 
@@ -174,9 +214,13 @@ void put_together(const ReducedResult& result, std::size_t done, std::span<float
 }
 
 // 1/Λ for a gradient of this norm.
-float penalty_of(double norm, const OuterOptimizer& settings, std::span<const float> momentum) {
+float penalty_of(double norm, const OuterOptimizer& settings, const OuterState& state) {
   TrainedNorm last;
-  last.add(momentum);
+  const std::size_t count = state.parameters.size();
+  MomentumWindow momentum(state, settings, std::min(kDecodedAtOnce, count));
+  for (std::size_t done = 0; done < count; done += kDecodedAtOnce) {
+    last.add(momentum.open(done, std::min(kDecodedAtOnce, count - done)));
+  }
   return static_cast<float>(1.0 / staleness_gap(norm, settings.learning_rate * last.value()));
 }
 
@@ -199,7 +243,7 @@ float factor_of(const ReducedResult& result, const OuterOptimizer& settings, con
     norm.add(part);
   }
   const float radial = radial_factor(length, norm.value());
-  return settings.gap_penalty ? radial * penalty_of(norm.value() * static_cast<double>(radial), settings, state.momentum) : radial;
+  return settings.gap_penalty ? radial * penalty_of(norm.value() * static_cast<double>(radial), settings, state) : radial;
 }
 
 // The result's values [done, done + out.size()).
@@ -284,11 +328,11 @@ Status outer_step(std::span<const float> gradient, const OuterOptimizer& setting
     TrainedNorm norm;
     norm.add(gradient);
     std::vector<float> penalised(gradient.begin(), gradient.end());
-    scale(penalty_of(norm.value(), settings, state.momentum), penalised.size(), penalised.data());
-    step(penalised, settings, state);
+    scale(penalty_of(norm.value(), settings, state), penalised.size(), penalised.data());
+    step_all(penalised, settings, state);
     return {};
   }
-  step(gradient, settings, state);
+  step_all(gradient, settings, state);
   return {};
 }
 
@@ -301,14 +345,16 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   const float factor = factor_of(result, settings, state, count, chunk);
   ATOLL_TRY(check_sum(result, bound, factor, count, chunk));
   std::vector<float> scratch;
+  MomentumWindow window(state, settings, chunk.size());
   for (std::size_t done = 0; done < count; done += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
     combine(result, factor, done, part, scratch);
+    const std::span<float> momentum = window.open(done, part.size());
     each_run(result.buffers, done, part.size(), [&](std::size_t from, std::size_t to, bool buffer) {
-      const auto momentum = state.momentum.empty() ? state.momentum : state.momentum.subspan(done + from, to - from);
       step(part.subspan(from, to - from), buffer ? plain(settings) : settings,
-           {state.parameters.subspan(done + from, to - from), momentum});
+           {state.parameters.subspan(done + from, to - from), momentum.empty() ? momentum : momentum.subspan(from, to - from)});
     });
+    window.close(done, part.size());
   }
   return {};
 }
@@ -329,8 +375,10 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
   std::vector<float> own(size);
   std::vector<float> theirs(size);
   std::vector<float> scratch;
+  MomentumWindow window(state, settings, size);
   for (std::size_t done = 0; done < count; done += size) {
     const std::size_t values = std::min(size, count - done);
+    float* momentum = window.open(done, values).data();
     aggregate(result.aggregator, result.codec, result.terms, done, std::span(chunk).first(values), scratch);
     group_difference(group, done, own, theirs, std::span(difference).first(values));
     each_run(result.buffers, done, values, [&](std::size_t from, std::size_t to, bool buffer) {
@@ -338,13 +386,14 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
       if (!buffer) {
         pulled_heavy_ball(chunk.data() + from, difference.data() + from, static_cast<float>(settings.learning_rate),
                           static_cast<float>(settings.momentum), static_cast<float>(settings.pull), to - from, parameters + from,
-                          state.momentum.data() + done + from);
+                          momentum + from);
         return;
       }
       for (std::size_t i = from; i < to; ++i) {
         parameters[i] += difference[i] - chunk[i];
       }
     });
+    window.close(done, values);
   }
   return {};
 }

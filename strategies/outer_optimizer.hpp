@@ -21,10 +21,10 @@
 // s·R/|s| (aggregate.hpp): the result is decoded once more before, for |s|, and multiplied in the cache as the step reads it.
 // All: state unchanged on error. Errors: invalid_argument if sizes differ or a setting is out of its range; corrupt if the
 // gradient is not finite, naming the index.
-// Cost for n parameters: nesterov, heavy_ball and clipped_momentum read 3n and write 2n floats, sgd 2n and n, adopt n and n; besides that
-// the check reads the gradient (or its encoded bytes) once more before, and gap_penalty gradient and momentum. A group of P is read P·n
-// more, checked and decoded. No allocation beyond a few chunks (at most 256 KiB each) per call. Threads: pure functions; disjoint ranges of
-// one state may be stepped concurrently.
+// Cost for n parameters: nesterov, heavy_ball and clipped_momentum read 3n and write 2n floats (with a momentum in bf16 half a float less
+// each, and 16 random bits a value), sgd 2n and n, adopt n and n; besides that the check reads the gradient (or its encoded bytes) once
+// more before, and gap_penalty gradient and momentum. A group of P is read P·n more, checked and decoded. No allocation beyond a few chunks
+// (at most 256 KiB each) per call. Threads: pure functions; disjoint ranges of one state may be stepped concurrently.
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@
 
 #include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
+#include "strategies/rounded_momentum.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -53,10 +54,11 @@ struct OuterOptimizer {
   friend bool operator==(const OuterOptimizer&, const OuterOptimizer&) = default;
 };
 
-// A range of the outer state, in the same order. The momentum begins as zeros.
+// A range of the outer state, in the same order. The momentum begins as zeros; it may be missing for sgd and adopt.
 struct OuterState {
   std::span<float> parameters;
-  std::span<float> momentum;  // may be empty for sgd and adopt
+  std::span<float> momentum;     // in float32; empty where it is kept in bf16
+  RoundedMomentum rounded = {};  // in bf16; each step leaves what it computes in float32, rounded by `rounded.at`
 };
 
 // A round's result as it came over the links: what its terms become together (aggregate.hpp). One term of weight 1 is the array

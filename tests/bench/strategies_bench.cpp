@@ -83,6 +83,7 @@ int main(int argc, char** argv) {
   }
   std::vector<float> a(count, 0.5F);
   std::vector<float> b(count, 0.0F);
+  std::vector<std::byte> momentum(2 * count);  // in bf16
   const double size = 4.0 * static_cast<double>(count);
   Report report;
   report.line("memcpy", 2 * size, [&] { std::memcpy(a.data(), values.data(), 4 * count); });
@@ -100,6 +101,9 @@ int main(int argc, char** argv) {
     const EncodedTerm one{bytes, 1.0F};
     report.line((name + " outer step, Nesterov, fused").c_str(), 4 * size + encoded, [&] {
       must(outer_step(ReducedResult{codec, {&one, 1}}, {}, {a, b}));
+    });
+    report.line((name + " outer step, momentum in bf16, fused").c_str(), 3 * size + encoded, [&] {
+      must(outer_step(ReducedResult{codec, {&one, 1}}, {}, {a, {}, {momentum}}));
     });
     const std::vector<EncodedTerm> two{{bytes, 0.5F}, {bytes, 0.5F}};
     report.line((name + " outer step, two contributions, fused").c_str(), 4 * size + 2 * encoded, [&] {

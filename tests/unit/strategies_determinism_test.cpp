@@ -12,6 +12,7 @@
 #include "strategies/contribution.hpp"
 #include "strategies/merge.hpp"
 #include "strategies/outer_optimizer.hpp"
+#include "strategies/rounded_momentum.hpp"
 #include "tests/catch.hpp"
 #include "tests/mean.hpp"
 #include "transport/base/bytes.hpp"
@@ -52,6 +53,16 @@ TEST_CASE("determinism: the outer step, the contribution and the merge", "[strat
   CHECK(std::bit_cast<std::uint64_t>(norm) == 0x40ddfb174daa98b4ULL);
   REQUIRE(merge(0.3, parameters, local));
   CHECK(hash(local) == 0x67f02faf98ae4526ULL);
+}
+
+TEST_CASE("determinism: the outer step with its momentum in bf16", "[strategies]") {
+  auto parameters = draw(1);
+  Bytes momentum(2 * kCount);
+  round_momentum(draw(2), {momentum, {0, 41}});
+  CHECK(hash(momentum) == 0xeb9d4dbf85e5deb1ULL);
+  REQUIRE(nesterov_step(draw(3), 0.7, 0.9, {parameters, {}, {momentum, {1600, 42}}}));
+  CHECK(hash(parameters) == 0xad20e0a8a3e5ead6ULL);
+  CHECK(hash(momentum) == 0xc6d02e2aef9070b6ULL);
 }
 
 TEST_CASE("determinism: the weighted mean", "[strategies]") {
