@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace atl {
@@ -39,6 +40,16 @@ std::uint64_t element_bytes(std::string_view dtype) {
     }
   }
   return dtype == "U64" ? 8 : 0;
+}
+
+std::string_view dtype_of(const TensorView& tensor) { return !tensor.bf16.empty() ? "BF16" : !tensor.bytes.empty() ? "U8" : "F32"; }
+
+std::size_t values_in(const TensorView& tensor) {
+  return !tensor.bf16.empty() ? tensor.bf16.size() / 2 : !tensor.bytes.empty() ? tensor.bytes.size() : tensor.values.size();
+}
+
+ByteView data_of(const TensorView& tensor) {
+  return !tensor.bf16.empty() ? tensor.bf16 : !tensor.bytes.empty() ? std::as_bytes(tensor.bytes) : std::as_bytes(tensor.values);
 }
 
 // Parses JSON, refusing keys that occur twice in the root object (a DOM would keep the last one silently).
@@ -179,10 +190,9 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::u
 }
 
 Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
-  // Floats come first, so that they are aligned.
-  std::sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
-    return std::pair(!a.bytes.empty(), a.name) < std::pair(!b.bytes.empty(), b.name);
-  });
+  // Wider values come first, so that all are aligned.
+  const auto place = [](const TensorView& tensor) { return std::tuple(!tensor.bytes.empty(), !tensor.bf16.empty(), tensor.name); };
+  std::sort(tensors.begin(), tensors.end(), [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });
   std::string json = "{";
   if (!metadata.empty()) {
     json += quoted(std::string(kMetadataKey)) + ":{";
@@ -197,15 +207,14 @@ Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const st
     if (tensor.name == kMetadataKey || !names.insert(tensor.name).second) {
       return Error{Code::invalid_argument, "the tensor name '" + tensor.name + "' is reserved or taken twice"};
     }
-    if (element_count(tensor.shape) != (tensor.bytes.empty() ? tensor.values.size() : tensor.bytes.size())) {
+    if (element_count(tensor.shape) != values_in(tensor)) {
       return Error{Code::invalid_argument, "the tensor '" + tensor.name + "' has values that do not fill its shape"};
     }
-    json +=
-        (json.size() == 1 ? "" : ",") + quoted(tensor.name) + R"(:{"dtype":")" + (tensor.bytes.empty() ? "F32" : "U8") + R"(","shape":[)";
+    json += (json.size() == 1 ? "" : ",") + quoted(tensor.name) + R"(:{"dtype":")" + std::string(dtype_of(tensor)) + R"(","shape":[)";
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
       json += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
     }
-    const std::uint64_t end = at + tensor.values.size_bytes() + tensor.bytes.size_bytes();
+    const std::uint64_t end = at + data_of(tensor).size();
     json += R"(],"data_offsets":[)" + std::to_string(at) + "," + std::to_string(end) + "]}";
     at = end;
   }
@@ -226,7 +235,7 @@ Status write_safetensors(std::vector<TensorView> tensors, const std::map<std::st
   ATOLL_ASSIGN(const Bytes header, make_safetensors_header(tensors, metadata));
   ATOLL_TRY(sink(header));
   for (const TensorView& tensor : tensors) {
-    ATOLL_TRY(sink(tensor.bytes.empty() ? std::as_bytes(tensor.values) : std::as_bytes(tensor.bytes)));
+    ATOLL_TRY(sink(data_of(tensor)));
   }
   return {};
 }

@@ -2,9 +2,9 @@
 //
 // Layout: u64 little-endian length n of the header · n bytes of JSON · the data. The header is an object
 //   { "__metadata__": {text: text}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, … }
-// whose offsets count from the first byte of the data. Written here: names in byte order, those of bytes after those of floats, data in
-// this order without gaps, keys in a fixed order, the header padded with spaces to a multiple of 8; so equal tensors and metadata are equal
-// files.
+// whose offsets count from the first byte of the data. Written here: names in byte order, first those of floats, then those of bf16, then
+// those of bytes, data in this order without gaps, keys in a fixed order, the header padded with spaces to a multiple of 8; so equal
+// tensors and metadata are equal files.
 //
 // Reading verifies everything before any tensor is handed out, because files come from peers and from other tools: the
 // header's length and JSON, duplicate names, known types, shapes that overflow, sizes that disagree with their type and shape,
@@ -54,12 +54,13 @@ struct SafetensorsHeader {
 // Errors: corrupt, naming the tensor.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::uint64_t data_bytes);
 
-// A tensor to write: its name, shape and the values of it in row-major order, floats (F32) or bytes (U8).
+// A tensor to write: its name, shape and the values of it in row-major order: floats (F32), bytes (U8), or bf16 as it is encoded (BF16).
 struct TensorView {
   std::string name;
   std::vector<std::uint64_t> shape;
   std::span<const float> values;
   std::span<const std::uint8_t> bytes = {};  // if it has any, there are no values
+  std::span<const std::byte> bf16 = {};      // 2 bytes a value, little-endian; if it has any, there are neither values nor bytes
 };
 
 // Receives consecutive pieces of a file.

@@ -1,6 +1,7 @@
 // Safetensors: deterministic bytes, there and back, and everything a hostile header may say.
 #include "agent/storage/safetensors.hpp"
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/catch.hpp"
@@ -42,6 +43,24 @@ TEST_CASE("safetensors: equal tensors are equal bytes, in any order, and read ba
   CHECK(file->floats("b")->front() == -7.5F);
   CHECK(file->floats("e")->empty());
   CHECK(file->floats("zebra").error().code == Code::not_found);
+}
+
+TEST_CASE("safetensors: bf16 lies behind floats and before bytes, and is not read for another type") {
+  const std::vector<float> floats = {1, 2, 3};
+  const std::vector<std::uint8_t> small = {7};
+  const Bytes halves = {std::byte{0x80}, std::byte{0x3f}, std::byte{0x00}, std::byte{0xc0}};  // 1 and -2
+  const Bytes bytes = file_of({{"a", {1}, {}, small}, {"b", {2}, {}, {}, halves}, {"c", {3}, floats}}, {});
+  atl_test::TemporaryFolder folder;
+  const SafetensorsFile file = SafetensorsFile::open(folder.write("x", std::string(as_text(bytes)))).value();
+  REQUIRE(file.header().tensors.size() == 3);
+  CHECK(file.header().tensors[0].name == "c");
+  CHECK(file.header().tensors[1].dtype == "BF16");
+  CHECK(file.header().tensors[1].shape == std::vector<std::uint64_t>{2});
+  CHECK(file.header().tensors[2].dtype == "U8");
+  CHECK(std::ranges::equal(file.bytes(*file.header().find("b")), halves));
+  CHECK(file.floats("b").error().why == "the tensor 'b' is BF16, not F32");
+  std::vector<TensorView> wrong = {{"b", {3}, {}, {}, halves}};
+  CHECK(make_safetensors_header(wrong, {}).error().code == Code::invalid_argument);
 }
 
 TEST_CASE("safetensors: the layout is the published one") {
