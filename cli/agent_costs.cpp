@@ -41,7 +41,12 @@ void must(const Status& status) { ATOLL_CHECK(status.ok(), status.ok() ? "" : st
 class Calibration {
  public:
   Calibration(const Composition& composition, std::size_t islands, std::size_t values)
-      : composition_(composition), islands_(islands), outer_(values), momentum_(values, 0.0F), local_(values), sum_(values) {
+      : composition_(composition), islands_(islands), outer_(values), local_(values), sum_(values) {
+    if (composition.outer_state == OuterStateFormat::bf16) {
+      rounded_.resize(2 * values);
+    } else {
+      momentum_.resize(values);
+    }
     Rng rng(1, stream_of("agent-costs"));
     for (std::size_t i = 0; i < values; ++i) {
       outer_[i] = static_cast<float>(static_cast<std::int32_t>(rng.next_u32())) * 0x1p-36F;
@@ -72,7 +77,7 @@ class Calibration {
   }
 
   void apply() {
-    const OuterState state{outer_, momentum_};
+    const OuterState state{outer_, momentum_, {rounded_}};
     if (islands_ <= 2) {  // both sum the two contributions
       const EncodedTerm terms[2] = {{encoded_, 0.5F}, {encoded_, 0.5F}};
       must(outer_step(ReducedResult{composition_.codec, terms}, composition_.outer, state));
@@ -92,7 +97,8 @@ class Calibration {
   const Composition& composition_;
   std::size_t islands_;
   std::vector<float> outer_;
-  std::vector<float> momentum_;
+  std::vector<float> momentum_;     // in float32,
+  std::vector<std::byte> rounded_;  // or in bf16
   std::vector<float> local_;
   std::vector<float> sum_;
   std::vector<std::byte> encoded_;
@@ -102,11 +108,12 @@ class Calibration {
 }  // namespace
 
 CostSource measured_costs() {
-  using Key = std::tuple<CodecKind, CodecKind, OuterOptimizerKind, bool, std::uint64_t>;
+  using Key = std::tuple<CodecKind, CodecKind, OuterOptimizerKind, OuterStateFormat, bool, std::uint64_t>;
   auto known = std::make_shared<std::map<Key, AgentCosts>>();
   return {"measured on this machine", [known](const Composition& composition, std::size_t islands, std::uint64_t values) {
             const std::uint64_t count = std::clamp(values, kLeastValues, kMostValues);
-            const Key key{composition.codec.kind, composition.reduce_codec.kind, composition.outer.kind, islands > 2, count};
+            const Key key{
+                composition.codec.kind, composition.reduce_codec.kind, composition.outer.kind, composition.outer_state, islands > 2, count};
             const auto found = known->find(key);
             return found != known->end()
                        ? found->second

@@ -100,6 +100,7 @@ Composition parts_of(const StrategySpec& spec) {
   parts.weighting = spec.weighting;
   parts.aggregator = spec.aggregator;
   parts.outer = {spec.outer_optimizer, spec.outer_learning_rate, spec.outer_momentum, spec.outer_pull, spec.outer_clip, spec.gap_penalty};
+  parts.outer_state = spec.outer_state;
   parts.merge_alpha = spec.merge_alpha;
   parts.eager = spec.eager;
   parts.group_size = spec.group_size;
@@ -193,7 +194,7 @@ class Composer {
     }
   }
 
-  void check_clip() {
+  void check_momentum() {
     const bool clips = settings_.outer_optimizer == OuterOptimizerKind::clipped_momentum;
     if (!(settings_.outer_clip >= 0.0 && std::isfinite(settings_.outer_clip))) {
       problem("outer_clip", "must be at least 0, not " + std::to_string(settings_.outer_clip));
@@ -204,6 +205,10 @@ class Composer {
     if (settings_.gap_penalty && !clips) {
       problem("gap_penalty",
               "has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
+    }
+    if (settings_.outer_state != OuterStateFormat::f32 && !has_momentum(settings_.outer_optimizer)) {
+      problem("outer_state", "'bf16' has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) +
+                                 ", which has no momentum to keep; use \"f32\"");
     }
   }
 
@@ -264,7 +269,7 @@ class Composer {
     check_pairs();
     check_quorum();
     check_whole_period();
-    check_clip();
+    check_momentum();
     if (composition_.group != Group::all && composition_.group != Group::expert && composition_.aggregator != Aggregator::weighted_mean) {
       problem("aggregator", "must be 'weighted-mean' with group " + quoted(name_of(settings_.group)) +
                                 ", whose rounds have too few contributions for any other");

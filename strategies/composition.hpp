@@ -19,6 +19,7 @@
 #include "strategies/codec.hpp"
 #include "strategies/fragments.hpp"
 #include "strategies/outer_optimizer.hpp"
+#include "strategies/rounded_momentum.hpp"
 #include "strategies/schedule.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -82,8 +83,9 @@ struct StrategySpec {
   OuterOptimizerKind outer_optimizer = OuterOptimizerKind::nesterov;
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
-  double outer_clip = 0.0;          // φ of clipped-momentum; 0: none
-  bool gap_penalty = false;         // of clipped-momentum: Λ
+  double outer_clip = 0.0;   // φ of clipped-momentum; 0: none
+  bool gap_penalty = false;  // of clipped-momentum: Λ
+  OuterStateFormat outer_state = OuterStateFormat::f32;
   double merge_alpha = 0.0;         // weight of the local parameters; 0 takes the global ones
   std::uint64_t overlap_steps = 0;  // τ, inner steps between a contribution and its merge
   bool eager = false;               // of an overlap of a whole period: an island takes its own part of the mean at once (eager.hpp)
@@ -116,6 +118,7 @@ struct Composition {
   Weighting weighting = Weighting::tokens;
   Aggregator aggregator = Aggregator::weighted_mean;
   OuterOptimizer outer;
+  OuterStateFormat outer_state = OuterStateFormat::f32;
   double merge_alpha = 0.0;
   bool eager = false;
   CodecSettings parameters_codec;

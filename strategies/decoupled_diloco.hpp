@@ -33,8 +33,9 @@
 // streaming-diloco, bit for bit (tests/sim/decoupled_test.cpp). RDA of one contribution is that contribution.
 //
 // Cost of one round of a fragment of N/F values: as in diloco.hpp with N/F in place of N, for all members, late ones included: they read
-// the result, and send their share of the reducing. Memory of an island beside its trainer: 4N arena, 4N outer parameters, 4N momentum, and
-// of each fragment in flight 4 bytes a value for its contribution, and as much again while a newer result waits to be taken over.
+// the result, and send their share of the reducing. Memory of an island beside its trainer: 4N arena, 4N outer parameters, 4N (in bf16 2N)
+// momentum, and of each fragment in flight 4 bytes a value for its contribution, and as much again while a newer result waits to be taken
+// over.
 #pragma once
 
 #include "strategies/composition.hpp"

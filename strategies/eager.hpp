@@ -25,6 +25,8 @@
 // weighted by tokens · Nesterov with η = 0.4, μ = 0.9 · merge 0 · eager.
 // Limits: with one island it is DiLoCo: start is the outer parameters to which its own contribution will lead, bit for bit. With sgd and
 // η = 1 an island goes on from the mean of the round before, with its own part renewed. Without the own term: delayed.
+// v is float32 also where the outer optimiser's momentum is kept in bf16 (rounded_momentum.hpp); what is bit for bit above is then so only
+// up to the rounding of that.
 // Cost: that of DiLoCo (diloco.hpp), spread over the whole period: an island waits only where a round takes longer than H steps. Memory: 4
 // bytes a parameter for v, 4 for what the trainer went on from, and 4 for a contribution in flight, as the arena has become the trainer's.
 // Threads: pure functions.

@@ -89,8 +89,8 @@ Status IslandRun::use_layout(ParameterLayout layout, const std::string& where) {
                                              human_bytes(spec_.arena_limit_bytes) + "; make the model smaller or raise the limit"};
   }
   ATOLL_ASSIGN(parameters_, FloatBuffer::make(layout.total()));
-  if (has_momentum()) {
-    ATOLL_ASSIGN(momentum_, FloatBuffer::make(layout.total()));
+  if (has_momentum(composition_.outer.kind)) {
+    ATOLL_ASSIGN(momentum_, MomentumBuffer::make(layout.total(), composition_.outer_state));
   }
   if (composition_.error_feedback) {
     ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
@@ -146,7 +146,7 @@ Result<Digest> IslandRun::form_initial_state(const std::string& given) {
   }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
   std::ranges::copy(initial, parameters_.floats().begin());
-  std::fill(momentum_.floats().begin(), momentum_.floats().end(), 0.0F);
+  momentum_.clear();
   // What an own trainer says of its model is all that is known of it: islands that say otherwise do not begin alike.
   const std::string own = has_own_trainer(spec_) ? layout_->manifest().description.value_or("") : "";
   digest_ = initial_digest(layout_->manifest_text() + own, initial);
@@ -355,8 +355,9 @@ Result<island_link::Fragment> IslandRun::next_range(const RoundResult& result) c
 }
 
 Status IslandRun::take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group) {
-  const std::span<float> momentum = has_momentum() ? momentum_.floats().subspan(range.offset, range.count) : std::span<float>();
-  const OuterState state{parameters_.floats().subspan(range.offset, range.count), momentum};
+  // The seed does not name the island: equal outer states stay equal, also where each island takes its rounds by itself.
+  const std::uint64_t seed = spec_.seed ^ stream_of("outer momentum", result.round.value);
+  const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
@@ -418,7 +419,7 @@ Status IslandRun::write_residual(Round checkpoint) const {
   if (residual_.empty()) {
     return {};
   }
-  std::vector<TensorView> tensors = layout_->tensors(residual_.floats(), {});
+  std::vector<TensorView> tensors = layout_->tensors({residual_.floats(), {}});
   for (TensorView& tensor : tensors) {
     tensor.name = std::string(kResidualPrefix) + tensor.name;
   }
@@ -434,7 +435,7 @@ Status IslandRun::read_residual(const CheckpointMeta& meta) {
   }
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoints_.folder_of(meta.round) / kResidualFile));
   const std::span<float> residual = residual_.floats();
-  for (const TensorView& tensor : layout_->tensors(residual, {})) {
+  for (const TensorView& tensor : layout_->tensors({residual, {}})) {
     ATOLL_ASSIGN(const std::span<const float> values, file.floats(std::string(kResidualPrefix) + tensor.name));
     if (values.size() != tensor.values.size()) {
       return Error{Code::corrupt, std::string(kResidualFile) + ": the tensor of '" + tensor.name + "' has another size"};
@@ -460,7 +461,7 @@ Status IslandRun::begin_checkpoint() {
       return own;
     }
   }
-  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(parameters_.floats(), momentum_.floats()), metadata);
+  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(momentum_.with(parameters_.floats())), metadata);
   if (!outer) {
     checkpoints_.abandon(round_);
     return outer.error();
@@ -570,7 +571,7 @@ Status IslandRun::load_outer(const DiskPath& path, const std::vector<std::string
   }
   ATOLL_TRY(use_layout(std::move(layout), where.empty() ? "in the run" : where));
   has_state_ = false;
-  const Status read = layout_->read(file, parameters_.floats(), momentum_.floats());
+  const Status read = layout_->read(file, momentum_.with(parameters_.floats()));
   if (!read) {
     return with_context(read.error(), path.text());
   }

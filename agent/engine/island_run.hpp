@@ -1,15 +1,15 @@
 // One run on this island: its outer state, its arena, its contributions and its checkpoints.
 //
-// Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N (only where the outer
-// optimiser has one), arena 4N, residuals 4N (only with error feedback). Where the exchange takes a whole period, also 4N for what the
-// trainer went on from, 4N for a contribution in f32, and what OwnStart has. A contribution in f32 is formed in the arena over what the
-// trainer published and sent from there; in another codec it is encoded into a buffer of its own. Copies of a parameter in a round: trainer
-// → arena; then, in place, the difference; the outer step; outer parameters → arena. No other. Rounds of different fragments may be in
-// flight together: contributions are formed in any order and touch only their own range; results are applied in the order of the rounds.
-// Residuals (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept over
-// repeated attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken over
-// from peers, for then what they hold belongs to contributions that the others may never have counted. Threads: one at a time. Payloads
-// handed out keep their memory alive, but the arena's content changes with the next order.
+// Everything that touches parameters and needs no link. Memory for N parameters: outer parameters 4N, momentum 4N, or 2N in bf16 (only
+// where the outer optimiser has one), arena 4N, residuals 4N (only with error feedback). Where the exchange takes a whole period, also 4N
+// for what the trainer went on from, 4N for a contribution in f32, and what OwnStart has. A contribution in f32 is formed in the arena over
+// what the trainer published and sent from there; in another codec it is encoded into a buffer of its own. Copies of a parameter in a
+// round: trainer → arena; then, in place, the difference; the outer step; outer parameters → arena. No other. Rounds of different fragments
+// may be in flight together: contributions are formed in any order and touch only their own range; results are applied in the order of the
+// rounds. Residuals (strategies/error_feedback.hpp) live as long as the island's outer state follows its own contributions: they are kept
+// over repeated attempts and new trainers, are part of the checkpoint and come back with it, and are zero again once the state was taken
+// over from peers, for then what they hold belongs to contributions that the others may never have counted. Threads: one at a time.
+// Payloads handed out keep their memory alive, but the arena's content changes with the next order.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 
 #include "agent/engine/arena_watch.hpp"
 #include "agent/engine/float_buffer.hpp"
+#include "agent/engine/momentum_buffer.hpp"
 #include "agent/engine/own_start.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/engine/round_result.hpp"
@@ -87,7 +88,7 @@ class IslandRun {
   [[nodiscard]] Round round() const { return round_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
   [[nodiscard]] std::span<const float> parameters() const { return parameters_.floats(); }
-  [[nodiscard]] std::span<const float> momentum() const { return momentum_.floats(); }
+  [[nodiscard]] const MomentumBuffer& momentum() const { return momentum_; }
   // Payload gradient: the arena holds the parameters after the optimiser's step.
   Status adopt_parameters();
 
@@ -175,7 +176,6 @@ class IslandRun {
   };
   Status use_layout(ParameterLayout layout, const std::string& where);
   Result<island_link::Fragment> range_of(std::uint32_t fragment) const;
-  [[nodiscard]] bool has_momentum() const { return atl::has_momentum(composition_.outer.kind); }
   Result<island_link::Fragment> next_range(const RoundResult& result) const;
   Status take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group);
   // The outer parameters that the trainer has of the fragment are the present ones; a copy of them stays.
@@ -207,7 +207,7 @@ class IslandRun {
   std::string layout_where_;  // for messages: whose parameters these are, "on lyon"
   std::shared_ptr<island_link::Arena> arena_;
   FloatBuffer parameters_;
-  FloatBuffer momentum_;
+  MomentumBuffer momentum_;
   FloatBuffer residual_;  // empty without error feedback
   bool has_state_ = false;
   Round round_;

@@ -76,7 +76,7 @@ std::span<const float> OwnStart::momentum(const island_link::Fragment& range) co
 std::vector<TensorView> OwnStart::tensors(const ParameterLayout& layout) const {
   std::vector<TensorView> tensors;
   if (!momentum_.empty()) {
-    tensors = layout.tensors(momentum_.floats(), {});
+    tensors = layout.tensors({momentum_.floats(), {}});
     for (TensorView& tensor : tensors) {
       tensor.name = std::string(kPrefix) + tensor.name;
     }

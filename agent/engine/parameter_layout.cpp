@@ -205,40 +205,63 @@ std::string ParameterLayout::manifest_text() const {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<TensorView> ParameterLayout::tensors(std::span<const float> parameters, std::span<const float> momentum) const {
+std::vector<TensorView> ParameterLayout::tensors(const OuterState& state) const {
   std::vector<TensorView> views;
   for (const island_link::Entry& entry : layout_.entries) {
     const island_link::Parameter& parameter = manifest_.parameters[entry.parameter];
     const std::uint64_t count = island_link::elements(parameter);
-    views.push_back({parameter.name, parameter.shape, parameters.subspan(entry.offset, count)});
-    if (!momentum.empty()) {
-      views.push_back({std::string(kMomentumPrefix) + parameter.name, parameter.shape, momentum.subspan(entry.offset, count)});
+    const std::string momentum = std::string(kMomentumPrefix) + parameter.name;
+    views.push_back({parameter.name, parameter.shape, state.parameters.subspan(entry.offset, count)});
+    if (!state.momentum.empty()) {
+      views.push_back({momentum, parameter.shape, state.momentum.subspan(entry.offset, count)});
+    }
+    if (!state.rounded.bytes.empty()) {
+      views.push_back({momentum, parameter.shape, {}, {}, state.rounded.bytes.subspan(2 * entry.offset, 2 * count)});
     }
   }
   return views;
 }
 
-Status ParameterLayout::read(const SafetensorsFile& file, std::span<float> parameters, std::span<float> momentum) const {
-  const std::size_t expected = manifest_.parameters.size() * (momentum.empty() ? 1 : 2);
+namespace {
+
+Error not_as_kept(const TensorEntry& entry, std::string_view kept) {
+  const std::string setting = std::string(name_of(kept == "BF16" ? OuterStateFormat::bf16 : OuterStateFormat::f32));
+  return {Code::corrupt, "the tensor '" + make_plain(entry.name, TextRule::name, 120) + "' is " + entry.dtype +
+                             ", and this run keeps it as " + std::string(kept) + " (outer_state = \"" + setting +
+                             "\"): the checkpoint was written with another"};
+}
+
+}  // namespace
+
+Status ParameterLayout::read(const SafetensorsFile& file, const OuterState& state) const {
+  const bool rounded = !state.rounded.bytes.empty();
+  const bool momentum = rounded || !state.momentum.empty();
+  const std::size_t expected = manifest_.parameters.size() * (momentum ? 2 : 1);
   if (file.header().tensors.size() != expected) {
     return Error{Code::corrupt, "the checkpoint has " + std::to_string(file.header().tensors.size()) + " tensors, the model needs " +
                                     std::to_string(expected)};
   }
-  const auto copy = [&](const std::string& name, const island_link::Parameter& parameter, std::span<float> to) -> Status {
+  const auto copy = [&](const std::string& name, const island_link::Parameter& parameter, std::string_view dtype,
+                        std::span<std::byte> to) -> Status {
     const TensorEntry* entry = file.header().find(name);
     if (entry == nullptr || entry->shape != parameter.shape) {
       return Error{Code::corrupt, "the checkpoint's tensor '" + name + "' is missing or has another shape"};
     }
-    ATOLL_ASSIGN(const std::span<const float> values, file.floats(name));
-    std::copy(values.begin(), values.end(), to.begin());
+    if (entry->dtype != dtype) {
+      return not_as_kept(*entry, dtype);
+    }
+    std::ranges::copy(file.bytes(*entry), to.begin());
     return {};
   };
   for (const island_link::Entry& entry : layout_.entries) {
     const island_link::Parameter& parameter = manifest_.parameters[entry.parameter];
     const std::uint64_t count = island_link::elements(parameter);
-    ATOLL_TRY(copy(parameter.name, parameter, parameters.subspan(entry.offset, count)));
-    if (!momentum.empty()) {
-      ATOLL_TRY(copy(std::string(kMomentumPrefix) + parameter.name, parameter, momentum.subspan(entry.offset, count)));
+    const std::string name = std::string(kMomentumPrefix) + parameter.name;
+    ATOLL_TRY(copy(parameter.name, parameter, "F32", std::as_writable_bytes(state.parameters.subspan(entry.offset, count))));
+    if (rounded) {
+      ATOLL_TRY(copy(name, parameter, "BF16", state.rounded.bytes.subspan(2 * entry.offset, 2 * count)));
+    } else if (momentum) {
+      ATOLL_TRY(copy(name, parameter, "F32", std::as_writable_bytes(state.momentum.subspan(entry.offset, count))));
     }
   }
   return {};

@@ -15,6 +15,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "strategies/aggregate.hpp"
 #include "strategies/fragments.hpp"
+#include "strategies/outer_optimizer.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -45,10 +46,10 @@ class ParameterLayout {
   // Errors: as holds_parameters.
   [[nodiscard]] Status read_given(const SafetensorsFile& file, std::span<float> parameters) const;
 
-  // The tensors of a checkpoint, as they lie in memory. An empty momentum is left out.
-  [[nodiscard]] std::vector<TensorView> tensors(std::span<const float> parameters, std::span<const float> momentum) const;
-  // Reads them back. Errors: corrupt if the file has not exactly these tensors.
-  Status read(const SafetensorsFile& file, std::span<float> parameters, std::span<float> momentum) const;
+  // The tensors of a checkpoint, as they lie in memory: the momentum as F32 or BF16. A momentum that is missing is left out.
+  [[nodiscard]] std::vector<TensorView> tensors(const OuterState& state) const;
+  // Reads them back. Errors: corrupt if the file has not exactly these tensors, or another type of them than this state keeps.
+  Status read(const SafetensorsFile& file, const OuterState& state) const;
 
   friend bool operator==(const ParameterLayout& a, const ParameterLayout& b) {
     return a.manifest_ == b.manifest_ && a.layout_ == b.layout_;

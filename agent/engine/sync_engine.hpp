@@ -4,8 +4,8 @@
 // A state machine over a clock, a disk and a link that it is given: commands are carried out in order by `step`, `turn` goes on with what
 // is under way beside them (exchanges, catching up, fetches), and answers come out of both. It has no thread and sleeps nowhere, so that
 // agent/service/engine_thread.hpp drives it with real ones, and the simulator with simulated ones.
-// Memory beyond the trainer, for N parameters: at most 16N bytes (outer parameters 4, momentum 4, arena 4, what was received 4), and
-// `link_memory_bytes`.
+// Memory beyond the trainer, for N parameters: at most 16N bytes (outer parameters 4, momentum 4, or 2 in bf16, arena 4, what was received
+// 4), and `link_memory_bytes`.
 // Threads: one.
 #pragma once
 

@@ -1,11 +1,11 @@
 // Checkpoints of one run on this island's disk.
 //
-//   FOLDER/ROUND/outer.safetensors   the outer state: each parameter under its name, its momentum as `momentum/NAME`; all F32.
-//                                    Metadata: atoll.format "1", atoll.run, atoll.round, atoll.digest, atoll.manifest
-//                                    (parameter_layout.hpp); and what the model is: atoll.data_format ([data].format), of a language model
-//                                    atoll.model (JSON of [model]) and atoll.sequence_length ([training].sequence_length), and
-//                                    atoll.description, where its trainer gave one; of an own trainer's model atoll.trainer instead.
-//                                    The same bytes on every island that is at that round.
+//   FOLDER/ROUND/outer.safetensors   the outer state: each parameter under its name, its momentum as `momentum/NAME`; all F32,
+//                                    but the momentum BF16 with outer_state "bf16". Metadata: atoll.format "1", atoll.run, atoll.round,
+//                                    atoll.digest, atoll.manifest (parameter_layout.hpp); and what the model is: atoll.data_format
+//                                    ([data].format), of a language model atoll.model (JSON of [model]) and atoll.sequence_length
+//                                    ([training].sequence_length), and atoll.description, where its trainer gave one; of an own trainer's
+//                                    model atoll.trainer instead. The same bytes on every island that is at that round.
 //   FOLDER/ROUND/trainer/…           whatever the trainer saved; none after a copy from peers
 //   FOLDER/ROUND/rounds/NUMBER       with overlap: this island's contribution to a later round that was in flight when the trainer saved
 //                                    (the format of round_result.hpp with the one term, weight 1)

@@ -152,6 +152,14 @@ const std::array kRowsOfStrategy = {
            .doc = "With clipped-momentum: whether a result counts the less, the further the synchronised parameters moved since its "
                   "contributions began."},
     RunKey{.section = "strategy",
+           .name = "outer_state",
+           .type = text,
+           .field = of<&RunSpec::strategy, &StrategySpec::outer_state>,
+           .choices = kOuterStateFormats,
+           .doc = "In which bits each island keeps the outer optimiser's momentum, in memory and in checkpoints. bf16 takes 2 bytes per "
+                  "parameter instead of 4, and rounds stochastically, with the same bits on every island. The outer parameters are "
+                  "float32 always, and so is the momentum that eager adds."},
+    RunKey{.section = "strategy",
            .name = "merge_alpha",
            .type = number,
            .field = of<&RunSpec::strategy, &StrategySpec::merge_alpha>,

@@ -269,6 +269,66 @@ TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, o
   CHECK(source.answer<CheckpointLoaded>().digest == at_one);
 }
 
+TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and copies, and is the same bits on islands that load or join") {
+  RunSpec spec = spec_of();
+  spec.strategy.outer_state = OuterStateFormat::bf16;
+  Islands group(2, 300'000, spec);
+  Islands plain(2, 300'000, spec_of());
+  const auto write = [](Island& island, Round round, const Digest& digest) {
+    island.engine->post(WriteCheckpoint{kRun, Epoch(1), round, digest, false, Step(10), 100, 3});
+    return island.answer<CheckpointWritten>();
+  };
+  group.whole_round(Round(1));
+  plain.whole_round(Round(1));
+  CHECK(group.digest == plain.digest);  // of the results, which are the same in the first round
+  Island& source = *group.all[0];
+  Island& other = *group.all[1];
+  source.engine->post(KeepResults{kRun, true});
+  const Digest at_one = group.digest;
+  const CheckpointWritten written = write(source, Round(1), at_one);
+  CHECK(write(other, Round(1), at_one).file == written.file);
+  const CheckpointWritten wide = write(*plain.all[0], Round(1), plain.digest);
+  const std::uint64_t values = 300'003;
+  CHECK(wide.file_bytes - written.file_bytes >= 2 * values - 64);  // but for the lengths of texts in the header
+  CHECK(wide.file_bytes - written.file_bytes <= 2 * values + 64);
+  for (const Round later : {Round(2), Round(3)}) {
+    group.whole_round(later);
+  }
+  const CheckpointWritten newest = write(source, Round(3), group.digest);
+
+  other.engine->post(LoadCheckpoint{kRun, Round(1), at_one});
+  CHECK(other.answer<CheckpointLoaded>().digest == at_one);
+  const CatchUp results{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(3), group.digest, {source.member}};
+  other.engine->post(CatchUpFromPeers{results, true, Round(1), at_one});
+  CHECK(other.answer<CatchUpDone>().round == Round(3));
+  CHECK(write(other, Round(3), group.digest).file == newest.file);
+
+  Island joiner(9, {300'000, 3});
+  std::vector<Member> everyone = group.members;
+  everyone.push_back(joiner.member);
+  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+  joiner.engine->post(OpenRun{kRun, spec});
+  joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
+  joiner.engine->post(CatchUpFromPeers{results, false, Round(0), Digest()});
+  CHECK(joiner.answer<CatchUpDone>().digest == group.digest);
+  CHECK(write(joiner, Round(3), group.digest).file == newest.file);
+
+  // A run that keeps its momentum otherwise does not read it for its own.
+  for (const bool wants_bf16 : {false, true}) {
+    const Island& from = wants_bf16 ? *plain.all[0] : source;
+    const DiskPath folder = confined_to(from.folder.path() / "other").value();
+    auto run =
+        IslandRun::open(kRun, wants_bf16 ? spec : spec_of(), from.member.island, folder, shared_arenas(from.member.island, "")).value();
+    const std::filesystem::path file = from.folder.path() / "runs" / kRun.text / "checkpoints" / "1" / kOuterFile;
+    const Status loaded = run->load_outer(on_this_machine(file));
+    REQUIRE_FALSE(loaded);
+    CHECK(loaded.error().code == Code::corrupt);
+    CHECK(loaded.error().why.find(wants_bf16 ? "is F32, and this run keeps it as BF16 (outer_state = \"bf16\")"
+                                             : "is BF16, and this run keeps it as F32 (outer_state = \"f32\")") != std::string::npos);
+    CHECK_FALSE(run->has_state());
+  }
+}
+
 TEST_CASE("sync engine: a checkpoint with a flipped bit is refused and says so") {
   Islands group(1, 5'000, spec_of());
   Island& island = *group.all[0];

@@ -1,8 +1,11 @@
 // Real agents on loopback: what they compute together is what arithmetic says, whatever dies in between.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/safetensors.hpp"
@@ -173,6 +176,51 @@ TEST_CASE("process: an agent killed in the middle of a run comes back, and no ro
   check_committed_once(cluster, run, 30);
   CHECK(cluster.log("b").find("catching-up") != std::string::npos);
   check_equal_states(cluster, run, 30, {"a", "b", "c"});
+}
+
+TEST_CASE("process: with a momentum in bf16, agents that were killed and one that is new end with the same bytes") {
+  const std::map<std::string, std::string> slow = {{"ATOLL_TEST_STEP_MS", "20"}};
+  Cluster cluster;
+  cluster.hold_at(100);
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.start_island(name, slow);
+  }
+  std::string file = run_file("rounded", 150, 5, 2, 4);
+  file.insert(file.find("inner_steps"), "outer_state = \"bf16\"\n");
+  const std::string run = cluster.submit(file);
+  REQUIRE(reaches(cluster, run, 4));
+  cluster.islands["b"].signal(SIGKILL);
+  CHECK(cluster.islands["b"].wait() == 128 + SIGKILL);
+  REQUIRE(Cluster::eventually([&] { return !cluster.takes_part(run, "b"); }));
+  for (const char* name : {"b", "d"}) {
+    cluster.start_island(name, slow);
+    const bool in = Cluster::eventually(
+        [&] { return cluster.takes_part(run, name) || cluster.log(name).find("waits to be let in") != std::string::npos; });
+    INFO(name << (in ? std::string() : cluster.run({"status", run}).out + cluster.logs()));
+    REQUIRE(in);
+  }
+  cluster.release();
+  REQUIRE(reaches(cluster, run, 22));
+  for (const char* name : {"a", "b", "c", "d"}) {
+    cluster.islands[name].signal(SIGKILL);
+  }
+  for (const char* name : {"a", "b", "c", "d"}) {
+    CHECK(cluster.islands[name].wait() == 128 + SIGKILL);
+    cluster.start_island(name, slow);
+  }
+  check_completed(cluster, run);
+  check_equal_states(cluster, run, 30, {"a", "b", "c", "d"});
+
+  const fs::path outer = cluster.state("d") / "runs" / run / "checkpoints" / "30" / atl::kOuterFile;
+  const atl::SafetensorsFile state = atl::SafetensorsFile::open(outer).value();
+  const fs::path model = cluster.folder() / "model.safetensors";
+  REQUIRE(cluster.run({"export", run, "-o", model.string()}).exit == 0);
+  const atl::SafetensorsFile exported = atl::SafetensorsFile::open(model).value();
+  CHECK(exported.header().tensors.size() == 3);
+  for (const std::string name : {"embedding", "layer", "head"}) {
+    CHECK(state.header().find("momentum/" + name)->dtype == "BF16");
+    CHECK(std::ranges::equal(exported.floats(name).value(), state.floats(name).value()));
+  }
 }
 
 namespace {

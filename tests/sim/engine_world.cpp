@@ -48,7 +48,7 @@ struct EngineIsland {
 
   [[nodiscard]] bool up() const { return engine != nullptr; }
   [[nodiscard]] const IslandRun& run() const { return *engine->run(kRun); }
-  [[nodiscard]] OuterValues outer() const { return {copy_of(run().parameters()), copy_of(run().momentum())}; }
+  [[nodiscard]] OuterValues outer() const { return {copy_of(run().parameters()), run().momentum().values()}; }
   void listen() {
     for (EngineAnswer& answer : engine->take_answers()) {
       heard.push_back(std::move(answer));
@@ -78,6 +78,7 @@ class EngineWorld {
   EngineWorld(std::uint64_t seed, EngineWorldCounts& counts)
       : rng_(seed, stream_of("engine world")), counts_(counts), network_(seed ^ stream_of("network")) {
     spec_.strategy = named_strategy("diloco").value();
+    spec_.strategy.outer_state = seed % 2 == 0 ? OuterStateFormat::bf16 : OuterStateFormat::f32;
     spec_.seed = seed;
     values_ = 2 + rng_.below(600);
     PathConditions paths;

@@ -123,7 +123,7 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
 void IslandHost::saw_state(const IslandRun& run) {
   Checkers& told = checkers(run.id());
   if (run.composition().group == Group::all) {
-    told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), copy_of(run.momentum()));
+    told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), run.momentum().values());
   } else if (run.composition().group == Group::pairs && run.round() == Round(run.spec().rounds)) {
     told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), {});  // one model; each its own momentum
   }

@@ -13,6 +13,13 @@ Schedule schedule_of_spec(const RunSpec& spec) {
 
 namespace {
 
+// In some worlds the momentum is kept in bf16.
+void take_outer_state(StrategySpec& strategy, std::uint64_t seed) {
+  if (has_momentum(strategy.outer_optimizer) && Rng(seed, stream_of("outer state")).chance(0.4)) {
+    strategy.outer_state = OuterStateFormat::bf16;
+  }
+}
+
 // In some worlds an exchange takes the whole period, drawn apart: the rest of the world stays what it was.
 void take_whole_periods(RunSpec& spec, std::uint64_t seed) {
   Rng rng(seed, stream_of("whole period"));
@@ -93,6 +100,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   }
   spec.strategy.pace = spec.strategy.group == Group::all && rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
   take_whole_periods(spec, seed);
+  take_outer_state(spec.strategy, seed);
   spec.islands.straggler_factor = rng.chance(0.2) ? 3 : 0;
   spec.training.steps = spec.strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.checkpoint.every_rounds = static_cast<std::uint32_t>(1 + rng.below(5));
@@ -131,6 +139,7 @@ void make_pairs(Scenario& scenario, std::uint64_t seed) {
   }
   strategy.overlap_steps = rng.chance(0.4) ? rng.below(strategy.inner_steps) : 0;
   strategy.merge_alpha = strategy.overlap_steps > 0 ? 0.5 : 0.0;
+  take_outer_state(strategy, seed);
   spec.strategy = strategy;
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
@@ -151,6 +160,7 @@ void make_experts(Scenario& scenario, Rng& rng, std::uint64_t most = 6) {
   spec.strategy = StrategySpec{};
   spec.strategy.name = "decentralized-diffusion";
   spec.strategy.group = Group::expert;
+  take_outer_state(spec.strategy, scenario.seed);
   spec.islands.overlap_steps.clear();
   spec.islands.straggler_factor = 0;
   spec.diffusion.experts = static_cast<std::uint32_t>(1 + rng.below(most));
@@ -191,6 +201,7 @@ Scenario draw_free_scenario(std::uint64_t seed) {
   }
   strategy.pace = strategy.group == Group::all && rng.chance(0.2) ? Pace::adaptive : Pace::fixed;
   strategy.packing = seed % 2 == 0 ? Packing::zstd : Packing::none;
+  take_outer_state(strategy, seed);
   spec.strategy = strategy;
   spec.islands.overlap_steps.clear();
   for (std::uint32_t i = 0; i < scenario.islands && strategy.overlap_steps > 0; ++i) {
@@ -223,6 +234,7 @@ Scenario draw_quorum_scenario(std::uint64_t seed) {
   strategy.max_staleness = static_cast<std::uint32_t>(rng.below(4));
   strategy.anchor = rng.chance(0.5) ? Anchor::newest : Anchor::own;
   strategy.pace = rng.chance(0.7) ? Pace::adaptive : Pace::fixed;
+  take_outer_state(strategy, seed);
   spec.strategy = strategy;
   spec.islands.min = std::min(spec.islands.min, strategy.quorum);
   spec.islands.overlap_steps.clear();

@@ -232,6 +232,11 @@ TEST_CASE("what excludes what is decided by the parts of a strategy, not by its 
                   "has no effect with outer_optimizer = \"adopt\"");
   require_problem(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_momentum = 0.5\n"), "9:1", "has no effect");
   require_problem(with("[strategy]\nouter_optimizer = \"adopt\"\n"), "8:1", "takes parameters");
+  require_problem(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_state = \"bf16\"\n"), "9:1",
+                  "outer_state 'bf16' has no effect with outer_optimizer 'sgd', which has no momentum to keep; use \"f32\"");
+  require_problem(with("[strategy]\nouter_state = \"bf61\"\n"), "8:", "one of f32, bf16");
+  CHECK(problems(with("[strategy]\nouter_optimizer = \"sgd\"\nouter_state = \"f32\"\n")).empty());
+  CHECK(parse_run_file(with("[strategy]\nouter_state = \"bf16\"\n"), "run.toml").spec.strategy.outer_state == OuterStateFormat::bf16);
   CHECK(problems(with("[strategy]\nname = \"data-parallel\"\ninner_steps = 1\npayload = \"gradient\"\n")).empty());
 }
 

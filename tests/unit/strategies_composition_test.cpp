@@ -66,6 +66,13 @@ TEST_CASE("composition: the parts of streaming, and of others not named yet", "[
   CHECK(parts.codec == CodecSettings{CodecKind::fp4, 256, Rounding::stochastic});
   CHECK(parts.reduce_codec == CodecSettings{CodecKind::bf16, 256, Rounding::nearest});
   CHECK(schedule_of(parts, 300, 9).value().fragments() == 9);
+  CHECK(parts.outer_state == OuterStateFormat::f32);
+  for (const char* name : {"diloco", "streaming-diloco", "decoupled-diloco", "eager-diloco", "co2", "noloco", "decentralized-diffusion"}) {
+    INFO(name);
+    settings = named_strategy(name).value();
+    settings.outer_state = OuterStateFormat::bf16;
+    CHECK(compose(settings).value().outer_state == OuterStateFormat::bf16);
+  }
   // An outer step alone (no group), and averaging of parameters.
   auto alone = named_strategy("diloco").value();
   alone.group = Group::nobody;
@@ -106,6 +113,8 @@ TEST_CASE("composition: what is impossible is named by its field", "[strategies]
       {"diloco", [](auto& s) { s.outer_clip = 1; }, "outer_clip"},
       {"co2", [](auto& s) { s.outer_clip = -1; }, "outer_clip"},
       {"co2", [](auto& s) { s.outer_optimizer = OuterOptimizerKind::sgd, s.outer_clip = 0; }, "gap_penalty"},
+      {"diloco", [](auto& s) { s.outer_optimizer = OuterOptimizerKind::sgd, s.outer_state = OuterStateFormat::bf16; }, "outer_state"},
+      {"data-parallel", [](auto& s) { s.outer_state = OuterStateFormat::bf16; }, "outer_state"},
       {"data-parallel", [](auto& s) { s.aggregator = Aggregator::radial_directional; }, "aggregator"},
       {"diloco", [](auto& s) { s.codec = CodecKind::int8, s.codec_block = 100; }, "codec_block"},
       {"diloco", [](auto& s) { s.outer_learning_rate = 0; }, "outer_learning_rate"},

@@ -34,6 +34,11 @@ TEST_CASE("a forecast of DiLoCo without overlap adds every exchange to the time"
   CHECK(result.islands[0].mean_bits_per_second == Approx(80e6 / 180.0));
   CHECK(result.islands[0].bytes_sent_per_day == Approx(1e7 / 180.0 * 86400));
   CHECK(result.agent_memory_bytes == 250'000 * 16);
+  ForecastQuestion rounded = two_islands();
+  rounded.composition.outer_state = OuterStateFormat::bf16;
+  CHECK(forecast(rounded).value().agent_memory_bytes == 250'000 * 14);
+  rounded.composition.outer.kind = OuterOptimizerKind::sgd;
+  CHECK(forecast(rounded).value().agent_memory_bytes == 250'000 * 12);
 }
 
 TEST_CASE("latency is paid once for the control messages and once for each hop") {
