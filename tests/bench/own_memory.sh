@@ -1,8 +1,17 @@
 #!/bin/bash
-# What an agent needs for a large model of one's own, and how long a round's stages take: tests/bench/own_memory.sh BUILD [LAYERS [WIDTH]]
+# What an agent needs for a large model of one's own, and how long a round's stages take: tests/bench/own_memory.sh BUILD [LAYERS [WIDTH [KEY=VALUE…]]]
+# KEY=VALUE are further keys of [strategy]: outer_state=bf16 grouping=balanced fragments=8.
 # 24 layers of width 1024 are 303 million parameters; two islands of them need some 18 GB of memory and 10 GB of disk.
 set -euo pipefail
 build=$(realpath "$1") here=$(realpath "$(dirname "$0")") layers=${2:-24} width=${3:-1024}
+shift $(($# < 3 ? $# : 3))
+keys=
+for word in "$@"; do
+  case ${word#*=} in
+    [0-9]* | true | false) keys+="${word%%=*} = ${word#*=}"$'\n' ;;
+    *) keys+="${word%%=*} = \"${word#*=}\""$'\n' ;;
+  esac
+done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cat > "$folder/run.toml" <<TOML
@@ -20,7 +29,7 @@ steps = 6
 [strategy]
 name = "diloco"
 inner_steps = 2
-[islands]
+$keys[islands]
 min = 2
 max = 2
 deadline = "1h"
@@ -38,14 +47,14 @@ while kill -0 $run 2> /dev/null; do
   sleep 1
 done
 wait $run
-/usr/bin/python3 - "$folder" <<'PY'
+/usr/bin/python3 - "$folder" "$*" <<'PY'
 import json, sqlite3, sys
-folder = sys.argv[1]
+folder, keys = sys.argv[1:]
 run = json.load(open(folder + "/end.json"))["run"]
 peak = max(int(line) for line in open(folder + "/peak")) * 1024
 parameters = run["parameters"]
-print(f"{run['state']} after {run['round']} rounds: {parameters / 1e6:.1f} M parameters, an agent's peak {peak / 1e9:.2f} GB: {peak / parameters:.2f} bytes a parameter,"
-      f" {(peak - 16 * parameters) / 2**20:.0f} MiB over 16")
+print(f"{keys + ': ' if keys else ''}{run['state']} after {run['round']} rounds: {parameters / 1e6:.1f} M parameters, an agent's peak {peak / 1e9:.2f} GB: {peak / parameters:.2f} bytes a parameter,"
+      f" {(peak - 16 * parameters) / 2**20:+.0f} MiB against 16")
 spans = sqlite3.connect(folder + "/state/coordinator/ledger.db").execute(
     "SELECT activity, count(*), avg(length_ns) / 1e9, max(length_ns) / 1e9 FROM spans GROUP BY activity ORDER BY activity")
 for activity, count, mean, longest in spans:
