@@ -311,7 +311,14 @@ def asynchronous_computing():
                 [0, 20, 40, 60, 80, 100], left=300)
 
 
+def asynchronous_tokens():
+    rows = grouped("asynchronous-tokens", "percent", "percent")
+    return dots("Tokens that are committed, of those without the disturbance", "percent; more is better", rows, 70, 100,
+                [70, 75, 80, 85, 90, 95, 100], left=300)
+
+
 PLOTS = {
+    "asynchronous-tokens": asynchronous_tokens,
     "asynchronous-computing": asynchronous_computing,
     "quality": quality,
     "gossip-quality": gossip_quality,
