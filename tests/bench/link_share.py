@@ -52,14 +52,14 @@ def ask(atoll, state, *words):
     return done.stdout if done.returncode == 0 else ""
 
 
-def measure(arguments, folder, islands, link):
-    """Seconds of the exchange and of the whole round, for each round."""
+def rehearse(arguments, folder, text, islands, *options):
+    """The events of a run of this run file between local islands, and the spans of its trace."""
     (folder / "text").write_bytes(b"x" * 100000)
-    (folder / "run.toml").write_text(RUN.format(islands=islands, rounds=arguments.rounds))
+    (folder / "run.toml").write_text(text)
     environment = dict(os.environ, ATOLL_TRAINER_MODULE=str(pathlib.Path(arguments.trainer).resolve()), ATOLL_TEST_STEP_MS="0",
                        ATOLL_TEST_HEAD=str(int(arguments.millions * 1e6) - 200))
     state = folder / "state"
-    done = subprocess.run([arguments.atoll, "local", folder / "run.toml", "--islands", str(islands), "--state", state, "--link", link, "--log-level", "warning"],
+    done = subprocess.run([arguments.atoll, "local", folder / "run.toml", "--islands", str(islands), "--state", state, *options, "--log-level", "warning"],
                           env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
@@ -72,17 +72,23 @@ def measure(arguments, folder, islands, link):
             time.sleep(0.1)
         ask(arguments.atoll, state, "trace", "share", "-o", folder / "trace.json")
         coordinator.terminate()
-    spans = {}
-    for event in json.loads((folder / "trace.json").read_text())["traceEvents"]:
-        if event["ph"] == "X" and event["cat"] in ("send", "receive"):
-            spans.setdefault(event["args"]["round"], []).append((event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6))
-    exchanges = [max(end for _, end in spans[r]) - min(start for start, _ in spans[r]) for r in sorted(spans)]
-    wholes = {}
-    for line in events.splitlines():
-        event = json.loads(line)
-        if event.get("kind") == "round_committed" and event["round"] > 0:
-            wholes[event["round"]] = event["fields"]["seconds"]
-    return exchanges, [wholes[r] for r in sorted(wholes)]
+    spans = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    return [json.loads(line) for line in events.splitlines()], [event for event in spans if event["ph"] == "X"]
+
+
+def exchanges_of(spans):
+    """Seconds from the first byte that is sent to the last one that has come on any island, for each round."""
+    rounds = {}
+    for event in spans:
+        if event["cat"] in ("send", "receive"):
+            rounds.setdefault(event["args"]["round"], []).append((event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6))
+    return [max(end for _, end in rounds[r]) - min(start for start, _ in rounds[r]) for r in sorted(rounds)]
+
+
+def rounds_of(events):
+    """Seconds from one commit to the next, for each round."""
+    rounds = {event["round"]: event["fields"]["seconds"] for event in events if event.get("kind") == "round_committed" and event["round"] > 0}
+    return [rounds[r] for r in sorted(rounds)]
 
 
 def main():
@@ -102,7 +108,9 @@ def main():
             received = 4e6 * arguments.millions * (1 if islands == 2 else 2 * (islands - 1) / islands)
             for rtt in arguments.rtt.split(","):
                 with tempfile.TemporaryDirectory() as folder:
-                    exchanges, wholes = measure(arguments, pathlib.Path(folder), islands, f"{rtt},{rate},{arguments.loss}")
+                    text = RUN.format(islands=islands, rounds=arguments.rounds)
+                    events, spans = rehearse(arguments, pathlib.Path(folder), text, islands, "--link", f"{rtt},{rate},{arguments.loss}")
+                    exchanges, wholes = exchanges_of(spans), rounds_of(events)
                 exchange, whole = statistics.median(exchanges[1:]), statistics.median(wholes[1:])
                 least = 8 * received / bits(rate) if bits(rate) else None
                 shares = [f"{least / seconds:.3f}" if least else "" for seconds in (exchange, whole)]
@@ -110,4 +118,5 @@ def main():
                                          f"{received / exchange / 1e9:.4f}", *shares))), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
