@@ -305,6 +305,13 @@ def asynchronous_quality():
                 legend=[("one seed", GREY, "ring"), ("mean of three seeds, also as a number", GREY, "dot")], left=330)
 
 
+def asynchronous_momentum():
+    rows = grouped("asynchronous-momentum", "losses", "mean")
+    return dots("Final validation loss by outer rate and momentum, H = 30", "nats per byte; less is better", rows, 1.9, 2.7,
+                [1.9, 2.1, 2.3, 2.5, 2.7],
+                legend=[("one seed", GREY, "ring"), ("mean of three seeds, also as a number", GREY, "dot")], left=330)
+
+
 def asynchronous_computing():
     rows = grouped("asynchronous-computing", "percent", "percent")
     return dots("Time that trainers compute on far and broken links", "percent of the islands' time; more is better", rows, 0, 100,
@@ -318,6 +325,7 @@ def asynchronous_tokens():
 
 
 PLOTS = {
+    "asynchronous-momentum": asynchronous_momentum,
     "asynchronous-tokens": asynchronous_tokens,
     "asynchronous-computing": asynchronous_computing,
     "quality": quality,
