@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--millions", type=float, default=100)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--checkpoints", type=int, default=1000000, help="every so many rounds")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     text = RUN.format(islands=arguments.islands, rounds=arguments.rounds).replace("every_rounds = 1000000", f"every_rounds = {arguments.checkpoints}")
     for key in arguments.keys:
         name, value = key.split("=", 1)
@@ -54,7 +54,7 @@ def main():
             stop.set()
             watch.join()
     exchanges, wholes = exchanges_of(spans), rounds_of(events)
-    print(f"{arguments.millions:g} M parameters, {arguments.islands} islands, {' '.join(arguments.keys)}")
+    print(", ".join([f"{arguments.millions:g} M parameters", f"{arguments.islands} islands", *arguments.keys]))
     for stage in ("encode", "outer step", "checkpoint"):
         seconds = [event["dur"] / 1e6 for event in spans if event["cat"] == stage.replace(" ", "_")]
         if seconds:
