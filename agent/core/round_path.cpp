@@ -173,6 +173,10 @@ void Core::State::on_exchange(const Exchange& message) {
   }
   const auto refuse = [&](const std::string& why) {
     send(ExchangeFailed{run->terms.id, run->members.epoch(), message.round, message.attempt, island(), Error{Code::unavailable, why}});
+    if (const RoundInHand* begun = run->rounds.find(message.round);
+        begun != nullptr && begun->receives() && begun->attempt() == Attempt(0)) {
+      run->rounds.forget(message.round);  // nothing of it has begun; a contribution that missed it may be in time for it again
+    }
   };
   RoundInHand* round = run->rounds.find(message.round);
   if (run->terms.passes_over() && tokens_of(message, island()) == 0) {
