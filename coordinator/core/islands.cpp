@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::size_t kHeldCheckpoints = 16;  // remembered of an island
 constexpr std::size_t kHeldRuns = 64;
+constexpr std::size_t kOutlived = 16;
 
 std::uint64_t milliseconds_of(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -113,6 +114,12 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
   const bool moved = !island.record.bulk_address.empty() && island.record.bulk_address != address;
   const bool fresh = !island.greeted || boot != island.boot;
   const Arrival arrival{boot != island.boot, moved, !fresh};
+  if (boot != island.boot) {
+    island.outlived.push_back(island.boot);
+    if (island.outlived.size() > kOutlived) {
+      island.outlived.erase(island.outlived.begin());
+    }
+  }
   island.boot = boot;
   island.heard = out.now();
   island.greeted = true;
@@ -168,7 +175,9 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
 
 std::optional<Probe> Islands::successor(const Island& island, Outbox& out) const {
   // An agent with the same place has outlived the one before it (StateLock::place). Any other one has to wait until that one is silent.
-  const bool outlived = island.probe && !island.place.empty() && island.probe->hello.place == island.place;
+  // So does one that has been outlived itself, and whose greeting was on its way for long.
+  const bool outlived = island.probe && !island.place.empty() && island.probe->hello.place == island.place &&
+                        std::ranges::find(island.outlived, island.probe->boot) == island.outlived.end();
   if (island.probe && (outlived || out.now() - island.probe->since >= settings_.probe)) {
     return island.probe;
   }

@@ -43,6 +43,7 @@ struct Island {
   std::string kernels;                        // of its hello
   std::vector<std::string> trainers;          // of its hello
   std::vector<std::string> copies;            // of its hello: where it may keep and read copies of checkpoints
+  std::vector<std::uint64_t> outlived;        // boots before this one, the newest last: their late hellos are no new agents'
   std::string place;                          // of its hello: of agents with the same place the later one has outlived the earlier
   std::map<RunId, IslandReport> reports;      // of its newest heartbeat
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
