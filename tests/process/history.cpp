@@ -24,16 +24,35 @@ bool may_be_void(const Answer& before, const Answer& after, const std::vector<Re
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
 
-// Between these times a store was put back that knew nothing of the run, or nothing of its end: its islands were free of it by then, and
-// may have fewer rounds of it than it had.
-bool was_reborn(const std::vector<Answer>& answers, const std::vector<Restore>& restores, const std::string& run, double from, double to) {
-  return std::ranges::any_of(restores, [&](const Restore& restore) {
-    const auto in_between = [&](const Answer& order) {
-      return order.run == run && (order.verb == "submit" || order.verb == "cancel") && order.end > restore.copied &&
-             order.begin < restore.end;
-    };
-    return from < restore.end && to > restore.begin && std::ranges::any_of(answers, in_between);
-  });
+// How many stores were put back by then that knew nothing of the run, or nothing of its end: its islands were free of it, and may have
+// fewer rounds of it than the store has. That is seen once they are back, which may be long afterwards.
+std::size_t rebirths(const std::vector<Answer>& answers, const std::vector<Restore>& restores, const std::string& run, double by = kEver) {
+  return static_cast<std::size_t>(std::ranges::count_if(restores, [&](const Restore& restore) {
+    return by > restore.begin && std::ranges::any_of(answers, [&](const Answer& order) {
+             return order.run == run && (order.verb == "submit" || order.verb == "cancel") && order.end > restore.copied &&
+                    order.begin < restore.end;
+           });
+  }));
+}
+
+// Between two reads rounds were lost.
+struct Loss {
+  double after = 0;
+  double before = 0;
+};
+
+// How many losses explain these: the fewest instants so that one lies within each.
+std::size_t instants_in(std::vector<Loss> losses) {
+  std::ranges::sort(losses, {}, &Loss::before);
+  std::size_t instants = 0;
+  double last = -kEver;
+  for (const Loss& loss : losses) {
+    if (loss.after > last) {
+      last = loss.before;
+      ++instants;
+    }
+  }
+  return instants;
 }
 
 // A name stands for one run until that may have been cancelled, and a run for one name.
@@ -58,13 +77,18 @@ std::string find_two_runs(const std::vector<Answer>& answers, const std::vector<
 
 // What was read once is not unread: rounds only grow, and an end is the end.
 std::string find_stale_read(const std::vector<Answer>& answers, const std::vector<Restore>& restores) {
+  std::map<std::string, std::vector<Loss>> losses;  // by run
   for (const Answer& before : answers) {
     for (const Answer& after : answers) {
       const bool ordered = before.verb == "status" && after.verb == "status" && before.done && after.done && before.run == after.run &&
                            before.end < after.begin && !may_be_void(before, after, restores);
-      if (ordered && after.round < before.round && !was_reborn(answers, restores, after.run, before.begin, after.end)) {
-        return "a stale read: " + at(after) + " shows round " + std::to_string(after.round) + " after " + at(before) + " showed round " +
-               std::to_string(before.round);
+      if (ordered && after.round < before.round) {
+        std::vector<Loss>& of = losses[after.run];
+        of.push_back({before.begin, after.end});
+        if (instants_in(of) > rebirths(answers, restores, after.run, after.end)) {
+          return "a stale read: " + at(after) + " shows round " + std::to_string(after.round) + " after " + at(before) + " showed round " +
+                 std::to_string(before.round);
+        }
       }
       if (ordered && has_ended(before.state) && after.state != before.state) {
         return "a stale read: " + at(after) + " is " + after.state + " after " + at(before) + " was " + before.state;
@@ -127,7 +151,7 @@ std::string find_lost_commit(const std::vector<Answer>& answers, const std::vect
   }
   for (const Answer& read : answers) {
     if ((read.verb == "status" || read.verb == "export") && read.done && read.round > newest[read.run] &&
-        !was_reborn(answers, restores, read.run, read.begin, kEver)) {
+        rebirths(answers, restores, read.run) == 0) {
       return "a lost commit: " + at(read) + " showed round " + std::to_string(read.round) + ", and the newest is round " +
              std::to_string(newest[read.run]);
     }
@@ -139,7 +163,7 @@ std::string find_lost_commit(const std::vector<Answer>& answers, const std::vect
 std::string find_two_models(const std::vector<Answer>& answers, const std::vector<Restore>& restores) {
   std::map<std::pair<std::string, std::uint64_t>, const Answer*> first;
   for (const Answer& answer : answers) {
-    if (answer.verb != "export" || !answer.done || was_reborn(answers, restores, answer.run, -kEver, kEver)) {
+    if (answer.verb != "export" || !answer.done || rebirths(answers, restores, answer.run) > 0) {
       continue;
     }
     const Answer* other = first.try_emplace({answer.run, answer.round}, &answer).first->second;
@@ -156,7 +180,7 @@ std::string find_second_leader(const std::vector<Answer>& answers, const std::ve
   std::map<std::pair<std::string, std::uint64_t>, const CommittedRound*> first;
   for (const CommittedRound& round : committed) {
     const CommittedRound* other = first.try_emplace({round.run, round.round}, &round).first->second;
-    if (other->digest != round.digest && !was_reborn(answers, restores, round.run, -kEver, kEver)) {
+    if (other->digest != round.digest && rebirths(answers, restores, round.run) == 0) {
       return "a second leader: round " + std::to_string(round.round) + " of run " + round.run + " was committed by " + other->coordinator +
              " and with another result by " + round.coordinator;
     }

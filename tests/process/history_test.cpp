@@ -451,6 +451,13 @@ TEST_CASE("process: the history's checker finds a lost commit, a stale read, a l
   reborn.push_back({2.6, 2.7, "cancel", "run", true, "r-1", "", false, 0});
   reborn.push_back(read(3, "running", 2));
   CHECK(atl_test::find_violation(reborn, committed, restores) == "");
+  // The store that was put back has rounds that no island has any more, which is seen later, and once.
+  reborn.back() = read(3, "running", 5);
+  reborn.push_back(read(4, "running", 2));
+  reborn.push_back(read(5, "running", 6));
+  CHECK(atl_test::find_violation(reborn, committed, restores) == "");
+  reborn.push_back(read(6, "running", 4));
+  CHECK(atl_test::find_violation(reborn, committed, restores).starts_with("a stale read"));
   // Models of one round are one model.
   const auto model = [](double begin, std::uint64_t round, const std::string& bytes) {
     return Answer{begin, begin + 0.1, "export", "run", true, "r-1", "", false, round, bytes};
