@@ -17,11 +17,12 @@ struct Path {
   Duration round_trip;
   double bytes_per_second;
   TimePoint free{};
+  Duration others = {};  // how long tiny pieces wait behind what others have on the line
   std::deque<std::pair<TimePoint, OutgoingWant>> under_way = {};
 
   void take(TimePoint now, const OutgoingWant& want) {
     free = std::max(free, now + round_trip / 2) + from_seconds(want.want.length / bytes_per_second);
-    under_way.emplace_back(free + round_trip / 2, want);
+    under_way.emplace_back(free + round_trip / 2 + (want.want.length < kProbeBytes ? others : Duration()), want);
   }
 };
 
@@ -96,6 +97,17 @@ TEST_CASE("one path is measured after the other, and what a slow one still sends
   CHECK(found[0].bytes_per_second == Approx(125e3).epsilon(0.25));
   CHECK(found[1].from == kNear);
   CHECK(found[1].bytes_per_second == Approx(12.5e6).epsilon(0.1));
+}
+
+TEST_CASE("a path whose round trips waited behind what others had on the line is not measured as faster than it is") {
+  for (const Duration others : {20ms, 60ms, 100ms}) {
+    Path path{80ms, 2.5e6};
+    path.others = others;
+    const std::vector<MeasuredPath> found = run({{kFar, path}}, {kFar}, 1s);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].bytes_per_second > 0.6 * path.bytes_per_second);
+    CHECK(found[0].bytes_per_second <= 1.01 * path.bytes_per_second);
+  }
 }
 
 TEST_CASE("a peer from which nothing comes has no figures, and one that does not know of probes ends its turn at once") {

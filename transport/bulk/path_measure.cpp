@@ -46,6 +46,11 @@ MeasuredPath PathMeasure::finding() const {
     // Without the way of the first want.
     const Duration took = std::max(Duration(1), turn_->last - *turn_->rate_from);
     found.bytes_per_second = static_cast<double>(turn_->bytes) / seconds(took - std::min(found.round_trip, took / 2));
+    // Every trip may have waited behind what others have on the line. So what came after the first piece has a say, too.
+    if (turn_->last > *turn_->first) {
+      found.bytes_per_second =
+          std::min(found.bytes_per_second, static_cast<double>(turn_->bytes - kProbeBytes) / seconds(turn_->last - *turn_->first));
+    }
   }
   return found;
 }
@@ -79,6 +84,7 @@ void PathMeasure::arrived(TimePoint now, const IslandId& from, const BlobPiece& 
     return;
   }
   turn_->bytes += piece.length;
+  turn_->first = turn_->first.value_or(now);
   turn_->last = now;
   turn_->took = took;
   if (took < 2 * *turn_->shortest + kQueued) {

@@ -53,6 +53,7 @@ class PathMeasure final : public Transfer {
     std::size_t window = 0;                    // full pieces asked for at a time
     Duration took{};                           // from asking for the newest full piece to its arrival
     std::uint64_t bytes = 0;                   // of full pieces
+    std::optional<TimePoint> first;            // when the first of them came
     TimePoint last;                            // when the newest of them came
     std::array<std::uint64_t, kParts> came{};  // bytes by part of the time
   };
