@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "agent/trainer/diffusion/diffusion_task.hpp"
@@ -10,6 +12,7 @@
 namespace atl {
 
 using island_link::Answer;
+using island_link::Answered;
 using island_link::Configure;
 using island_link::Hello;
 using island_link::Order;
@@ -22,6 +25,12 @@ using island_link::TrainerLink;
 namespace {
 
 constexpr Duration kForEver = Duration(-1);
+constexpr auto kLookAgain = std::chrono::microseconds(100);  // for the end of a copy
+
+bool may_go_on_beside_steps(OrderKind kind) {
+  return kind == OrderKind::report || kind == OrderKind::write_parameters || kind == OrderKind::write_gradient ||
+         kind == OrderKind::merge || kind == OrderKind::read_gradient || kind == OrderKind::fetch;
+}
 
 }  // namespace
 
@@ -50,15 +59,76 @@ Status Conversation::serve() {
   }
   ATOLL_TRY(begin(*client_.configuration()));
   while (true) {
+    ATOLL_TRY(answer_ended(false));
     ATOLL_ASSIGN(const Order order, client_.next(kForEver));
     if (order.kind == OrderKind::stop) {
       return {};
     }
-    if (order.kind != OrderKind::none) {
+    if (order.kind == OrderKind::none) {
+      ATOLL_TRY(answer_ended(true));  // nothing else can be done before it has
+    } else if (may_go_on_beside_steps(order.kind)) {
+      ATOLL_TRY(begin_order(order));
+    } else {
       ATOLL_ASSIGN(const Answer answer, carry_out(order));
       ATOLL_TRY(client_.answer(answer));
     }
   }
+}
+
+Status Conversation::begin_order(const Order& order) {
+  std::function<Answer()> answer = [] { return Answer(); };
+  switch (order.kind) {
+    case OrderKind::report: {
+      ATOLL_ASSIGN(const std::function<Learner::Numbers()> numbers, learner_->report(order.wants_norm));
+      answer = [numbers] {
+        Learner::Numbers found = numbers();
+        Answer said;
+        said.losses = std::move(found.losses);
+        said.norm = found.norm;
+        return said;
+      };
+      break;
+    }
+    case OrderKind::write_parameters:
+      ATOLL_TRY(learner_->write_parameters(order.fragment));
+      break;
+    case OrderKind::write_gradient:
+      ATOLL_TRY(learner_->write_gradient(order.fragment));
+      break;
+    case OrderKind::fetch:
+      ATOLL_TRY(learner_->fetch(order.fragment));
+      break;
+    case OrderKind::merge:
+      ATOLL_TRY(learner_->merge_parameters(order.fragment, order.alpha, order.fetched));
+      break;
+    default:  // read_gradient
+      ATOLL_TRY(learner_->read_gradient(order.fragment));
+      break;
+  }
+  std::function<bool()> ended = learner_->begun();
+  if (!ended) {
+    return client_.answer(answer());
+  }
+  begun_.push_back({std::move(ended), std::move(answer)});
+  Answer said;
+  said.answered = Answered::begun;
+  return client_.answer(said);
+}
+
+Status Conversation::answer_ended(bool wait) {
+  return catching([&]() -> Status {
+    while (!begun_.empty() && (begun_.front().ended() || wait)) {
+      while (!begun_.front().ended()) {
+        std::this_thread::sleep_for(kLookAgain);
+      }
+      Answer answer = begun_.front().answer();
+      begun_.pop_front();
+      answer.answered = Answered::ended;
+      ATOLL_TRY(client_.answer(answer));
+      wait = false;
+    }
+    return {};
+  });
 }
 
 Status Conversation::begin(const Configure& configure) {
@@ -100,25 +170,6 @@ Result<Answer> Conversation::carry_out(const Order& order) {
     case OrderKind::update:
       ATOLL_TRY(learner_->apply_gradient(order.progress));
       break;
-    case OrderKind::report: {
-      ATOLL_ASSIGN(answer.losses, learner_->take_losses());
-      if (order.wants_norm) {
-        ATOLL_ASSIGN(answer.norm, learner_->gradient_norm());
-      }
-      break;
-    }
-    case OrderKind::write_parameters:
-      ATOLL_TRY(learner_->write_parameters(order.fragment));
-      break;
-    case OrderKind::write_gradient:
-      ATOLL_TRY(learner_->write_gradient(order.fragment));
-      break;
-    case OrderKind::merge:
-      ATOLL_TRY(learner_->merge_parameters(order.fragment, order.alpha));
-      break;
-    case OrderKind::read_gradient:
-      ATOLL_TRY(learner_->read_gradient(order.fragment));
-      break;
     case OrderKind::stand_at:
       learner_->stand_at(order.step, order.position);
       break;
@@ -133,9 +184,7 @@ Result<Answer> Conversation::carry_out(const Order& order) {
         answer.error = saved.error().why;
       }
       break;
-    case OrderKind::fetch:
-    case OrderKind::none:
-    case OrderKind::stop:
+    default:  // those of begin_order(), none, and stop
       break;
   }
   return answer;

@@ -2,9 +2,12 @@
 //
 // The protocol is agent/island_link/client's. What stands here is what each of its orders means for a learner, and what a task is.
 // A Conversation owns the learner and the link; run() serves until the agent says stop. Everything happens on the calling thread: messages
-// are read between orders and while waiting. Threads: one.
+// are read between orders and while waiting. On a GPU copies and reports go on beside the steps, and are answered when they have ended.
+// Threads: one.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 
 #include "agent/island_link/client/trainer_client.hpp"
@@ -24,10 +27,21 @@ class Conversation {
   Status serve();
   Status begin(const island_link::Configure& configure);
   Status work(const island_link::Task& task);
-  Result<island_link::Answer> carry_out(const island_link::Order& order);
+  // An order that goes on beside the steps.
+  struct Begun {
+    std::function<bool()> ended;
+    std::function<island_link::Answer()> answer;  // once it has
+  };
 
-  island_link::TrainerClient client_;
+  Result<island_link::Answer> carry_out(const island_link::Order& order);
+  // Copies and reports: begun here, answered later where they go on beside the steps.
+  Status begin_order(const island_link::Order& order);
+  // Answers those that have ended; with `wait` waits for the oldest.
+  Status answer_ended(bool wait);
+
+  island_link::TrainerClient client_;  // the arena is its: the learner, which copies into it, goes first
   std::unique_ptr<Learner> learner_;
+  std::deque<Begun> begun_;
 };
 
 }  // namespace atl

@@ -10,6 +10,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
+#include "agent/trainer/device_copies.hpp"
 #include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/objective.hpp"
 #include "agent/trainer/tensor_values.hpp"
@@ -94,8 +95,10 @@ struct Learner::State {
   at::Tensor decay_mask;  // on a GPU: 1 where weight decay applies
 
   std::span<float> arena;
-  std::vector<std::vector<CopyRun>> runs;  // by fragment
-  std::vector<std::uint64_t> averaged_at;  // by fragment: the step of the parameters that its average took in last
+  std::vector<std::vector<CopyRun>> runs;                   // by fragment
+  std::vector<std::uint64_t> averaged_at;                   // by fragment: the step of the parameters that its average took in last
+  std::unique_ptr<DeviceCopies> copies;                     // of a GPU
+  std::vector<std::vector<DeviceCopies::Fetched>> fetched;  // by fragment, as its runs
 
   std::uint64_t step = 0;
   std::uint64_t position = 0;
@@ -132,22 +135,26 @@ struct Learner::State {
 
   [[nodiscard]] const Manifest& manifest() const { return objective->manifest(); }
 
-  // The average takes in what `values` says of a fragment at `present`, for all the steps since it did so before.
-  template <typename Values>
-  void take_into_average(std::uint32_t fragment, std::uint64_t present, const Values& values) {
+  // The average takes in these values of a fragment's runs at `present`, for all the steps since it did so before.
+  void take_into_average(std::uint32_t fragment, std::uint64_t present, const std::vector<at::Tensor>& values) {
     if (!average.defined()) {
       return;
     }
     const double kept = average_share(*objective->average_decay(), averaged_at[fragment], present);
     averaged_at[fragment] = present;
-    for (const CopyRun& run : runs[fragment]) {
-      at::Tensor ours = average.narrow(0, run.flat, run.count);
-      const at::Tensor theirs = values(run);
-      if (kept == 0.0) {
-        ours.copy_(theirs);
-      } else {
-        ours.mul_(kept).add_(theirs.to(device), 1.0 - kept);
-      }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      mix(part(average, runs[fragment][i]), values[i], kept);
+    }
+  }
+
+  static at::Tensor part(const at::Tensor& flat, const CopyRun& run) { return flat.narrow(0, run.flat, run.count); }
+
+  // ours ← kept·ours + (1 − kept)·theirs; 0 is an exact copy.
+  static void mix(at::Tensor ours, const at::Tensor& theirs, double kept) {
+    if (kept == 0.0) {
+      ours.copy_(theirs);
+    } else {
+      ours.mul_(kept).add_(theirs, 1.0 - kept);
     }
   }
 
@@ -163,7 +170,12 @@ struct Learner::State {
   // The same arithmetic as adamw_step, without waiting for the GPU; a gradient that is not finite counts as zero.
   void step_on_gpu(const AdamW& settings) {
     const at::Tensor norm = gradient.norm();
-    at::Tensor scale = at::isfinite(norm).to(at::kFloat);
+    const at::Tensor finite = at::isfinite(norm);
+    at::Tensor scale = finite.to(at::kFloat);
+    if (!gpu_losses.empty()) {
+      at::Tensor& loss = gpu_losses.back();  // finite or not: with such a gradient the step counts as not finite
+      loss = at::where(finite, loss, at::full_like(loss, std::numeric_limits<double>::quiet_NaN()));
+    }
     if (training.clip_norm > 0.0) {
       scale = scale * at::clamp_max(training.clip_norm / (at::nan_to_num(norm) + 1e-6), 1.0);
     }
@@ -183,21 +195,45 @@ struct Learner::State {
     }
   }
 
-  // Copies a fragment between a flat tensor and the arena.
+  // Copies a fragment from a flat tensor into the arena.
   void to_arena(std::uint32_t fragment, const at::Tensor& flat) {
     for (const CopyRun& run : runs[fragment]) {
-      at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat).copy_(flat.narrow(0, run.flat, run.count));
+      if (copies) {
+        copies->write(part(flat, run), arena.data() + run.arena);
+      } else {
+        at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat).copy_(part(flat, run));
+      }
     }
   }
-  void from_arena(std::uint32_t fragment, const at::Tensor& flat, double alpha) {
+
+  void fetch(std::uint32_t fragment) {
+    fetched[fragment].clear();
     for (const CopyRun& run : runs[fragment]) {
-      const at::Tensor theirs = at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat);
-      at::Tensor ours = flat.narrow(0, run.flat, run.count);
-      if (alpha == 0.0) {
-        ours.copy_(theirs);
-      } else {
-        ours.mul_(alpha).add_(theirs.to(device), 1.0 - alpha);
+      fetched[fragment].push_back(copies->fetch(arena.subspan(run.arena, static_cast<std::size_t>(run.count))));
+    }
+  }
+
+  // What the arena has of a fragment, by its runs, on the device.
+  std::vector<at::Tensor> of_arena(std::uint32_t fragment) {
+    std::vector<at::Tensor> values;
+    if (!copies) {
+      for (const CopyRun& run : runs[fragment]) {
+        values.push_back(at::from_blob(arena.data() + run.arena, {run.count}, at::kFloat));
       }
+      return values;
+    }
+    if (fetched[fragment].empty()) {
+      fetch(fragment);
+    }
+    for (const DeviceCopies::Fetched& run : std::exchange(fetched[fragment], {})) {
+      values.push_back(copies->use(run));
+    }
+    return values;
+  }
+
+  void take(std::uint32_t fragment, const at::Tensor& flat, const std::vector<at::Tensor>& values, double alpha) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      mix(part(flat, runs[fragment][i]), values[i], alpha);
     }
   }
 
@@ -265,7 +301,11 @@ Status Learner::attach(std::span<float> arena, const ArenaLayout& layout) {
     flat += count;
   }
   s.arena = arena;
-  return {};
+  s.fetched.resize(s.runs.size());
+  return catching([&]() -> Status {
+    s.copies = s.device.is_cuda() ? std::make_unique<DeviceCopies>(s.device, arena) : nullptr;
+    return {};
+  });
 }
 
 Status Learner::compute_gradient() {
@@ -332,7 +372,11 @@ Status Learner::apply_gradient(double progress) {
     ++s.step;
     s.position += s.training.batch;
     for (std::uint32_t fragment = 0; s.gradients && fragment < s.runs.size(); ++fragment) {
-      s.take_into_average(fragment, s.step, [&s](const CopyRun& run) { return s.parameters.narrow(0, run.flat, run.count); });
+      std::vector<at::Tensor> values;
+      for (const CopyRun& run : s.runs[fragment]) {
+        values.push_back(State::part(s.parameters, run));
+      }
+      s.take_into_average(fragment, s.step, values);
     }
     return {};
   });
@@ -349,10 +393,27 @@ Result<std::vector<double>> Learner::take_losses() {
   });
 }
 
-Result<double> Learner::gradient_norm() {
-  return catching([this]() -> Result<double> {
-    const at::Tensor& gradient = state_->gradient;
-    return gradient.is_cpu() ? std::sqrt(sum_of_squares(floats_of(gradient))) : gradient.norm().item<double>();
+Result<std::function<Learner::Numbers()>> Learner::report(bool wants_norm) {
+  return catching([&]() -> Result<std::function<Numbers()>> {
+    State& s = *state_;
+    if (!s.copies) {
+      Numbers numbers;
+      ATOLL_ASSIGN(numbers.losses, take_losses());
+      numbers.norm = !wants_norm         ? 0.0
+                     : s.device.is_cpu() ? std::sqrt(sum_of_squares(floats_of(s.gradient)))
+                                         : s.gradient.norm().item<double>();
+      return std::function<Numbers()>([numbers] { return numbers; });
+    }
+    std::vector<at::Tensor> all = std::exchange(s.gpu_losses, {});
+    const std::size_t losses = all.size();
+    if (wants_norm) {
+      all.push_back(s.gradient.norm());
+    }
+    const at::Tensor here = all.empty() ? at::empty({0}, at::kDouble) : s.copies->to_host(at::stack(all).to(at::kDouble));
+    return std::function<Numbers()>([here, losses, wants_norm] {
+      const auto* values = here.data_ptr<double>();
+      return Numbers{{values, values + losses}, wants_norm ? values[losses] : 0.0};
+    });
   });
 }
 
@@ -372,14 +433,27 @@ Status Learner::write_gradient(std::uint32_t fragment) {
   });
 }
 
-Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
+Status Learner::fetch(std::uint32_t fragment) {
+  ATOLL_TRY(state_->check_fragment(fragment));
+  return catching([&]() -> Status {
+    if (state_->copies) {
+      state_->fetch(fragment);
+    }
+    return {};
+  });
+}
+
+Status Learner::merge_parameters(std::uint32_t fragment, double alpha, bool fetched) {
   ATOLL_TRY(state_->check_fragment(fragment));
   return catching([&]() -> Status {
     const at::NoGradGuard no_gradient;
     State& s = *state_;
-    s.from_arena(fragment, s.parameters, alpha);
-    s.take_into_average(fragment, s.step,
-                        [&s](const CopyRun& run) { return at::from_blob(s.arena.data() + run.arena, {run.count}, at::kFloat); });
+    if (!fetched) {
+      s.fetched[fragment].clear();  // the run went on from elsewhere
+    }
+    const std::vector<at::Tensor> values = s.of_arena(fragment);
+    s.take(fragment, s.parameters, values, alpha);
+    s.take_into_average(fragment, s.step, values);
     return {};
   });
 }
@@ -387,10 +461,12 @@ Status Learner::merge_parameters(std::uint32_t fragment, double alpha) {
 Status Learner::read_gradient(std::uint32_t fragment) {
   ATOLL_TRY(state_->check_fragment(fragment));
   return catching([&]() -> Status {
-    state_->from_arena(fragment, state_->gradient, 0.0);
+    state_->take(fragment, state_->gradient, state_->of_arena(fragment), 0.0);
     return {};
   });
 }
+
+std::function<bool()> Learner::begun() { return state_->copies ? state_->copies->begun() : std::function<bool()>(); }
 
 void Learner::stand_at(std::uint64_t step, std::uint64_t position) {
   state_->step = step;

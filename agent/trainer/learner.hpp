@@ -6,10 +6,13 @@
 // Where the objective asks for it an average of the synchronised parameters is kept beside them: at every merge of a fragment it takes in
 // what the islands have agreed on, for all the steps since the last one (with decay d at step s: min(d, (1 + s)/(10 + s))), so that it is
 // the same on all of them; with payload gradient at every step. It is part of what is saved. A step is two calls, because a strategy may
-// exchange gradients between them: compute_gradient(), then apply_gradient(). Threads: one thread calls (LibTorch uses its own inside).
+// exchange gradients between them: compute_gradient(), then apply_gradient().
+// On a GPU nothing is waited for: copies between it and the arena and the numbers of a report go on beside the steps that are computed
+// next (device_copies.hpp), and begun() tells when they have ended. Threads: one thread calls (LibTorch uses its own inside).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,15 +52,25 @@ class Learner {
   Status apply_gradient(double progress = 0.0);
   // Losses of the steps computed since the last call, in order. On a GPU this waits for them.
   Result<std::vector<double>> take_losses();
-  // Norm of the last gradient, before clipping; not finite if the gradient was not.
-  Result<double> gradient_norm();
+  // What a report says: those losses, and the norm of the last gradient before clipping, which is not finite if the gradient was not; 0
+  // unless it is wanted. The function may be called once what begun() gives is true.
+  struct Numbers {
+    std::vector<double> losses;
+    double norm = 0;
+  };
+  Result<std::function<Numbers()>> report(bool wants_norm);
 
-  // Fragment numbers must be below fragments().
+  // Fragment numbers must be below fragments(). The arena's values of the fragment are there, or may be overwritten, once what begun()
+  // gives is true.
   Status write_parameters(std::uint32_t fragment);
   Status write_gradient(std::uint32_t fragment);
-  // p ← alpha·p + (1 − alpha)·arena; alpha 0 is an exact copy.
-  Status merge_parameters(std::uint32_t fragment, double alpha);
+  // The arena has what a later merge of the fragment takes: a GPU may have it already then. Nothing on a processor.
+  Status fetch(std::uint32_t fragment);
+  // p ← alpha·p + (1 − alpha)·arena; alpha 0 is an exact copy. fetched: the arena holds what the last fetch() of the fragment was for.
+  Status merge_parameters(std::uint32_t fragment, double alpha, bool fetched = false);
   Status read_gradient(std::uint32_t fragment);
+  // Tells whether what the calls since the last one have begun has ended; empty where nothing goes on after a call, as on a processor.
+  std::function<bool()> begun();
   // Continues there with the optimiser as it is.
   void stand_at(std::uint64_t step, std::uint64_t position);
 

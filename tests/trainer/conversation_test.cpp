@@ -1,7 +1,9 @@
 // The built-in trainer as a process, seen from the agent's end of the island link.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "tests/skip.hpp"
 #include "tests/trainer/trainer_process.hpp"
@@ -265,6 +267,57 @@ TEST_CASE("with overlap a trainer goes on stepping between publish and merge") {
   CHECK(second.round == 2);
 }
 
+TEST_CASE("rounds beside the steps, of several fragments, give what they give when each step is waited for") {
+  constexpr std::uint64_t kSteps = 60;
+  constexpr std::uint64_t kOverlap = 4;
+  const Folder folder;
+  const Configure configure = small_run(folder.write_text(20'000));
+  const auto result_of = [](TrainerProcess& trainer, const Published& round) {
+    const std::span<float> values = trainer.arena->range(trainer.layout.fragments[round.fragment]);
+    std::vector<float> published(values.begin(), values.end());
+    std::ranges::transform(values, values.begin(), [](float value) { return 0.5F * value; });
+    trainer.send(RoundResult{round.round, round.fragment, true});
+    return published;
+  };
+  Plan plan{kSteps, {}, {}};
+  for (std::uint64_t round = 1; 2 * round + kOverlap <= kSteps; ++round) {
+    const auto fragment = static_cast<std::uint32_t>(round % 3);
+    plan.publish.push_back({round, fragment, 2 * round, false});
+    plan.merge.push_back({round, fragment, 2 * round + kOverlap, 0.5, false, false, std::nullopt});
+  }
+  // All at once: whatever the trainer may do beside its steps it does.
+  TrainerProcess ahead(folder.path);
+  ahead.open(configure, 3);
+  ahead.send(plan);
+  std::vector<std::vector<float>> published;
+  for (std::size_t merged = 0; merged < plan.merge.size();) {
+    const std::variant<Published, Merged> said = ahead.expect_either<Published, Merged>();
+    if (const auto* round = std::get_if<Published>(&said)) {
+      published.push_back(result_of(ahead, *round));
+    } else {
+      ++merged;
+    }
+  }
+  // Step by step.
+  TrainerProcess waiting(folder.path);
+  waiting.open(configure, 3);
+  std::vector<std::vector<float>> expected;
+  for (std::uint64_t step = 1; step <= kSteps; ++step) {
+    Plan next{step, {}, {}};
+    std::ranges::copy_if(plan.publish, std::back_inserter(next.publish), [&](const PublishOrder& order) { return order.step == step; });
+    std::ranges::copy_if(plan.merge, std::back_inserter(next.merge), [&](const MergeOrder& order) { return order.step == step; });
+    waiting.send(next);
+    for (std::size_t i = 0; i < next.publish.size(); ++i) {
+      expected.push_back(result_of(waiting, waiting.expect<Published>()));
+    }
+    for (std::size_t i = 0; i < next.merge.size(); ++i) {
+      waiting.expect<Merged>();
+    }
+  }
+  CHECK(published == expected);
+  CHECK(ahead.parameters() == waiting.parameters());
+}
+
 TEST_CASE("the mean gradient of the arena is what the optimiser uses") {
   const Folder folder;
   const std::string file = folder.write_text(20'000);
@@ -386,7 +439,8 @@ TEST_CASE("data and settings that cannot be trained on are refused with the reas
   CHECK(failure([&](Configure& c) { c.model.heads = 3; }).find("an even multiple of heads") != std::string::npos);
   CHECK(failure([&](Configure& c) { c.training.device = "cuda:99"; }).find("training.device is cuda:99") != std::string::npos);
   CHECK(failure([&](Configure& c) { c.training.device = "tpu"; }).find("none of auto, cpu, cuda:N") != std::string::npos);
-  CHECK(failure([&](Configure& c) { c.training.precision = "bf16"; }).find("bf16 needs a GPU") != std::string::npos);
+  CHECK(failure([&](Configure& c) { c.training.device = "cpu", c.training.precision = "bf16"; }).find("bf16 needs a GPU") !=
+        std::string::npos);
   CHECK(failure([&](Configure& c) { c.training.accumulation = 3; }).find("accumulation a divisor of batch") != std::string::npos);
   CHECK(failure([&](Configure& c) { c.model.width = 1U << 20; }).find("out of memory") != std::string::npos);
 }

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -57,7 +58,7 @@ struct Folder {
   }
 };
 
-// A small model that trains in milliseconds.
+// A small model that trains in milliseconds, on the processor or on ATOLL_TEST_DEVICE.
 inline Configure small_run(const std::string& file) {
   Configure configure;
   configure.run = "r-test";
@@ -77,7 +78,8 @@ inline Configure small_run(const std::string& file) {
   configure.training.beta2 = 0.95;
   configure.training.epsilon = 1e-8;
   configure.training.clip_norm = 1.0;
-  configure.training.device = "cpu";
+  const char* device = std::getenv("ATOLL_TEST_DEVICE");
+  configure.training.device = device == nullptr ? "cpu" : device;
   configure.training.precision = "float32";
   configure.training.threads = 1;
   configure.training.evaluate_batches = 4;
@@ -128,6 +130,24 @@ class TrainerProcess {
       REQUIRE(message->has_value());
       if (const auto* wanted = std::get_if<Message>(&**message)) {
         return *wanted;
+      }
+      INFO(encode(**message));
+      REQUIRE(std::holds_alternative<Progress>(**message));
+    }
+  }
+
+  // The next message of one of two types, as expect().
+  template <typename One, typename Other>
+  std::variant<One, Other> expect_either() {
+    while (true) {
+      const auto message = end_.receive(60s);
+      REQUIRE(message.has_value());
+      REQUIRE(message->has_value());
+      if (const auto* one = std::get_if<One>(&**message)) {
+        return *one;
+      }
+      if (const auto* other = std::get_if<Other>(&**message)) {
+        return *other;
       }
       INFO(encode(**message));
       REQUIRE(std::holds_alternative<Progress>(**message));
