@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +14,8 @@
 #include <new>
 #include <sstream>
 #include <system_error>
+
+#include "transport/base/bytes.hpp"
 
 // Of the BLAS that LibTorch is linked with, if it has one of its own.
 extern "C" {
@@ -70,6 +73,16 @@ void set_arithmetic_threads(std::uint32_t threads) {
   if (&openblas_set_num_threads != nullptr) {
     openblas_set_num_threads(count);
   }
+}
+
+Status fits_in_memory(std::int64_t parameters, const c10::Device& device) {
+  const std::uint64_t needed = 4 * sizeof(float) * static_cast<std::uint64_t>(parameters);
+  const std::uint64_t there = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (device.is_cpu() && needed > there) {
+    return Error{Code::io, "out of memory: the model's parameters, gradients and moments are " + human_bytes(needed) +
+                               ", and this machine has " + human_bytes(there) + " (use a smaller model, or a machine with more)"};
+  }
+  return {};
 }
 
 std::string blas_in_use() {

@@ -21,6 +21,10 @@ Result<bool> bf16_named(const std::string& precision, const c10::Device& device)
 // Threads of LibTorch's own loops and of the BLAS, if it can be told.
 void set_arithmetic_threads(std::uint32_t threads);
 
+// Errors: a processor's machine has less memory than `parameters` need with their gradients and an optimiser's two moments. Kernels promise
+// memory that they do not have, and end the process once it is used.
+Status fits_in_memory(std::int64_t parameters, const c10::Device& device);
+
 // What multiplies matrices on the processor, for people: "OpenBLAS 0.3.21 with Haswell kernels", or the file of another BLAS.
 std::string blas_in_use();
 

@@ -121,6 +121,7 @@ Result<DitLearner> DitLearner::make(const DitSizes& given, const island_link::Tr
   ATOLL_ASSIGN(const DitSizes sizes, Dit::checked(given));
   ATOLL_ASSIGN(const at::Device device, device_named(training.device));
   set_arithmetic_threads(training.threads);
+  ATOLL_TRY(fits_in_memory(elements_of(sizes), device));
   const at::Tensor flat = at::empty({elements_of(sizes)}, at::TensorOptions(at::kFloat).device(device));
   auto state = std::make_unique<State>(sizes, training, ema, flat);
   state->model.initialize(seed);

@@ -6,6 +6,7 @@
 #include "agent/trainer/diffusion/flow_matching.hpp"
 #include "agent/trainer/diffusion/image_material.hpp"
 #include "agent/trainer/objective.hpp"
+#include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -117,6 +118,7 @@ Result<std::unique_ptr<Objective>> image_objective(const Configure& configure, c
   ATOLL_ASSIGN(std::vector<std::size_t> mine,
                part_of_images(material.train, configure.seed, configure.data.part, configure.data.parts, configure.training.batch));
   const auto count = static_cast<std::int64_t>(island_link::elements(Dit::manifest(sizes).parameters));
+  ATOLL_TRY(fits_in_memory(count, device));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
   return std::unique_ptr<Objective>(
       std::make_unique<ImageObjective>(configure, own_seed, std::move(material), std::move(mine), sizes, flat));

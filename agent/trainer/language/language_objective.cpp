@@ -7,6 +7,7 @@
 #include "agent/trainer/data/token_stream.hpp"
 #include "agent/trainer/language/model.hpp"
 #include "agent/trainer/objective.hpp"
+#include "agent/trainer/torch_runtime.hpp"
 
 namespace atl {
 namespace {
@@ -100,6 +101,7 @@ Result<std::unique_ptr<Objective>> language_objective(const Configure& configure
                ValidationWindows::make(split.validation, training.sequence_length,
                                        static_cast<std::uint64_t>(training.evaluate_batches) * training.batch));
   const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
+  ATOLL_TRY(fits_in_memory(count, device));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
   return std::unique_ptr<Objective>(std::make_unique<LanguageObjective>(configure, sizes, std::move(stream), order, validation, flat));
 }
