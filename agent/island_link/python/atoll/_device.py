@@ -50,6 +50,16 @@ class DeviceCopies:
         self._kept: list[torch.Tensor] = []
         self._after: list[Callable[[], Any]] = []
         self._pinned = int(cuda.cudart().cudaHostRegister(arena.data_ptr(), 4 * arena.numel(), 0)) == 0
+        if not self._pinned:
+            self._forget_error()
+
+    @staticmethod
+    def _forget_error() -> None:
+        """CUDA keeps the error of a call that failed, and PyTorch would raise it at whatever comes next."""
+        try:
+            torch.zeros(1, device="cuda")
+        except RuntimeError:
+            pass
 
     def _stream(self, device: torch.device, direction: str) -> Any:
         """Copies out of a GPU wait for no copies into it, and the other way round."""

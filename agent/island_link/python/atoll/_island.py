@@ -472,7 +472,8 @@ def tell_failures(trainer: Any) -> None:
 
     def hook(kind, value, trace):
         if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
-            trainer.fail("".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1][:500], False)
+            lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
+            trainer.fail(lines[-1 if issubclass(kind, SyntaxError) else 0][:500], False)  # of which the place comes first
             trainer.leave()
         before(kind, value, trace)
 
