@@ -1,6 +1,6 @@
 """A GPT on an island of several processes: DistributedDataParallel under torchrun. Every rank runs this; rank 0 talks to the agent.
 
-    torchrun --nproc_per_node 2 ddp.py          alone; on an island: --trainer ddp='torchrun --nproc-per-node 2 /srv/ddp.py'
+    torchrun --standalone --nproc_per_node 2 ddp.py          alone; on an island: --trainer ddp='torchrun --standalone --nproc-per-node 2 /srv/ddp.py'
 """
 import os
 

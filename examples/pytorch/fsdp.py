@@ -1,6 +1,6 @@
 """A GPT on an island of several processes that share it: FSDP2 (fully_shard) under torchrun. Every rank copies its own shards.
 
-    torchrun --nproc_per_node 2 fsdp.py          alone; on an island: --trainer fsdp='torchrun --nproc-per-node 2 /srv/fsdp.py'
+    torchrun --standalone --nproc_per_node 2 fsdp.py          alone; on an island: --trainer fsdp='torchrun --standalone --nproc-per-node 2 /srv/fsdp.py'
 PyTorch 2.4 or newer.
 """
 import os
