@@ -89,6 +89,7 @@ class Listening {
     settings_.connect_timeout = 300ms;
   }
   [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] std::unique_ptr<ZmqControlClient> client() const { return ZmqControlClient::open(settings_).value(); }
   [[nodiscard]] Error why_no_answer() const {
     const Result<Reply> reply = ZmqControlClient::open(settings_).value()->ask(Request{kProtocolVersion, 1, "runs", "{}"}, 10s);
     REQUIRE_FALSE(reply);
@@ -180,6 +181,18 @@ TEST_CASE("a coordinator that is stopped is not there: nobody is told to enrol a
   INFO(why.why);
   CHECK(why.code == Code::unavailable);
   CHECK(contains(why.why, "takes connections but does not answer"));
+}
+
+TEST_CASE("who waits for a coordinator that does not answer sleeps") {
+  const Listening stopped;
+  const auto client = stopped.client();
+  unsigned wakes = 0;
+  for (const TimePoint end = now() + 2s; now() < end; ++wakes) {
+    pollfd entry{client->fd(), POLLIN, 0};
+    ::poll(&entry, 1, 1000);
+    (void)client->receive();
+  }
+  CHECK(wakes < 200);
 }
 
 TEST_CASE("a coordinator that has no room for a connection is not there: nobody is told to enrol again") {

@@ -197,7 +197,9 @@ void DealerClient::pump() {
     }
   }
   const std::optional<Loss> loss = read_monitor();
-  if (!loss && shaken_ && !up_ && (attempt_->dealer.events() & ZMQ_POLLOUT) != 0) {
+  // Asked for during every attempt: it takes what ZeroMQ tells the socket, whose descriptor would wake its owner again and again.
+  const bool writable = !up_ && (attempt_->dealer.events() & ZMQ_POLLOUT) != 0;
+  if (!loss && shaken_ && writable) {
     up_ = true;
     cut_short_ = false;
     changed_ = now();
