@@ -65,7 +65,8 @@ json fragment_documents(const ParameterLayout& layout, const Composition& parts,
         }
       }
     }
-    const Result<RoundCost> cost = exchange_cost(fragment.count, members, 0, parts.codec, parts.reduce_codec);
+    const Result<RoundCost> cost = exchange_cost(fragment.count, members, 0, parts.codec, parts.reduce_codec,
+                                                 sums_by_groups(parts.aggregator) ? kOneLevelMembers : members);
     documents.push_back({{"fragment", documents.size()},
                          {"layers", layers},
                          {"embeddings_and_head", ends},

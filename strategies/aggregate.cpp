@@ -18,9 +18,8 @@ void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> term
   }
 }
 
-// The s of radial_directional.
-void directions(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out) {
-  const double length = radial_length(terms);
+// The s of radial_directional, or what these terms add to it: `length` is the R of all.
+void directions(const CodecSettings& codec, std::span<const EncodedTerm> terms, double length, std::uint64_t at, std::span<float> out) {
   std::fill(out.begin(), out.end(), 0.0F);
   for (const EncodedTerm& term : terms) {
     if (const float weight = weight_in_sum(term, length); weight != 0.0F) {
@@ -65,6 +64,36 @@ void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms
       column[member] = {scratch[member * out.size() + i], member};
     }
     out[i] = mean_of_middle(column, terms);
+  }
+}
+
+// `at`: the byte of each term that the first of `out` is at.
+void put_shares(Aggregator aggregator, std::span<const BufferRange> buffers, const CodecSettings& codec, std::span<const EncodedTerm> terms,
+                std::uint64_t at, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+  const std::uint64_t end = position + out.size();
+  for (const BufferShare share : {BufferShare::one, BufferShare::mean}) {
+    if (share == BufferShare::mean && aggregator != Aggregator::radial_directional) {
+      continue;  // `aggregate` has put them together
+    }
+    bool decoded = false;
+    for (const BufferRange& range : buffers) {
+      const std::uint64_t from = std::max(range.offset, position);
+      const std::uint64_t to = std::min(range.offset + range.count, end);
+      if (range.share != share || from >= to) {
+        continue;
+      }
+      if (!decoded) {
+        scratch.resize(out.size());
+        if (share == BufferShare::one) {
+          kernels::decode(codec, terms[0].bytes.data() + at, out.size(), scratch.data());
+        } else {
+          weighted_mean(codec, terms, at, scratch);
+        }
+        decoded = true;
+      }
+      std::copy_n(scratch.begin() + static_cast<std::ptrdiff_t>(from - position), to - from,
+                  out.begin() + static_cast<std::ptrdiff_t>(from - position));
+    }
   }
 }
 
@@ -185,43 +214,44 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
       trimmed_mean(codec, terms, at, out, scratch);
       return;
     case Aggregator::radial_directional:
-      directions(codec, terms, at, out);
+      directions(codec, terms, radial_length(terms), at, out);
       return;
   }
   weighted_mean(codec, terms, at, out);
 }
 
+bool sums_by_groups(Aggregator aggregator) {
+  switch (aggregator) {
+    case Aggregator::weighted_mean:
+    case Aggregator::radial_directional:
+      return true;
+    case Aggregator::trimmed_mean:
+      return false;
+  }
+  return false;
+}
+
+void aggregate_group(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, double length,
+                     std::span<const BufferRange> buffers, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+  if (aggregator == Aggregator::radial_directional) {
+    directions(codec, terms, length, 0, out);
+  } else {
+    weighted_mean(codec, terms, 0, out);
+  }
+  put_shares(aggregator, buffers, codec, terms, 0, position, out, scratch);
+}
+
+void aggregate_groups(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::span<const BufferRange> buffers,
+                      std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+  weighted_mean(codec, terms, 0, out);
+  put_shares(Aggregator::weighted_mean, buffers, codec, terms, 0, position, out, scratch);
+}
+
 void share_buffers(Aggregator aggregator, std::span<const BufferRange> buffers, const CodecSettings& codec,
                    std::span<const EncodedTerm> terms, std::uint64_t first, std::uint64_t position, std::span<float> out,
                    std::vector<float>& scratch) {
-  if (terms.size() < 2) {
-    return;
-  }
-  const std::uint64_t at = encoded_bytes(codec, first);
-  const std::uint64_t end = position + out.size();
-  for (const BufferShare share : {BufferShare::one, BufferShare::mean}) {
-    if (share == BufferShare::mean && aggregator != Aggregator::radial_directional) {
-      continue;  // `aggregate` has put them together
-    }
-    bool decoded = false;
-    for (const BufferRange& range : buffers) {
-      const std::uint64_t from = std::max(range.offset, position);
-      const std::uint64_t to = std::min(range.offset + range.count, end);
-      if (range.share != share || from >= to) {
-        continue;
-      }
-      if (!decoded) {
-        scratch.resize(out.size());
-        if (share == BufferShare::one) {
-          kernels::decode(codec, terms[0].bytes.data() + at, out.size(), scratch.data());
-        } else {
-          weighted_mean(codec, terms, at, scratch);
-        }
-        decoded = true;
-      }
-      std::copy_n(scratch.begin() + static_cast<std::ptrdiff_t>(from - position), to - from,
-                  out.begin() + static_cast<std::ptrdiff_t>(from - position));
-    }
+  if (terms.size() > 1) {
+    put_shares(aggregator, buffers, codec, terms, encoded_bytes(codec, first), position, out, scratch);
   }
 }
 

@@ -54,7 +54,8 @@ constexpr std::span<const std::string_view> names_of(Aggregator) { return kAggre
 inline constexpr const char* kAggregatorsDoc =
     "How the contributions of a round are combined into one. weighted-mean takes all. trimmed-mean leaves out the smallest and the largest "
     "of each value: of n contributions a third of n − 1 at each end, rounded down. So many islands cannot pull the result away from the "
-    "others, whatever they send. It needs four islands. radial-directional averages lengths and directions of the contributions to a "
+    "others, whatever they send. It needs four islands, and beyond 32 each of them connects to all others. radial-directional averages "
+    "lengths and directions of the contributions to a "
     "fragment apart, as contributions that differ much have a mean that is much shorter than each; for the fragment of the embeddings it "
     "is the weighted mean.";
 
@@ -98,6 +99,17 @@ Status check_norm(const CodecSettings& codec, std::span<const std::byte> bytes, 
 // scratch (4 bytes for each value of each term) and sorts n values for each of `out`.
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
                std::span<float> out, std::vector<float>& scratch);
+
+// Where an exchange has two levels (transport/base/exchange_grid.hpp) a sum is taken of each group, and then of the groups' sums. Of an
+// aggregator that needs all values of a coordinate at once there is no such sum: its rounds have one level, whatever their size.
+bool sums_by_groups(Aggregator aggregator);
+// Of the terms of one group, with their weights among all: what they add to the sum of all. `length`: radial_length of the terms of all
+// groups, those without bytes included. `position` and `buffers` as for share_buffers.
+void aggregate_group(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, double length,
+                     std::span<const BufferRange> buffers, std::uint64_t position, std::span<float> out, std::vector<float>& scratch);
+// Of all groups' sums, encoded with `codec`, in the order of the groups' first contributors: the sum of all.
+void aggregate_groups(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::span<const BufferRange> buffers,
+                      std::uint64_t position, std::span<float> out, std::vector<float>& scratch);
 
 // Of the values that `aggregate` has put into `out`, those of `buffers` become what their share says. The first of `out` is value
 // `position` of the fragment. Cost: decodes the first term, or with radial_directional all, once more where there is such a buffer.

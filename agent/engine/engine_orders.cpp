@@ -28,7 +28,14 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
 }
 
 void SyncEngine::State::carry_out(const AllowPeers& order) {
-  audiences[order.run] = {order.members, order.readers};
+  Audience& audience = audiences[order.run];
+  const bool changed = audience.members != order.members;
+  audience.members = order.members;
+  audience.readers = order.readers;
+  if (const OpenedRun* const open = find(order.run); open != nullptr && (changed || !audience.partners)) {
+    audience.partners = partners_among(*open, order.members, {});
+    audience.sources.clear();
+  }
   std::vector<IslandId> members;
   std::vector<IslandId> visitors;
   for (const Member& member : order.members) {
@@ -186,6 +193,10 @@ void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
   open->catching_up = *std::move(work);
   open->catch_up_since = now();
   open->catch_up_number = order.number;
+  for (const Member& source : order.order.sources) {
+    audiences[order.order.run].sources.insert(source.island);
+  }
+  set_peers();
 }
 
 void SyncEngine::State::carry_out(const KeepResults& order) {

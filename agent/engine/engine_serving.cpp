@@ -1,48 +1,70 @@
 // What the sync engine serves, and to whom: checkpoints, and results for joiners.
+#include <algorithm>
+
 #include "agent/engine/sync_engine_state.hpp"
 #include "transport/base/log.hpp"
 #include "transport/identity/identity.hpp"
 
 namespace atl::agent {
 
+std::optional<std::set<IslandId>> SyncEngine::State::partners_among(const OpenedRun& open, const std::vector<Member>& members,
+                                                                    std::span<const std::uint8_t> shares) const {
+  const Composition& parts = open.run->composition();
+  if (parts.group != Group::all || !sums_by_groups(parts.aggregator)) {
+    return std::nullopt;
+  }
+  const std::optional<ExchangeGrid> grid = cut_grid(members.size(), shares, settings.one_level_members);
+  if (!grid) {
+    return std::nullopt;
+  }
+  std::set<IslandId> partners;
+  const auto self = std::ranges::find(members, settings.self, &Member::island);
+  if (self != members.end()) {
+    for (const std::size_t place : peers_in(*grid, static_cast<std::size_t>(self - members.begin()))) {
+      partners.insert(members[place].island);
+    }
+  }
+  return partners;
+}
+
 void SyncEngine::State::set_peers() {
   std::vector<Member> all;
   std::set<IslandId> seen;
+  std::map<IslandId, RunId> tried;
+  std::vector<Member> not_dialled;
+  const auto admit = [&](const Member& member) {
+    if (seen.insert(member.island).second) {
+      all.push_back(member);
+    }
+  };
   for (const auto& [run, audience] : audiences) {
-    for (const Member& member : audience.members) {
-      if (seen.insert(member.island).second) {
-        all.push_back(member);
+    for (Member member : audience.members) {
+      if (audience.talks_to(member.island)) {
+        tried.try_emplace(member.island, run);
+        admit(member);
+      } else {
+        member.bulk_address.clear();
+        not_dialled.push_back(std::move(member));
       }
     }
   }
   for (const auto& [run, audience] : audiences) {
     for (const std::string& key : audience.readers) {
       const IslandId island = island_of(key);
-      if (seen.insert(island).second) {
-        all.push_back(Member{island, "", key, ""});
+      admit(Member{island, "", key, ""});
+      if (audience.talks_to(island)) {
+        tried.try_emplace(island, run);
       }
     }
   }
   for (const Member& member : neighbours) {
-    if (seen.insert(member.island).second) {
-      all.push_back(member);
-    }
+    tried.try_emplace(member.island);
+    admit(member);
   }
+  std::ranges::for_each(not_dialled, admit);
   if (settings.probe_paths) {
-    std::map<IslandId, RunId> peers;
-    for (const auto& [run, audience] : audiences) {
-      for (const Member& member : audience.members) {
-        peers.try_emplace(member.island, run);
-      }
-      for (const std::string& key : audience.readers) {
-        peers.try_emplace(island_of(key), run);
-      }
-    }
-    for (const Member& member : neighbours) {
-      peers.try_emplace(member.island);
-    }
-    peers.erase(settings.self);
-    probes.set_peers(peers, now());
+    tried.erase(settings.self);
+    probes.set_peers(tried, now());
   }
   wants.paths->keep_only(seen);
   if (const Status set = link->set_peers(all); !set) {

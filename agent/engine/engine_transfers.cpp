@@ -91,7 +91,7 @@ void SyncEngine::State::arrived(TimePoint at, const IslandId& from, const BlobPi
     return;
   }
   reader->arrived(at, from, piece);
-  if (piece.blob.kind == BlobKind::contribution || piece.blob.kind == BlobKind::reduced) {
+  if (belongs_to_exchange(piece.blob.kind)) {
     RoundMeter::Arrival& arrival = find(piece.blob.run)->meters[piece.blob.round].arrivals[from];
     arrival.last = at;
     arrival.bytes += piece.length;

@@ -15,25 +15,11 @@ constexpr Duration kSoonestStall = std::chrono::seconds(4);  // a machine that i
 constexpr int kUsualTimes = 4;
 constexpr std::size_t kUsualExchanges = 8;  // remembered
 
-// See the cost lines of transport/bulk/exchange_attempt.hpp.
-std::uint64_t bytes_others_read(const ExchangePlan& plan, std::size_t self) {
-  const std::vector<std::size_t>& shards = plan.layout.shards;
-  const auto shard_bytes = [&](const std::vector<std::uint64_t>& ends, std::size_t member) {
-    return ends[shards[member + 1]] - ends[shards[member]];
-  };
-  const std::size_t members = plan.members.size();
-  const bool contributes = plan.weights[self] > 0;
-  if (members <= 2) {
-    return contributes ? (members - 1) * plan.layout.contribution.back() : 0;
-  }
-  const std::uint64_t others = contributes ? plan.layout.contribution.back() - shard_bytes(plan.layout.contribution, self) : 0;
-  return others + (members - 1) * shard_bytes(plan.layout.reduced, self);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
-                                                            BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings) {
+                                                            BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings,
+                                                            std::size_t one_level_members) {
   std::unique_ptr<RoundExchange> round(new RoundExchange(order, now));
   const Composition& composition = run.composition();
   if (!run.layout() || order.fragment >= run.layout()->fragments().size() || order.members.size() != order.tokens.size()) {
@@ -66,8 +52,12 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
     }
   }
   const auto bytes_in = [](const CodecSettings& codec) { return [codec](std::uint64_t count) { return encoded_bytes(codec, count); }; };
-  plan.layout = cut_pieces(round->values_, plan.members.size(), shard_granularity(round->codec_, round->reduce_codec_),
-                           bytes_in(round->codec_), bytes_in(round->reduce_codec_), 1ULL << 16, order.shares);
+  if (sums_by_groups(round->aggregator_)) {
+    plan.grid = cut_grid(plan.members.size(), order.shares, one_level_members);
+  }
+  plan.layout = cut_pieces(round->values_, plan.grid ? plan.grid->owners.size() : plan.members.size(),
+                           shard_granularity(round->codec_, round->reduce_codec_), bytes_in(round->codec_), bytes_in(round->reduce_codec_),
+                           1ULL << 16, plan.grid ? std::span<const std::uint8_t>() : order.shares);
   const auto own_place = std::find(plan.members.begin(), plan.members.end(), self);
   if (own_place == plan.members.end()) {
     return Error{Code::internal, "this island is not a member of the exchange of round " + std::to_string(order.round.value)};
@@ -116,20 +106,55 @@ Status RoundExchange::check(std::size_t contributor, ByteView bytes, std::uint64
 }
 
 std::optional<ReduceFailure> RoundExchange::reduce(const ReducePiece& piece) {
-  std::vector<EncodedTerm> terms;
-  for (std::size_t i = 0; i < piece.contributions.size(); ++i) {
-    if (const Status checked = check(i, piece.contributions[i], piece.elements); !checked) {
-      return ReduceFailure{i, checked.error()};
-    }
-    terms.push_back({piece.contributions[i], weights_[i], norms_[i]});
-  }
   sum_.resize(static_cast<std::size_t>(piece.elements));
-  aggregate(aggregator_, codec_, terms, 0, sum_, scratch_);
-  share_buffers(aggregator_, buffers_, codec_, terms, 0, piece.first_element, sum_, scratch_);
+  if (std::optional<ReduceFailure> failure = piece.of == SumOf::groups ? sum_groups(piece) : sum_contributions(piece)) {
+    return failure;
+  }
   if (const Status encoded = encode(reduce_codec_, sum_, piece.reduced); !encoded) {
     return ReduceFailure{0, with_context(encoded.error(), "the sum of the contributions")};
   }
   return std::nullopt;
+}
+
+std::optional<ReduceFailure> RoundExchange::sum_contributions(const ReducePiece& piece) {
+  std::vector<EncodedTerm> terms;
+  for (std::size_t i = 0; i < piece.contributions.size(); ++i) {
+    const std::size_t contributor = piece.contributors[i];
+    if (const Status checked = check(contributor, piece.contributions[i], piece.elements); !checked) {
+      return ReduceFailure{i, checked.error()};
+    }
+    terms.push_back({piece.contributions[i], weights_[contributor], norms_[contributor]});
+  }
+  if (piece.of == SumOf::group) {
+    for (EncodedTerm& term : terms) {
+      term.weight = ATOLL_PLANTED(mean_of_groups) ? 1.0F / static_cast<float>(order_.members.size()) : term.weight;
+    }
+    aggregate_group(aggregator_, codec_, terms, length(), buffers_, piece.first_element, sum_, scratch_);
+    return std::nullopt;
+  }
+  aggregate(aggregator_, codec_, terms, 0, sum_, scratch_);
+  share_buffers(aggregator_, buffers_, codec_, terms, 0, piece.first_element, sum_, scratch_);
+  return std::nullopt;
+}
+
+std::optional<ReduceFailure> RoundExchange::sum_groups(const ReducePiece& piece) {
+  std::vector<EncodedTerm> terms;
+  for (std::size_t i = 0; i < piece.contributions.size(); ++i) {
+    if (const Status checked = check_encoded(reduce_codec_, piece.contributions[i], piece.elements); !checked) {
+      return ReduceFailure{i, with_context(checked.error(), "the sum of a group")};
+    }
+    terms.push_back({piece.contributions[i]});
+  }
+  aggregate_groups(reduce_codec_, terms, buffers_, piece.first_element, sum_, scratch_);
+  return std::nullopt;
+}
+
+double RoundExchange::length() const {
+  std::vector<EncodedTerm> contributors;  // without their bytes
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    contributors.push_back({{}, weights_[i], norms_[i]});
+  }
+  return radial_length(contributors);
 }
 
 const RoundResult& RoundExchange::result() {
@@ -141,13 +166,9 @@ const RoundResult& RoundExchange::result() {
     result.fragment = order_.fragment;
     result.values = values_;
     result.codec = outcome_.gathered ? codec_ : reduce_codec_;
-    std::vector<EncodedTerm> contributors;  // without their bytes
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      contributors.push_back({{}, weights_[i], norms_[i]});
-    }
     for (std::size_t i = 0; i < outcome_.parts.size(); ++i) {
       const float weight = outcome_.gathered && !ATOLL_PLANTED(weights_forgotten) ? weights_[i] : 1.0F;
-      result.terms.push_back({outcome_.parts[i].bytes, weight, outcome_.gathered ? norms_[i] : radial_length(contributors)});
+      result.terms.push_back({outcome_.parts[i].bytes, weight, outcome_.gathered ? norms_[i] : length()});
     }
     result_ = std::move(result);
   }
@@ -218,8 +239,14 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   open->meters[order.round].arrivals.clear();
   open->meters[order.round].reduce_start.reset();
   open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
+  if (Audience& audience = audiences[order.run]; audience.partners) {
+    if (auto partners = partners_among(*open, order.members, order.shares); partners != audience.partners) {
+      audience.partners = std::move(partners);
+      set_peers();
+    }
+  }
   Result<std::unique_ptr<RoundExchange>> exchange =
-      RoundExchange::begin(order, *open->run, settings.self, link->store(), now(), {wants, buffers});
+      RoundExchange::begin(order, *open->run, settings.self, link->store(), now(), {wants, buffers}, settings.one_level_members);
   if (!exchange) {
     say(ExchangeBroke{order.run, order.round, order.attempt, {}, exchange.error()});
     return;
@@ -272,6 +299,8 @@ void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoi
     for (const Stall& stall : stalls) {
       if (stall.contribution) {
         missing.push_back(stall.accused);
+      }
+      if (stall.contribution || attempt.on_two_levels()) {  // there some read nothing but sums of each other
         probes.suspect(stall.accused, at);
       }
     }

@@ -19,7 +19,8 @@ class RoundExchange {
  public:
   // Errors: those of ExchangeAttempt::begin; conflict if this island has a weight but no contribution.
   static Result<std::unique_ptr<RoundExchange>> begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
-                                                      BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings);
+                                                      BlobStore& store, TimePoint now, const ExchangeAttempt::Settings& settings,
+                                                      std::size_t one_level_members = kOneLevelMembers);
 
   [[nodiscard]] ExchangeAttempt& attempt() { return *attempt_; }
   [[nodiscard]] const agent::BeginExchange& order() const { return order_; }
@@ -45,15 +46,19 @@ class RoundExchange {
   Status weigh(const IslandRun& run);
   // A contribution, or a part of one, can be used.
   [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values) const;
-  // Puts one piece of all contributions together and encodes it.
+  // Puts one piece of all contributions together, or of a group's, or of the groups' sums, and encodes it.
   std::optional<ReduceFailure> reduce(const ReducePiece& piece);
+  std::optional<ReduceFailure> sum_contributions(const ReducePiece& piece);
+  std::optional<ReduceFailure> sum_groups(const ReducePiece& piece);
+  // R of all contributions, where the aggregator counts norms.
+  [[nodiscard]] double length() const;
 
   agent::BeginExchange order_;
   TimePoint started_;
   std::uint64_t served_before_ = 0;
   std::uint64_t bytes_to_serve_ = 0;
   CodecSettings codec_;         // of contributions
-  CodecSettings reduce_codec_;  // of reduced shards
+  CodecSettings reduce_codec_;  // of sums
   std::uint64_t values_ = 0;
   std::vector<BufferRange> buffers_;
   std::vector<float> weights_;  // of the contributors

@@ -22,6 +22,7 @@
 #include "agent/engine/span_log.hpp"
 #include "agent/faults/rehearsal.hpp"
 #include "transport/base/disk.hpp"
+#include "transport/base/exchange_grid.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
@@ -34,13 +35,14 @@ struct EngineSettings {
   std::function<TimePoint()> clock = [] { return now(); };
   DiskPath runs;  // STATE/runs
   MakeArena make_arena;
-  Duration stall_after = std::chrono::seconds(20);  // an exchange in which a peer delivers nothing for so long has failed
-  bool probe_paths = false;                         // to see whether data come from each peer, and say so
-  std::shared_ptr<SpanLog> spans;                   // where its time went; empty: not kept
-  std::shared_ptr<Rehearsal> rehearsal;             // of faults; empty: none, the rule
-  std::uint64_t kept_results_bytes = 16ULL << 30;   // on disk, for joiners; the oldest go first
-  std::uint64_t link_memory_bytes = kLinkMemory;    // for pieces on their way (link_memory.hpp)
-  bool check_arena = false;                         // trainers that write there out of turn are told (arena_watch.hpp)
+  Duration stall_after = std::chrono::seconds(20);   // an exchange in which a peer delivers nothing for so long has failed
+  bool probe_paths = false;                          // to see whether data come from each peer, and say so
+  std::shared_ptr<SpanLog> spans;                    // where its time went; empty: not kept
+  std::shared_ptr<Rehearsal> rehearsal;              // of faults; empty: none, the rule
+  std::uint64_t kept_results_bytes = 16ULL << 30;    // on disk, for joiners; the oldest go first
+  std::uint64_t link_memory_bytes = kLinkMemory;     // for pieces on their way (link_memory.hpp)
+  std::size_t one_level_members = kOneLevelMembers;  // beyond so many an exchange has two levels; the same on all islands
+  bool check_arena = false;                          // trainers that write there out of turn are told (arena_watch.hpp)
 };
 
 class SyncEngine {

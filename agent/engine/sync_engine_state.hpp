@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,12 @@ struct ContentFetch {
 struct Audience {
   std::vector<Member> members;
   std::vector<std::string> readers;  // keys
+  // Where exchanges have two levels: whom of the members this island exchanges with. It dials them and whom it reads the outer state from,
+  // and admits all. Nothing: it dials everybody.
+  std::optional<std::set<IslandId>> partners;
+  std::set<IslandId> sources;
+
+  [[nodiscard]] bool talks_to(const IslandId& island) const { return !partners || partners->contains(island) || sources.contains(island); }
 };
 
 struct SyncEngine::State final : PieceReceiver {
@@ -172,6 +179,9 @@ struct SyncEngine::State final : PieceReceiver {
 
   // ---- serving
   void set_peers();
+  // With whom this island exchanges, of these members; nothing: with everybody.
+  [[nodiscard]] std::optional<std::set<IslandId>> partners_among(const OpenedRun& open, const std::vector<Member>& members,
+                                                                 std::span<const std::uint8_t> shares) const;
   void set_uplink();
   void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
   void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);

@@ -25,7 +25,7 @@ class CorruptingReceiver final : public PieceReceiver {
     return written_;
   }
   void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override {
-    if (piece.blob.kind == BlobKind::contribution || piece.blob.kind == BlobKind::reduced) {
+    if (belongs_to_exchange(piece.blob.kind)) {
       rehearsal_.reached(RoundPhase::receiving, piece.blob.round);
       if (!written_.empty() && rehearsal_.corrupts(piece)) {
         written_.back() ^= std::byte{1};

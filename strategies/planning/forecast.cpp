@@ -68,14 +68,15 @@ Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_
     return bytes;
   }
   double total = 0;
+  const std::size_t one_level = sums_by_groups(question.composition.aggregator) ? kOneLevelMembers : members;
   for (std::uint32_t member = 0; member < members; ++member) {
     ATOLL_ASSIGN(const RoundCost cost,
-                 exchange_cost(values, members, member, question.composition.codec, question.composition.reduce_codec));
+                 exchange_cost(values, members, member, question.composition.codec, question.composition.reduce_codec, one_level));
     bytes.sent[member] = static_cast<double>(cost.bytes) * question.costs.bytes_overhead;
     total += bytes.sent[member];
   }
   bytes.received = total / members;
-  bytes.hops = members == 2 ? 1 : 2;
+  bytes.hops = members == 2 ? 1 : members <= one_level ? 2 : 4;
   return bytes;
 }
 

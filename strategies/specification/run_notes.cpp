@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "transport/base/exchange_grid.hpp"
+
 namespace atl {
 namespace {
 
@@ -25,6 +27,11 @@ std::vector<std::string> notes_on(const RunSpec& spec) {
                       (rounds == 1 ? "once" : std::to_string(rounds) + " times") +
                       ": with outer_learning_rate = 1.0 and outer_momentum = 0 short runs ended at a lower loss");
     }
+  }
+  if (strategy.group == Group::all && !sums_by_groups(strategy.aggregator) && spec.islands.min > kOneLevelMembers) {
+    notes.push_back(std::string(name_of(strategy.aggregator)) + " needs every island's value of each parameter at once: beyond " +
+                    std::to_string(kOneLevelMembers) +
+                    " islands its rounds do not go in two levels, and each island connects to all others");
   }
   if (strategy.aggregator == Aggregator::trimmed_mean) {
     const bool quorum = strategy.quorum > 0;

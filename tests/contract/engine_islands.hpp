@@ -37,7 +37,7 @@ inline RunSpec spec_of(CodecKind codec = CodecKind::f32) {
 class Island {
  public:
   // Its model: tensors of these sizes, each in a block of its own.
-  Island(int number, std::vector<std::uint64_t> sizes) : sizes_(std::move(sizes)) {
+  Island(int number, std::vector<std::uint64_t> sizes, std::size_t one_level_members = kOneLevelMembers) : sizes_(std::move(sizes)) {
     ZmqBulkSettings settings;
     const KeyPair keys = make_key_pair().value();
     settings.public_key = keys.public_key;
@@ -51,6 +51,7 @@ class Island {
     engine_settings.runs = confined_to(folder.path() / "runs").value();
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
     engine_settings.stall_after = 3s;
+    engine_settings.one_level_members = one_level_members;
     engine = std::make_unique<EngineThread>(engine_settings, std::move(link));
   }
 
@@ -137,10 +138,11 @@ class Island {
 };
 
 struct Islands {
-  Islands(int islands, std::uint64_t values, const RunSpec& spec) : Islands(islands, std::vector<std::uint64_t>{values, 3}, spec) {}
-  Islands(int islands, const std::vector<std::uint64_t>& sizes, const RunSpec& spec) {
+  Islands(int islands, std::uint64_t values, const RunSpec& spec, std::size_t one_level_members = kOneLevelMembers)
+      : Islands(islands, std::vector<std::uint64_t>{values, 3}, spec, one_level_members) {}
+  Islands(int islands, const std::vector<std::uint64_t>& sizes, const RunSpec& spec, std::size_t one_level_members = kOneLevelMembers) {
     for (int i = 0; i < islands; ++i) {
-      all.push_back(std::make_unique<Island>(i, sizes));
+      all.push_back(std::make_unique<Island>(i, sizes, one_level_members));
       members.push_back(all.back()->member);
     }
     for (auto& island : all) {

@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <set>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "agent/engine/built_in_model.hpp"
@@ -43,13 +47,38 @@ double after_rounds(double gradient, int rounds) {
   return value;
 }
 
+// Ends of TCP connections that this process has.
+std::size_t established_connections() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) {
+      own.insert(target.substr(8, target.size() - 9));
+    }
+  }
+  std::ifstream table("/proc/self/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  std::size_t count = 0;
+  while (std::getline(table, line)) {
+    std::istringstream row(line);
+    std::vector<std::string> fields;
+    for (std::string field; row >> field;) {
+      fields.push_back(field);
+    }
+    count += fields.size() > 9 && fields[3] == "01" && own.contains(fields[9]) ? 1U : 0U;
+  }
+  return count;
+}
+
 }  // namespace
 
-TEST_CASE("sync engine: rounds of one, two and three islands give the same digest and the arithmetic's result") {
-  for (const int islands : {1, 2, 3}) {
+TEST_CASE("sync engine: rounds on one level and on two give the same digest on all islands and the arithmetic's result") {
+  for (const int islands : {1, 2, 3, 6, 7}) {
     for (const CodecKind codec : {CodecKind::f32, CodecKind::bf16}) {
       INFO(islands << " islands, " << name_of(codec));
-      Islands group(islands, 100'000, spec_of(codec));
+      Islands group(islands, 100'000, spec_of(codec), 3);
       for (std::uint64_t round = 1; round <= 3; ++round) {
         group.whole_round(Round(round));
       }
@@ -67,15 +96,30 @@ TEST_CASE("sync engine: rounds of one, two and three islands give the same diges
   }
 }
 
-TEST_CASE("sync engine: radial-directional rounds of two and three islands, and a joiner that has only the results") {
-  for (const int islands : {2, 3}) {
+TEST_CASE("sync engine: on two levels an island is connected to its group and its column, and to nobody else") {
+  const auto connections = [](std::size_t one_level_members) {
+    const std::size_t before = established_connections();
+    Islands group(9, 10'000, spec_of(), one_level_members);
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      group.whole_round(Round(round));
+    }
+    return established_connections() - before;
+  };
+  // Two streams from each of two that dial each other, and both ends of each are here.
+  const std::size_t a_pair = 2 * 2 * 2;
+  CHECK(connections(3) <= 9 * 4 / 2 * a_pair);
+  CHECK(connections(9) > 9 * 4 / 2 * a_pair);
+}
+
+TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a joiner that has only the results") {
+  for (const int islands : {2, 3, 6}) {
     for (const CodecKind codec : {CodecKind::f32, CodecKind::int8}) {
       INFO(islands << " islands, " << name_of(codec));
       RunSpec spec = spec_of(codec);
       spec.strategy.aggregator = Aggregator::radial_directional;
       spec.strategy.outer_optimizer = OuterOptimizerKind::sgd;
       spec.strategy.outer_learning_rate = 1.0;
-      Islands group(islands, 100'000, spec);
+      Islands group(islands, 100'000, spec, 3);
       Island& source = *group.all[0];
       source.engine->post(KeepResults{kRun, true});
       source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, false, Step(0), 0, 3});
@@ -109,7 +153,7 @@ TEST_CASE("sync engine: radial-directional rounds of two and three islands, and 
       for (const std::size_t at : {0U, 1U, 2U, 77'777U, 99'999U}) {
         CHECK(static_cast<double>(source.arena.floats()[at]) == Approx(1.0 - moved).margin(codec == CodecKind::f32 ? 1e-4 : 2e-2));
       }
-      Island joiner(9, {100'000, 3});
+      Island joiner(9, {100'000, 3}, 3);
       for (auto& island : group.all) {
         island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
       }

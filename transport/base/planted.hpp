@@ -28,6 +28,7 @@ enum class Bug {
   cancel_unwritten,    // the coordinator answers that a run is cancelled, and its ledger does not know
   islands_taken,       // a run that is resumed takes islands from another one
   older_anchor,        // with a quorum the coordinator counts what was formed against older outer parameters than the newest
+  mean_of_groups,      // on two levels each group's mean counts alike, whatever the group's weight
   age_unnoticed,       // an older ledger goes on as if nobody knew better
 };
 

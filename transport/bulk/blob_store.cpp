@@ -49,7 +49,6 @@ struct Entry {
   }
 };
 
-bool belongs_to_exchange(BlobKind kind) { return kind == BlobKind::contribution || kind == BlobKind::reduced; }
 // What a reader may ask for before it is there. Only exchanges become stale; a pair's decision does not.
 bool comes_later(BlobKind kind) {
   return belongs_to_exchange(kind) || kind == BlobKind::promise || kind == BlobKind::verdict || kind == BlobKind::standing;

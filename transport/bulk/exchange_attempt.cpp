@@ -1,11 +1,10 @@
 #include "transport/bulk/exchange_attempt.hpp"
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 #include <utility>
 
 #include "transport/base/check.hpp"
-#include "transport/base/shards.hpp"
 
 namespace atl {
 namespace {
@@ -26,98 +25,35 @@ struct Buffer {
 
 using PieceMemory = std::unique_ptr<std::byte[]>;
 
-// One blob of one peer that is being read.
-struct Source {
-  WantSchedule schedule;
-  std::size_t member = 0;
-  std::size_t contributor = 0;     // of a contribution: its index among the contributors
-  std::uint64_t total = 0;         // of the blob
-  std::uint64_t base = 0;          // what a blob offset is reduced by or added to in `buffer` (see place)
-  Buffer buffer;                   // gather: the whole contribution; reduced: the result
-  std::vector<PieceMemory> slots;  // direct contribution: of each piece that is arriving or waits to be reduced
+// A sum that this member takes, piece by piece.
+struct Sum {
+  SumOf of = SumOf::all;
+  PieceRange range;
+  std::vector<std::size_t> terms;         // the members that send them, in order; this one may be among them
+  std::vector<std::uint64_t> weights;     // of the terms
+  std::vector<std::size_t> contributors;  // of contributions: which they are among the attempt's
+  Buffer out;                             // where it goes, encoded,
+  std::uint64_t out_begin = 0;            // whose first byte is this one of the result
+  BlobId served;                          // as which others read it,
+  std::uint64_t served_begin = 0;         // the first byte of which is this one of the result
+  std::size_t slot_bytes = 0;             // the longest piece of a term
+  std::vector<PieceMemory> free_slots = {};
+  std::size_t done = 0;  // pieces
 };
 
-bool ascending(const std::vector<std::uint64_t>& ends) {
-  return std::adjacent_find(ends.begin(), ends.end(), [](auto a, auto b) { return a >= b || b - a > kMaxPieceBytes; }) == ends.end();
-}
-
-Error refuse(const ExchangePlan& plan, const std::string& why) {
-  return Error{Code::invalid_argument, "exchange of run " + plan.run.text + ", round " + std::to_string(plan.round.value) + ": " + why};
-}
-
-Status check_layout(const ExchangePlan& plan) {
-  const ExchangeLayout& layout = plan.layout;
-  const std::size_t count = layout.elements.size();
-  const bool shaped = count > 0 && layout.contribution.size() == count && layout.reduced.size() == count && layout.elements.front() == 0 &&
-                      layout.contribution.front() == 0 && layout.reduced.front() == 0;
-  if (!shaped || !ascending(layout.contribution) || !ascending(layout.reduced) ||
-      !std::is_sorted(layout.elements.begin(), layout.elements.end())) {
-    return refuse(plan, "the layout's pieces do not follow one another");
-  }
-  const std::vector<std::size_t>& shards = layout.shards;
-  if (shards.size() != plan.members.size() + 1 || shards.front() != 0 || shards.back() != count - 1 ||
-      !std::is_sorted(shards.begin(), shards.end())) {
-    return refuse(plan, "the layout has not one shard a member");
-  }
-  return {};
-}
-
-Status check_plan(const ExchangePlan& plan, const Payload& contribution) {
-  if (plan.run.text.empty() || plan.run.text.size() > 64) {
-    return refuse(plan, "a run id has 1 to 64 characters");
-  }
-  if (plan.weights.size() != plan.members.size()) {
-    return refuse(plan, "not one weight a member");
-  }
-  if (std::set<IslandId>(plan.members.begin(), plan.members.end()).size() != plan.members.size()) {
-    return refuse(plan, "a member is named twice");
-  }
-  const auto self = std::find(plan.members.begin(), plan.members.end(), plan.self);
-  if (self == plan.members.end()) {
-    return refuse(plan, "this island is not among the members");
-  }
-  if (std::all_of(plan.weights.begin(), plan.weights.end(), [](std::uint64_t weight) { return weight == 0; })) {
-    return refuse(plan, "nobody contributes");
-  }
-  ATOLL_TRY(check_layout(plan));
-  const bool contributes = plan.weights[static_cast<std::size_t>(self - plan.members.begin())] > 0;
-  if (contributes && contribution.bytes.size() != plan.layout.contribution.back()) {
-    return refuse(plan, "the contribution has " + std::to_string(contribution.bytes.size()) + " bytes, its layout " +
-                            std::to_string(plan.layout.contribution.back()));
-  }
-  return {};
-}
+// One blob of one peer that is being read: to be summed, or the result.
+struct Source {
+  WantSchedule schedule;
+  std::uint64_t total = 0;         // of the blob
+  std::optional<std::size_t> sum;  // of which it is a term
+  std::size_t term = 0;
+  std::vector<PieceMemory> slots;  // of a term: each piece that is arriving or waits to be summed
+  Buffer buffer;                   // else where it goes: the whole contribution (gather), or the result, whose
+  std::uint64_t base = 0;          // byte number `base` is the blob's first
+  bool given_on = false;           // this member serves it, too
+};
 
 }  // namespace
-
-ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
-                          const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
-                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements,
-                          std::span<const std::uint8_t> shares) {
-  ATOLL_CHECK(members > 0 && granularity > 0, "somebody takes part, and a piece can begin somewhere");
-  const auto owns = [&](std::size_t member) { return member >= shares.size() || shares[member] != 0; };
-  std::size_t owners = 0;
-  for (std::size_t member = 0; member < members; ++member) {
-    owners += owns(member) ? 1 : 0;
-  }
-  ATOLL_CHECK(owners > 0, "somebody owns a shard");
-  const std::uint64_t step = std::max<std::uint64_t>(1, piece_elements / granularity) * granularity;
-  const std::vector<Shard> owned = split_shards(elements, owners, granularity).value();
-  ExchangeLayout layout{{0}, {0}, {0}, {0}};
-  std::size_t next = 0;
-  for (std::size_t member = 0; member < members; ++member) {
-    const std::uint64_t end = owns(member) ? owned[next].offset + owned[next].count : layout.elements.back();
-    next += owns(member) ? 1 : 0;
-    while (layout.elements.back() < end) {
-      const std::uint64_t count = std::min(step, end - layout.elements.back());
-      layout.elements.push_back(layout.elements.back() + count);
-      layout.contribution.push_back(layout.contribution.back() + contribution_bytes(count));
-      layout.reduced.push_back(layout.reduced.back() + reduced_bytes(count));
-    }
-    layout.shards.push_back(layout.pieces());
-  }
-  return layout;
-}
 
 struct ExchangeAttempt::State {
   ExchangePlan plan;
@@ -129,10 +65,9 @@ struct ExchangeAttempt::State {
   std::vector<std::size_t> contributors;  // member indices, in order
   std::vector<std::uint64_t> weights;     // theirs
   bool direct = false;
-  Buffer result;               // direct
-  std::size_t slot_bytes = 0;  // direct: the longest piece of a contribution
-  std::vector<PieceMemory> free_slots;
-  std::size_t reduced = 0;  // pieces of the own shard
+  Buffer result;  // direct
+  std::vector<Sum> sums;
+  std::size_t terms_read = 0;  // sources that are summed
   std::vector<Source> sources;
   std::optional<ExchangeFailure> failure;
   ExchangeProgress progress;
@@ -140,105 +75,239 @@ struct ExchangeAttempt::State {
 
   explicit State(BlobStore& the_store) : store(the_store) {}
 
-  [[nodiscard]] BlobId blob(BlobKind kind, std::uint32_t part) const {
-    return BlobId{plan.run, plan.epoch, plan.round, plan.attempt, kind, part};
+  [[nodiscard]] BlobId blob(BlobKind kind, std::size_t part) const {
+    return BlobId{plan.run, plan.epoch, plan.round, plan.attempt, kind, static_cast<std::uint32_t>(part)};
   }
-  [[nodiscard]] std::size_t first_piece(std::size_t member) const { return plan.layout.shards[member]; }
-  [[nodiscard]] std::size_t shard_pieces(std::size_t member) const { return plan.layout.shards[member + 1] - plan.layout.shards[member]; }
+  [[nodiscard]] std::uint64_t reduced_at(std::size_t piece) const { return plan.layout.reduced[piece]; }
 
-  void add_contribution(std::size_t contributor, std::size_t first, std::size_t count, Buffer buffer, TimePoint now) {
-    const auto begin = plan.layout.contribution.begin() + static_cast<std::ptrdiff_t>(first);
-    std::vector<std::uint64_t> ends(begin, begin + static_cast<std::ptrdiff_t>(count) + 1);
-    const std::size_t member = contributors[contributor];
-    progress.bytes_to_receive += ends.back() - ends.front();
-    sources.push_back(Source{WantSchedule(plan.members[member], blob(BlobKind::contribution, 0), std::move(ends), settings.wants, now),
-                             member, contributor, plan.layout.contribution.back(), 0, std::move(buffer),
-                             std::vector<PieceMemory>(direct ? count : 0)});
+  // Reads these pieces of a blob whose first byte is number `base` of `ends`, which holds where the pieces begin.
+  Source& add_source(std::size_t member, const BlobId& id, const std::vector<std::uint64_t>& ends, PieceRange range, std::uint64_t base,
+                     std::uint64_t total, TimePoint now) {
+    std::vector<std::uint64_t> within;
+    for (std::size_t piece = range.begin; piece <= range.end; ++piece) {
+      within.push_back(ends[piece] - base);
+    }
+    progress.bytes_to_receive += within.back() - within.front();
+    sources.push_back(Source{
+        WantSchedule(plan.members[member], id, std::move(within), settings.wants, now), total, std::nullopt, 0, {}, Buffer(), 0, false});
+    return sources.back();
+  }
+
+  Source& add_contribution(std::size_t member, PieceRange range, TimePoint now) {
+    const std::vector<std::uint64_t>& ends = plan.layout.contribution;
+    return add_source(member, blob(BlobKind::contribution, 0), ends, range, 0, ends.back(), now);
   }
 
   void begin_gather(TimePoint now) {
-    for (std::size_t contributor = 0; contributor < contributors.size(); ++contributor) {
-      if (contributors[contributor] != self && plan.layout.pieces() > 0) {
-        add_contribution(contributor, 0, plan.layout.pieces(), Buffer(plan.layout.contribution.back(), *settings.buffers), now);
+    for (const std::size_t member : contributors) {
+      if (member != self && plan.layout.pieces() > 0) {
+        add_contribution(member, {0, plan.layout.pieces()}, now).buffer = Buffer(plan.layout.contribution.back(), *settings.buffers);
       }
     }
   }
 
-  void begin_direct(TimePoint now) {
-    const ExchangeLayout& layout = plan.layout;
-    result = Buffer(layout.reduced.back(), *settings.buffers);
-    progress.pieces_to_reduce = shard_pieces(self);
-    for (std::size_t i = 0; i < shard_pieces(self); ++i) {
-      const std::size_t piece = first_piece(self) + i;
-      slot_bytes = std::max<std::size_t>(slot_bytes, layout.contribution[piece + 1] - layout.contribution[piece]);
+  // Sums what these members send; empty ranges and sums of nothing are left out.
+  void add_sum(Sum sum, TimePoint now) {
+    if (sum.range.count() == 0 || sum.terms.empty()) {
+      return;
     }
-    for (std::size_t contributor = 0; contributor < contributors.size(); ++contributor) {
-      if (contributors[contributor] != self && shard_pieces(self) > 0) {
-        add_contribution(contributor, first_piece(self), shard_pieces(self), Buffer(), now);
-      }
+    const bool of_sums = sum.of == SumOf::groups;
+    const std::vector<std::uint64_t>& ends = of_sums ? plan.layout.reduced : plan.layout.contribution;
+    for (std::size_t piece = sum.range.begin; piece < sum.range.end; ++piece) {
+      sum.slot_bytes = std::max<std::size_t>(sum.slot_bytes, ends[piece + 1] - ends[piece]);
     }
-    for (std::size_t member = 0; member < plan.members.size(); ++member) {
-      if (member == self || shard_pieces(member) == 0) {
+    for (std::size_t term = 0; term < sum.terms.size(); ++term) {
+      const std::size_t member = sum.terms[term];
+      if (member == self) {
         continue;
       }
-      const std::uint64_t base = layout.reduced[first_piece(member)];
-      std::vector<std::uint64_t> ends;
-      for (std::size_t i = 0; i <= shard_pieces(member); ++i) {
-        ends.push_back(layout.reduced[first_piece(member) + i] - base);
+      Source& source = of_sums ? add_source(member, blob(BlobKind::partial, member), ends, sum.range, strip_begin(), strip_bytes(), now)
+                               : add_contribution(member, sum.range, now);
+      source.sum = sums.size();
+      source.term = term;
+      source.slots.resize(sum.range.count());
+      ++terms_read;
+    }
+    progress.pieces_to_reduce += sum.range.count();
+    sums.push_back(std::move(sum));
+  }
+
+  // Reads pieces of the result from the member that gives them.
+  void read_result(std::size_t member, PieceRange range, bool given_on, TimePoint now) {
+    if (member == self || range.count() == 0) {
+      return;
+    }
+    const PieceRange given = plan.given(member);
+    const std::uint64_t base = reduced_at(given.begin);
+    Source& source =
+        add_source(member, blob(BlobKind::reduced, member), plan.layout.reduced, range, base, reduced_at(given.end) - base, now);
+    source.buffer = result;
+    source.base = base;
+    source.given_on = given_on;
+  }
+
+  // Of the result, what this member gives others.
+  [[nodiscard]] std::uint64_t strip_begin() const { return reduced_at(plan.given(self).begin); }
+  [[nodiscard]] std::uint64_t strip_bytes() const { return reduced_at(plan.given(self).end) - strip_begin(); }
+
+  void begin_direct(TimePoint now) {
+    result = Buffer(plan.layout.reduced.back(), *settings.buffers);
+    if (plan.grid) {
+      begin_two_levels(*plan.grid, now);
+      return;
+    }
+    std::vector<std::size_t> all(contributors.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    add_sum(Sum{SumOf::all, plan.shard(self), contributors, weights, all, result, 0, blob(BlobKind::reduced, self), strip_begin()}, now);
+    for (std::size_t member = 0; member < plan.members.size(); ++member) {
+      read_result(member, plan.given(member), false, now);
+    }
+  }
+
+  void begin_two_levels(const ExchangeGrid& grid, TimePoint now) {
+    const std::size_t group = grid.group[self];
+    const std::size_t column = grid.column[self];
+    if (column != kNoColumn) {
+      Sum of_group{SumOf::group,  plan.given(self), {}, {}, {}, Buffer(strip_bytes(), *settings.buffers),
+                   strip_begin(), blob(BlobKind::partial, self), strip_begin()};
+      Sum of_groups{SumOf::groups, plan.shard(self), {}, {}, {}, result, 0, blob(BlobKind::reduced, self), strip_begin()};
+      for (std::size_t i = 0; i < contributors.size(); ++i) {
+        const std::size_t of = grid.group[contributors[i]];
+        if (of == group) {
+          of_group.terms.push_back(contributors[i]);
+          of_group.weights.push_back(weights[i]);
+          of_group.contributors.push_back(i);
+        }
+        if (std::ranges::find(of_groups.terms, grid.owner(of, column)) == of_groups.terms.end()) {
+          of_groups.terms.push_back(grid.owner(of, column));
+          of_groups.weights.push_back(1);
+        }
       }
-      const std::uint64_t total = ends.back();
-      progress.bytes_to_receive += total;
-      sources.push_back(Source{WantSchedule(plan.members[member], blob(BlobKind::reduced, static_cast<std::uint32_t>(member)),
-                                            std::move(ends), settings.wants, now),
-                               member,
-                               0,
-                               total,
-                               base,
-                               result,
-                               {}});
+      add_sum(std::move(of_group), now);
+      add_sum(std::move(of_groups), now);
+      for (std::size_t other = 0; other < grid.groups; ++other) {
+        const std::size_t mate = grid.owner(other, column);
+        read_result(mate, plan.shard(mate), true, now);
+      }
+    }
+    for (std::size_t other = 0; other < grid.columns; ++other) {
+      const std::size_t member = grid.owner(group, other);
+      read_result(member, plan.given(member), false, now);
     }
   }
 
   void serve() {
-    if (direct && shard_pieces(self) > 0) {
-      const std::uint64_t begin = plan.layout.reduced[first_piece(self)];
-      const std::uint64_t end = plan.layout.reduced[first_piece(self) + shard_pieces(self)];
-      store.announce(blob(BlobKind::reduced, static_cast<std::uint32_t>(self)), result.payload(begin, end - begin));
+    for (const Sum& sum : sums) {
+      if (sum.of == SumOf::group) {
+        store.announce(sum.served, sum.out.payload(0, sum.out.size));
+      }
+    }
+    if (direct && plan.given(self).count() > 0) {
+      store.announce(blob(BlobKind::reduced, self), result.payload(strip_begin(), strip_bytes()));
     }
     if (plan.weights[self] > 0) {
       store.put(blob(BlobKind::contribution, 0), own);
     }
   }
 
-  [[nodiscard]] bool is_slotted(const Source& source) const { return direct && source.schedule.blob().kind == BlobKind::contribution; }
-
-  // Where piece `index` of this source goes; empty if it was reduced, or never asked for.
+  // Where piece `index` of this source goes; empty if it was summed, or never asked for.
   [[nodiscard]] std::span<std::byte> place(Source& source, std::size_t index, const BlobPiece& piece) {
-    if (!is_slotted(source)) {
+    if (!source.sum) {
       return source.buffer.span(source.base + piece.offset, piece.length);
     }
-    if (index < reduced || index >= source.schedule.asked_up_to()) {
+    Sum& sum = sums[*source.sum];
+    if (index < sum.done || index >= source.schedule.asked_up_to()) {
       return {};
     }
     PieceMemory& slot = source.slots[index];
-    if (!slot && !free_slots.empty()) {
-      slot = std::move(free_slots.back());
-      free_slots.pop_back();
+    if (!slot && !sum.free_slots.empty()) {
+      slot = std::move(sum.free_slots.back());
+      sum.free_slots.pop_back();
     } else if (!slot) {
-      slot = std::make_unique_for_overwrite<std::byte[]>(slot_bytes);
+      slot = std::make_unique_for_overwrite<std::byte[]>(sum.slot_bytes);
     }
     return {slot.get(), piece.length};
   }
 
-  // How many pieces of a contribution are read ahead of what is reduced: what its path holds, so far as the budget has room for all of
-  // them, since a piece that waits for another contributor's holds its slot.
-  [[nodiscard]] std::size_t ahead(const Source& source, TimePoint now) const {
+  // How many pieces of a term are asked for: what its path holds beyond what is summed, so far as the budget has room for all of
+  // them, since a piece that waits for another term's holds its slot.
+  [[nodiscard]] std::size_t limit(const Source& source, TimePoint now) const {
+    if (!source.sum) {
+      return SIZE_MAX;
+    }
     std::uint64_t bytes = settings.reduce_window_bytes;
     if (settings.wants.paths) {
-      const std::uint64_t share = settings.wants.paths->budget() / std::max<std::size_t>(1, contributors.size() - 1);
+      const std::uint64_t share = settings.wants.paths->budget() / std::max<std::size_t>(1, terms_read);
       bytes = std::min(share, source.schedule.window_bytes(now));
     }
-    return std::max<std::size_t>(2, bytes / slot_bytes);
+    const Sum& sum = sums[*source.sum];
+    return sum.done + std::max<std::size_t>(2, bytes / sum.slot_bytes);
+  }
+
+  // What this member itself has of a sum's piece: of its contribution, or of its group's sum. Empty: that is not there yet.
+  [[nodiscard]] ByteView own_term(const Sum& sum, std::size_t piece) const {
+    if (sum.of != SumOf::groups) {
+      const std::uint64_t begin = plan.layout.contribution[piece];
+      return own.bytes.subspan(begin, plan.layout.contribution[piece + 1] - begin);
+    }
+    const Sum& of_group = sums.front();
+    if (piece >= of_group.range.begin + of_group.done) {
+      return {};
+    }
+    return of_group.out.span(reduced_at(piece) - of_group.out_begin, reduced_at(piece + 1) - reduced_at(piece));
+  }
+
+  // The next piece of every term; empty if one is missing.
+  [[nodiscard]] std::vector<ByteView> next_terms(const Sum& sum) const {
+    const std::size_t piece = sum.range.begin + sum.done;
+    const std::vector<std::uint64_t>& ends = sum.of == SumOf::groups ? plan.layout.reduced : plan.layout.contribution;
+    std::vector<ByteView> views(sum.terms.size());
+    for (const Source& source : sources) {
+      if (source.sum && &sums[*source.sum] == &sum && source.schedule.has(sum.done)) {
+        views[source.term] = {source.slots[sum.done].get(), static_cast<std::size_t>(ends[piece + 1] - ends[piece])};
+      }
+    }
+    for (std::size_t term = 0; term < views.size(); ++term) {
+      views[term] = sum.terms[term] == self ? own_term(sum, piece) : views[term];
+      if (views[term].empty()) {
+        return {};
+      }
+    }
+    return views;
+  }
+
+  bool reduce_next(Sum& sum) {
+    if (sum.done == sum.range.count()) {
+      return false;
+    }
+    const std::vector<ByteView> views = next_terms(sum);
+    if (views.empty()) {
+      return false;
+    }
+    const std::size_t piece = sum.range.begin + sum.done;
+    const std::uint64_t out = reduced_at(piece);
+    const std::uint64_t first = plan.layout.elements[piece];
+    const ReducePiece task{piece,
+                           first,
+                           plan.layout.elements[piece + 1] - first,
+                           views,
+                           sum.weights,
+                           sum.out.span(out - sum.out_begin, reduced_at(piece + 1) - out),
+                           sum.of,
+                           sum.contributors};
+    if (std::optional<ReduceFailure> broken = reduce(task)) {
+      fail(broken->term < sum.terms.size() ? plan.members[sum.terms[broken->term]] : IslandId(), std::move(broken->error));
+      return false;
+    }
+    for (Source& source : sources) {
+      if (source.sum && &sums[*source.sum] == &sum) {
+        sum.free_slots.push_back(std::move(source.slots[sum.done]));
+      }
+    }
+    ++sum.done;
+    ++progress.pieces_reduced;
+    store.mark_ready(sum.served, out - sum.served_begin, task.reduced.size());
+    return true;
   }
 
   Source* find(const IslandId& from, const BlobId& id) {
@@ -259,7 +328,7 @@ struct ExchangeAttempt::State {
 
 Result<std::unique_ptr<ExchangeAttempt>> ExchangeAttempt::begin(ExchangePlan plan, Payload contribution, Reduce reduce, BlobStore& store,
                                                                 TimePoint now, const Settings& settings) {
-  ATOLL_TRY(check_plan(plan, contribution));
+  ATOLL_TRY(check_plan(plan, contribution.bytes.size()));
   auto state = std::make_unique<State>(store);
   state->settings = settings;
   state->settings.wants.packed = plan.packed;
@@ -311,6 +380,9 @@ void ExchangeAttempt::arrived(TimePoint now, const IslandId& from, const BlobPie
   if (const std::optional<std::size_t> index = source->schedule.outstanding(piece)) {
     source->schedule.arrived(now, *index);
     state_->progress.bytes_received += piece.payload_bytes();
+    if (source->given_on) {
+      state_->store.mark_ready(state_->blob(BlobKind::reduced, state_->self), piece.offset, piece.length);
+    }
     const bool contribution = piece.blob.kind == BlobKind::contribution;
     if (contribution || !state_->got_contribution) {
       state_->got_contribution = contribution;
@@ -350,57 +422,18 @@ std::vector<OutgoingWant> ExchangeAttempt::take_wants(TimePoint now) {
   if (state_->failure) {
     return wants;
   }
-  // Contributions come first among the sources: the others wait for what is summed from them.
+  // Contributions come first among the sources, then groups' sums: the others wait for what is summed from them.
   for (Source& source : state_->sources) {
-    const std::size_t limit = state_->is_slotted(source) ? state_->reduced + state_->ahead(source, now) : SIZE_MAX;
-    source.schedule.take(now, limit, wants);
+    source.schedule.take(now, state_->limit(source, now), wants);
   }
   return wants;
 }
 
 bool ExchangeAttempt::reduce_one() {
-  State& state = *state_;
-  if (!state.direct || state.failure || state.reduced == state.shard_pieces(state.self)) {
-    return false;
-  }
-  const ExchangeLayout& layout = state.plan.layout;
-  const std::size_t index = state.reduced;
-  const std::size_t piece = state.first_piece(state.self) + index;
-  const std::uint64_t begin = layout.contribution[piece];
-  const std::uint64_t bytes = layout.contribution[piece + 1] - begin;
-  std::vector<ByteView> views(state.contributors.size());
-  for (const Source& source : state.sources) {
-    if (!state.is_slotted(source)) {
-      continue;
-    }
-    if (!source.schedule.has(index)) {
-      return false;
-    }
-    views[source.contributor] = {source.slots[index].get(), static_cast<std::size_t>(bytes)};
-  }
-  const auto own = std::find(state.contributors.begin(), state.contributors.end(), state.self);
-  if (own != state.contributors.end()) {
-    views[static_cast<std::size_t>(own - state.contributors.begin())] = state.own.bytes.subspan(begin, bytes);
-  }
-  const std::uint64_t out = layout.reduced[piece];
-  const ReducePiece task{piece, layout.elements[piece], layout.elements[piece + 1] - layout.elements[piece],
-                         views, state.weights,          state.result.span(out, layout.reduced[piece + 1] - out)};
-  if (std::optional<ReduceFailure> failure = state.reduce(task)) {
-    const bool known = failure->contributor < state.contributors.size();
-    state.fail(known ? state.plan.members[state.contributors[failure->contributor]] : IslandId(), std::move(failure->error));
-    return false;
-  }
-  for (Source& source : state.sources) {
-    if (state.is_slotted(source)) {
-      state.free_slots.push_back(std::move(source.slots[index]));
-    }
-  }
-  ++state.reduced;
-  ++state.progress.pieces_reduced;
-  state.store.mark_ready(state.blob(BlobKind::reduced, static_cast<std::uint32_t>(state.self)),
-                         out - layout.reduced[state.first_piece(state.self)], task.reduced.size());
-  return true;
+  return !state_->failure && std::any_of(state_->sums.begin(), state_->sums.end(), [&](Sum& sum) { return state_->reduce_next(sum); });
 }
+
+bool ExchangeAttempt::on_two_levels() const { return state_->plan.grid.has_value(); }
 
 bool ExchangeAttempt::done() const {
   return !state_->failure && state_->progress.pieces_reduced == state_->progress.pieces_to_reduce &&
@@ -416,11 +449,9 @@ ExchangeResult ExchangeAttempt::result() const {
     result.parts.push_back(state_->result.payload(0, state_->result.size));
     return result;
   }
-  for (std::size_t contributor = 0; contributor < state_->contributors.size(); ++contributor) {
-    const auto source =
-        std::find_if(state_->sources.begin(), state_->sources.end(), [&](const Source& it) { return it.contributor == contributor; });
-    const bool own = state_->contributors[contributor] == state_->self || source == state_->sources.end();
-    result.parts.push_back(own ? state_->own : source->buffer.payload(0, source->buffer.size));
+  for (const std::size_t member : state_->contributors) {
+    const Source* source = state_->find(state_->plan.members[member], state_->blob(BlobKind::contribution, 0));
+    result.parts.push_back(source == nullptr ? state_->own : source->buffer.payload(0, source->buffer.size));
   }
   return result;
 }
@@ -431,11 +462,12 @@ std::vector<Stall> ExchangeAttempt::stalled(TimePoint now, Duration longer_than)
   std::vector<Stall> stalls;
   for (const Source& source : state_->sources) {
     const std::optional<TimePoint> since = source.schedule.silent_since();
-    if (since && now - *since >= longer_than) {
-      const bool contribution = source.schedule.blob().kind == BlobKind::contribution;
-      stalls.push_back(Stall{
-          source.schedule.peer(), *since, contribution,
-          std::string("no piece of its ") + (contribution ? "contribution" : "reduced shard") + " for " + human_duration(now - *since)});
+    const BlobKind kind = source.schedule.blob().kind;
+    const bool contribution = kind == BlobKind::contribution;
+    if (since && now - *since >= longer_than * (contribution || !state_->plan.grid ? 1 : 2)) {
+      const std::string what = contribution ? "contribution" : kind == BlobKind::partial ? "group's sum" : "reduced shard";
+      stalls.push_back(
+          Stall{source.schedule.peer(), *since, contribution, "no piece of its " + what + " for " + human_duration(now - *since)});
     }
   }
   return stalls;

@@ -1,10 +1,14 @@
 // One attempt of one round, for one member: from everyone's encoded contribution to the same result on every island.
 //
-// The exchanged vector is cut into *pieces* that can be encoded, sent and decoded alone; consecutive pieces form P shards, and
-// member j owns shard j.
+// The exchanged vector is cut into pieces and shards (exchange_plan.hpp).
 //   gather (P ≤ 2): everyone reads the other's whole contribution; the result is the contributions themselves, in member order.
 //   direct (P > 2): member j reads its shard from every contributor, reduces it piece by piece in member order as soon as a piece
 //     is there from all, and serves the encoded sum; everyone reads the shards of the others from their owners.
+//   two levels (where the plan has a grid): member j reads its column's strip from every contributor of its group and sums it, and serves
+//     the encoded sum to its column; it reads its shard of those sums from the other groups, sums them in the order of the groups' first
+//     contributors, and serves the encoded sum; what its column has of the strip it reads and serves on to its group; everyone reads the
+//     other strips from its own group. Sums of groups travel in the codec of results: a value is rounded once more than on one level, about as much as the last
+//     rounding does.
 // Members with weight 0 contribute nothing, own a shard like everyone, and receive.
 // The machine asks (Wants) and serves (its link's BlobStore); losing, repeating, delaying and reordering frames changes nothing but
 // the time. Frames of another run, epoch, round or attempt are not its own and are dropped.
@@ -14,10 +18,14 @@
 // Each contributor is read ahead of what is reduced by as much as the path to it holds (path_window.hpp), so that one that is near does not
 // wait for one that is far. A slot is taken when a piece arrives and given back when it is reduced; the one used last is used next, while
 // it is in the cache. Memory (direct): the result + what arrived and is not reduced yet, at most (contributors − 1) ·
-// `reduce_window_bytes`; where windows follow the paths, at most their budget, but two pieces of each contributor.
+// `reduce_window_bytes`; where windows follow the paths, at most their budget, but two pieces of each contributor. On two
+// levels the terms are the group's contributions and the other groups' sums, and the sum of the own group takes a strip more.
 // Cost, payload bytes received by member j, S_j being its shard, E the encoded contribution, R the encoded result:
 //   gather: E of the other contributor;  direct: (contributors other than j) · E(S_j) + R − R(S_j).
 //   Equal shards, all contributing, E = R = b·N/8: 2·(P−1)/P · b·N/8, the same as sent; two hops for any P.
+//   two levels, C columns, G groups, T_j its strip:
+//     (contributors in the group other than j) · E(T_j) + (G − 1) · R(S_j) + R(T_j) − R(S_j) + R − R(T_j).
+//   P = C·G, all contributing, E = R: 2·(P−1)/P · b·N/8, the same as on one level; four hops, and at most 2·√P + 3 peers.
 //
 // Sans-I/O: time is an argument; nothing blocks but `reduce`. Threads: one.
 #pragma once
@@ -35,58 +43,35 @@
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/blob_store.hpp"
+#include "transport/bulk/exchange_plan.hpp"
 #include "transport/bulk/receive_buffers.hpp"
 #include "transport/bulk/transfer.hpp"
 #include "transport/bulk/want_schedule.hpp"
 
 namespace atl {
 
-// Where pieces begin: n+1 ascending numbers each, the last one the total. All islands must compute the same. Encoding must be
-// concatenative (strategies/codec.hpp is): the pieces' encodings one after the other are the encoding of the whole, so that a
-// retained contribution serves the next attempt, whose shards are others.
-struct ExchangeLayout {
-  std::vector<std::uint64_t> elements;      // first element of each piece
-  std::vector<std::uint64_t> contribution;  // first byte of each piece in an encoded contribution
-  std::vector<std::uint64_t> reduced;       // first byte of each piece in the encoded result
-  std::vector<std::size_t> shards;          // first piece of each member's shard, and the number of pieces
-
-  [[nodiscard]] std::size_t pieces() const { return elements.empty() ? 0 : elements.size() - 1; }
+// What is summed.
+enum class SumOf : std::uint8_t {
+  all,     // the contributions of all members
+  group,   // on two levels: the contributions of the own group
+  groups,  // and then the sums of all groups that contribute, encoded as results are
 };
 
-// Cuts `elements` into shards (split_shards in transport/base/shards.hpp; `granularity`: where a piece may begin, for both codecs), and
-// each shard into pieces of at most `piece_elements`, rounded to granules. encoded_bytes(n): size of n elements encoded, for contributions
-// and for results. members, granularity ≥ 1. shares: per member, 0 gives it an
-// empty shard (at least one has another); none: everybody gets one.
-ExchangeLayout cut_pieces(std::uint64_t elements, std::size_t members, std::uint64_t granularity,
-                          const std::function<std::uint64_t(std::uint64_t)>& contribution_bytes,
-                          const std::function<std::uint64_t(std::uint64_t)>& reduced_bytes, std::uint64_t piece_elements = 1ULL << 16,
-                          std::span<const std::uint8_t> shares = {});
-
-struct ExchangePlan {
-  RunId run;
-  Epoch epoch;
-  Round round;
-  Attempt attempt;
-  std::vector<IslandId> members;       // in order, each once
-  std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing
-  IslandId self;
-  ExchangeLayout layout;
-  bool packed = false;  // what is read travels packed (packing.hpp)
-};
-
-// What `reduce` gets: one piece of every contributor, in member order.
+// What `reduce` gets: one piece of every term, in member order; of groups' sums in the order of the groups' first contributors.
 struct ReducePiece {
   std::size_t piece = 0;
   std::uint64_t first_element = 0;
   std::uint64_t elements = 0;
   std::span<const ByteView> contributions;
-  std::span<const std::uint64_t> weights;  // of the contributors, same order
+  std::span<const std::uint64_t> weights;  // same order; a group's sum counts once
   std::span<std::byte> reduced;            // to be filled: the encoded sum
+  SumOf of = SumOf::all;
+  std::span<const std::size_t> contributors = {};  // of contributions: which each is among those of the attempt
 };
 
-// A contribution that cannot be used, and whose (index among the contributors).
+// A term that cannot be used, and which of the piece's it is.
 struct ReduceFailure {
-  std::size_t contributor = 0;
+  std::size_t term = 0;
   Error error;
 };
 using Reduce = std::function<std::optional<ReduceFailure>(const ReducePiece&)>;
@@ -153,13 +138,15 @@ class ExchangeAttempt final : public Transfer {
   // Reduces at most one piece; false if none is complete.
   bool reduce_one();
 
+  [[nodiscard]] bool on_two_levels() const;
   [[nodiscard]] bool done() const;
   [[nodiscard]] const std::optional<ExchangeFailure>& failure() const;
   // Valid once done.
   [[nodiscard]] ExchangeResult result() const;
   [[nodiscard]] ExchangeProgress progress() const;
   // Who has delivered nothing for `longer_than` though asked. A missing contribution comes first: it depends on nobody else, whereas
-  // a reduced shard may itself wait for a third member.
+  // a sum may itself wait for a third member. On two levels sums are given twice as long: most of those who wait for one have nothing to do
+  // with the member that does not deliver, and would accuse another.
   [[nodiscard]] std::vector<Stall> stalled(TimePoint now, Duration longer_than) const;
 
  private:

@@ -67,7 +67,7 @@ Result<Common> read_common(ByteReader& reader) {
   Common common;
   ATOLL_ASSIGN(common.type, reader.read<std::uint8_t>());
   ATOLL_ASSIGN(const auto kind, reader.read<std::uint8_t>());
-  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::probe)) {
+  if (kind < static_cast<std::uint8_t>(BlobKind::contribution) || kind > static_cast<std::uint8_t>(BlobKind::partial)) {
     return corrupt("an unknown kind of blob");
   }
   common.blob.kind = static_cast<BlobKind>(kind);
@@ -163,6 +163,8 @@ std::string_view to_string(BlobKind kind) {
       return "content";
     case BlobKind::probe:
       return "probe";
+    case BlobKind::partial:
+      return "partial";
   }
   return "blob";
 }

@@ -53,10 +53,17 @@ enum class BlobKind : std::uint8_t {
   standing = 8,  // the round that the owner works on, u64; epoch, round and attempt 0; replaced with every round
   content = 9,   // of a run of phases, named by the first 24 bytes of its SHA-256: epoch, round, attempt and part, little-endian
   probe = 10,    // kProbeBytes of no meaning, to see whether data pass; for every peer, of whatever run
+  // Of an exchange on two levels: the encoded sum of the contributions of the owner's group to the strip of its column (transport/base/
+  // exchange_grid.hpp), in (round, attempt); `part` is the owner's member number. Its `reduced` is the result of that strip.
+  partial = 11,
 };
 
 // "contribution", "reduced", …: for messages and logs.
 std::string_view to_string(BlobKind kind);
+// It is of one attempt of a round, and stale with it.
+constexpr bool belongs_to_exchange(BlobKind kind) {
+  return kind == BlobKind::contribution || kind == BlobKind::partial || kind == BlobKind::reduced;
+}
 
 // The name of a byte string that an owner serves. The owner is whoever is asked.
 struct BlobId {
