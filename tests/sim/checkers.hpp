@@ -17,6 +17,7 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/sim/event_tape.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/exchange_grid.hpp"
 #include "transport/base/ids.hpp"
 
 namespace atl::sim {
@@ -47,7 +48,9 @@ Digest task_after_rounds(const Digest& before_steps, const Digest& digest, const
 // Of a run, and of each run of rounds in which a group trains an expert for it: those are checked as any run of rounds is.
 class Checkers {
  public:
-  Checkers(const Schedule& schedule, const RunSpec& spec) : schedule_(schedule), spec_(spec), tape_(first_planned()) {}
+  // one_level_members: see cut_grid.
+  Checkers(const Schedule& schedule, const RunSpec& spec, std::size_t one_level_members = kOneLevelMembers)
+      : schedule_(schedule), spec_(spec), one_level_members_(one_level_members), tape_(first_planned()) {}
   // Those of a group's run; of any other these.
   [[nodiscard]] Checkers& of(const RunId& run);
   // A trainer that was loaded or resumed at `stood_at` published for a round, and merged its result, after so many steps.
@@ -104,6 +107,8 @@ class Checkers {
   [[nodiscard]] std::size_t rejected() const { return rejected_; }
   // Committed contributions that were formed against an older state of their fragment than the newest.
   [[nodiscard]] std::size_t late() const { return late_; }
+  // Commits of exchanges on two levels.
+  [[nodiscard]] std::size_t on_two_levels() const { return two_levels_; }
   [[nodiscard]] std::size_t met() const { return met_; }
   [[nodiscard]] std::size_t went_alone() const { return went_alone_; }
 
@@ -118,6 +123,8 @@ class Checkers {
   [[nodiscard]] std::vector<EncodedTerm> terms_of(const coordinator::RoundRecord& record,
                                                   const std::vector<const Vector*>& contributions) const;
   // sum: what the terms are put together to.
+  [[nodiscard]] Vector sum_by_groups(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms,
+                                     const std::vector<const Vector*>& contributions) const;
   [[nodiscard]] RoundResult result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms,
                                       const Vector& sum) const;
   void check_step(Round round, const Digest& digest, const Vector& parameters);
@@ -137,6 +144,7 @@ class Checkers {
 
   const Schedule& schedule_;
   const RunSpec& spec_;
+  std::size_t one_level_members_;
   struct Formed {
     Digest base;
     Vector values;
@@ -168,6 +176,7 @@ class Checkers {
   std::size_t applied_alone_ = 0;
   std::size_t tasks_done_ = 0;
   std::size_t rejected_ = 0;
+  std::size_t two_levels_ = 0;
   std::size_t late_ = 0;
   struct Decided {
     std::vector<IslandId> group;

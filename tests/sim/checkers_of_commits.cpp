@@ -85,6 +85,39 @@ Aggregator Checkers::aggregator_of(const coordinator::RoundRecord& record) const
   return merges(record.round) || contributors == 1 ? Aggregator::weighted_mean : spec_.strategy.aggregator;
 }
 
+// What an exchange on two levels comes to; empty if it has one.
+Vector Checkers::sum_by_groups(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms,
+                               const std::vector<const Vector*>& contributions) const {
+  const std::optional<ExchangeGrid> grid = cut_grid(record.members.size(), {}, one_level_members_);
+  if (!grid || contributions.empty() || aggregator_of(record) == Aggregator::trimmed_mean) {
+    return {};
+  }
+  std::vector<std::pair<std::size_t, Vector>> groups;  // in the order of their first contributors
+  std::size_t k = 0;
+  for (std::size_t member = 0; member < record.members.size(); ++member) {
+    if (record.tokens[member] == 0) {
+      continue;
+    }
+    const std::size_t number = grid->group[member];
+    auto group = std::ranges::find(groups, number, [](const auto& one) { return one.first; });
+    if (group == groups.end()) {
+      group = groups.emplace(groups.end(), number, Vector(contributions[k]->size()));
+    }
+    const float weight = weight_in_sum(terms[k], radial_length(terms));
+    for (std::size_t i = 0; i < group->second.size(); ++i) {
+      group->second[i] += weight * (*contributions[k])[i];
+    }
+    ++k;
+  }
+  Vector sum(contributions.front()->size());
+  for (const auto& [number, group] : groups) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += group[i];
+    }
+  }
+  return sum;
+}
+
 // As the engine names it: two members read each other's contribution, more of them what others summed.
 RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms, const Vector& sum) const {
   const Composition composition = compose(spec_.strategy).value();
@@ -192,9 +225,12 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   parents_[record.digest] = base;
   const std::vector<EncodedTerm> terms = terms_of(record, contributions);
   std::erase(contributions, nullptr);
-  Vector sum(contributions.empty() ? 0 : contributions.front()->size());
-  std::vector<float> scratch;
-  if (!sum.empty()) {
+  Vector sum = sum_by_groups(record, terms, contributions);
+  const bool by_groups = !sum.empty() && digest_after(base, result_of(record, terms, sum)) == record.digest;
+  two_levels_ += by_groups ? 1U : 0U;
+  if (!contributions.empty() && !by_groups) {  // also where nobody in a group reaches everybody
+    sum.resize(contributions.front()->size());
+    std::vector<float> scratch;
     aggregate(aggregator_of(record), CodecSettings{}, terms, 0, sum, scratch);
   }
   if (sum.empty() || digest_after(base, result_of(record, terms, sum)) != record.digest) {

@@ -26,11 +26,12 @@ Cluster::Cluster(const Scenario& scenario)
       power_(scenario.seed, stream_of("power")),
       timeline_(from_unix_ms(1'700'000'000'000)),
       network_(scenario.seed ^ stream_of("network"), timeline_.now()),
-      checkers_(schedule_, scenario_.spec),
+      checkers_(schedule_, scenario_.spec, scenario_.one_level_members),
       begun_(timeline_.now()) {
   if (!traced()) {
     set_log_sink([](LogLevel, std::string_view) {});
   }
+  network_.dial_by_address();
   for (std::uint32_t i = 0; i < scenario_.islands; ++i) {
     hosts_.push_back(std::make_unique<IslandHost>(*this, i));
   }

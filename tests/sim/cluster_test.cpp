@@ -258,6 +258,29 @@ TEST_CASE("clusters whose rounds close with a quorum, and whose trouble has foun
   }
 }
 
+TEST_CASE("clusters whose exchanges have two levels stay safe, and go on once healed") {
+  const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
+  const std::uint64_t first = only == 0 ? 1 : only;
+  const std::uint64_t count = only == 0 ? std::max<std::uint64_t>(1, number_from("ATOLL_SIM_SEEDS", 10000) / 5) : 1;
+  std::size_t failures = 0;
+  std::size_t commits = 0;
+  std::size_t on_two_levels = 0;
+  std::string report;
+  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+    Cluster cluster(draw_two_level_scenario(seed));
+    if (const std::string failure = failure_of(cluster); !failure.empty()) {
+      ++failures;
+      report += "\nATOLL_SIM_SEED=" + std::to_string(seed) + ": " + failure;
+    }
+    commits += cluster.checkers().commits();
+    on_two_levels += cluster.checkers().on_two_levels();
+  }
+  INFO(report);
+  REQUIRE(failures == 0);
+  REQUIRE((only != 0 || on_two_levels > count));
+  WARN(count << " seeds, " << commits << " commits, " << on_two_levels << " of them on two levels");
+}
+
 TEST_CASE("clusters whose strategy is composed freely stay safe, and go on once healed") {
   const std::uint64_t only = number_from("ATOLL_SIM_SEED", 0);
   const std::uint64_t first = only == 0 ? 1 : only;

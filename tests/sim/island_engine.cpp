@@ -16,6 +16,7 @@ void IslandHost::open_engine() {
   settings.clock = [this] { return now(); };
   settings.runs = runs();
   settings.probe_paths = true;
+  settings.one_level_members = cluster_.scenario().one_level_members;
   settings.make_arena = [this](const RunId&, std::uint64_t bytes) {
     Result<island_link::Arena> arena = island_link::Arena::of_this_process(bytes);
     process_->arena = arena ? arena->floats() : std::span<float>();

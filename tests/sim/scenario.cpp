@@ -308,6 +308,20 @@ Scenario draw_spread_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+// No flipped bits: with so few members a group is a majority, and what one of its members got wrong is all of theirs.
+Scenario draw_two_level_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("two levels"));
+  Scenario scenario = rng.chance(0.25) ? draw_quorum_scenario(seed) : draw_scenario(seed);
+  scenario.islands = static_cast<std::uint32_t>(4 + rng.below(9));
+  scenario.spec.islands.min = static_cast<std::uint32_t>(1 + rng.below(scenario.islands / 2));
+  scenario.spec.islands.max = scenario.islands;
+  if (scenario.spec.strategy.quorum > 0) {
+    scenario.spec.islands.min = std::min(scenario.spec.islands.min, scenario.spec.strategy.quorum);
+  }
+  scenario.one_level_members = 3;
+  return scenario;
+}
+
 Scenario draw_long_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("long scenario"));
   Scenario scenario = draw_scenario(seed);

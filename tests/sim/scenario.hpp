@@ -5,6 +5,7 @@
 
 #include "strategies/schedule.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/exchange_grid.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl::sim {
@@ -35,6 +36,7 @@ struct Scenario {
   Duration step_time = std::chrono::milliseconds(40);  // of the first island's trainer, and
   Duration step_lag = std::chrono::milliseconds(30);   // how much longer each further one takes
   Duration pair_poll = std::chrono::milliseconds(50);  // how often an island looks after its pairs
+  std::size_t one_level_members = kOneLevelMembers;    // beyond so many an exchange has two levels
   std::uint32_t without_images = 0;                    // the first so many islands have none to pack
   Duration at_least{};                                 // virtual time that passes, also if the run is over before
   bool wan = false;                                    // the coordinator's preset for slow networks, not that of `lan`
@@ -49,6 +51,8 @@ Scenario draw_pair_scenario(std::uint64_t seed);
 Scenario draw_free_scenario(std::uint64_t seed);
 // The same world, with rounds that close with a quorum, and islands of more unequal speed.
 Scenario draw_quorum_scenario(std::uint64_t seed);
+// The same world, or one with a quorum, with more islands, whose exchanges have two levels from four members on.
+Scenario draw_two_level_scenario(std::uint64_t seed);
 // The same world, with a run of phases.
 Scenario draw_phase_scenario(std::uint64_t seed);
 // The same with more islands than tasks, so that groups train experts.

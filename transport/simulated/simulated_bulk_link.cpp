@@ -34,7 +34,8 @@ class SimulatedBulkLink final : public BulkLink {
         continue;
       }
       const auto known = peers_.find(member.island);
-      kept[member.island] = known == peers_.end() ? Peer{} : std::move(known->second);
+      Peer& peer = kept[member.island] = known == peers_.end() ? Peer{} : std::move(known->second);
+      peer.dialled = !member.bulk_address.empty() || !network_.addresses_needed;
     }
     for (const auto& [island, peer] : peers_) {
       if (!kept.contains(island)) {
@@ -127,6 +128,7 @@ class SimulatedBulkLink final : public BulkLink {
     Payload payload;
   };
   struct Peer {
+    bool dialled = true;
     bool connected = false;
     std::uint64_t serial = 0;  // of the other end
     std::uint64_t sent = 0;
@@ -134,13 +136,16 @@ class SimulatedBulkLink final : public BulkLink {
     std::map<std::pair<BlobId, std::uint64_t>, TimePoint> leaving;  // pieces still in this side's queue
   };
 
-  // The other end, if there is one that names us as we name it.
+  // The other end, if there is one that names us as we name it, and one of the two dials.
   [[nodiscard]] SimulatedBulkLink* peer_link(const IslandId& island) const {
     const auto found = network_.bulk.find(island.text);
-    if (found == network_.bulk.end() || !peers_.contains(island) || !found->second->peers_.contains(self_)) {
+    const auto own = peers_.find(island);
+    if (found == network_.bulk.end() || own == peers_.end()) {
       return nullptr;
     }
-    return found->second;
+    const auto theirs = found->second->peers_.find(self_);
+    const bool there = theirs != found->second->peers_.end() && (own->second.dialled || theirs->second.dialled);
+    return there ? found->second : nullptr;
   }
 
   static std::uint64_t size_of(const Arrival& arrival) { return 80 + arrival.payload.bytes.size(); }

@@ -175,6 +175,8 @@ void SimulatedNetwork::heal_all() {
   state_->reconsider();
 }
 
+void SimulatedNetwork::dial_by_address() { state_->addresses_needed = true; }
+
 std::unique_ptr<BulkLink> SimulatedNetwork::bulk_link(const IslandId& island, std::shared_ptr<BlobStore> store) {
   return make_simulated_bulk_link(*state_, island, std::move(store));
 }

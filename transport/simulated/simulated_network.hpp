@@ -6,7 +6,8 @@
 // A crash is the end of a host's link objects: what is in flight to them is lost, and a link made later is another one. A restart
 // is making them anew.
 //   bulk     frames are lost, repeated and delayed one by one. A connection is there a round trip after both ends exist and name each
-//            other, and ends with either of them or kDetection after a path was cut.
+//            other, and ends with either of them or kDetection after a path was cut. Where `dial_by_address` was called, one of the two
+//            must have an address of the other, as on real networks.
 //   control  as the interface says, and in addition messages may be lost, repeated, late or replayed under the present connection, as
 //            message.hpp allows. A connection breaks when its server or a path ends, which the client notices after
 //            kDetection, and is made again when both paths work.
@@ -66,6 +67,9 @@ class SimulatedNetwork {
   void cut(const std::string& from, const std::string& to);
   void heal(const std::string& from, const std::string& to);
   void heal_all();
+
+  // Before the first bulk link.
+  void dial_by_address();
 
   // At most one bulk link an island at a time, and one server.
   std::unique_ptr<BulkLink> bulk_link(const IslandId& island, std::shared_ptr<BlobStore> store);

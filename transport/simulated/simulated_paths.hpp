@@ -53,6 +53,7 @@ struct SimulatedNetwork::State {
   std::map<Path, Traffic> traffic;
   std::uint64_t next_serial = 1;  // of links and connections
   std::map<std::string, SimulatedBulkLink*> bulk;
+  bool addresses_needed = false;
   SimulatedControlServer* server = nullptr;
   std::map<std::uint64_t, SimulatedControlClient*> clients;  // by serial
 

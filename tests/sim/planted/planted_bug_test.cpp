@@ -139,6 +139,10 @@ TEST_CASE("the simulator finds an exchange that forgets the weights of two membe
         std::string::npos);
 }
 
+TEST_CASE("the simulator finds an exchange on two levels that takes the mean of the groups' means") {
+  CHECK_FALSE(found(Bug::mean_of_groups, "is not the mean of its members' contributions", 0, atl::sim::draw_two_level_scenario).empty());
+}
+
 TEST_CASE("the simulator finds an island that catches up with results that it has not verified") {
   CHECK(found_in(Bug::results_unverified, atl::sim::run_engine_world).find("its outer state is another than the others'") !=
         std::string::npos);
