@@ -252,8 +252,8 @@ int main(int argc, char** argv) {
       counts.push_back(std::strtoul(argv[i], nullptr, 10));
     }
   }
-  std::printf("%llu values of float32; every island's line %.0f kB/s, every path %.0f ms one way\n", static_cast<unsigned long long>(kValues),
-              kLineBytesPerSecond / 1e3, seconds(kLatency) * 1e3);
+  std::printf("%llu values of float32; every island's line %.0f kB/s, every path %.0f ms one way\n",
+              static_cast<unsigned long long>(kValues), kLineBytesPerSecond / 1e3, seconds(kLatency) * 1e3);
   std::printf("%8s %7s %6s %12s %12s %10s %10s | %9s %8s %10s %9s\n", "islands", "levels", "peers", "received B", "sent B", "round s",
               "paper s", "messages", "records", "kB sent", "CPU ms");
   for (const std::size_t islands : counts) {

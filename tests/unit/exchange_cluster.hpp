@@ -54,7 +54,7 @@ inline std::optional<ReduceFailure> reduce_floats(const ReducePiece& task) {
 }
 
 inline ExchangeLayout layout_of(std::size_t elements, std::size_t members, std::uint64_t piece_elements,
-                         std::span<const std::uint8_t> shares = {}) {
+                                std::span<const std::uint8_t> shares = {}) {
   const auto bytes = [](std::uint64_t count) { return count * 4; };
   return cut_pieces(elements, members, kGranule, bytes, bytes, piece_elements, shares);
 }
@@ -192,7 +192,8 @@ class Cluster {
   }
 
   bool failed() const {
-    return std::any_of(islands_.begin(), islands_.end(), [](const auto& island) { return island->exchange && island->exchange->failure(); });
+    return std::any_of(islands_.begin(), islands_.end(),
+                       [](const auto& island) { return island->exchange && island->exchange->failure(); });
   }
 
   // The weighted sum every island ends with, from its ExchangeResult.

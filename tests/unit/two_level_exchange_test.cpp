@@ -119,9 +119,8 @@ TEST_CASE("two levels: what a plan says that others read from a member is what t
           [&](std::uint64_t n) { return encoded_bytes(int8, n); });
       CAPTURE(members, values);
       std::uint64_t most = 0;
-      for (std::size_t i = 0; i < members; i += members > 100 ? 101 : 1) {
-        const RoundCost cost =
-            exchange_cost(values, static_cast<std::uint32_t>(members), static_cast<std::uint32_t>(i), fp4, int8).value();
+      for (std::size_t i = 0; i<members; i += members> 100 ? 101 : 1) {
+        const RoundCost cost = exchange_cost(values, static_cast<std::uint32_t>(members), static_cast<std::uint32_t>(i), fp4, int8).value();
         CHECK(cost.bytes == bytes_others_read(plan, i));
         most = std::max(most, cost.messages);
       }
@@ -142,7 +141,9 @@ TEST_CASE("two levels: an island is accused of its contribution before anybody i
       if (i == silent) {
         continue;
       }
-      const auto stalls = [&](Duration longer_than) { return cluster.islands()[i]->exchange->stalled(cluster.network().now(), longer_than); };
+      const auto stalls = [&](Duration longer_than) {
+        return cluster.islands()[i]->exchange->stalled(cluster.network().now(), longer_than);
+      };
       for (const Stall& stall : stalls(15s)) {  // of sums only what has been missing for thirty is
         CHECK(stall.contribution);
         CHECK(stall.accused == cluster.islands()[silent]->id);

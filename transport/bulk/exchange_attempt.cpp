@@ -168,8 +168,15 @@ struct ExchangeAttempt::State {
     const std::size_t group = grid.group[self];
     const std::size_t column = grid.column[self];
     if (column != kNoColumn) {
-      Sum of_group{SumOf::group,  plan.given(self), {}, {}, {}, Buffer(strip_bytes(), *settings.buffers),
-                   strip_begin(), blob(BlobKind::partial, self), strip_begin()};
+      Sum of_group{SumOf::group,
+                   plan.given(self),
+                   {},
+                   {},
+                   {},
+                   Buffer(strip_bytes(), *settings.buffers),
+                   strip_begin(),
+                   blob(BlobKind::partial, self),
+                   strip_begin()};
       Sum of_groups{SumOf::groups, plan.shard(self), {}, {}, {}, result, 0, blob(BlobKind::reduced, self), strip_begin()};
       for (std::size_t i = 0; i < contributors.size(); ++i) {
         const std::size_t of = grid.group[contributors[i]];
@@ -287,14 +294,9 @@ struct ExchangeAttempt::State {
     const std::size_t piece = sum.range.begin + sum.done;
     const std::uint64_t out = reduced_at(piece);
     const std::uint64_t first = plan.layout.elements[piece];
-    const ReducePiece task{piece,
-                           first,
-                           plan.layout.elements[piece + 1] - first,
-                           views,
-                           sum.weights,
-                           sum.out.span(out - sum.out_begin, reduced_at(piece + 1) - out),
-                           sum.of,
-                           sum.contributors};
+    const ReducePiece task{piece,  first,           plan.layout.elements[piece + 1] - first,
+                           views,  sum.weights,     sum.out.span(out - sum.out_begin, reduced_at(piece + 1) - out),
+                           sum.of, sum.contributors};
     if (std::optional<ReduceFailure> broken = reduce(task)) {
       fail(broken->term < sum.terms.size() ? plan.members[sum.terms[broken->term]] : IslandId(), std::move(broken->error));
       return false;

@@ -7,8 +7,8 @@
 //   two levels (where the plan has a grid): member j reads its column's strip from every contributor of its group and sums it, and serves
 //     the encoded sum to its column; it reads its shard of those sums from the other groups, sums them in the order of the groups' first
 //     contributors, and serves the encoded sum; what its column has of the strip it reads and serves on to its group; everyone reads the
-//     other strips from its own group. Sums of groups travel in the codec of results: a value is rounded once more than on one level, about as much as the last
-//     rounding does.
+//     other strips from its own group. Sums of groups travel in the codec of results: a value is rounded once more than on one level, about
+//     as much as the last rounding does.
 // Members with weight 0 contribute nothing, own a shard like everyone, and receive.
 // The machine asks (Wants) and serves (its link's BlobStore); losing, repeating, delaying and reordering frames changes nothing but
 // the time. Frames of another run, epoch, round or attempt are not its own and are dropped.

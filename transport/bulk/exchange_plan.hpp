@@ -1,9 +1,9 @@
 // What an exchange is: who takes part, with which weight, and where the exchanged vector is cut.
 //
-// The vector is cut into *pieces* that can be encoded, sent and decoded alone; consecutive pieces form shards, and every shard has an owner.
-// On one level member j owns shard j. On two levels the owners are those of the grid (transport/base/exchange_grid.hpp), and the shards of
-// one column of it, one after the other, are that column's strip.
-// All islands must compute the same plan. Threads: plain values, pure functions.
+// The vector is cut into *pieces* that can be encoded, sent and decoded alone; consecutive pieces form shards, and every shard has an
+// owner. On one level member j owns shard j. On two levels the owners are those of the grid (transport/base/exchange_grid.hpp), and the
+// shards of one column of it, one after the other, are that column's strip. All islands must compute the same plan. Threads: plain values,
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct ExchangePlan {
   std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing
   IslandId self;
   ExchangeLayout layout;
-  bool packed = false;                      // what is read travels packed (packing.hpp)
+  bool packed = false;                    // what is read travels packed (packing.hpp)
   std::optional<ExchangeGrid> grid = {};  // none: one level
 
   // What this member sums for all: its shard. Empty where it owns none.
