@@ -57,7 +57,7 @@ struct Island {
   bool done = false;
 };
 
-struct Exchanged {
+struct ExchangeFigures {
   std::uint64_t most_bytes = 0;  // that an island received
   std::uint64_t most_sent = 0;
   std::size_t most_peers = 0;
@@ -65,9 +65,9 @@ struct Exchanged {
   double on_paper = 0;
 };
 
-class Exchange {
+class LargeExchange {
  public:
-  Exchange(std::size_t islands, std::size_t one_level) : grid_(cut_grid(islands, {}, one_level)) {
+  LargeExchange(std::size_t islands, std::size_t one_level) : grid_(cut_grid(islands, {}, one_level)) {
     PathConditions conditions;
     conditions.latency = kLatency;
     network_.set_conditions(conditions);
@@ -100,7 +100,7 @@ class Exchange {
     network_.advance_to(network_.now() + 3 * kLatency);  // all are connected
   }
 
-  Exchanged run() {
+  ExchangeFigures run() {
     const TimePoint start = network_.now();
     const auto own = std::make_shared<std::vector<float>>(kValues, 1.0F);  // the same of all: memory
     ExchangeAttempt::Settings settings;
@@ -132,7 +132,7 @@ class Exchange {
         network_.advance_to(event ? std::max(*event, soon) : soon);
       }
     }
-    Exchanged exchanged;
+    ExchangeFigures exchanged;
     exchanged.seconds = seconds(network_.now() - start);
     exchanged.most_peers = most_peers_;
     for (const auto& island : islands_) {
@@ -257,15 +257,16 @@ int main(int argc, char** argv) {
   std::printf("%8s %7s %6s %12s %12s %10s %10s | %9s %8s %10s %9s\n", "islands", "levels", "peers", "received B", "sent B", "round s",
               "paper s", "messages", "records", "kB sent", "CPU ms");
   for (const std::size_t islands : counts) {
-    for (const std::size_t one_level : {islands, kOneLevelMembers}) {
-      const bool two = islands > one_level;
-      if ((one_level == islands && islands > 64) || (one_level != islands && !two)) {
-        continue;  // of all islands with all others: memory; or the same twice
+    for (const bool two : {false, true}) {
+      const std::size_t one_level = two ? kOneLevelMembers : islands;
+      if (two ? islands <= kOneLevelMembers : islands > 64) {
+        continue;  // there are no two levels; all islands with all others take too much memory
       }
-      const Exchanged exchanged = Exchange(islands, one_level).run();
+      const ExchangeFigures exchanged = LargeExchange(islands, one_level).run();
       std::printf("%8zu %7d %6zu %12llu %12llu %10.2f %10.2f |", islands, two ? 2 : 1, exchanged.most_peers,
                   static_cast<unsigned long long>(exchanged.most_bytes), static_cast<unsigned long long>(exchanged.most_sent),
                   exchanged.seconds, exchanged.on_paper);
+      std::fflush(stdout);
       ::malloc_trim(0);
       if (two || islands <= kOneLevelMembers) {
         const Decided decided = decide(islands);
