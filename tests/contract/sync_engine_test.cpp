@@ -105,10 +105,9 @@ TEST_CASE("sync engine: on two levels an island is connected to its group and it
     }
     return established_connections() - before;
   };
-  // Two streams from each of two that dial each other, and both ends of each are here.
-  const std::size_t a_pair = 2 * 2 * 2;
-  CHECK(connections(3) <= 9 * 4 / 2 * a_pair);
-  CHECK(connections(9) > 9 * 4 / 2 * a_pair);
+  const std::size_t of_a_pair = 2 * 2;  // two streams, and both ends of each are here
+  CHECK(connections(3) <= 9 * 4 / 2 * of_a_pair);
+  CHECK(connections(9) > 9 * 4 / 2 * of_a_pair);
 }
 
 TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a joiner that has only the results") {
