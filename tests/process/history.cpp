@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,22 +38,28 @@ std::size_t rebirths(const std::vector<Answer>& answers, const std::vector<Resto
 
 // Between two reads rounds were lost.
 struct Loss {
-  double after = 0;
-  double before = 0;
+  const Answer* before;
+  const Answer* after;
 };
 
-// How many losses explain these: the fewest instants so that one lies within each.
-std::size_t instants_in(std::vector<Loss> losses) {
-  std::ranges::sort(losses, {}, &Loss::before);
+bool within(const Loss& inner, const Loss& outer) {
+  return outer.before->begin <= inner.before->begin && inner.after->end <= outer.after->end;
+}
+
+// Of the losses that a run's reads show, one that no store that was put back explains: each explains one, at one instant after it.
+std::optional<Loss> unexplained(std::vector<Loss> losses, const std::vector<Answer>& answers, const std::vector<Restore>& restores) {
+  std::ranges::sort(losses, {}, [](const Loss& loss) { return loss.after->end; });
   std::size_t instants = 0;
   double last = -kEver;
   for (const Loss& loss : losses) {
-    if (loss.after > last) {
-      last = loss.before;
-      ++instants;
+    if (loss.before->begin > last) {
+      last = loss.after->end;
+      if (++instants > rebirths(answers, restores, loss.after->run, last)) {
+        return loss;
+      }
     }
   }
-  return instants;
+  return std::nullopt;
 }
 
 // A name stands for one run until that may have been cancelled, and a run for one name.
@@ -83,16 +90,23 @@ std::string find_stale_read(const std::vector<Answer>& answers, const std::vecto
       const bool ordered = before.verb == "status" && after.verb == "status" && before.done && after.done && before.run == after.run &&
                            before.end < after.begin && !may_be_void(before, after, restores);
       if (ordered && after.round < before.round) {
+        // A loss around another one says no more than that one.
         std::vector<Loss>& of = losses[after.run];
-        of.push_back({before.begin, after.end});
-        if (instants_in(of) > rebirths(answers, restores, after.run, after.end)) {
-          return "a stale read: " + at(after) + " shows round " + std::to_string(after.round) + " after " + at(before) + " showed round " +
-                 std::to_string(before.round);
+        const Loss loss{&before, &after};
+        if (std::ranges::none_of(of, [&](const Loss& known) { return within(known, loss); })) {
+          std::erase_if(of, [&](const Loss& known) { return within(loss, known); });
+          of.push_back(loss);
         }
       }
       if (ordered && has_ended(before.state) && after.state != before.state) {
         return "a stale read: " + at(after) + " is " + after.state + " after " + at(before) + " was " + before.state;
       }
+    }
+  }
+  for (const auto& [run, of] : losses) {
+    if (const std::optional<Loss> loss = unexplained(of, answers, restores)) {
+      return "a stale read: " + at(*loss->after) + " shows round " + std::to_string(loss->after->round) + " after " + at(*loss->before) +
+             " showed round " + std::to_string(loss->before->round);
     }
   }
   return "";
