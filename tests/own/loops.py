@@ -203,7 +203,7 @@ def raises():
     island.prepare("about to fail")
     island.start({"w": numpy.ones(2, numpy.float32)})
     for _ in island.steps():
-        raise ValueError("the labels are missing")
+        raise ValueError("the labels are missing\nand this is how they are made")
 
 
 def twice():

@@ -291,7 +291,7 @@ TEST_CASE("rounds beside the steps, of several fragments, give what they give wh
   ahead.send(plan);
   std::vector<std::vector<float>> published;
   for (std::size_t merged = 0; merged < plan.merge.size();) {
-    const std::variant<Published, Merged> said = ahead.expect_either<Published, Merged>();
+    const std::variant<Published, Merged> said = ahead.expect_any<Published, Merged>();
     if (const auto* round = std::get_if<Published>(&said)) {
       published.push_back(result_of(ahead, *round));
     } else {

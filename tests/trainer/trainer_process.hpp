@@ -121,37 +121,26 @@ class TrainerProcess {
 
   void send(const AgentMessage& message) { REQUIRE(end_.send(message).ok()); }
 
-  // The next message of a type; progress reports are passed over, anything else fails the test.
-  template <typename Message>
-  Message expect() {
+  // The next message of one of these types; progress reports are passed over, anything else fails the test.
+  template <typename... Wanted>
+  std::variant<Wanted...> expect_any() {
     while (true) {
       const auto message = end_.receive(60s);
       REQUIRE(message.has_value());
       REQUIRE(message->has_value());
-      if (const auto* wanted = std::get_if<Message>(&**message)) {
-        return *wanted;
+      std::optional<std::variant<Wanted...>> found;
+      const auto look = [&]<typename Wants>(const Wants* said) { found = said == nullptr ? std::move(found) : *said; };
+      (look(std::get_if<Wanted>(&**message)), ...);
+      if (found) {
+        return *std::move(found);
       }
       INFO(encode(**message));
       REQUIRE(std::holds_alternative<Progress>(**message));
     }
   }
-
-  // The next message of one of two types, as expect().
-  template <typename One, typename Other>
-  std::variant<One, Other> expect_either() {
-    while (true) {
-      const auto message = end_.receive(60s);
-      REQUIRE(message.has_value());
-      REQUIRE(message->has_value());
-      if (const auto* one = std::get_if<One>(&**message)) {
-        return *one;
-      }
-      if (const auto* other = std::get_if<Other>(&**message)) {
-        return *other;
-      }
-      INFO(encode(**message));
-      REQUIRE(std::holds_alternative<Progress>(**message));
-    }
+  template <typename Message>
+  Message expect() {
+    return std::get<Message>(expect_any<Message>());
   }
 
   // hello … ready, with one fragment for each list of blocks of parameters (default: the whole model is one).
