@@ -27,11 +27,6 @@ namespace {
 constexpr Duration kForEver = Duration(-1);
 constexpr auto kLookAgain = std::chrono::microseconds(100);  // for the end of a copy
 
-bool may_go_on_beside_steps(OrderKind kind) {
-  return kind == OrderKind::report || kind == OrderKind::write_parameters || kind == OrderKind::write_gradient ||
-         kind == OrderKind::merge || kind == OrderKind::read_gradient || kind == OrderKind::fetch;
-}
-
 }  // namespace
 
 Conversation::Conversation(TrainerLink link) : client_(std::move(link)) {}
@@ -66,7 +61,7 @@ Status Conversation::serve() {
     }
     if (order.kind == OrderKind::none) {
       ATOLL_TRY(answer_ended(true));  // nothing else can be done before it has
-    } else if (may_go_on_beside_steps(order.kind)) {
+    } else if (may_go_on(order.kind)) {
       ATOLL_TRY(begin_order(order));
     } else {
       ATOLL_ASSIGN(const Answer answer, carry_out(order));
@@ -105,7 +100,7 @@ Status Conversation::begin_order(const Order& order) {
       ATOLL_TRY(learner_->read_gradient(order.fragment));
       break;
   }
-  std::function<bool()> ended = learner_->begun();
+  ATOLL_ASSIGN(std::function<bool()> ended, learner_->begun());
   if (!ended) {
     return client_.answer(answer());
   }

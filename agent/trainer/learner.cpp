@@ -399,9 +399,7 @@ Result<std::function<Learner::Numbers()>> Learner::report(bool wants_norm) {
     if (!s.copies) {
       Numbers numbers;
       ATOLL_ASSIGN(numbers.losses, take_losses());
-      numbers.norm = !wants_norm         ? 0.0
-                     : s.device.is_cpu() ? std::sqrt(sum_of_squares(floats_of(s.gradient)))
-                                         : s.gradient.norm().item<double>();
+      numbers.norm = wants_norm ? std::sqrt(sum_of_squares(floats_of(s.gradient))) : 0.0;
       return std::function<Numbers()>([numbers] { return numbers; });
     }
     std::vector<at::Tensor> all = std::exchange(s.gpu_losses, {});
@@ -466,7 +464,9 @@ Status Learner::read_gradient(std::uint32_t fragment) {
   });
 }
 
-std::function<bool()> Learner::begun() { return state_->copies ? state_->copies->begun() : std::function<bool()>(); }
+Result<std::function<bool()>> Learner::begun() {
+  return catching([this]() -> Result<std::function<bool()>> { return state_->copies ? state_->copies->begun() : std::function<bool()>(); });
+}
 
 void Learner::stand_at(std::uint64_t step, std::uint64_t position) {
   state_->step = step;

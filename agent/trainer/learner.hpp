@@ -70,7 +70,7 @@ class Learner {
   Status merge_parameters(std::uint32_t fragment, double alpha, bool fetched = false);
   Status read_gradient(std::uint32_t fragment);
   // Tells whether what the calls since the last one have begun has ended; empty where nothing goes on after a call, as on a processor.
-  std::function<bool()> begun();
+  Result<std::function<bool()>> begun();
   // Continues there with the optimiser as it is.
   void stand_at(std::uint64_t step, std::uint64_t position);
 

@@ -437,6 +437,8 @@ bool copies(OrderKind kind) {
 
 }  // namespace
 
+bool may_go_on(OrderKind kind) { return copies(kind) || kind == OrderKind::report; }
+
 bool TrainerClient::has_to_wait(const Order& due) const {
   if (due.kind == OrderKind::save) {
     return !begun_.empty();  // what is saved has been said
@@ -458,7 +460,7 @@ Status TrainerClient::check(const Answer& answer) const {
   if (!in_hand_) {
     return Error{Code::conflict, "no order is in hand: each is answered once"};
   }
-  if (answer.answered == Answered::begun && !copies(in_hand_->kind) && in_hand_->kind != OrderKind::report) {
+  if (answer.answered == Answered::begun && !may_go_on(in_hand_->kind)) {
     return Error{Code::invalid_argument, "only copies and reports can go on beside other orders"};
   }
   const bool many = in_hand_->kind == OrderKind::step && answer.steps > in_hand_->free_until - step_;

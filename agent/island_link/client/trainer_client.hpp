@@ -54,6 +54,9 @@ enum class OrderKind : std::uint8_t {
                      // have answered an order as begun
 };
 
+// Copies and reports: the orders that may go on beside what comes next.
+[[nodiscard]] bool may_go_on(OrderKind kind);
+
 struct Order {
   OrderKind kind = OrderKind::none;
   std::uint32_t fragment = 0;
