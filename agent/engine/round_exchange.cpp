@@ -95,6 +95,11 @@ Status RoundExchange::weigh(const IslandRun& run) {
     return Error{Code::conflict, "the norms of the contributions to round " + std::to_string(order_.round.value) +
                                      " are not known: the coordinator is of an older version"};
   }
+  std::vector<EncodedTerm> contributors;  // without their bytes
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    contributors.push_back({{}, weights_[i], norms_[i]});
+  }
+  length_ = radial_length(contributors);
   return {};
 }
 
@@ -129,7 +134,7 @@ std::optional<ReduceFailure> RoundExchange::sum_contributions(const ReducePiece&
     for (EncodedTerm& term : terms) {
       term.weight = ATOLL_PLANTED(mean_of_groups) ? 1.0F / static_cast<float>(order_.members.size()) : term.weight;
     }
-    aggregate_group(aggregator_, codec_, terms, length(), buffers_, piece.first_element, sum_, scratch_);
+    aggregate_group(aggregator_, codec_, terms, length_, buffers_, piece.first_element, sum_, scratch_);
     return std::nullopt;
   }
   aggregate(aggregator_, codec_, terms, 0, sum_, scratch_);
@@ -149,14 +154,6 @@ std::optional<ReduceFailure> RoundExchange::sum_groups(const ReducePiece& piece)
   return std::nullopt;
 }
 
-double RoundExchange::length() const {
-  std::vector<EncodedTerm> contributors;  // without their bytes
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    contributors.push_back({{}, weights_[i], norms_[i]});
-  }
-  return radial_length(contributors);
-}
-
 const RoundResult& RoundExchange::result() {
   if (!result_) {
     ATOLL_CHECK(attempt_->done(), "the result of an exchange is asked for once it is there");
@@ -168,7 +165,7 @@ const RoundResult& RoundExchange::result() {
     result.codec = outcome_.gathered ? codec_ : reduce_codec_;
     for (std::size_t i = 0; i < outcome_.parts.size(); ++i) {
       const float weight = outcome_.gathered && !ATOLL_PLANTED(weights_forgotten) ? weights_[i] : 1.0F;
-      result.terms.push_back({outcome_.parts[i].bytes, weight, outcome_.gathered ? norms_[i] : length()});
+      result.terms.push_back({outcome_.parts[i].bytes, weight, outcome_.gathered ? norms_[i] : length_});
     }
     result_ = std::move(result);
   }

@@ -50,8 +50,6 @@ class RoundExchange {
   std::optional<ReduceFailure> reduce(const ReducePiece& piece);
   std::optional<ReduceFailure> sum_contributions(const ReducePiece& piece);
   std::optional<ReduceFailure> sum_groups(const ReducePiece& piece);
-  // R of all contributions, where the aggregator counts norms.
-  [[nodiscard]] double length() const;
 
   agent::BeginExchange order_;
   TimePoint started_;
@@ -63,6 +61,7 @@ class RoundExchange {
   std::vector<BufferRange> buffers_;
   std::vector<float> weights_;  // of the contributors
   std::vector<double> norms_;   // theirs, where the aggregator counts them
+  double length_ = 0;           // the R of all of them (radial_length)
   Aggregator aggregator_ = Aggregator::weighted_mean;
   std::vector<float> sum_;      // one piece
   std::vector<float> scratch_;  // of the aggregator
