@@ -220,6 +220,8 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
   weighted_mean(codec, terms, at, out);
 }
 
+bool needs_norms(Aggregator aggregator) { return aggregator == Aggregator::radial_directional; }
+
 bool sums_by_groups(Aggregator aggregator) {
   switch (aggregator) {
     case Aggregator::weighted_mean:

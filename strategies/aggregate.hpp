@@ -103,6 +103,9 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
 // Where an exchange has two levels (transport/base/exchange_grid.hpp) a sum is taken of each group, and then of the groups' sums. Of an
 // aggregator that needs all values of a coordinate at once there is no such sum: its rounds have one level, whatever their size.
 bool sums_by_groups(Aggregator aggregator);
+
+// Whether its sum needs the norm of each contribution.
+bool needs_norms(Aggregator aggregator);
 // Of the terms of one group, with their weights among all: what they add to the sum of all. `length`: radial_length of the terms of all
 // groups, those without bytes included. `position` and `buffers` as for share_buffers.
 void aggregate_group(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, double length,

@@ -13,10 +13,29 @@
 namespace atl::agent {
 namespace {
 
-// Somebody owns a shard.
+template <typename Value>
+void fill(std::vector<Value>& each, std::size_t members) {
+  if (each.size() == 1) {
+    each.resize(members, each.front());
+  }
+}
+
+// With a value for each member where it was said in short.
+Exchange in_full(Exchange order, const Membership& membership) {
+  if (order.members.empty()) {
+    order.members = membership.islands();
+  }
+  fill(order.tokens, order.members.size());
+  fill(order.steps, order.members.size());
+  fill(order.norms, order.members.size());
+  return order;
+}
+
+// Everybody has a weight, and somebody owns a shard.
 bool fits(const Exchange& order) {
-  return order.shares.empty() ||
-         (order.shares.size() == order.members.size() && std::ranges::any_of(order.shares, [](std::uint8_t share) { return share != 0; }));
+  const auto owns = [](std::uint8_t share) { return share != 0; };
+  return order.tokens.size() == order.members.size() &&
+         (order.shares.empty() || (order.shares.size() == order.members.size() && std::ranges::any_of(order.shares, owns)));
 }
 
 // What an island contributes to the exchange; 0: nothing, or it is no member.
@@ -160,14 +179,15 @@ void Core::State::begin_alone(Round number) {
   effect(std::move(order));
 }
 
-void Core::State::on_exchange(const Exchange& message) {
-  if (message.round <= run->outer.committed()) {
-    if (message.round == run->outer.committed()) {
-      send(Exchanged{run->terms.id, run->members.epoch(), message.round, message.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
+void Core::State::on_exchange(const Exchange& order) {
+  if (order.round <= run->outer.committed()) {
+    if (order.round == run->outer.committed()) {
+      send(Exchanged{run->terms.id, run->members.epoch(), order.round, order.attempt, run->outer.digest(), 0, 0, 0, {}, 0});
     }
     return;
   }
-  if (!run->life.active() || message.epoch > run->members.epoch() || message.tokens.size() != message.members.size() || !fits(message)) {
+  const Exchange message = in_full(order, run->members);
+  if (!run->life.active() || message.epoch > run->members.epoch() || !fits(message)) {
     say_all();  // the answer to that brings the membership it belongs to
     return;
   }

@@ -5,6 +5,15 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
+namespace {
+
+template <typename Value>
+std::vector<Value> in_short(const std::vector<Value>& each) {
+  const bool same = !each.empty() && std::ranges::all_of(each, [&](const Value& value) { return value == each.front(); });
+  return same ? std::vector<Value>{each.front()} : each;
+}
+
+}  // namespace
 
 OpenRound::Acceptance OpenRound::accepts(const IslandId& island) const {
   if (!exchanging_) {
@@ -150,6 +159,19 @@ std::vector<IslandId> OpenRound::silent_and_due(const Outbox& out) {
   std::ranges::copy_if(plan_.members, std::back_inserter(silent),
                        [&](const IslandId& id) { return !exchanged_.contains(id) && !failed_.contains(id); });
   return silent;
+}
+
+Exchange OpenRound::exchange_of(const IslandId& island, const std::vector<IslandId>& members_of_epoch, bool with_norms) const {
+  Exchange order;
+  order.attempt = attempt_;
+  order.members = plan_.members == members_of_epoch ? std::vector<IslandId>() : plan_.members;
+  order.tokens = in_short(plan_.tokens);
+  order.shares = plan_.shares;
+  order.fragment = fragment_.value_or(0);
+  order.rejected = contributions_.contains(island) && contributions_.at(island).rejected;
+  order.steps = in_short(plan_.steps);
+  order.norms = with_norms ? in_short(plan_.norms) : std::vector<double>();
+  return order;
 }
 
 void OpenRound::describe(AttemptInput& input) const {

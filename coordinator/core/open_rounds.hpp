@@ -94,6 +94,9 @@ class OpenRound {
   // Whom to send the plan again now, as it has not answered.
   [[nodiscard]] std::vector<IslandId> silent_and_due(const Outbox& out);
   [[nodiscard]] TimePoint next_resend() const { return resend_.next; }
+  // What this island is told of the attempt, without the run and the round: in short where members are those of the epoch, and where what
+  // is said of each is the same for all.
+  [[nodiscard]] Exchange exchange_of(const IslandId& island, const std::vector<IslandId>& members_of_epoch, bool with_norms) const;
   // What decide_attempt needs of it; names, times and limits are the core's.
   void describe(AttemptInput& input) const;
   // The attempt came to nothing. Returns why, with the first failure's error.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "coordinator/core/core_state.hpp"
+#include "strategies/aggregate.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
@@ -356,11 +357,11 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
 }
 
 void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
-  const OpenRound& round = run.rounds().at(number);
-  const AttemptPlan& plan = round.plan();
-  const Contribution* contribution = round.contribution_of(island);
-  send(island, Exchange{run.about.id, run.epoch, number, round.attempt(), plan.members, plan.tokens, plan.shares,
-                        round.fragment().value_or(0), contribution != nullptr && contribution->rejected, plan.steps, plan.norms});
+  Exchange order = run.rounds().at(number).exchange_of(island, run.members, run.passes_over() || needs_norms(run.spec.strategy.aggregator));
+  order.run = run.about.id;
+  order.epoch = run.epoch;
+  order.round = number;
+  send(island, std::move(order));
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {

@@ -332,19 +332,20 @@ struct NewEpoch {
 };
 
 // "Exchange now." Members contribute in this order; member j owns shard j. A member with weight 0 contributes nothing
-// (it withdrew) but receives the result.
+// (it withdrew) but receives the result. What is said per member is one value where it is the same for all, so that what is said to an
+// island does not grow with the islands.
 struct Exchange {
   RunId run;
   Epoch epoch;
   Round round;
   Attempt attempt;
-  std::vector<IslandId> members;
+  std::vector<IslandId> members;          // empty: all members of the epoch, in their order
   std::vector<std::uint64_t> tokens;      // per member: the weights, see strategies/aggregate.hpp
   std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
   std::uint32_t fragment = 0;
   bool rejected = false;                  // the contribution of whom this is sent to does not count, in no later round either
   std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
-  std::vector<double> norms = {};         // per member: of its contribution
+  std::vector<double> norms = {};         // per member: of its contribution; empty: nobody needs them
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 

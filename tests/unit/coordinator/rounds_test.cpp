@@ -80,6 +80,37 @@ TEST_CASE("an open round: contributions are kept over attempts, and stale report
   CHECK(round.contributions().empty());
 }
 
+TEST_CASE("what an island is told of an attempt does not grow with the islands where it is the same for all") {
+  const auto order = [](std::size_t islands, bool equal) {
+    Outbox out(kStart, 2s);
+    OpenRound round;
+    std::vector<IslandId> members;
+    for (std::size_t i = 0; i < islands; ++i) {
+      members.emplace_back("an island with a name of the usual length " + std::to_string(i));
+      round.contribute(members.back(), contribution(equal ? 10 : 10 + i), kStart);
+    }
+    round.plan_attempt(members, out);
+    return round.exchange_of(members.front(), members, false);
+  };
+  CHECK(encode(order(500, true))->size() == encode(order(5, true))->size());
+  const Exchange unequal = order(3, false);
+  CHECK(unequal.members.empty());
+  CHECK(unequal.tokens == std::vector<std::uint64_t>{10, 11, 12});
+  CHECK(unequal.norms.empty());
+}
+
+TEST_CASE("an attempt of fewer than all members of the epoch names its own") {
+  Outbox out(kStart, 2s);
+  OpenRound round;
+  round.contribute(a, contribution(10), kStart);
+  round.contribute(b, contribution(10), kStart);
+  round.plan_attempt({a, b}, out);
+  const Exchange order = round.exchange_of(a, {a, b, IslandId("c")}, true);
+  CHECK(order.members == std::vector<IslandId>{a, b});
+  CHECK(order.tokens == std::vector<std::uint64_t>{10});
+  CHECK(order.norms == std::vector<double>{1});
+}
+
 TEST_CASE("an open round that a former coordinator planned: who did not hear of it starts it anew, who has its result does not") {
   Outbox out(kStart, 2s);
   RoundRecord record;
