@@ -264,3 +264,28 @@ TEMPLATE_TEST_CASE("a peer that is named no more is disconnected", "[bulk]", Sim
   REQUIRE(pair.field.until([&] { return !pair.reader().link->want({pair.owner().id, Want{checkpoint(), 0, 10}}); }));
   REQUIRE(pair.field.until([&] { return pair.reader().link->traffic().empty(); }));
 }
+
+TEMPLATE_TEST_CASE("whoever dials no more stays connected with a peer that dials", "[bulk]", SimulatedField, SealedField, PlainField) {
+  Pair<TestType> pair;
+  FieldIsland& owner = pair.owner();
+  FieldIsland& reader = pair.reader();
+  owner.store->put(checkpoint(), random_payload(1'000));
+  for (const bool dials : {false, true}) {
+    Member known = owner.member;
+    known.bulk_address = dials ? known.bulk_address : "";
+    REQUIRE(reader.link->set_peers(std::vector<Member>{known}));
+    bool cut = false;
+    for (std::uint64_t offset = 0; offset < 500; offset += 10) {
+      int connections = -1;
+      const std::uint64_t before = reader.basket.bytes;
+      REQUIRE(pair.field.until([&] {
+        if (std::exchange(connections, reader.basket.connections[owner.id]) != reader.basket.connections[owner.id]) {
+          REQUIRE(reader.link->want({owner.id, Want{checkpoint(), offset, 10}}));  // again, after one of the connections has ended
+        }
+        cut = cut || !pair.field.connected(reader, owner) || !pair.field.connected(owner, reader);
+        return reader.basket.bytes >= before + 10;
+      }));
+    }
+    CHECK_FALSE(cut);
+  }
+}

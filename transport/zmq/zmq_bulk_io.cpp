@@ -15,6 +15,10 @@ constexpr int kReadsInARow = 64;  // of one socket, before the others have their
 constexpr Duration kInboxPatience = std::chrono::seconds(2);
 constexpr Duration kTick = std::chrono::milliseconds(200);
 
+bool only_dialled_or_not(const BulkPeer& before, const BulkPeer& now) {
+  return before.key == now.key && (before.address.empty() || now.address.empty());
+}
+
 }  // namespace
 
 void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, option, &value, sizeof value); }
@@ -162,7 +166,7 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
   std::vector<IslandId> gone;
   for (const auto& [island, peer] : peers_) {
     const auto kept = named.find(island);
-    if (kept == named.end() || kept->second != peer.who) {
+    if (kept == named.end() || (kept->second != peer.who && !only_dialled_or_not(peer.who, kept->second))) {
       gone.push_back(island);
     }
   }
@@ -173,14 +177,19 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
     }
   }
   for (auto& [island, who] : named) {
-    if (peers_.contains(island)) {
+    const auto [known, made] = peers_.try_emplace(island, settings_.streams);
+    Peer& peer = known->second;
+    if (!made && peer.who == who) {
       continue;
     }
-    Peer& peer = peers_.try_emplace(island, settings_.streams).first->second;
     admitted_[who.key] = island;
     peer.who = std::move(who);
-    for (unsigned i = 0; i < settings_.streams && !peer.who.address.empty(); ++i) {
-      add_dealer(island, peer);
+    if (peer.who.address.empty()) {
+      close_dealers(peer);
+    } else {
+      for (unsigned i = 0; i < settings_.streams; ++i) {
+        add_dealer(island, peer);
+      }
     }
     mailbox_->update(island, [](PeerTraffic&) {});
   }
@@ -196,6 +205,17 @@ void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer) {
   dealer->hello_again = TimePoint::max();
   dealer->patience = kHelloPatience;
   peer.dealers.push_back(std::move(dealer));
+}
+
+// What the peer asks for over connections that it dialled goes on.
+void ZmqBulkIo::close_dealers(Peer& peer) {
+  for (const auto& dealer : peer.dealers) {
+    if (dealer->session != 0) {
+      end_session(dealer->session, "it is not dialled any more");
+    }
+    close_dealer(*dealer);
+  }
+  peer.dealers.clear();
 }
 
 void ZmqBulkIo::remove_peer(const IslandId& island) {

@@ -111,6 +111,7 @@ class ZmqBulkIo {
   bool obey_commands();  // false: stop
   void set_peers(std::vector<BulkPeer> peers);
   void set_uplink(double bits_per_second);
+  void close_dealers(Peer& peer);
   void remove_peer(const IslandId& island);
   void send_want(const OutgoingWant& want);
 
