@@ -33,7 +33,9 @@ void SyncEngine::State::carry_out(const AllowPeers& order) {
   audience.members = order.members;
   audience.readers = order.readers;
   if (const OpenedRun* const open = find(order.run); open != nullptr && (changed || !audience.partners)) {
-    audience.partners = partners_among(*open, order.members, {});
+    std::erase_if(audience.met,
+                  [&](const IslandId& island) { return std::ranges::find(order.members, island, &Member::island) == order.members.end(); });
+    audience.partners = first_partners(*open, audience);
     audience.sources.clear();
   }
   std::vector<IslandId> members;

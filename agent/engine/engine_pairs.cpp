@@ -38,6 +38,7 @@ void SyncEngine::State::carry_out(const PreparePair& order) {
                 composition.max_skew,
                 composition.packing == Packing::zstd};
   PairRound pair;
+  meet(order.run, order.group);
   pair.served_before = link->store().bytes_served(order.run);
   pair.exchange = std::make_unique<PairExchange>(std::move(plan), *std::move(parameters), link->store(), now(), wants);
   open->pairs.insert_or_assign(order.round, std::move(pair));

@@ -7,10 +7,50 @@
 
 namespace atl::agent {
 
-std::optional<std::set<IslandId>> SyncEngine::State::partners_among(const OpenedRun& open, const std::vector<Member>& members,
-                                                                    std::span<const std::uint8_t> shares) const {
+std::optional<std::set<IslandId>> SyncEngine::State::first_partners(const OpenedRun& open, const Audience& audience) const {
   const Composition& parts = open.run->composition();
-  if (parts.group != Group::all || !sums_by_groups(parts.aggregator)) {
+  switch (parts.group) {
+    case Group::all:
+      return partners_among(parts.aggregator, audience.members, {});
+    case Group::pairs:
+    case Group::nobody:
+      if (audience.members.size() > settings.one_level_members) {
+        return std::set<IslandId>(audience.met.begin(), audience.met.end());
+      }
+      return std::nullopt;
+    case Group::expert:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Of many members it dials those of whom it takes rounds, and the last ones of whom it did: they may still read what it had for them.
+void SyncEngine::State::meet(const RunId& run, const std::vector<IslandId>& group) {
+  const auto found = audiences.find(run);
+  if (found == audiences.end() || !found->second.partners) {
+    return;
+  }
+  Audience& audience = found->second;
+  for (const IslandId& island : group) {
+    if (island != settings.self) {
+      std::erase(audience.met, island);
+      audience.met.push_back(island);
+    }
+  }
+  const std::size_t kept = settings.one_level_members + group.size();
+  if (audience.met.size() > kept) {
+    audience.met.erase(audience.met.begin(), audience.met.end() - static_cast<std::ptrdiff_t>(kept));
+  }
+  std::set<IslandId> partners(audience.met.begin(), audience.met.end());
+  if (partners != audience.partners) {
+    audience.partners = std::move(partners);
+    set_peers();
+  }
+}
+
+std::optional<std::set<IslandId>> SyncEngine::State::partners_among(Aggregator aggregator, const std::vector<Member>& members,
+                                                                    std::span<const std::uint8_t> shares) const {
+  if (!sums_by_groups(aggregator)) {
     return std::nullopt;
   }
   const std::optional<ExchangeGrid> grid = cut_grid(members.size(), shares, settings.one_level_members);

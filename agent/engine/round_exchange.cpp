@@ -236,8 +236,9 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   open->meters[order.round].arrivals.clear();
   open->meters[order.round].reduce_start.reset();
   open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
-  if (Audience& audience = audiences[order.run]; audience.partners) {
-    if (auto partners = partners_among(*open, order.members, order.shares); partners != audience.partners) {
+  if (Audience& audience = audiences[order.run]; audience.partners && order.members.size() > 1) {
+    const Aggregator aggregator = open->run->merges(order.round) ? Aggregator::weighted_mean : open->run->composition().aggregator;
+    if (auto partners = partners_among(aggregator, order.members, order.shares); partners != audience.partners) {
       audience.partners = std::move(partners);
       set_peers();
     }

@@ -105,6 +105,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const BeginExchange& order);
   void carry_out(const PostponeContribution& order);
   void carry_out(const OfferParameters& order);
+  std::vector<IslandId> met;  // where groups are drawn anew for each round: the last ones that it met or is to meet, the newest last
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
   void carry_out(const HandOver& order);
@@ -179,8 +180,9 @@ struct SyncEngine::State final : PieceReceiver {
 
   // ---- serving
   void set_peers();
-  // With whom this island exchanges, of these members; nothing: with everybody.
-  [[nodiscard]] std::optional<std::set<IslandId>> partners_among(const OpenedRun& open, const std::vector<Member>& members,
+  // With whom this island exchanges as an epoch begins, and in one exchange of these members; nothing: with everybody.
+  [[nodiscard]] std::optional<std::set<IslandId>> first_partners(const OpenedRun& open, const Audience& audience) const;
+  [[nodiscard]] std::optional<std::set<IslandId>> partners_among(Aggregator aggregator, const std::vector<Member>& members,
                                                                  std::span<const std::uint8_t> shares) const;
   void set_uplink();
   void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
@@ -221,6 +223,7 @@ struct SyncEngine::State final : PieceReceiver {
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
   std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();  // of what exchanges received
+  void meet(const RunId& run, const std::vector<IslandId>& group);
   WantSettings wants;  // windows that follow the paths, and what was learned of them
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;

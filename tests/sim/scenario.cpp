@@ -322,6 +322,15 @@ Scenario draw_two_level_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_many_pairs_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("many pairs"));
+  Scenario scenario = draw_pair_scenario(seed);
+  scenario.islands = std::max(scenario.islands, static_cast<std::uint32_t>(5 + rng.below(6)));
+  scenario.spec.islands.max = scenario.islands;
+  scenario.one_level_members = 1;
+  return scenario;
+}
+
 Scenario draw_long_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("long scenario"));
   Scenario scenario = draw_scenario(seed);

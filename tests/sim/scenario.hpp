@@ -53,6 +53,8 @@ Scenario draw_free_scenario(std::uint64_t seed);
 Scenario draw_quorum_scenario(std::uint64_t seed);
 // The same world, or one with a quorum, with more islands, whose exchanges have two levels from four members on.
 Scenario draw_two_level_scenario(std::uint64_t seed);
+// Islands that meet in pairs, more of them, of which each dials the last few that it met.
+Scenario draw_many_pairs_scenario(std::uint64_t seed);
 // The same world, with a run of phases.
 Scenario draw_phase_scenario(std::uint64_t seed);
 // The same with more islands than tasks, so that groups train experts.
