@@ -83,7 +83,28 @@ case "$mode" in
       echo "== $(basename "$bench")"
       "$bench"
     done
-    echo "== memory.sh"
-    tests/bench/memory.sh build/release/atoll build/release/tests/atoll_arithmetic_trainer.so
+    parts="build/release/atoll build/release/tests/atoll_arithmetic_trainer.so"
+    for script in memory.sh "small_rounds.sh 256 4 1000" link_share.py "stages.py --millions 100" "stages.py --millions 100 --islands 4" "stages.py --millions 300"; do
+      echo "== $script"
+      name=${script%% *}
+      options=${script#"$name"}
+      case $name in
+        *.py) python3 "tests/bench/$name" $parts $options ;;
+        *) "tests/bench/$name" $parts $options ;;
+      esac
+    done
+    # Beside Gloo, where there is a PyTorch; a far path of real packets needs root, too.
+    for python in python3 /usr/bin/python3; do
+      command -v "$python" >/dev/null && "$python" -c "import torch" 2>/dev/null || continue
+      for islands in 2 4; do
+        echo "== gloo_bench.py $islands 20"
+        "$python" tests/bench/gloo_bench.py "$islands" 20
+        if [ "$(id -u)" = 0 ] && [ -c /dev/net/tun ]; then
+          echo "== far_gloo.py --islands $islands"
+          "$python" tests/bench/far_gloo.py $parts build/release/tests/packet_path --islands "$islands"
+        fi
+      done
+      break
+    done
     ;;
 esac

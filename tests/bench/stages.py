@@ -1,12 +1,14 @@
 """Where the time of a large round goes, and how much memory its agents take: real agents on loopback, around the tests' trainer, which takes no time for a step.
 
-    python3 tests/bench/stages.py ATOLL TRAINER [--islands 2] [--millions 100] [--rounds 6] [--checkpoints N] [KEY=VALUE…]
+    python3 tests/bench/stages.py ATOLL TRAINER [--islands 2] [--millions 100] [--fragments 1] [--still] [--rounds 6] [--checkpoints N] [KEY=VALUE…]
 
 Prints the median seconds of each stage of a round on an island, of all rounds but the first: of the encoding, the exchange, the outer step, a
 checkpoint where one was written; of the whole round, from one commit to the next; the first round; the whole round as so many times its
-exchange; and the largest peak of an agent, in bytes a parameter. KEY=VALUE are further keys of [strategy].
+exchange; and the largest peak of an agent, in bytes a parameter. KEY=VALUE are further keys of [strategy]. With --fragments a round moves one of so
+many equal fragments; with --still the trainers keep no copy of the parameters, so that all memory is the agents' and their arenas'.
 """
 import argparse
+import os
 import pathlib
 import statistics
 import tempfile
@@ -38,9 +40,17 @@ def main():
     parser.add_argument("--islands", type=int, default=2)
     parser.add_argument("--millions", type=float, default=100)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--fragments", type=int, default=1)
+    parser.add_argument("--still", action="store_true")
     parser.add_argument("--checkpoints", type=int, default=1000000, help="every so many rounds")
     arguments = parser.parse_intermixed_args()
     text = RUN.format(islands=arguments.islands, rounds=arguments.rounds).replace("every_rounds = 1000000", f"every_rounds = {arguments.checkpoints}")
+    if arguments.fragments > 1:
+        os.environ["ATOLL_TEST_HEADS"] = str(arguments.fragments)
+        text = text.replace("inner_steps = 1\n", f"inner_steps = {arguments.fragments}\nfragments = {arguments.fragments}\n")
+        text = text.replace("[strategy]\n", '[strategy]\ngrouping = "balanced"\n')
+    if arguments.still:
+        os.environ["ATOLL_TEST_STILL"] = "1"
     for key in arguments.keys:
         name, value = key.split("=", 1)
         text = text.replace("[strategy]\n", f'[strategy]\n{name} = "{value}"\n')

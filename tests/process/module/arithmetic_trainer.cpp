@@ -4,7 +4,9 @@
 // so the outer parameters after any number of rounds follow from who contributed how many steps. (Elements from the 4,096th
 // on stand still: a large model is there to move bytes.) It is loaded by `atoll trainer` ($ATOLL_TRAINER_MODULE), so the processes around
 // it are the real ones. $ATOLL_TEST_STEP_MS is what a step takes at least, or the path of a file in which that stands and may change,
-// $ATOLL_TEST_HEAD another size of its last parameter; with $ATOLL_TEST_HOLD_AT it goes no further than that step until the file
+// $ATOLL_TEST_HEAD another size of its last parameter, which $ATOLL_TEST_HEADS cuts into so many with a block each; with $ATOLL_TEST_STILL
+// it keeps no copy of its own of what stands still, which is in the arena alone: for models that fit into memory only so. With
+// $ATOLL_TEST_HOLD_AT it goes no further than that step until the file
 // $ATOLL_TEST_RELEASE is there, and then to the step that stands in it or to the end, so that a test decides what happens before what;
 // $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE
 // remembers it).
@@ -42,10 +44,15 @@ class ArithmeticTrainer {
   explicit ArithmeticTrainer(TrainerLink link) : link_(std::move(link)) {}
 
   int run() {
-    const char* head = ::getenv("ATOLL_TEST_HEAD");
-    manifest_.parameters = {{"embedding", {10, 10}, -1}, {"layer", {25, 4}, 0}, {"head", {head != nullptr ? std::stoull(head) : 3}, 1}};
+    const std::uint64_t head = number_from("ATOLL_TEST_HEAD", 3);
+    const std::uint64_t heads = number_from("ATOLL_TEST_HEADS", 1);
+    manifest_.parameters = {{"embedding", {10, 10}, -1}, {"layer", {25, 4}, 0}};
+    for (std::uint64_t i = 0; i < heads; ++i) {
+      manifest_.parameters.push_back({heads == 1 ? "head" : "head" + std::to_string(i), {head / heads}, static_cast<int>(1 + i)});
+    }
     for (const Parameter& parameter : manifest_.parameters) {
-      values_.emplace_back(elements(parameter), 0.5F);
+      const std::uint64_t kept = ::getenv("ATOLL_TEST_STILL") != nullptr ? kMovingElements : SIZE_MAX;
+      values_.emplace_back(std::min(elements(parameter), kept), 0.5F);
     }
     send(island_link::Hello{kProtocol, "arithmetic", "1", 0, 0, 1, true});
     while (!stopped_) {
@@ -143,6 +150,11 @@ class ArithmeticTrainer {
     const fs::path release = ::getenv("ATOLL_TEST_RELEASE");
     std::uint64_t further = 0;
     return !fs::exists(release) || (std::ifstream(release) >> further && step_ >= further);
+  }
+
+  [[nodiscard]] static std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+    const char* set = ::getenv(variable);
+    return set != nullptr ? std::stoull(set) : otherwise;
   }
 
   [[nodiscard]] static int step_ms() {
