@@ -98,69 +98,6 @@ void SyncEngine::State::carry_out(const AdoptParameters& order) {
   say(ParametersAdopted{order.run, order.round, adopted ? std::nullopt : std::optional<Error>(adopted.error())});
 }
 
-void SyncEngine::State::carry_out(const BeginCheckpoint& order) {
-  OpenedRun* open = find(order.run);
-  if (open == nullptr || !open->run->has_state() || open->run->round() != order.round || open->run->digest() != order.digest) {
-    return;  // WriteCheckpoint says that there is none
-  }
-  const TimePoint start = now();
-  if (const Status begun = open->run->begin_checkpoint(); !begun) {
-    log_warning("run " + order.run.text + ": the checkpoint of " + round_text(order.round) + " cannot be begun: " + begun.error().why);
-    open->not_begun.insert_or_assign(order.round, begun.error());
-    return;
-  }
-  log_debug("run " + order.run.text + ": checkpoint of " + round_text(order.round) + " begun in " + human_duration(now() - start));
-}
-
-void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
-  OpenedRun* open = find(order.run);
-  if (open == nullptr) {
-    return;
-  }
-  IslandRun& run = *open->run;
-  const auto fail = [&](const Error& error) {
-    log_warning("run " + order.run.text + ": " + error.why + "; older checkpoints are still good");
-    say(CheckpointFailed{order.run, order.round, error});
-  };
-  const auto written = [&](const CheckpointMeta& meta) {
-    say(CheckpointWritten{order.run, order.round, meta.digest, meta.outer()->sha256, meta.outer()->bytes, meta.has_trainer_state(),
-                          meta.step, meta.position, meta.part});
-  };
-  const bool begun = run.checkpoint_begun(order.round, order.digest);
-  const std::vector<CheckpointMeta> stored = run.checkpoints().list();
-  const auto same = std::find_if(stored.begin(), stored.end(), [&](const CheckpointMeta& meta) {
-    return meta.round == order.round && meta.digest == order.digest && (meta.has_trainer_state() || !order.trainer_state);
-  });
-  if (!begun && same != stored.end() && run.checkpoints().verify(order.round)) {
-    serve_checkpoints(order.run, stored, run.checkpoints().folder());
-    written(*same);
-    return;
-  }
-  const auto cause = open->not_begun.extract(order.round);
-  if (!begun && (!run.has_state() || run.round() != order.round || run.digest() != order.digest)) {
-    fail(cause ? cause.mapped() : Error{Code::conflict, "the outer state is no longer that of " + round_text(order.round)});
-    return;
-  }
-  reach(RoundPhase::checkpointing, order.round);
-  const TimePoint start = now();
-  Result<CheckpointMeta> meta =
-      begun ? run.finish_checkpoint(order.round, order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep,
-                                    order.needed)
-            : run.write_checkpoint(order.epoch, order.trainer_state, order.step, {order.part, order.position}, order.keep, order.needed);
-  if (!meta) {
-    fail(meta.error());
-    return;
-  }
-  if (settings.rehearsal) {
-    settings.rehearsal->checkpoint_written((run.checkpoints().folder_of(order.round) / kOuterFile).text());
-  }
-  note(order.run, SpanKind::checkpoint, order.round, 0, start, meta->outer()->bytes);
-  log_info("run " + order.run.text + ": checkpoint of " + round_text(order.round) + ", " + human_bytes(meta->outer()->bytes) + " in " +
-           human_duration(now() - start));
-  serve_checkpoints(order.run, run.checkpoints().list(), run.checkpoints().folder());
-  written(*meta);
-}
-
 void SyncEngine::State::carry_out(const LoadCheckpoint& order) {
   OpenedRun* open = find(order.run);
   if (open == nullptr) {
@@ -215,6 +152,7 @@ void SyncEngine::State::carry_out(const CloseRun& order) {
   if (open == nullptr) {
     return;
   }
+  complete_checkpoints(*open);
   drop_results(*open, 0);
   const std::vector<CheckpointMeta> stored = open->run->checkpoints().list();
   const DiskPath folder = open->run->checkpoints().folder();

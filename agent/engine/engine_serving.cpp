@@ -165,6 +165,7 @@ void SyncEngine::State::serve_anew(const RunId& run, const std::vector<Checkpoin
 
 // The outer state is about to become another round's: exchanges end, and rounds may come again.
 void SyncEngine::State::start_over(OpenedRun& open) {
+  complete_checkpoints(open);
   open.exchanges.clear();
   open.pairs.clear();
   open.run->forget_rounds();

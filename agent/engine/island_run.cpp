@@ -74,6 +74,8 @@ Result<std::unique_ptr<IslandRun>> IslandRun::open(RunId run, RunSpec spec, Isla
                                                   std::move(checkpoints), std::move(make_arena)));
 }
 
+IslandRun::~IslandRun() { close_snapshots(); }
+
 Status IslandRun::use_layout(ParameterLayout layout, const std::string& where) {
   if (layout_) {
     if (!(*layout_ == layout)) {
@@ -145,6 +147,7 @@ Result<Digest> IslandRun::form_initial_state(const std::string& given) {
     }
   }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
+  before_change(momentum_.with(parameters_.floats()));
   std::ranges::copy(initial, parameters_.floats().begin());
   momentum_.clear();
   // What an own trainer says of its model is all that is known of it: islands that say otherwise do not begin alike.
@@ -160,6 +163,7 @@ Status IslandRun::adopt_parameters() {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to adopt parameters into"};
   }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(arena_->floats()));
+  before_change(momentum_.with(parameters_.floats()));
   std::copy(arena_->floats().begin(), arena_->floats().end(), parameters_.floats().begin());
   return {};
 }
@@ -302,10 +306,28 @@ void IslandRun::forget_rounds() {
     own_start_->forget();
     own_start_->load(round_);
   }
+  close_snapshots();
   for (const auto& [round, begun] : begun_) {
     checkpoints_.abandon(round);
   }
   begun_.clear();
+}
+
+// The outer state is about to change: the checkpoints that are being written get what it is now.
+void IslandRun::before_change(const OuterState& state) {
+  std::erase_if(snapshots_, [](const auto& snapshot) { return snapshot->over(); });
+  for (const auto& snapshot : snapshots_) {
+    snapshot->keep(std::as_bytes(state.parameters));
+    snapshot->keep(std::as_bytes(state.momentum));
+    snapshot->keep(state.rounded.bytes);
+  }
+}
+
+void IslandRun::close_snapshots() {
+  for (const auto& snapshot : snapshots_) {
+    snapshot->close();
+  }
+  snapshots_.clear();
 }
 
 Status IslandRun::apply(const RoundResult& result, const Digest& digest, const GroupParameters* group, float own_weight) {
@@ -359,6 +381,7 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const std::uint64_t seed = spec_.seed ^ stream_of("outer momentum", result.round.value);
   const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
+  before_change(state);
   if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
     ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state));
@@ -382,204 +405,6 @@ void IslandRun::advance_to(Round round, const Digest& digest, std::uint32_t frag
   round_ = round;
   digest_ = digest;
   drop_contributions_before(round_.next());
-}
-
-Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution& contribution) const {
-  const DiskPath rounds = checkpoints_.partial_of(checkpoint) / kRoundsFolder;
-  ATOLL_TRY(rounds.make_folders());
-  RoundResult term;
-  term.round = round;
-  term.fragment = contribution.fragment;
-  term.values = layout_->fragments()[contribution.fragment].count;
-  term.codec = composition_.codec;
-  term.terms = {{contribution.encoded.bytes, 1.0F}};
-  return write_result(rounds / std::to_string(round.value), term);
-}
-
-Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRound& pending) const {
-  const DiskPath path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
-  ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.fragment));
-  ATOLL_ASSIGN(StoredResult opened, StoredResult::open(path));
-  const auto stored = std::make_shared<StoredResult>(std::move(opened));
-  const RoundResult& term = stored->result();
-  if (term.round != pending.round || term.fragment != pending.fragment || term.values != range.count || term.terms.size() != 1 ||
-      term.codec != composition_.codec) {
-    return Error{Code::corrupt, path.text() + ": is not the contribution that the checkpoint names"};
-  }
-  Contribution contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts,
-                            pending.base == Round() ? checkpoint : pending.base};
-  if (passes_over() && composition_.anchor == Anchor::newest) {
-    contribution.values = std::make_shared<std::vector<float>>(range.count);
-    ATOLL_TRY(decode_result({term.codec, term.terms, Aggregator::weighted_mean}, *contribution.values));
-  }
-  return contribution;
-}
-
-Status IslandRun::write_residual(Round checkpoint) const {
-  if (residual_.empty()) {
-    return {};
-  }
-  std::vector<TensorView> tensors = layout_->tensors({residual_.floats(), {}});
-  for (TensorView& tensor : tensors) {
-    tensor.name = std::string(kResidualPrefix) + tensor.name;
-  }
-  ATOLL_ASSIGN(DurableFile file, DurableFile::create(checkpoints_.partial_of(checkpoint) / kResidualFile));
-  ATOLL_TRY(write_safetensors(std::move(tensors), {{"atoll.format", "1"}}, [&](ByteView bytes) { return file.write(bytes); }));
-  ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
-  return {};
-}
-
-Status IslandRun::read_residual(const CheckpointMeta& meta) {
-  if (residual_.empty() || !meta.files.contains(kResidualFile)) {
-    return {};
-  }
-  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoints_.folder_of(meta.round) / kResidualFile));
-  const std::span<float> residual = residual_.floats();
-  for (const TensorView& tensor : layout_->tensors({residual, {}})) {
-    ATOLL_ASSIGN(const std::span<const float> values, file.floats(std::string(kResidualPrefix) + tensor.name));
-    if (values.size() != tensor.values.size()) {
-      return Error{Code::corrupt, std::string(kResidualFile) + ": the tensor of '" + tensor.name + "' has another size"};
-    }
-    std::copy(values.begin(), values.end(), residual.begin() + (tensor.values.data() - residual.data()));
-  }
-  return {};
-}
-
-Status IslandRun::begin_checkpoint() {
-  if (!has_state_) {
-    return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
-  }
-  begun_.erase(round_);
-  ATOLL_ASSIGN([[maybe_unused]] const DiskPath partial, checkpoints_.resume(round_));
-  std::map<std::string, std::string> metadata = outer_metadata(id_, round_, digest_, spec_, layout_->manifest_text());
-  if (const std::optional<std::string>& description = layout_->manifest().description) {
-    metadata[kDescriptionKey] = *description;
-  }
-  if (own_start_) {
-    if (const Status own = own_start_->write(*layout_, checkpoints_.partial_of(round_)); !own) {
-      checkpoints_.abandon(round_);
-      return own;
-    }
-  }
-  const Result<FileFacts> outer = checkpoints_.write_outer(round_, layout_->tensors(momentum_.with(parameters_.floats())), metadata);
-  if (!outer) {
-    checkpoints_.abandon(round_);
-    return outer.error();
-  }
-  BegunCheckpoint begun{digest_, {}, std::nullopt};
-  for (auto later = contributions_.upper_bound(round_); later != contributions_.end() && !merges(later->first); ++later) {
-    if (const Status kept = keep_pending(round_, later->first, later->second); !kept) {
-      checkpoints_.abandon(round_);
-      return kept;
-    }
-    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts, later->second.base});
-  }
-  begun_[round_] = std::move(begun);
-  return {};
-}
-
-bool IslandRun::checkpoint_begun(Round round, const Digest& digest) const {
-  const auto begun = begun_.find(round);
-  return begun != begun_.end() && begun->second.digest == digest;
-}
-
-Result<CheckpointMeta> IslandRun::finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data,
-                                                    std::size_t keep, const std::set<Round>& needed) {
-  const auto found = begun_.find(round);
-  if (found == begun_.end()) {
-    return Error{Code::conflict, "no checkpoint of round " + std::to_string(round.value) + " was begun"};
-  }
-  BegunCheckpoint begun = std::move(found->second);
-  begun_.erase(found);
-  if (!trainer_state) {
-    checkpoints_.drop_trainer_state(round);
-  }
-  if (const Status residual = write_residual(round); !residual && !begun.failure) {
-    begun.failure = residual.error();
-  }
-  if (begun.failure) {
-    checkpoints_.abandon(round);
-    return *begun.failure;
-  }
-  CheckpointMeta meta;
-  meta.run = id_;
-  meta.round = round;
-  meta.epoch = epoch;
-  meta.digest = begun.digest;
-  meta.step = step;
-  meta.part = data.part;
-  meta.position = data.position;
-  meta.pending = std::move(begun.pending);
-  ATOLL_ASSIGN(meta, checkpoints_.finish(std::move(meta)));
-  checkpoints_.prune(keep, needed);
-  return meta;
-}
-
-Result<CheckpointMeta> IslandRun::write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
-                                                   const std::set<Round>& needed) {
-  ATOLL_TRY(begin_checkpoint());
-  return finish_checkpoint(round_, epoch, trainer_state, step, data, keep, needed);
-}
-
-Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const Digest& digest) {
-  ATOLL_ASSIGN(const CheckpointMeta meta, checkpoints_.verify(round));
-  if (meta.digest != digest || meta.run != id_) {
-    return Error{Code::corrupt, "the checkpoint of round " + std::to_string(round.value) + " belongs to another history"};
-  }
-  ATOLL_TRY(load_outer(checkpoints_.folder_of(round) / kOuterFile));
-  stepped_.clear();
-  Status read = round_ == round && digest_ == digest
-                    ? read_residual(meta)
-                    : Status(Error{Code::corrupt, "the outer state of round " + std::to_string(round.value) + " says it is another one"});
-  for (const PendingRound& pending : meta.pending) {
-    if (!read) {
-      break;
-    }
-    Result<Contribution> contribution = read_pending(round, pending);
-    if (contribution) {
-      contributions_[pending.round] = *std::move(contribution);
-    } else {
-      read = contribution.error();
-    }
-  }
-  if (read && own_start_) {
-    read = own_start_->read(*layout_, checkpoints_.folder_of(round), meta);
-    read = read ? restore_starts() : read;
-  }
-  if (!read) {
-    has_state_ = false;
-    forget_rounds();
-    return read.error();
-  }
-  return meta.pending;
-}
-
-Status IslandRun::load_outer(const DiskPath& path, const std::vector<std::string>& islands) {
-  ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
-  const auto& metadata = file.header().metadata;
-  const auto text = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
-  const Result<Digest> digest = digest_from_hex(text("atoll.digest"));
-  const std::string round = text("atoll.round");
-  if (text("atoll.run") != id_.text || !digest || round.empty() || round.size() > 19 ||
-      round.find_first_not_of("0123456789") != std::string::npos) {
-    return Error{Code::corrupt, path.text() + ": its metadata is not that of a checkpoint of run " + id_.text};
-  }
-  ATOLL_ASSIGN(ParameterLayout layout, ParameterLayout::from_checkpoint(file.header(), composition_.fragments));
-  std::string where;
-  for (const std::string& island : islands) {
-    where += (where.empty() ? "on " : ", ") + island;
-  }
-  ATOLL_TRY(use_layout(std::move(layout), where.empty() ? "in the run" : where));
-  has_state_ = false;
-  const Status read = layout_->read(file, momentum_.with(parameters_.floats()));
-  if (!read) {
-    return with_context(read.error(), path.text());
-  }
-  round_ = Round(std::stoull(round));
-  digest_ = *digest;
-  has_state_ = true;
-  forget_rounds();
-  return {};
 }
 
 }  // namespace atl

@@ -65,8 +65,23 @@ using MakeArena = std::function<Result<island_link::Arena>(const RunId& run, std
 // In /dev/shm, or where that has no room in the run's folder below `runs`; under a name that no other run or agent on this machine has.
 MakeArena shared_arenas(IslandId island, std::filesystem::path runs);
 
+// How the outer state is written while it may change.
+struct SnapshotTerms {
+  std::size_t slice = SnapshotFile::kSlice;  // bytes at a time
+  std::uint64_t kept_share = 4;              // one part in so many of the outer state may be copied
+};
+
+// A checkpoint to which nothing is added any more: once its outer state is written its folder can be completed.
+struct SealedCheckpoint {
+  CheckpointMeta meta;  // without files
+  std::shared_ptr<SnapshotFile> outer;
+};
+
 class IslandRun {
  public:
+  ~IslandRun();
+  IslandRun(const IslandRun&) = delete;
+  IslandRun& operator=(const IslandRun&) = delete;
   // `folder` is that of the run: checkpoints, incoming and kept results lie there. Errors: invalid_argument, io.
   static Result<std::unique_ptr<IslandRun>> open(RunId run, RunSpec spec, IslandId island, DiskPath folder, MakeArena make_arena);
 
@@ -139,18 +154,16 @@ class IslandRun {
 
   // ---- checkpoints
   [[nodiscard]] CheckpointStore& checkpoints() { return checkpoints_; }
-  // Writes the present outer state and the contributions to later rounds into the partial folder. Until the checkpoint is finished every
-  // contribution that is formed goes there too: the outer state may move on while the trainer is still on its way to the merge at which
-  // it saves. Errors: conflict without state, io.
-  Status begin_checkpoint();
-  [[nodiscard]] bool checkpoint_begun(Round round, const Digest& digest) const;
-  // Finishes the begun one; `trainer_state`: what the trainer saved in the partial folder goes with it. Keeps the `keep` newest ones and
-  // those of the rounds `needed`.
-  Result<CheckpointMeta> finish_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
-                                           const std::set<Round>& needed);
-  // Both, of the present outer state.
-  Result<CheckpointMeta> write_checkpoint(Epoch epoch, bool trainer_state, Step step, DataPosition data, std::size_t keep,
-                                          const std::set<Round>& needed);
+  // Begins one of the present outer state, which the caller lets be written (SnapshotFile::write_some) while the outer state may move on;
+  // the contributions to later rounds go into the partial folder at once, and until the checkpoint is sealed every contribution that is
+  // formed goes there too: the trainer is still on its way to the merge at which it saves. Errors: conflict without state, io.
+  Result<std::shared_ptr<SnapshotFile>> begin_checkpoint(const SnapshotTerms& terms = {});
+  // Errors: not_found; why its outer state could not be written.
+  [[nodiscard]] Status checkpoint_begun(Round round, const Digest& digest) const;
+  void give_up_checkpoint(Round round);
+  // Nothing is added to the begun one any more; `trainer_state`: what the trainer saved in the partial folder goes with it. Errors:
+  // conflict if none was begun; io, and it is given up then.
+  Result<SealedCheckpoint> seal_checkpoint(Round round, Epoch epoch, bool trainer_state, Step step, DataPosition data);
   // folder()/kFetchedCopy becomes the checkpoint of this round, in place of what there is of it. Errors: io; corrupt if it is another file.
   Status take_fetched(Round round, const Digest& digest, const agent::FetchedCopy& fetched);
   // The outer state, the residuals and the contributions to rounds in flight (which it returns) from an own checkpoint, every byte
@@ -193,6 +206,8 @@ class IslandRun {
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
   Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
   Status write_residual(Round checkpoint) const;
+  void before_change(const OuterState& state);
+  void close_snapshots();
   Status read_residual(const CheckpointMeta& meta);
 
   RunId id_;
@@ -223,8 +238,10 @@ class IslandRun {
     Digest digest;
     std::vector<PendingRound> pending;
     std::optional<Error> failure;  // of adding a contribution
+    std::shared_ptr<SnapshotFile> outer;
   };
   std::map<Round, BegunCheckpoint> begun_;
+  std::vector<std::shared_ptr<SnapshotFile>> snapshots_;  // of the outer state, that are being written
 };
 
 }  // namespace atl

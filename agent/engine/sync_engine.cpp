@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kFramesPerTurn = 64;
 constexpr auto kLookEvery = std::chrono::milliseconds(2);        // while a rehearsed fault waits for the phase `sending`
+constexpr auto kClosingLook = std::chrono::milliseconds(4);      // while a checkpoint is being written
 constexpr auto kRehearsedPause = std::chrono::milliseconds(50);  // within which a rehearsed cut ends
 constexpr auto kLongestPause = std::chrono::seconds(1);          // within which a stall is noticed
 
@@ -28,6 +29,9 @@ bool SyncEngine::State::turn() {
   settle_pairs(at);
   settle_catching_up(at);
   settle_content();
+  for (auto& [id, open] : runs) {
+    settle_checkpoints(open);
+  }
   settle_probes(at);
   return busy;
 }
@@ -37,6 +41,9 @@ std::optional<TimePoint> SyncEngine::State::next_deadline() {
   const auto sooner = [&](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (settings.rehearsal) {
     sooner(now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause));
+  }
+  if (std::ranges::any_of(runs, [](const auto& open) { return !open.second.closing.empty(); })) {
+    sooner(now() + kClosingLook);
   }
   each_transfer([&](const Transfer& transfer) {
     const std::optional<TimePoint> deadline = transfer.next_deadline();

@@ -42,7 +42,10 @@ struct EngineSettings {
   std::uint64_t kept_results_bytes = 16ULL << 30;    // on disk, for joiners; the oldest go first
   std::uint64_t link_memory_bytes = kLinkMemory;     // for pieces on their way (link_memory.hpp)
   std::size_t one_level_members = kOneLevelMembers;  // beyond so many an exchange has two levels; the same on all islands
-  bool check_arena = false;                          // trainers that write there out of turn are told (arena_watch.hpp)
+  // Calls this again and again, until it returns false, while the engine goes on: the writing of checkpoints. Empty: the engine does it.
+  std::function<void(std::function<bool()>)> beside = {};
+  SnapshotTerms snapshots = {};
+  bool check_arena = false;  // trainers that write there out of turn are told (arena_watch.hpp)
 };
 
 class SyncEngine {

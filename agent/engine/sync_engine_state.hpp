@@ -1,11 +1,14 @@
 // The inside of the sync engine: what it has of each run, and the functions that change it.
 //
-// Only sync_engine.cpp, engine_orders.cpp, engine_transfers.cpp, round_exchange.cpp, engine_pairs.cpp, engine_serving.cpp and
-// engine_content.cpp include this. Threads: one.
+// Only sync_engine.cpp, round_exchange.cpp and engine_*.cpp include this. Threads: one.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -42,6 +45,32 @@ struct RoundMeter {
   TimePoint reduce_end;
 };
 
+// A checkpoint's folder in which everything lies, to be hashed, synced and described. Threads: any; who calls second waits for the first.
+class CheckpointFolder {
+ public:
+  CheckpointFolder(DiskPath partial, CheckpointMeta meta) : partial_(std::move(partial)), meta_(std::move(meta)) {}
+  void complete();
+  [[nodiscard]] bool completed() const { return completed_; }
+  // Once it is completed:
+  [[nodiscard]] const CheckpointMeta& meta() const { return meta_; }
+  [[nodiscard]] const Status& outcome() const { return outcome_; }
+
+ private:
+  std::mutex mutex_;
+  DiskPath partial_;
+  CheckpointMeta meta_;
+  Status outcome_;
+  std::atomic<bool> completed_ = false;
+};
+
+// A checkpoint whose trainer has saved: it is being written.
+struct ClosingCheckpoint {
+  WriteCheckpoint order;
+  TimePoint since;
+  SealedCheckpoint sealed;
+  std::shared_ptr<CheckpointFolder> folder;  // once the outer state is written
+};
+
 // A run that is open in the engine.
 struct OpenedRun {
   std::unique_ptr<IslandRun> run;
@@ -54,10 +83,11 @@ struct OpenedRun {
   std::deque<std::pair<Round, std::uint64_t>> kept;  // results on disk, oldest first, with their size
   std::uint64_t kept_bytes = 0;
   std::map<Round, RoundMeter> meters;
-  std::map<Round, Error> not_begun;   // checkpoints, and why
-  double uplink_bits_per_second = 0;  // the run's budget; 0: none
-  std::deque<Duration> usual;         // how long the newest exchanges took
-  std::uint64_t told_served = 0;      // bytes that the core was told others read from here
+  std::map<Round, Error> not_begun;       // checkpoints, and why
+  std::deque<ClosingCheckpoint> closing;  // in the order of their orders
+  double uplink_bits_per_second = 0;      // the run's budget; 0: none
+  std::deque<Duration> usual;             // how long the newest exchanges took
+  std::uint64_t told_served = 0;          // bytes that the core was told others read from here
 };
 
 // Content of a run of phases on its way here.
@@ -71,10 +101,11 @@ struct ContentFetch {
 struct Audience {
   std::vector<Member> members;
   std::vector<std::string> readers;  // keys
-  // Where exchanges have two levels: whom of the members this island exchanges with. It dials them and whom it reads the outer state from,
-  // and admits all. Nothing: it dials everybody.
+  // Of many members those that this island exchanges with. It dials them and whom it reads the outer state from, and admits all. Nothing:
+  // it dials everybody.
   std::optional<std::set<IslandId>> partners;
   std::set<IslandId> sources;
+  std::vector<IslandId> met;  // where groups are drawn anew for each round: the last ones that it met or is to meet, the newest last
 
   [[nodiscard]] bool talks_to(const IslandId& island) const { return !partners || partners->contains(island) || sources.contains(island); }
 };
@@ -105,7 +136,6 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const BeginExchange& order);
   void carry_out(const PostponeContribution& order);
   void carry_out(const OfferParameters& order);
-  std::vector<IslandId> met;  // where groups are drawn anew for each round: the last ones that it met or is to meet, the newest last
   void carry_out(const CancelExchange& order);
   void carry_out(const ApplyResult& order);
   void carry_out(const HandOver& order);
@@ -174,6 +204,15 @@ struct SyncEngine::State final : PieceReceiver {
   bool apply_pair(OpenedRun& open, const ApplyResult& order);
   void settle_catching_up(TimePoint at);
 
+  // ---- checkpoints
+  void beside(std::function<bool()> some) const;
+  Status begin_checkpoint(OpenedRun& open) const;
+  void settle_checkpoints(OpenedRun& open);
+  bool settle_checkpoint(OpenedRun& open, ClosingCheckpoint& closing);
+  void complete_checkpoints(OpenedRun& open);
+  void say_written(const WriteCheckpoint& order, const CheckpointMeta& meta);
+  void say_failed(const WriteCheckpoint& order, const Error& error);
+
   // ---- runs of phases
   void settle_content();
   void serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step);
@@ -184,6 +223,7 @@ struct SyncEngine::State final : PieceReceiver {
   [[nodiscard]] std::optional<std::set<IslandId>> first_partners(const OpenedRun& open, const Audience& audience) const;
   [[nodiscard]] std::optional<std::set<IslandId>> partners_among(Aggregator aggregator, const std::vector<Member>& members,
                                                                  std::span<const std::uint8_t> shares) const;
+  void meet(const RunId& run, const std::vector<IslandId>& group);
   void set_uplink();
   void serve_checkpoints(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
   void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
@@ -223,7 +263,6 @@ struct SyncEngine::State final : PieceReceiver {
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
   std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();  // of what exchanges received
-  void meet(const RunId& run, const std::vector<IslandId>& group);
   WantSettings wants;  // windows that follow the paths, and what was learned of them
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;

@@ -18,7 +18,13 @@ int timeout_ms(std::optional<TimePoint> deadline) {
 
 }  // namespace
 
-EngineThread::EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link) : engine_(std::move(settings), std::move(link)) {
+EngineSettings EngineThread::with_side(EngineSettings settings) {
+  settings.beside = [this](std::function<bool()> some) { side_.run(std::move(some)); };
+  return settings;
+}
+
+EngineThread::EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link)
+    : engine_(with_side(std::move(settings)), std::move(link)) {
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -33,11 +39,6 @@ void EngineThread::loop() {
     while (const std::optional<EngineCommand> command = commands_.pop()) {
       engine_.step(*command);
       hand_out();
-      {
-        const std::lock_guard lock(idle_mutex_);
-        ++carried_;
-      }
-      idle_.notify_all();
       if (ending_) {
         return;
       }
@@ -55,17 +56,6 @@ void EngineThread::hand_out() {
   }
 }
 
-void EngineThread::post(EngineCommand command) {
-  {
-    const std::lock_guard lock(idle_mutex_);
-    ++posted_;
-  }
-  commands_.push(std::move(command));
-}
-
-bool EngineThread::drain(Duration at_most) {
-  std::unique_lock lock(idle_mutex_);
-  return idle_.wait_for(lock, at_most, [this] { return carried_ >= posted_; });
-}
+void EngineThread::post(EngineCommand command) { commands_.push(std::move(command)); }
 
 }  // namespace atl::agent

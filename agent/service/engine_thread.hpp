@@ -1,19 +1,17 @@
 // The sync engine on a thread of its own, so that no arithmetic and no disk keeps the agent from its heartbeats.
 //
 // Commands go in by `post`, in order; answers come out by `take_answer`, `fd` being readable while there are some. The thread sleeps in
-// one poll over the command queue and the bulk link.
+// one poll over the command queue and the bulk link. A second one writes checkpoints.
 // Threads: any may call.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "agent/engine/sync_engine.hpp"
+#include "agent/service/side_thread.hpp"
 #include "agent/service/value_queue.hpp"
 
 namespace atl::agent {
@@ -30,21 +28,18 @@ class EngineThread {
   void post(EngineCommand command);
   std::optional<EngineAnswer> take_answer() { return answers_.pop(); }
   [[nodiscard]] int fd() const { return answers_.fd(); }
-  // Until everything posted so far has been carried out, at most so long; false if not.
-  bool drain(Duration at_most);
 
  private:
   void loop();
   void hand_out();
+  // Those given, with a thread for what the engine does not do itself.
+  EngineSettings with_side(EngineSettings settings);
 
+  SideThread side_;
   SyncEngine engine_;
   ValueQueue<EngineCommand> commands_;
   ValueQueue<EngineAnswer> answers_;
   std::atomic<bool> ending_{false};
-  std::mutex idle_mutex_;
-  std::condition_variable idle_;
-  std::uint64_t posted_ = 0;   // under idle_mutex_
-  std::uint64_t carried_ = 0;  // under idle_mutex_
   std::thread thread_;
 };
 

@@ -247,22 +247,33 @@ void CheckpointStore::abandon(Round round) {
   remove_quietly(partial_of(round));
 }
 
-Result<FileFacts> CheckpointStore::write_outer(Round round, std::vector<TensorView> tensors,
-                                               const std::map<std::string, std::string>& metadata) {
+Result<std::shared_ptr<SnapshotFile>> CheckpointStore::begin_outer(Round round, std::vector<TensorView> tensors,
+                                                                   const std::map<std::string, std::string>& metadata,
+                                                                   std::uint64_t most_kept, std::size_t slice) {
+  Bytes head;
+  std::vector<ByteView> content;
+  ATOLL_TRY(write_safetensors(std::move(tensors), metadata, [&](ByteView bytes) {
+    if (head.empty()) {
+      head.assign(bytes.begin(), bytes.end());
+    } else {
+      content.push_back(bytes);
+    }
+    return Status();
+  }));
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(partial_of(round) / kOuterFile));
-  ATOLL_TRY(write_safetensors(std::move(tensors), metadata, [&](ByteView bytes) { return file.write(bytes); }));
-  ATOLL_ASSIGN(const FileFacts facts, file.finish());
-  written_[round] = facts;
-  return facts;
+  return std::make_shared<SnapshotFile>(std::move(file), std::move(head), content, most_kept, slice);
 }
 
-// Hashes and syncs everything in the partial folder and writes its meta.json.
-Status CheckpointStore::complete(CheckpointMeta& meta) {
-  const DiskPath partial = partial_of(meta.round);
-  meta.files.clear();
-  if (const auto outer = written_.find(meta.round); outer != written_.end()) {
-    meta.files[kOuterFile] = outer->second;
+Result<FileFacts> CheckpointStore::write_outer(Round round, std::vector<TensorView> tensors,
+                                               const std::map<std::string, std::string>& metadata) {
+  ATOLL_ASSIGN(const std::shared_ptr<SnapshotFile> outer, begin_outer(round, std::move(tensors), metadata, 0));
+  while (outer->write_some()) {
   }
+  ATOLL_ASSIGN(written_[round], *outer->outcome());
+  return written_[round];
+}
+
+Status complete_checkpoint(const DiskPath& partial, CheckpointMeta& meta) {
   std::vector<DiskPath> folders;
   ATOLL_TRY(gather(partial, "", meta.files, folders));
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(partial / kMetaFile));
@@ -274,19 +285,27 @@ Status CheckpointStore::complete(CheckpointMeta& meta) {
   return {};
 }
 
-Result<CheckpointMeta> CheckpointStore::finish(CheckpointMeta meta) {
-  Status done = complete(meta);
-  if (done) {
-    done = replace_folder(partial_of(meta.round), folder_of(meta.round));
+Result<CheckpointMeta> CheckpointStore::take(CheckpointMeta meta, Status completed) {
+  if (completed) {
+    completed = replace_folder(partial_of(meta.round), folder_of(meta.round));
   }
   abandon(meta.round);
-  if (!done) {
-    return with_context(done.error(), "the checkpoint of round " + std::to_string(meta.round.value) + " was not written");
+  if (!completed) {
+    return with_context(completed.error(), "the checkpoint of round " + std::to_string(meta.round.value) + " was not written");
   }
   refused_.erase(meta.round);
   verified_.insert(meta.round);
   read_.insert_or_assign(meta.round, meta);
   return meta;
+}
+
+Result<CheckpointMeta> CheckpointStore::finish(CheckpointMeta meta) {
+  meta.files.clear();
+  if (const auto outer = written_.find(meta.round); outer != written_.end()) {
+    meta.files[kOuterFile] = outer->second;
+  }
+  const Status completed = complete_checkpoint(partial_of(meta.round), meta);
+  return take(std::move(meta), completed);
 }
 
 const CheckpointMeta* CheckpointStore::known_meta(Round round) const {

@@ -30,6 +30,7 @@
 #include "agent/core/pending_round.hpp"
 #include "agent/storage/durable_file.hpp"
 #include "agent/storage/safetensors.hpp"
+#include "agent/storage/snapshot_file.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
@@ -64,6 +65,10 @@ struct CheckpointMeta {
 std::map<std::string, std::string> outer_metadata(const RunId& run, Round round, const Digest& digest, const RunSpec& spec,
                                                   const std::string& manifest);
 
+// Hashes and syncs the files that lie in a checkpoint's partial folder and are not in `meta.files`, fills these in, and writes meta.json.
+// Errors: io; invalid_argument for what does not belong there. Cost: reads them once. Threads: any, one for a folder.
+Status complete_checkpoint(const DiskPath& partial, CheckpointMeta& meta);
+
 class CheckpointStore {
  public:
   // Makes the folder if needed and removes what a crash left. Errors: io.
@@ -78,10 +83,16 @@ class CheckpointStore {
   Result<DiskPath> resume(Round round);
   // Takes what the trainer left in it out again.
   void drop_trainer_state(Round round);
-  // Writes outer.safetensors into it, tensors as they lie in memory. Errors: io.
+  // Begins to write outer.safetensors into it, tensors as they lie in memory: whoever has the snapshot writes it. Errors: io.
+  Result<std::shared_ptr<SnapshotFile>> begin_outer(Round round, std::vector<TensorView> tensors,
+                                                    const std::map<std::string, std::string>& metadata, std::uint64_t most_kept,
+                                                    std::size_t slice = SnapshotFile::kSlice);
+  // The same, to its end.
   Result<FileFacts> write_outer(Round round, std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata);
-  // Hashes and syncs the other files that lie in it, writes meta.json (`meta.files` is filled in), renames. From then on it is
-  // the round's checkpoint; one of the same round is replaced. Errors: io; the partial folder is removed then.
+  // The folder, completed, becomes the round's checkpoint; one of the same round is replaced. Errors: io, what went wrong in completing it;
+  // the partial folder is removed then.
+  Result<CheckpointMeta> take(CheckpointMeta meta, Status completed);
+  // Completes it and takes it.
   Result<CheckpointMeta> finish(CheckpointMeta meta);
   // Gives one up: its partial folder goes.
   void abandon(Round round);
@@ -109,7 +120,6 @@ class CheckpointStore {
 
  private:
   explicit CheckpointStore(DiskPath folder) : folder_(std::move(folder)) {}
-  Status complete(CheckpointMeta& meta);
   [[nodiscard]] Result<CheckpointMeta> meta_of(Round round) const;
   [[nodiscard]] Status verify_file(Round round, const std::string& name, const FileFacts& expected) const;
   [[nodiscard]] std::vector<Round> rounds() const;  // newest first, before them those that cannot be read

@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "agent/engine/built_in_model.hpp"
@@ -108,6 +109,28 @@ TEST_CASE("sync engine: on two levels an island is connected to its group and it
   const std::size_t of_a_pair = 2 * 2;  // two streams, and both ends of each are here
   CHECK(connections(3) <= 9 * 4 / 2 * of_a_pair);
   CHECK(connections(9) > 9 * 4 / 2 * of_a_pair);
+}
+
+TEST_CASE("sync engine: of many islands those are dialled with which rounds are taken in pairs") {
+  const auto most_connections = [](std::size_t one_level_members) {
+    RunSpec spec = spec_of();
+    spec.strategy = named_strategy("noloco").value();
+    const std::size_t before = established_connections();
+    Islands islands(8, 1000, spec, one_level_members);
+    std::size_t most = 0;
+    for (std::uint64_t number = 1; number <= 7; ++number) {
+      for (std::size_t i = 0; i < 8; ++i) {  // with another one in each round
+        const std::vector<IslandId> pair = {islands.members[i].island, islands.members[i ^ number].island};
+        islands.all[i]->engine->post(PreparePair{kRun, Epoch(1), Round(number), 0, pair});
+      }
+      std::this_thread::sleep_for(300ms);
+      most = std::max(most, established_connections() - before);
+    }
+    return most;
+  };
+  const std::size_t of_a_pair = 2 * 2;                  // two streams, and both ends of each are here
+  CHECK(most_connections(1) <= 8 * 3 / 2 * of_a_pair);  // the last three partners
+  CHECK(most_connections(8) == 8 * 7 / 2 * of_a_pair);
 }
 
 TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a joiner that has only the results") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,7 @@ struct EngineIsland {
   Duration skew{};  // of its clock
   std::vector<EngineAnswer> heard;
   bool member_of_run = false;
+  std::deque<std::function<bool()>> beside;  // what a thread would do
 
   [[nodiscard]] bool up() const { return engine != nullptr; }
   [[nodiscard]] const IslandRun& run() const { return *engine->run(kRun); }
@@ -76,7 +78,7 @@ struct EngineIsland {
 class EngineWorld {
  public:
   EngineWorld(std::uint64_t seed, EngineWorldCounts& counts)
-      : rng_(seed, stream_of("engine world")), counts_(counts), network_(seed ^ stream_of("network")) {
+      : rng_(seed, stream_of("engine world")), beside_(seed, stream_of("beside")), counts_(counts), network_(seed ^ stream_of("network")) {
     spec_.strategy = named_strategy("diloco").value();
     spec_.strategy.outer_state = seed % 2 == 0 ? OuterStateFormat::bf16 : OuterStateFormat::f32;
     spec_.seed = seed;
@@ -146,6 +148,11 @@ class EngineWorld {
       island.arena = arena ? arena->floats() : std::span<float>();
       return arena;
     };
+    island.beside.clear();
+    if (works_beside_) {
+      settings.beside = [&island](std::function<bool()> some) { island.beside.push_back(std::move(some)); };
+      settings.snapshots = {20 + beside_.below(200), 1 + beside_.below(5)};
+    }
     island.heard.clear();
     island.engine = std::make_unique<SyncEngine>(settings, network_.bulk_link(island.member.island, std::make_shared<BlobStore>()));
     island.tell(OpenRun{kRun, spec_});
@@ -180,6 +187,9 @@ class EngineWorld {
     while (true) {
       for (const auto& island : islands_) {
         if (island->up()) {
+          if (!island->beside.empty() && !island->beside.front()()) {
+            island->beside.pop_front();
+          }
           while (island->engine->turn()) {
           }
           island->listen();
@@ -376,6 +386,7 @@ class EngineWorld {
 
   void write_checkpoint(EngineIsland& island) {
     island.disk->set_full(rng_.chance(0.1));
+    island.tell(BeginCheckpoint{kRun, committed_, digests_.at(committed_)});
     island.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), false, Step(committed_.value), 0, 2});
     island.disk->set_full(false);
     island.heard.clear();
@@ -420,8 +431,13 @@ class EngineWorld {
     }
     EngineIsland& first = *active().front();
     first.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), false, Step(committed_.value), 0, 2});
-    const std::optional<CheckpointWritten> written = first.take<CheckpointWritten>();
-    if (!written) {
+    std::optional<CheckpointWritten> written;
+    if (!run_until([&] {
+          do {  // older ones first
+            written = first.take<CheckpointWritten>();
+          } while (written && written->round != committed_);
+          return written.has_value();
+        })) {
       fail(first.member.name + " cannot write a checkpoint for a joiner");
       return;
     }
@@ -449,6 +465,8 @@ class EngineWorld {
   }
 
   Rng rng_;
+  Rng beside_;  // in half of the worlds checkpoints are written while their engine goes on
+  const bool works_beside_ = beside_.chance(0.5);
   EngineWorldCounts& counts_;
   SimulatedNetwork network_;
   RunSpec spec_;

@@ -25,6 +25,11 @@ void IslandHost::open_engine() {
   // Of two islands each reads the other's contribution, and computes the result by itself; of more each reads what others computed.
   const BlobKind spoilt = cluster_.islands() == 2 ? BlobKind::contribution : BlobKind::reduced;
   const bool all = cluster_.scenario().spec.strategy.group != Group::pairs;
+  Rng beside(cluster_.scenario().seed ^ stream_of(name_, process_->boot), stream_of("beside"));
+  if (beside.chance(0.5)) {
+    settings.beside = [this](std::function<bool()> some) { process_->beside.push_back(std::move(some)); };
+    settings.snapshots = {1 + beside.below(60), 1 + beside.below(5)};
+  }
   auto link = std::make_unique<TroubledLink>(
       cluster_.network().bulk_link(id_, std::make_shared<BlobStore>()),
       [this, spoilt, all](const BlobPiece& piece, std::span<std::byte> bytes) {
@@ -57,8 +62,22 @@ void IslandHost::receive() {
   }
 }
 
+// A part of what an agent's other thread does.
+void IslandHost::work_beside() {
+  if (process_->beside.empty()) {
+    return;
+  }
+  disk_->set_full(cluster_.timeline().now() < disk_full_until_);
+  if (!process_->beside.front()()) {
+    process_->beside.pop_front();
+  }
+}
+
 void IslandHost::turn_engine() {
   listen();
+  if (process_) {
+    work_beside();
+  }
   while (process_ && process_->engine->turn()) {
     listen();
   }

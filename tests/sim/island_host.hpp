@@ -2,6 +2,7 @@
 // a simulated link. Its trainer is a small one that does real arithmetic on a few numbers.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -72,6 +73,7 @@ struct Process {
   Clock clock;
   BulkLink* link = nullptr;  // of the engine
   std::unique_ptr<agent::SyncEngine> engine;
+  std::deque<std::function<bool()>> beside;  // what the agent's other thread would do, in half of the processes
   TimePoint engine_free;
   std::optional<TimePoint> engine_timer;
   RunId run;  // of rounds, that is open
@@ -152,6 +154,7 @@ class IslandHost {
   // ---- island_engine.cpp
   void open_engine();
   void order(const agent::EngineCommand& command);
+  void work_beside();
   void turn_engine();
   void arm_engine();
   void listen();

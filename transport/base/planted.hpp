@@ -29,6 +29,7 @@ enum class Bug {
   islands_taken,       // a run that is resumed takes islands from another one
   older_anchor,        // with a quorum the coordinator counts what was formed against older outer parameters than the newest
   mean_of_groups,      // on two levels each group's mean counts alike, whatever the group's weight
+  snapshot_unkept,     // outer state that changes while a checkpoint of it is written gets into it
   age_unnoticed,       // an older ledger goes on as if nobody knew better
 };
 

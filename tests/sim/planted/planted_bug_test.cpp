@@ -147,3 +147,7 @@ TEST_CASE("the simulator finds an island that catches up with results that it ha
   CHECK(found_in(Bug::results_unverified, atl::sim::run_engine_world).find("its outer state is another than the others'") !=
         std::string::npos);
 }
+
+TEST_CASE("the simulator finds a checkpoint into which the next round's outer state gets while it is written") {
+  CHECK(found_in(Bug::snapshot_unkept, atl::sim::run_engine_world).find("loaded its checkpoint of round") != std::string::npos);
+}
