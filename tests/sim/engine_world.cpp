@@ -151,7 +151,7 @@ class EngineWorld {
     island.beside.clear();
     if (works_beside_) {
       settings.beside = [&island](std::function<bool()> some) { island.beside.push_back(std::move(some)); };
-      settings.snapshots = {20 + beside_.below(200), 1 + beside_.below(5)};
+      settings.snapshots = {50 + beside_.below(400), 1 + beside_.below(5)};
     }
     island.heard.clear();
     island.engine = std::make_unique<SyncEngine>(settings, network_.bulk_link(island.member.island, std::make_shared<BlobStore>()));

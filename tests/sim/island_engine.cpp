@@ -28,7 +28,7 @@ void IslandHost::open_engine() {
   Rng beside(cluster_.scenario().seed ^ stream_of(name_, process_->boot), stream_of("beside"));
   if (beside.chance(0.5)) {
     settings.beside = [this](std::function<bool()> some) { process_->beside.push_back(std::move(some)); };
-    settings.snapshots = {1 + beside.below(60), 1 + beside.below(5)};
+    settings.snapshots = {50 + beside.below(400), 1 + beside.below(5)};
   }
   auto link = std::make_unique<TroubledLink>(
       cluster_.network().bulk_link(id_, std::make_shared<BlobStore>()),
