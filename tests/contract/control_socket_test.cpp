@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <mutex>
+#include <thread>
 
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
@@ -313,6 +314,62 @@ TEST_CASE("an oversized frame ends its connection and reaches nobody") {
   }
   CHECK(gone);
   check_alive(coordinator);
+}
+
+TEST_CASE("a coordinator that is busy outlives a peer that says more than its queue holds, and is gone") {
+  Coordinator coordinator;
+  std::optional<Received> first;
+  {
+    RawPeer peer(coordinator);
+    const Bytes beat = encode(Heartbeat{1, {}}).value();
+    peer.send(beat);
+    first = coordinator.next();
+    REQUIRE(first);
+    for (int i = 0; i < 900; ++i) {
+      peer.send(beat);
+    }
+    std::this_thread::sleep_for(200ms);
+  }
+  std::this_thread::sleep_for(100ms);
+  (void)coordinator->send(first->connection, Leave{"?"});  // to which a connection that is not there is reset
+  std::this_thread::sleep_for(6s);                         // with heartbeats of ZeroMQ's own its process would end within five
+  std::size_t heard = 0;
+  while (coordinator->receive()) {
+    ++heard;
+  }
+  CHECK(heard > 60);
+  check_alive(coordinator);
+}
+
+TEST_CASE("an agent that is busy outlives a coordinator that says thousands of things, and is gone") {
+  std::unique_ptr<ZmqControlClient> client;
+  {
+    Coordinator coordinator(true);
+    ControlClientSettings settings = coordinator.for_client();
+    settings.dead_after = 300ms;
+    client = open(settings);
+    REQUIRE(next_event(*client, coordinator));
+    REQUIRE(client->send(Heartbeat{1, {}}).ok());
+    const std::optional<Received> first = coordinator.next();
+    REQUIRE(first);
+    const TimePoint end = now() + 20s;
+    for (int sent = 0; sent < 3000 && now() < end;) {
+      if (coordinator->send(first->connection, Leave{"?"}).ok()) {
+        ++sent;
+      } else {
+        std::this_thread::sleep_for(1ms);
+      }
+    }
+    std::this_thread::sleep_for(100ms);
+  }
+  std::this_thread::sleep_for(1s);
+  bool down = false;
+  const TimePoint end = now() + 20s;
+  while (!down && now() < end) {
+    const std::optional<LinkEvent> event = client->receive();
+    down = event && std::holds_alternative<LinkDown>(*event);
+  }
+  CHECK(down);
 }
 
 TEST_CASE("many garbling peers make few reports") {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <thread>
 
 #include "tests/contract/bulk_link_fields.hpp"
 #include "transport/base/address.hpp"
@@ -194,6 +195,30 @@ TEST_CASE("a reader that does not take its pieces stops the sender, and loses no
     }
     return schedule.done();
   }));
+}
+
+TEST_CASE("an island that takes no pieces for a while outlives a peer that has sent more than its queues hold, and is gone") {
+  SealedField field;
+  field.settings.link_memory_bytes = 4 << 20;  // of which the inbox is a quarter
+  field.settings.dead_after = 500ms;
+  field.settings.ping_every = 100ms;
+  FieldIsland& reader = field.add();
+  FieldIsland& owner = field.add();
+  field.introduce();
+  REQUIRE(field.until([&] { return field.connected(reader, owner); }));
+  constexpr std::uint64_t kPiece = 64 << 10;
+  owner.store->set_readers(kRun, {reader.id});
+  owner.store->put(kBlob, zeros(700 * kPiece));
+  for (std::uint64_t i = 0; i < 700; ++i) {
+    REQUIRE(reader.link->want({owner.id, Want{kBlob, i * kPiece, kPiece}}));
+  }
+  std::this_thread::sleep_for(200ms);
+  owner.link.reset();
+  std::this_thread::sleep_for(1500ms);  // with heartbeats of ZeroMQ's own its process would end within that
+  field.open(owner);
+  field.introduce();
+  REQUIRE(field.until([&] { return field.connected(reader, owner); }));
+  check_serves(field, reader, owner);
 }
 
 TEST_CASE("a port in use, a key that is none and insecure beyond loopback are refused with words") {

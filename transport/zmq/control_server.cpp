@@ -276,8 +276,13 @@ void set_options(ZmqSocket& router, const ControlServerSettings& settings, const
   router.set(ZMQ_BACKLOG, 256);  // what is accepted at once, before the gate looks
   router.set(ZMQ_IPV6, address.host.find(':') != std::string::npos ? 1 : 0);
   router.set(ZMQ_HANDSHAKE_IVL, 10'000);
-  router.set(ZMQ_HEARTBEAT_IVL, 5'000);
-  router.set(ZMQ_HEARTBEAT_TIMEOUT, 15'000);
+  // The kernel clears away what a vanished host left. Not ZeroMQ's own heartbeats: of a connection that ends while the queue of what came
+  // over it is full the next one aborts the process (libzmq 4.3, issue 4364), and a peer can bring that about.
+  router.set(ZMQ_TCP_KEEPALIVE, 1);
+  router.set(ZMQ_TCP_KEEPALIVE_IDLE, 5);
+  router.set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
+  router.set(ZMQ_TCP_KEEPALIVE_CNT, 2);
+  router.set(ZMQ_TCP_MAXRT, 15'000);
   router.set(ZMQ_ZAP_DOMAIN, std::string("atoll"));
   if (settings.insecure) {
     router.set(ZMQ_PLAIN_SERVER, 1);

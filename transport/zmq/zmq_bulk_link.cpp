@@ -224,13 +224,18 @@ class Link final : public ZmqBulkLink {
 }  // namespace
 
 void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings) {
-  const auto heartbeat_ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(settings.dead_after).count());
+  const auto dead_after = std::chrono::ceil<std::chrono::seconds>(settings.dead_after).count();
+  const int dead_seconds = static_cast<int>(std::clamp<std::int64_t>(dead_after, 1, 3600));
   set_option(socket, ZMQ_LINGER, 0);
   set_option(socket, ZMQ_IPV6, 1);
   set_option(socket, ZMQ_SNDHWM, 0);  // bounded by what is in flight, see bulk_flight.hpp
   set_option(socket, ZMQ_RCVHWM, 64);
-  set_option(socket, ZMQ_HEARTBEAT_IVL, heartbeat_ms);  // clears away what a vanished host left; the link's own pings are quicker
-  set_option(socket, ZMQ_HEARTBEAT_TIMEOUT, 2 * heartbeat_ms);
+  // The kernel clears away what a vanished host left; the link's own pings are quicker. Not ZeroMQ's heartbeats: see control_server.cpp.
+  set_option(socket, ZMQ_TCP_KEEPALIVE, 1);
+  set_option(socket, ZMQ_TCP_KEEPALIVE_IDLE, dead_seconds);
+  set_option(socket, ZMQ_TCP_KEEPALIVE_INTVL, dead_seconds);
+  set_option(socket, ZMQ_TCP_KEEPALIVE_CNT, 2);
+  set_option(socket, ZMQ_TCP_MAXRT, 3'000 * dead_seconds);
   const std::int64_t longest = kMaxPieceBytes + kMaxPieceHeadBytes;
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
 }
