@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -338,6 +339,52 @@ TEST_CASE("a coordinator that is busy outlives a peer that says more than its qu
     ++heard;
   }
   CHECK(heard > 60);
+  check_alive(coordinator);
+}
+
+TEST_CASE("a peer that says more than anybody needs to is closed") {
+  Coordinator coordinator;
+  std::atomic<bool> over = false;
+  std::thread flood([&, address = coordinator.address(), server_key = coordinator.keys().public_key] {
+    void* context = zmq_ctx_new();
+    void* socket = zmq_socket(context, ZMQ_DEALER);
+    const KeyPair keys = make_key_pair().value();
+    const int few = 4;
+    const int none = 0;
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &few, sizeof few);
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key.data(), 40);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys.public_key.data(), 40);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys.secret_key.data(), 40);
+    zmq_connect(socket, address.c_str());
+    const Bytes much(1 << 20);
+    while (!over) {
+      if (zmq_send(socket, much.data(), much.size(), ZMQ_DONTWAIT) < 0) {
+        std::this_thread::sleep_for(1ms);
+      }
+    }
+    zmq_close(socket);
+    zmq_ctx_term(context);
+  });
+  std::mutex mutex;
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    said += line;
+  });
+  const auto closed = [&] {
+    const std::lock_guard lock(mutex);
+    return contains(said, "was closed that said more than 16");
+  };
+  const TimePoint end = now() + 20s;
+  while (!closed() && now() < end) {
+    (void)coordinator->receive();
+    std::this_thread::sleep_for(20ms);  // slower than what comes
+  }
+  CHECK(closed());
+  over = true;
+  flood.join();
+  set_log_sink({});
   check_alive(coordinator);
 }
 

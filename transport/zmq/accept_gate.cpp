@@ -13,6 +13,7 @@
 
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/log.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
 #include "transport/zmq/zmq_message.hpp"
 
 namespace atl {
@@ -92,7 +93,9 @@ AcceptGate::AcceptGate(AcceptGate&& other) noexcept
       monitor_(std::exchange(other.monitor_, nullptr)),
       name_(std::move(other.name_)),
       book_(std::move(other.book_)),
-      told_(other.told_) {}
+      told_(other.told_),
+      most_said_(other.most_said_),
+      looked_(other.looked_) {}
 
 AcceptGate::~AcceptGate() {
   if (socket_ != nullptr) {
@@ -118,22 +121,28 @@ void AcceptGate::pump(TimePoint now) {
       // Without a host it has ended already, and its end is told next.
       if (std::optional<std::string> host = host_of(noticed->value)) {
         if (const std::optional<int> too_many = book_.accepted(noticed->value, *std::move(host), now)) {
-          shut(*too_many, now);
+          shut(*too_many, now, "proved nothing");
         }
       }
     }
   }
   for (const int descriptor : book_.take_expired(now)) {
-    shut(descriptor, now);
+    shut(descriptor, now, "proved nothing");
+  }
+  if (most_said_ > 0 && now - looked_ >= kLoudLook) {
+    looked_ = now;
+    for (const int descriptor : book_.take_loud(most_said_, received_over)) {
+      shut(descriptor, now, "said more than " + human_bytes(most_said_) + " in " + human_duration(kLoudLook));
+    }
   }
 }
 
-void AcceptGate::shut(int descriptor, TimePoint now) {
+void AcceptGate::shut(int descriptor, TimePoint now, const std::string& why) {
   const std::optional<std::string> host = host_of(descriptor);
   ::shutdown(descriptor, SHUT_RDWR);
   if (host && (!told_ || now - *told_ >= kTellAgain)) {
     told_ = now;
-    log_warning(name_ + ": a connection from " + *host + " was closed that proved nothing; " + std::to_string(book_.strangers()) +
+    log_warning(name_ + ": a connection from " + *host + " was closed that " + why + "; " + std::to_string(book_.strangers()) +
                 " more have proven nothing yet (at most " + std::to_string(most_strangers()) + " may, for " +
                 human_duration(kStrangerPatience) + " each)");
   }

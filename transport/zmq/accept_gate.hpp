@@ -17,6 +17,7 @@ namespace atl {
 
 inline constexpr std::size_t kMostStrangers = 256;
 inline constexpr Duration kStrangerPatience = std::chrono::seconds(15);
+inline constexpr Duration kLoudLook = std::chrono::milliseconds(250);
 
 class AcceptGate {
  public:
@@ -31,6 +32,8 @@ class AcceptGate {
   // The monitor's socket, to be polled with ZMQ_POLLIN, and its descriptor for a poll loop.
   [[nodiscard]] void* monitor() const { return monitor_; }
   [[nodiscard]] int fd() const;
+  // Whoever says more than so many bytes within kLoudLook is closed, proven or not; 0: nobody is. For a socket without a limit of its own.
+  void set_most_said(std::uint64_t bytes) { most_said_ = bytes; }
   // Reads what happened and closes whom it must. Cheap when nothing did.
   void pump(TimePoint now);
   // The descriptor is that of the message's connection (ZmqMessage::source).
@@ -44,13 +47,15 @@ class AcceptGate {
 
  private:
   AcceptGate(void* socket, void* monitor, std::string name);
-  void shut(int descriptor, TimePoint now);
+  void shut(int descriptor, TimePoint now, const std::string& why);
 
   void* socket_;
   void* monitor_;
   std::string name_;
   ConnectionBook book_;
   std::optional<TimePoint> told_;
+  std::uint64_t most_said_ = 0;
+  TimePoint looked_{};
 };
 
 }  // namespace atl

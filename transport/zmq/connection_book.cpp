@@ -12,7 +12,7 @@ std::optional<int> ConnectionBook::accepted(int descriptor, std::string host, Ti
     to_close = least_wanted();
     gone(*to_close);
   }
-  entries_.emplace(descriptor, Entry{std::move(host), now, false});
+  entries_.emplace(descriptor, Entry{std::move(host), now, false, 0});
   ++strangers_;
   return to_close;
 }
@@ -52,6 +52,18 @@ std::vector<int> ConnectionBook::take_expired(TimePoint now) {
     gone(descriptor);
   }
   return expired;
+}
+
+std::vector<int> ConnectionBook::take_loud(std::uint64_t most, const std::function<std::uint64_t(int descriptor)>& received) {
+  std::vector<int> loud;
+  for (auto& [descriptor, entry] : entries_) {
+    const std::uint64_t bytes = received(descriptor);
+    if (bytes > entry.received && bytes - entry.received > most) {
+      loud.push_back(descriptor);
+    }
+    entry.received = bytes;
+  }
+  return loud;
 }
 
 std::optional<TimePoint> ConnectionBook::next_deadline() const {

@@ -2,11 +2,14 @@
 //
 // A connection is a stranger until its owner says that it has proven something (`prove`). There are at most `most_strangers`; one more
 // closes the oldest stranger of the address that has most of them, so that a flood from one address costs others nothing. A stranger that
-// has proven nothing after `patience` is closed, too. Proven connections are never closed by this. Cost: 100 bytes a connection; O(log n) a
+// has proven nothing after `patience` is closed, too. Proven connections are closed by this only
+// for what they bring (`take_loud`). Cost: 100 bytes a connection; O(log n) a
 // call, O(strangers) where one must go. Threads: a plain value.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +33,9 @@ class ConnectionBook {
   // Strangers whose patience is over; they are out of the book.
   std::vector<int> take_expired(TimePoint now);
 
+  // Notes what has come over each connection so far; those over which more than `most` has come since the last time.
+  std::vector<int> take_loud(std::uint64_t most, const std::function<std::uint64_t(int descriptor)>& received);
+
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
   [[nodiscard]] std::size_t strangers() const { return strangers_; }
 
@@ -38,6 +44,7 @@ class ConnectionBook {
     std::string host;
     TimePoint since;
     bool proven = false;
+    std::uint64_t received = 0;  // bytes, when it was looked at last
   };
   [[nodiscard]] int least_wanted() const;
 

@@ -154,8 +154,7 @@ Result<Attempt> DealerClient::connect() {
   dealer.set(ZMQ_CONNECT_TIMEOUT, milliseconds(settings_.connect_timeout));
   dealer.set(ZMQ_HANDSHAKE_IVL, 2 * milliseconds(settings_.connect_timeout));  // ours ends first, and knows silence from a refusal
   dealer.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(kMaxMessageBytes + kCurveOverheadBytes));
-  dealer.set(ZMQ_RCVHWM,
-             0);  // with a queue that can be full a connection that ends then lets the next heartbeat abort the process (see the server)
+  dealer.set(ZMQ_RCVHWM, 0);  // see control_server.cpp for what a limit would do
   dealer.set(ZMQ_HEARTBEAT_IVL, std::max(1, milliseconds(settings_.dead_after / 3)));
   dealer.set(ZMQ_HEARTBEAT_TIMEOUT, milliseconds(settings_.dead_after));
   dealer.set(ZMQ_IPV6, endpoint_.find('[') != std::string::npos ? 1 : 0);

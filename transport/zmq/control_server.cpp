@@ -272,12 +272,14 @@ void set_options(ZmqSocket& router, const ControlServerSettings& settings, const
   router.set(ZMQ_ROUTER_MANDATORY, 1);
   router.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(kMaxMessageBytes + kCurveOverheadBytes));
   router.set(ZMQ_SNDHWM, 256);
-  router.set(ZMQ_RCVHWM, 64);
+  // No limit of ZeroMQ's: a connection that ends while what came over it waits for room aborts the process once there is room again and a
+  // ping was among it (libzmq 4.3, out_event after an I/O error; issue 4364). A peer can bring that about. The gate closes who says too
+  // much.
+  router.set(ZMQ_RCVHWM, 0);
   router.set(ZMQ_BACKLOG, 256);  // what is accepted at once, before the gate looks
   router.set(ZMQ_IPV6, address.host.find(':') != std::string::npos ? 1 : 0);
   router.set(ZMQ_HANDSHAKE_IVL, 10'000);
-  // The kernel clears away what a vanished host left. Not ZeroMQ's own heartbeats: of a connection that ends while the queue of what came
-  // over it is full the next one aborts the process (libzmq 4.3, issue 4364), and a peer can bring that about.
+  // The kernel clears away what a vanished host left; ZeroMQ's own heartbeats abort in the same way as a ping.
   router.set(ZMQ_TCP_KEEPALIVE, 1);
   router.set(ZMQ_TCP_KEEPALIVE_IDLE, 5);
   router.set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
@@ -313,6 +315,7 @@ Result<std::unique_ptr<ZmqControlServer>> ZmqControlServer::open(const ControlSe
   ATOLL_ASSIGN(ZmqSocket router, ZmqSocket::open(*context, ZMQ_ROUTER));
   set_options(router, settings, address);
   ATOLL_ASSIGN(AcceptGate gate, AcceptGate::open(context->get(), router.get(), "the coordinator's port"));
+  gate.set_most_said(4 * kMaxMessageBytes);
   // ZeroMQ would resolve "localhost" as an interface's name first; the number is meant.
   Address bound = address;
   bound.host = address.host == "localhost" ? "127.0.0.1" : address.host;

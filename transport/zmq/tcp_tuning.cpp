@@ -1,7 +1,7 @@
 #include "transport/zmq/tcp_tuning.hpp"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,6 +33,12 @@ std::uint64_t last_number(const char* path) {
 }  // namespace
 
 void limit_unsent(int descriptor) { ::setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes); }
+
+std::uint64_t received_over(int descriptor) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? info.tcpi_bytes_received : 0;
+}
 
 void use_far_congestion_control(int descriptor) { use(descriptor, kFar); }
 

@@ -18,6 +18,9 @@ void limit_unsent(int descriptor);
 // For a path with a long round trip: BBR where the kernel has it and lets us. It does not take each loss for a full queue.
 void use_far_congestion_control(int descriptor);
 
+// Bytes that have come over a connection; 0 of a descriptor that is none.
+std::uint64_t received_over(int descriptor);
+
 // For people.
 struct TcpFacts {
   std::string usual;             // congestion control of a near path: "cubic"

@@ -229,8 +229,8 @@ void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings) {
   set_option(socket, ZMQ_LINGER, 0);
   set_option(socket, ZMQ_IPV6, 1);
   set_option(socket, ZMQ_SNDHWM, 0);  // bounded by what is in flight, see bulk_flight.hpp
-  set_option(socket, ZMQ_RCVHWM, 64);
-  // The kernel clears away what a vanished host left; the link's own pings are quicker. Not ZeroMQ's heartbeats: see control_server.cpp.
+  set_option(socket, ZMQ_RCVHWM, 0);  // bounded by what was asked for; see control_server.cpp for what a limit would do
+  // The kernel clears away what a vanished host left; the link's own pings are quicker. Not ZeroMQ's heartbeats: see there.
   set_option(socket, ZMQ_TCP_KEEPALIVE, 1);
   set_option(socket, ZMQ_TCP_KEEPALIVE_IDLE, dead_seconds);
   set_option(socket, ZMQ_TCP_KEEPALIVE_INTVL, dead_seconds);
