@@ -7,6 +7,10 @@ Result<std::shared_ptr<SnapshotFile>> IslandRun::begin_checkpoint(const Snapshot
   if (!has_state_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to write"};
   }
+  for (const auto& earlier : snapshots_) {  // the disk is slower than checkpoints come: what is copied for them stays bounded
+    while (earlier->write_some()) {
+    }
+  }
   if (const auto again = begun_.find(round_); again != begun_.end()) {
     again->second.outer->close();
     begun_.erase(again);

@@ -94,6 +94,8 @@ void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const
   }
 }
 
+void Core::was_away(Duration away) { state_->islands.excuse(away); }
+
 void Core::tick(TimePoint now) {
   state_->out.advance_to(now);
   state_->advance_all();

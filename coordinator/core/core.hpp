@@ -103,6 +103,8 @@ class Core {
   void revoke(TimePoint now, const IslandId& island, const std::string& why);
   // Nobody serves this key any more: it was an operator's, or an island's.
   void withdraw_reader(TimePoint now, const std::string& reader_key);
+  // For so long nobody listened to the islands, as where the ledger's disk was slow: their silence of that time is not theirs.
+  void was_away(Duration away);
   // Time has passed. Call at next_deadline(), at the latest.
   void tick(TimePoint now);
   // When tick() has something to do if nothing else happens. Empty: never.

@@ -191,6 +191,12 @@ std::optional<Arrival> Islands::succeed(const IslandId& id, const Probe& success
   return accept(islands_.at(id), successor.boot, successor.hello, out);
 }
 
+void Islands::excuse(Duration silence) {
+  for (auto& [id, island] : islands_) {
+    island.heard += silence;
+  }
+}
+
 std::optional<std::string> Islands::silence(const Island& island, Outbox& out) const {
   if (!island.greeted) {
     return std::nullopt;

@@ -112,6 +112,8 @@ class Islands {
   [[nodiscard]] const Island* find(const IslandId& id) const;
   [[nodiscard]] const Island& at(const IslandId& id) const { return islands_.at(id); }
   [[nodiscard]] bool alive(const IslandId& id) const;
+  // So much of everybody's silence does not count.
+  void excuse(Duration silence);
   [[nodiscard]] bool leaving(const IslandId& id) const;
   // Connected, and means to stay.
   [[nodiscard]] bool stays(const IslandId& id) const { return alive(id) && !leaving(id); }

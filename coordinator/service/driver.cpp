@@ -12,6 +12,7 @@
 namespace atl::coordinator {
 namespace {
 
+constexpr Duration kAway = std::chrono::milliseconds(200);  // that a step takes: more is told to the core
 constexpr Duration kLedgerRetry = std::chrono::seconds(1);
 constexpr Duration kReportsEvery = std::chrono::seconds(10);
 constexpr std::size_t kMaxInstances = 4;        // of one identity at a time; the core tells them apart
@@ -78,6 +79,7 @@ Result<std::unique_ptr<Driver>> Driver::start(Settings settings, Place place, Le
 // ---------------------------------------------------------------------------------------------------------------- the loop
 
 void Driver::step(TimePoint now) {
+  const auto begun = std::chrono::steady_clock::now();
   if (blocked_since_ && now >= retry_at_ && write_pending(now)) {
     ledger_recovered(now);
   }
@@ -101,6 +103,9 @@ void Driver::step(TimePoint now) {
   }
   if (reports_due_ && now >= *reports_due_) {
     write_reports(now);
+  }
+  if (const Duration away = std::chrono::steady_clock::now() - begun; away > kAway) {
+    core_->was_away(away);  // nobody is lost because of the coordinator's own disk
   }
 }
 

@@ -112,6 +112,24 @@ TEST_CASE("an agent that has the lock of the one before it takes over at once, o
   SECTION("an agent that does not say") { CHECK_FALSE(welcomed_from("")); }
 }
 
+TEST_CASE("an island is not lost for a silence in which the coordinator did not listen") {
+  for (const bool away : {true, false}) {
+    Bench bench;
+    bench.join("a");
+    bench.now += 7s;  // in which the ledger's disk did not answer
+    if (away) {
+      bench.core.was_away(6s);
+    }
+    bench.core.tick(bench.now);
+    bench.take();
+    CHECK(bench.told("island_lost") == (away ? 0 : 1));
+    bench.now += 5s;  // and its own silence
+    bench.core.tick(bench.now);
+    bench.take();
+    CHECK(bench.told("island_lost") == 1);
+  }
+}
+
 TEST_CASE("a second agent with the identity of one that lives is refused, one that died is succeeded") {
   Bench bench;
   bench.join("a");
