@@ -501,9 +501,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     run.in_rounds().newest[*fragment] = number;
   }
   const std::vector<DataRange> parts = run.data.snapshot();
-  if (value.checkpoint) {
-    value.parts = parts;
-  }
+  value.parts = value.checkpoint ? parts : std::vector<DataRange>();
   run.lineage.count_tokens(sequences * tokens_per_sequence(run.spec));
   if (run.in_rounds().hold_since && now() >= *run.in_rounds().hold_since + hold_limit(run)) {
     run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one

@@ -270,6 +270,7 @@ TEMPLATE_TEST_CASE("whoever dials no more stays connected with a peer that dials
   FieldIsland& owner = pair.owner();
   FieldIsland& reader = pair.reader();
   owner.store->put(checkpoint(), random_payload(1'000));
+  REQUIRE_FALSE(pair.field.until([] { return false; }, 500ms));  // what both dial is there
   for (const bool dials : {false, true}) {
     Member known = owner.member;
     known.bulk_address = dials ? known.bulk_address : "";

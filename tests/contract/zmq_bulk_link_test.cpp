@@ -145,7 +145,7 @@ TEST_CASE("sealed and plain links do not talk to each other") {
   set_log_sink({});
 }
 
-TEST_CASE("a reader that does not take its pieces stops the sender, and loses nothing that it asks for again") {
+TEST_CASE("a reader that does not take its pieces holds what it asked for and no more, and loses nothing that it asks for again") {
   SealedField field;
   field.settings.link_memory_bytes = 4 << 20;  // of which the inbox is a quarter
   field.settings.queue_bytes = 1 << 20;
@@ -170,13 +170,13 @@ TEST_CASE("a reader that does not take its pieces stops the sender, and loses no
   for (const OutgoingWant& want : wants) {
     REQUIRE(reader.link->want(want));
   }
-  // Nothing is received for a while: the owner cannot send all of the 44 MiB asked for, as long as the kernel's buffers are smaller.
+  // Nothing is received for a while: the 44 MiB asked for are on their way once, and nothing behind them.
   const auto sent = [&] { return owner.link->traffic().at(0).bytes_sent; };
   const TimePoint end = now() + 300ms;
   while (now() < end) {
     owner.link->wait(5ms);
   }
-  CHECK(sent() < wants.size() * kPiece);
+  CHECK(sent() <= wants.size() * (kPiece + 200));
   CHECK(sent() > 0);
   REQUIRE(field.until([&] {
     for (const auto& [key, bytes] : reader.basket.pieces) {
