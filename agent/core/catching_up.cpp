@@ -120,7 +120,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
   if (!run->terms.own_states() && message.part != run->members.part()) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
-  use_epoch(message.epoch, run->members.members());
+  advance_epoch(message.epoch);
   if (!run->outer.catching_up() && run->outer.is(message.committed, message.digest)) {
     run->outer.count(message.position);
     run->outer.say(run->members.epoch());

@@ -127,6 +127,7 @@ struct Core::State {
   void be_left_out();
   void be_let_in(Round committed);
   void use_epoch(Epoch epoch, const std::vector<Member>& members);
+  void advance_epoch(Epoch epoch);
   void take_part(const Invite& message);
   void join();
   void restore(const Invite& message);

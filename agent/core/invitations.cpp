@@ -206,6 +206,13 @@ void Core::State::use_epoch(Epoch epoch, const std::vector<Member>& members) {
   }
 }
 
+// Of which only the number was said.
+void Core::State::advance_epoch(Epoch epoch) {
+  if (run->members.advance(epoch)) {
+    change_groups();
+  }
+}
+
 void Core::State::on_new_epoch(const NewEpoch& message) {
   const bool newer = message.epoch > run->members.epoch();
   run->life.heed(message.pause_after);

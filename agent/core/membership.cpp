@@ -5,7 +5,13 @@
 namespace atl::agent {
 
 Membership::Membership(const Invite& invite, Outbox& out)
-    : out_(&out), run_(invite.run), epoch_(invite.epoch), members_(invite.members), part_(invite.part), parts_(invite.parts) {}
+    : out_(&out),
+      run_(invite.run),
+      epoch_(invite.epoch),
+      members_(invite.members),
+      listed_(invite.epoch),
+      part_(invite.part),
+      parts_(invite.parts) {}
 
 const Member* Membership::find(const IslandId& island) const {
   const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.island == island; });
@@ -23,11 +29,21 @@ std::vector<IslandId> Membership::islands() const {
 void Membership::announce() const { out_->effect(AllowPeers{run_, epoch_, members_, readers_.keys()}); }
 
 bool Membership::use(Epoch epoch, const std::vector<Member>& members) {
+  listed_ = epoch;
   if (epoch == epoch_ && members == members_) {
     return false;
   }
   epoch_ = epoch;
   members_ = members;
+  announce();
+  return true;
+}
+
+bool Membership::advance(Epoch epoch) {
+  if (epoch == epoch_) {
+    return false;
+  }
+  epoch_ = epoch;
   announce();
   return true;
 }

@@ -31,6 +31,10 @@ class Membership {
   void announce() const;
   // False where nothing is new; else announced.
   bool use(Epoch epoch, const std::vector<Member>& members);
+  // The same of an epoch whose members are not told yet: those of the one before stand.
+  bool advance(Epoch epoch);
+  // Whether the members are those of this epoch.
+  [[nodiscard]] bool lists(Epoch epoch) const { return listed_ == epoch; }
   // False if that is its part already.
   bool take_part(std::uint32_t part, std::uint32_t parts);
   // The coordinator names a reader of this run; announced.
@@ -42,6 +46,7 @@ class Membership {
   RunId run_;
   Epoch epoch_;
   std::vector<Member> members_;
+  Epoch listed_;  // whose members these are
   Readers readers_;
   std::uint32_t part_;
   std::uint32_t parts_;

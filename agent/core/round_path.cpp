@@ -187,7 +187,8 @@ void Core::State::on_exchange(const Exchange& order) {
     return;
   }
   const Exchange message = in_full(order, run->members);
-  if (!run->life.active() || message.epoch > run->members.epoch() || !fits(message)) {
+  const bool named = !order.members.empty() || run->members.lists(order.epoch);
+  if (!run->life.active() || message.epoch > run->members.epoch() || !named || !fits(message)) {
     say_all();  // the answer to that brings the membership it belongs to
     return;
   }
@@ -305,7 +306,7 @@ void Core::State::on_abort(const Abort& message) {
 }
 
 void Core::State::on_commit(const Commit& message) {
-  use_epoch(message.epoch, run->members.members());
+  advance_epoch(message.epoch);
   run->trainer.hear_tokens(message.tokens);
   if (message.round == Round(0)) {
     if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {

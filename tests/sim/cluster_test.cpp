@@ -240,9 +240,10 @@ TEST_CASE("clusters whose rounds close with a quorum, and whose trouble has foun
   // 18760: a path that its reader had tried again, and that passed, was left alone for three minutes.
   // 19988: a checkpoint of rounds that were lost long ago was taken for news that the ledger is an older copy.
   // 3965: an island that refused a round which it was only to receive held it for begun, and its contribution went to later ones for ever.
+  // 1613: an order to exchange with all members of an epoch was read with those of the one before, as a commit had told its number first.
   // 3058: the hello of an agent that was killed long ago came late, and displaced the one that had outlived it.
-  for (const std::uint64_t seed :
-       {119, 375, 450, 567, 608, 730, 936, 1563, 2261, 3058, 3965, 8481, 10777, 10905, 10943, 11831, 14668, 15862, 17956, 18760, 19988}) {
+  for (const std::uint64_t seed : {119,  375,  450,   567,   608,   730,   936,   1563,  1613,  2261,  3058,
+                                   3965, 8481, 10777, 10905, 10943, 11831, 14668, 15862, 17956, 18760, 19988}) {
     Cluster cluster(draw_quorum_scenario(seed));
     INFO("ATOLL_SIM_SEED=" << seed);
     CHECK(failure_of(cluster) == "");

@@ -34,6 +34,14 @@ TEST_CASE("a membership is announced when it changes, and not when it is told ag
   const std::vector<Effect> effects = out.take().effects;
   REQUIRE(effects.size() == 1);
   CHECK(std::get<AllowPeers>(effects.front()).epoch == Epoch(2));
+  CHECK(members.lists(Epoch(2)));
+  CHECK(members.advance(Epoch(3)));  // as a commit says it, before the members are told
+  CHECK(members.epoch() == Epoch(3));
+  CHECK_FALSE(members.lists(Epoch(3)));
+  CHECK_FALSE(members.advance(Epoch(3)));
+  CHECK(members.islands() == std::vector<IslandId>{IslandId("b")});
+  CHECK_FALSE(members.use(Epoch(3), {member("b")}));
+  CHECK(members.lists(Epoch(3)));
 }
 
 TEST_CASE("readers are announced with the members, and forgotten when the offer ends") {
