@@ -336,7 +336,7 @@ struct Core::State {
   void advance_collecting(Run& run, Round round);
   void advance_exchanging(Run& run, Round round);
   void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
-  void send_exchange(Run& run, Round round, const IslandId& island);
+  void send_exchange(Run& run, Round round, const IslandId& island, bool again);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
   void reject_exploding(Run& run, Round round);

@@ -338,7 +338,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)},
          Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names}, Field{"member_tokens", round.plan().tokens}});
   for (const IslandId& id : participants) {
-    send_exchange(run, number, id);
+    send_exchange(run, number, id, false);
   }
   run.wait = Wait{"round " + std::to_string(number.value) + ": exchanging", std::nullopt};
   touch(run);
@@ -356,8 +356,10 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
   return value;
 }
 
-void Core::State::send_exchange(Run& run, Round number, const IslandId& island) {
-  Exchange order = run.rounds().at(number).exchange_of(island, run.members, run.passes_over() || needs_norms(run.spec.strategy.aggregator));
+// Again: it names everybody, as the island may not know the epoch's members.
+void Core::State::send_exchange(Run& run, Round number, const IslandId& island, bool again) {
+  const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
+  Exchange order = run.rounds().at(number).exchange_of(island, again ? std::vector<IslandId>() : run.members, norms);
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;
@@ -419,7 +421,7 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
 void Core::State::advance_exchanging(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
   for (const IslandId& id : round.silent_and_due(out)) {
-    send_exchange(run, number, id);
+    send_exchange(run, number, id, true);
   }
   if (!round.recovered()) {
     wake_at(round.next_resend());

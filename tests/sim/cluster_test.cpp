@@ -250,6 +250,13 @@ TEST_CASE("clusters whose rounds close with a quorum, and whose trouble has foun
   }
 }
 
+TEST_CASE("groups of experts whose trouble has found bugs stay safe, and go on once healed") {
+  // 439: an island that had an epoch's number from a commit, and whose list of its members was lost, was told for ever to exchange with
+  // all.
+  Cluster cluster(draw_group_scenario(439));
+  CHECK(failure_of(cluster) == "");
+}
+
 TEST_CASE("clusters whose exchanges have two levels stay safe, and go on once healed") {
   const Sums sums = simulate_each(draw_two_level_scenario, a_fifth_of_seeds());
   REQUIRE((sums.seeds == 1 || sums.on_two_levels > sums.seeds));
