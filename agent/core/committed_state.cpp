@@ -52,6 +52,7 @@ void CommittedState::restore(Round round) {
 
 void CommittedState::loaded(Round round, const Digest& digest, Epoch epoch) {
   restoring_.reset();
+  copied_.reset();
   since_ = epoch;
   held_ = true;
   committed_ = round;
@@ -76,6 +77,7 @@ void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch, s
   count(catching_up_->part == part ? catching_up_->position : assigned_);
   catching_up_.reset();
   initial_.reset();
+  copied_ = round;
   since_ = epoch;
   held_ = true;
   committed_ = round;

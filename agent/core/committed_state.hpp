@@ -83,6 +83,8 @@ class CommittedState {
   // once the engine has done the newest.
   [[nodiscard]] bool awaits(std::uint64_t number) const { return catching_up_ && number == catch_up_number_; }
   void caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part);
+  // The state of this round came from others: of what is this island's alone beside it nothing came.
+  [[nodiscard]] bool copied(Round round) const { return copied_ == round; }
   void stop_catching_up() { catching_up_.reset(); }
 
   void advance(Round round, const Digest& digest, std::uint64_t data_to);
@@ -122,6 +124,7 @@ class CommittedState {
   bool asked_ = false;
   std::optional<CatchUp> catching_up_;
   std::uint64_t catch_up_number_ = 0;
+  std::optional<Round> copied_;
   std::optional<Round> restoring_;
   std::optional<CaughtUp> said_;
 };

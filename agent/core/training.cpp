@@ -13,7 +13,9 @@ void Core::State::start_trainer() {
       run->outer.from() == StartFrom::scratch && !run->outer.held()
           ? nullptr
           : stored.newest_trainer_state(run->terms.id, run->outer.held() ? std::optional(run->outer.committed()) : std::nullopt);
-  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->members.part();
+  // Where the exchange takes a whole period the trainer's state goes with what its island alone knows of the rounds in flight.
+  const bool apart = run->terms.composition.whole_period() && saved != nullptr && run->outer.copied(saved->round);
+  const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->members.part() && !apart;
   run->outer.forget_asking();
   run->trainer.start(run->members.part(), run->members.parts(), saved, current);
 }
