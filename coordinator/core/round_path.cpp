@@ -359,7 +359,8 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
 // Again: it names everybody, as the island may not know the epoch's members.
 void Core::State::send_exchange(Run& run, Round number, const IslandId& island, bool again) {
   const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
-  Exchange order = run.rounds().at(number).exchange_of(island, again ? std::vector<IslandId>() : run.members, norms);
+  const std::vector<IslandId> nobody;
+  Exchange order = run.rounds().at(number).exchange_of(island, again ? nobody : run.members, norms);
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;

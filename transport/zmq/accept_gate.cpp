@@ -121,13 +121,13 @@ void AcceptGate::pump(TimePoint now) {
       // Without a host it has ended already, and its end is told next.
       if (std::optional<std::string> host = host_of(noticed->value)) {
         if (const std::optional<int> too_many = book_.accepted(noticed->value, *std::move(host), now)) {
-          shut(*too_many, now, "proved nothing");
+          shut(*too_many, now, proved_nothing());
         }
       }
     }
   }
   for (const int descriptor : book_.take_expired(now)) {
-    shut(descriptor, now, "proved nothing");
+    shut(descriptor, now, proved_nothing());
   }
   if (most_said_ > 0 && now - looked_ >= kLoudLook) {
     looked_ = now;
@@ -137,14 +137,17 @@ void AcceptGate::pump(TimePoint now) {
   }
 }
 
+std::string AcceptGate::proved_nothing() const {
+  return "proved nothing; " + std::to_string(book_.strangers()) + " more have proven nothing yet (at most " +
+         std::to_string(most_strangers()) + " may, for " + human_duration(kStrangerPatience) + " each)";
+}
+
 void AcceptGate::shut(int descriptor, TimePoint now, const std::string& why) {
   const std::optional<std::string> host = host_of(descriptor);
   ::shutdown(descriptor, SHUT_RDWR);
   if (host && (!told_ || now - *told_ >= kTellAgain)) {
     told_ = now;
-    log_warning(name_ + ": a connection from " + *host + " was closed that " + why + "; " + std::to_string(book_.strangers()) +
-                " more have proven nothing yet (at most " + std::to_string(most_strangers()) + " may, for " +
-                human_duration(kStrangerPatience) + " each)");
+    log_warning(name_ + ": a connection from " + *host + " was closed that " + why);
   }
 }
 

@@ -47,6 +47,7 @@ class AcceptGate {
 
  private:
   AcceptGate(void* socket, void* monitor, std::string name);
+  [[nodiscard]] std::string proved_nothing() const;
   void shut(int descriptor, TimePoint now, const std::string& why);
 
   void* socket_;
