@@ -65,7 +65,7 @@ struct Entry {
   unsigned boundaries_missed = 0;
   unsigned holds = 0;     // rounds that were held for it
   unsigned failures = 0;  // expulsions and failed catch-ups in a row
-  unsigned misfits = 0;   // catch-ups in a row that failed because the run's state is none for its trainer
+  unsigned misfits = 0;   // catch-ups that failed because the run's state is none for its trainer
   TimePoint retry_at;
   bool ahead = false;           // it came with a round that the ledger does not know, and knew no older epoch than the ledger
   bool memory_offered = false;  // its hello said that its state is live: worth a look

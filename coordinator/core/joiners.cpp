@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kSources = 3;                           // that a joiner copies from
 constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
-constexpr unsigned kMisfits = 3;                              // in a row
+constexpr unsigned kMisfits = 3;                              // since it last held a result, whatever else failed between them
 
 }  // namespace
 
@@ -280,12 +280,13 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
 void Core::State::end_entry(Run& run, Membership& membership, const Error& error) {
   const IslandId island = membership.record.island;
   const std::string why = bounded(error.why);
-  membership.entry.misfits = error.code == Code::invalid_argument ? membership.entry.misfits + 1 : 0;
-  if (membership.entry.misfits >= kMisfits) {
+  const bool misfit = error.code == Code::invalid_argument;
+  membership.entry.misfits += misfit ? 1 : 0;
+  if (misfit && membership.entry.misfits >= kMisfits) {
     refuse(run, membership, Error{error.code, why});
     return;
   }
-  if (membership.entry.misfits <= 1) {
+  if (!misfit || membership.entry.misfits == 1) {
     event(run.about.id, island, "warning", "catch_up_failed",
           "island " + islands.name_of(island) + " could not take over the state of run " + run.about.name + ": " + why);
   }

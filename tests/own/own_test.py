@@ -457,7 +457,7 @@ class BadTrainers(Clusters):
             try:
                 first, second = "'w' (3) on island-1", "'w' (4) on island-2"
                 either = [f"parameter 0 is {first}, and {second}", f"parameter 0 is {second}, and {first}"]
-                process.wait(60)  # with one island refused there are too few
+                process.wait(PATIENCE)  # with one island refused there are too few
                 log = pathlib.Path(folder, "state/coordinator.log").read_text()
                 refusals = [line for line in log.splitlines() if "cannot take part in run" in line]
                 self.assertEqual(len(refusals), 1, log)

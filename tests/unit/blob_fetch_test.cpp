@@ -57,11 +57,13 @@ class Sources {
     const auto owned = std::make_shared<Bytes>(bytes);
     store->put(kBlob, Payload{*owned, owned});
     links_[id] = network_.bulk_link(id, store);
+    stores_[id] = store;
     members_.push_back(Member{id, "", "", ""});
     connect();
     return id;
   }
   void kill(const IslandId& id) { links_.erase(id); }
+  void serve(const IslandId& id, std::vector<IslandId> readers) { stores_.at(id)->set_readers(kRun, std::move(readers)); }
   void connect() {
     REQUIRE(reader_->set_peers(members_));
     for (const auto& [id, link] : links_) {
@@ -105,6 +107,7 @@ class Sources {
   SimulatedNetwork network_;
   std::unique_ptr<BulkLink> reader_;
   std::map<IslandId, std::unique_ptr<BulkLink>> links_;
+  std::map<IslandId, std::shared_ptr<BlobStore>> stores_;
   std::vector<Member> members_;
 };
 
@@ -179,6 +182,27 @@ TEST_CASE("a source that dies in the middle is replaced by the others, and dropp
   REQUIRE(sources.run(*fetch, 600s));
   REQUIRE(fetch->done());
   CHECK(fetch->take_bytes() == bytes);
+}
+
+TEST_CASE("a source that does not know yet who reads is asked again, and dropped when it never learns it") {
+  const Bytes bytes = random_bytes(2, 30'000);
+  Sources sources(2);
+  const IslandId late = sources.add(bytes);
+  sources.serve(late, {});
+  auto fetch = BlobFetch::begin(plan_of(bytes, sources), sources.network().now()).value();
+  REQUIRE_FALSE(sources.run(*fetch, 500ms));
+  SECTION("it is told") {
+    sources.serve(late, {kReader});
+    REQUIRE(sources.run(*fetch, 1s));
+    REQUIRE(fetch->done());
+    CHECK(fetch->take_bytes() == bytes);
+    CHECK(fetch->dropped().empty());
+  }
+  SECTION("it is not told") {
+    REQUIRE(sources.run(*fetch, 3s));
+    REQUIRE(fetch->failure());
+    CHECK(fetch->failure()->code == Code::unauthorized);
+  }
 }
 
 TEST_CASE("with piece digests a liar is dropped at its first piece") {

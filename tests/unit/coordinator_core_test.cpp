@@ -467,13 +467,14 @@ TEST_CASE("whose trainer has another model than the run is told so once, asked t
     return std::uint64_t(0);
   };
   const Error other{Code::invalid_argument, "the parameters are not those of run r: another model"};
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  const Error between{Code::unauthorized, "no source is left"};  // does not make it another model's the less
+  for (const Error& error : {other, between, other, other}) {
     const std::uint64_t entry = invited(1);
     REQUIRE(entry != 0);
-    bench.core.step(bench.now, IslandId("b"), 1, CaughtUp{bench.run, view().epoch, Round(0), Digest{}, other, entry});
+    bench.core.step(bench.now, IslandId("b"), 1, CaughtUp{bench.run, view().epoch, Round(0), Digest{}, error, entry});
   }
   bench.take();
-  CHECK(bench.told("catch_up_failed") == 1);
+  CHECK(bench.told("catch_up_failed") == 2);
   CHECK(bench.told("island_failed") == 1);
   CHECK(membership().state == MembershipState::refused);
   CHECK(membership().reason.text.find(other.why) != std::string::npos);

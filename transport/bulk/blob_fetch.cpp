@@ -12,6 +12,7 @@ namespace atl {
 namespace {
 
 constexpr std::size_t kNobody = SIZE_MAX;
+constexpr Duration kUntilAllowed = std::chrono::milliseconds(50);  // before who may not read yet asks again
 
 struct FetchSource {
   IslandId island;
@@ -405,11 +406,19 @@ void BlobFetch::arrived(TimePoint now, const IslandId& from, const BlobPiece& pi
   }
 }
 
-void BlobFetch::gone(TimePoint /*now*/, const IslandId& from, const Gone& gone) {
+void BlobFetch::gone(TimePoint now, const IslandId& from, const Gone& gone) {
   const std::size_t source = state_->find(from);
-  if (source != kNobody && gone.blob == state_->plan.blob) {
-    state_->drop(source, Error{gone.code, gone.why});
+  if (source == kNobody || gone.blob != state_->plan.blob) {
+    return;
   }
+  if (gone.code == Code::unauthorized && !state_->over() && !state_->sources[source].dropped &&
+      now < state_->began + state_->settings.allowed_within) {
+    state_->take_back(source);
+    state_->sources[source].silent = true;
+    state_->sources[source].ask_after = now + kUntilAllowed;
+    return;
+  }
+  state_->drop(source, Error{gone.code, gone.why});
 }
 
 void BlobFetch::connected(TimePoint now, const IslandId& peer) {

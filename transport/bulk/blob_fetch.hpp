@@ -53,6 +53,9 @@ class BlobFetch final : public Transfer {
   struct Settings {
     WantSettings wants;                                 // per source
     Duration give_up_after = std::chrono::seconds(30);  // without a piece from any source
+    // From the beginning: a source that says `unauthorized` may not have heard yet who reads, since the coordinator tells it and this
+    // island at one time, over two connections. It is asked again; later it is dropped.
+    Duration allowed_within = std::chrono::seconds(3);
   };
 
   // Errors: invalid_argument (no source, sizes that do not fit), io (the file).

@@ -322,7 +322,7 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const WantOver& asked) {
   const auto found = state_->runs.find(want.blob.run);
   if (found == state_->runs.end()) {
     return later ? StoreAnswer(state_->park(reader, asked))
-                 : Gone{want.blob, Code::not_found, "this island does not serve run " + want.blob.run.text};
+                 : Gone{want.blob, Code::unauthorized, "this island does not serve run " + want.blob.run.text};
   }
   const Run& run = found->second;
   if (!run.may_read(reader, want.blob.kind)) {
