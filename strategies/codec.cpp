@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace atl {
 namespace {
 
 constexpr std::uint32_t kMaxBlock = 65536;
-constexpr std::size_t kCheckedAtOnce = 4096;  // values checked, then encoded, while they are in the cache; a multiple of 16
+constexpr std::uint64_t kLookedAtAPart = 256U << 10;  // values, by one thread
+constexpr std::size_t kCheckedAtOnce = 4096;          // values checked, then encoded, while they are in the cache; a multiple of 16
 
 bool has_blocks(const CodecSettings& settings) { return settings.kind == CodecKind::int8 || settings.kind == CodecKind::fp4; }
 
@@ -156,17 +158,34 @@ Status encode(const CodecSettings& settings, std::span<const float> values, std:
   return {};
 }
 
-Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count) {
+Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count, const InParts& in_parts) {
   ATOLL_TRY(check_codec(settings));
   if (count > (1ULL << 58) || bytes.size() != encoded_bytes(settings, count)) {
     return Error{Code::corrupt, std::to_string(bytes.size()) + " bytes are not an encoding of " + std::to_string(count) + " values in " +
                                     std::string(name_of(settings.kind))};
   }
-  return has_blocks(settings) ? bound_of_scales(settings, bytes) : bound_of_values(settings, bytes, count);
+  const auto bound = [&](std::span<const std::byte> some, std::uint64_t values) {
+    return has_blocks(settings) ? bound_of_scales(settings, some) : bound_of_values(settings, some, values);
+  };
+  const std::uint64_t granule = piece_granularity(settings);
+  const std::uint64_t part = std::max(kLookedAtAPart / granule, std::uint64_t{1}) * granule;
+  if (count <= part) {
+    return bound(bytes, count);
+  }
+  std::vector<std::optional<float>> bounds((count + part - 1) / part);
+  in_parts(bounds.size(), [&](std::size_t i) {
+    const std::uint64_t values = std::min(part, count - i * part);
+    const Result<float> of_part = bound(bytes.subspan(encoded_bytes(settings, i * part), encoded_bytes(settings, values)), values);
+    bounds[i] = of_part ? std::optional(*of_part) : std::nullopt;
+  });
+  if (!std::ranges::all_of(bounds, [](const auto& found) { return found.has_value(); })) {
+    return bound(bytes, count);  // which says where
+  }
+  return **std::ranges::max_element(bounds);
 }
 
-Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count) {
-  const Result<float> bound = encoded_bound(settings, bytes, count);
+Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count, const InParts& in_parts) {
+  const Result<float> bound = encoded_bound(settings, bytes, count, in_parts);
   return bound ? Status{} : Status{bound.error()};
 }
 

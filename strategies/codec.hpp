@@ -31,6 +31,7 @@
 #include <string_view>
 
 #include "strategies/choices.hpp"
+#include "transport/base/in_parts.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -80,11 +81,13 @@ struct EncodePosition {
 Status encode(const CodecSettings& settings, std::span<const float> values, std::span<std::byte> out, EncodePosition at = {});
 
 // That the bytes are an encoding of `count` finite values. Errors: corrupt, with the index of the first value at fault.
-Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
+Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,
+                     const InParts& in_parts = one_after_another);
 
 // As check_encoded, and what no |decoded value| exceeds: the largest itself in f32 and bf16, that of the largest scale in
 // int8 and fp4.
-Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count);
+Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,
+                            const InParts& in_parts = one_after_another);
 
 // Errors: as check_encoded; then `values` is unchanged.
 Status decode(const CodecSettings& settings, std::span<const std::byte> bytes, std::span<float> values);

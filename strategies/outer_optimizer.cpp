@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/co2.hpp"
@@ -16,7 +17,8 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kDecodedAtOnce = 4096;  // values decoded at a time: 16 KiB stay in the first-level cache
+constexpr std::size_t kDecodedAtOnce = 4096;   // values decoded at a time: 16 KiB stay in the first-level cache
+constexpr std::size_t kStepPart = 256U << 10;  // values stepped by one thread at a time
 
 // g does not overlap the state.
 ATOLL_VECTORISED void nesterov(const float* __restrict g, float eta, float mu, std::size_t count, float* __restrict theta,
@@ -259,14 +261,14 @@ void combine(const ReducedResult& result, float factor, std::size_t done, std::s
 }
 
 // That all terms are finite. Returns what no value of their sum is larger than, but for rounding, which cannot double it.
-Result<double> check_terms(const ReducedResult& result, std::size_t count) {
+Result<double> check_terms(const ReducedResult& result, std::size_t count, const InParts& in_parts = one_after_another) {
   if (result.terms.empty()) {
     return Error{Code::invalid_argument, "a reduced result has no terms"};
   }
   const double length = length_of(result);
   double bound = 0.0;
   for (const EncodedTerm& term : result.terms) {
-    ATOLL_ASSIGN(const float largest, encoded_bound(result.codec, term.bytes, count));
+    ATOLL_ASSIGN(const float largest, encoded_bound(result.codec, term.bytes, count, in_parts));
     const float weight = weight_in_sum(term, length);
     if (!std::isfinite(weight)) {
       return Error{Code::invalid_argument, "a weight of a reduced result is not finite"};
@@ -294,6 +296,24 @@ Status check_sum(const ReducedResult& result, double bound, float factor, std::s
 // What a buffer's step is instead of the optimiser's.
 OuterOptimizer plain(const OuterOptimizer& settings) {
   return settings.kind == OuterOptimizerKind::adopt ? settings : OuterOptimizer{OuterOptimizerKind::sgd, 1.0, 0.0};
+}
+
+// The values [range.first, range.second), `size` at a time. All has been checked.
+void step_range(const ReducedResult& result, const OuterOptimizer& settings, float factor, const OuterState& state,
+                std::pair<std::size_t, std::size_t> range, std::size_t size) {
+  std::vector<float> chunk(std::min(size, range.second - range.first));
+  std::vector<float> scratch;
+  MomentumWindow window(state, settings, chunk.size());
+  for (std::size_t done = range.first; done < range.second; done += size) {
+    const auto part = std::span(chunk).first(std::min(size, range.second - done));
+    combine(result, factor, done, part, scratch);
+    const std::span<float> momentum = window.open(done, part.size());
+    each_run(result.buffers, done, part.size(), [&](std::size_t from, std::size_t to, bool buffer) {
+      step(part.subspan(from, to - from), buffer ? plain(settings) : settings,
+           {state.parameters.subspan(done + from, to - from), momentum.empty() ? momentum : momentum.subspan(from, to - from)});
+    });
+    window.close(done, part.size());
+  }
 }
 
 }  // namespace
@@ -336,26 +356,23 @@ Status outer_step(std::span<const float> gradient, const OuterOptimizer& setting
   return {};
 }
 
-Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state) {
+Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state, const InParts& in_parts) {
   const std::size_t count = state.parameters.size();
   ATOLL_TRY(check_sizes(count, settings, state));
   ATOLL_TRY(check_codec(result.codec));
-  std::vector<float> chunk(std::min(chunk_values(result.codec), count));
-  ATOLL_ASSIGN(const double bound, check_terms(result, count));
-  const float factor = factor_of(result, settings, state, count, chunk);
-  ATOLL_TRY(check_sum(result, bound, factor, count, chunk));
-  std::vector<float> scratch;
-  MomentumWindow window(state, settings, chunk.size());
-  for (std::size_t done = 0; done < count; done += chunk.size()) {
-    const auto part = std::span(chunk).first(std::min(chunk.size(), count - done));
-    combine(result, factor, done, part, scratch);
-    const std::span<float> momentum = window.open(done, part.size());
-    each_run(result.buffers, done, part.size(), [&](std::size_t from, std::size_t to, bool buffer) {
-      step(part.subspan(from, to - from), buffer ? plain(settings) : settings,
-           {state.parameters.subspan(done + from, to - from), momentum.empty() ? momentum : momentum.subspan(from, to - from)});
-    });
-    window.close(done, part.size());
+  const std::size_t size = chunk_values(result.codec);
+  const std::size_t values_a_part = std::max(kStepPart / size, std::size_t{1}) * size;
+  float factor = 1.0F;
+  {
+    std::vector<float> chunk(std::min(size, count));
+    ATOLL_ASSIGN(const double bound, check_terms(result, count, in_parts));
+    factor = factor_of(result, settings, state, count, chunk);
+    ATOLL_TRY(check_sum(result, bound, factor, count, chunk));
   }
+  in_parts((count + values_a_part - 1) / values_a_part, [&](std::size_t i) {
+    const std::size_t begin = i * values_a_part;
+    step_range(result, settings, factor, state, {begin, std::min(begin + values_a_part, count)}, size);
+  });
   return {};
 }
 

@@ -36,6 +36,7 @@
 #include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
 #include "strategies/rounded_momentum.hpp"
+#include "transport/base/in_parts.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -94,7 +95,9 @@ Status adopt_step(std::span<const float> parameters, OuterState state);
 
 // The step that `settings` names.
 Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state);
-Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state);
+// The state comes out the same whoever does the parts: each is of 256 Ki values or the few more that a codec's blocks make of them.
+Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state,
+                  const InParts& in_parts = one_after_another);
 
 // heavy_ball with the pull of a group: mean_j φ_j − φ is computed as (Σ_{j≠self} (φ_j − φ_self)) · float32(1/P), in member order
 // from 0, so that it is exactly 0 where all are equal, and of two members exactly the negative of the other's. Buffers become the group's

@@ -155,7 +155,7 @@ struct ContributionFailed {
   Round round;
   Error error;
 };
-// The reduced result of this attempt is held, not applied. digest = D_r = sha256(D_{r-1} ‖ encoded result).
+// The reduced result of this attempt is held, not applied. digest = D_r, of D_{r-1} and the encoded result.
 struct ExchangeDone {
   static constexpr Addressee kTo = Addressee::engine;
   RunId run;

@@ -19,6 +19,7 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
   }
   OpenedRun& open = runs[order.run];
   open.run = *std::move(run);
+  open.run->let_work(settings.in_parts);
   if (settings.check_arena) {
     open.run->watch_arena();
   }

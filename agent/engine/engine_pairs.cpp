@@ -182,7 +182,7 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   } else if (!order.withdrawn) {
     pair.result.terms = {{own->encoded.bytes, 1.0F}};
   }
-  pair.digest = digest_after(open.run->digest(), pair.result);
+  pair.digest = digest_after(open.run->digest(), pair.result, settings.in_parts);
   reach(RoundPhase::before_commit, order.round);
   const std::uint64_t read_so_far = link->store().bytes_served(order.run);
   const std::uint64_t in_all = pair.met() ? std::max(read_so_far, pair.served_before + pair.exchange->bytes_to_serve()) : read_so_far;

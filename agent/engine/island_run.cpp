@@ -19,6 +19,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kChunk = 1ULL << 16;
+constexpr std::size_t kCopiedAtOnce = 1U << 18;  // values
+
+void copy(std::span<const float> from, std::span<float> to, const InParts& in_parts) {
+  in_parts((from.size() + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t i) {
+    const std::span<const float> part = from.subspan(i * kCopiedAtOnce, std::min(kCopiedAtOnce, from.size() - i * kCopiedAtOnce));
+    std::ranges::copy(part, to.begin() + static_cast<std::ptrdiff_t>(i * kCopiedAtOnce));
+  });
+}
 
 // decode_result into memory that a term may lie in: chunk by chunk through a buffer.
 Status decode_over(const RoundResult& result, Aggregator aggregator, std::span<float> values) {
@@ -344,7 +352,7 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
     ATOLL_TRY(take_step(result, range, group));
     if (arena_) {
       const std::span<const float> parameters = parameters_.floats().subspan(range.offset, range.count);
-      std::copy(parameters.begin(), parameters.end(), arena_->range(range).begin());
+      copy(parameters, arena_->range(range), in_parts_);
     }
   } else if (arena_) {
     ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
@@ -384,12 +392,13 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   before_change(state);
   if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
-    ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state));
+    ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_));
     form_anew(result.fragment, before, result.round);
     return {};
   }
   if (merges(result.round)) {
-    return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state);
+    return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), OuterOptimizer{OuterOptimizerKind::adopt}, state,
+                      in_parts_);
   }
   if (result.terms.empty()) {
     return {};  // nobody's contribution counts: the outer state stays, and the trainer goes on from it
@@ -397,7 +406,7 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   if (group != nullptr) {
     return outer_step(result.reduced(composition_.aggregator, buffers), *group, composition_.outer, state);
   }
-  return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state);
+  return outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_);
 }
 
 void IslandRun::advance_to(Round round, const Digest& digest, std::uint32_t fragment) {

@@ -134,6 +134,8 @@ class IslandRun {
   void postpone_contribution(Round round, Round to);
   // The outer state is about to become another one: contributions, residuals and begun checkpoints lead nowhere.
   void forget_rounds();
+  // By whom large fragments' outer steps are taken; until it is said, by the caller alone.
+  void let_work(InParts in_parts) { in_parts_ = std::move(in_parts); }
   // Takes the outer step of the round after `round()`, and puts the outcome into the arena for the trainer.
   // Errors: conflict for another round; corrupt if the result is not finite: the state is unchanged then.
   // `group`: with whose outer parameters the step is taken, in pairs. A result without terms changes nothing but the round.
@@ -216,6 +218,7 @@ class IslandRun {
   IslandId island_;
   DiskPath folder_;
   CheckpointStore checkpoints_;
+  InParts in_parts_ = one_after_another;
   MakeArena make_arena_;
 
   std::optional<ParameterLayout> layout_;

@@ -2,6 +2,7 @@
 #include "agent/engine/round_exchange.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "agent/engine/sync_engine_state.hpp"
 #include "strategies/aggregate.hpp"
@@ -67,6 +68,9 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   RoundExchange* self_pointer = round.get();
   const auto reduce = [self_pointer](const ReducePiece& piece) { return self_pointer->reduce(piece); };
   ATOLL_ASSIGN(round->attempt_, ExchangeAttempt::begin(std::move(plan), std::move(own), reduce, store, now, settings));
+  std::vector<std::uint64_t> sizes;
+  std::ranges::transform(round->attempt_->parts(), std::back_inserter(sizes), [](ByteView part) { return part.size(); });
+  round->hashes_.emplace(sizes);
   return round;
 }
 
@@ -103,11 +107,11 @@ Status RoundExchange::weigh(const IslandRun& run) {
   return {};
 }
 
-Status RoundExchange::check(std::size_t contributor, ByteView bytes, std::uint64_t values) const {
+Status RoundExchange::check(std::size_t contributor, ByteView bytes, std::uint64_t values, const InParts& in_parts) const {
   if (aggregator_ == Aggregator::radial_directional && buffers_.empty()) {
     return check_norm(codec_, bytes, values, norms_[contributor]);
   }
-  return check_encoded(codec_, bytes, values);
+  return check_encoded(codec_, bytes, values, in_parts);
 }
 
 std::optional<ReduceFailure> RoundExchange::reduce(const ReducePiece& piece) {
@@ -172,11 +176,12 @@ const RoundResult& RoundExchange::result() {
   return *result_;
 }
 
-Status RoundExchange::check_result(std::optional<std::size_t>& contributor) {
+Status RoundExchange::check_result(std::optional<std::size_t>& contributor, const InParts& in_parts) {
   const std::vector<EncodedTerm>& terms = result().terms;
   for (std::size_t i = 0; i < terms.size(); ++i) {
     contributor = outcome_.gathered ? std::optional(i) : std::nullopt;
-    ATOLL_TRY(outcome_.gathered ? check(i, terms[i].bytes, values_) : check_encoded(reduce_codec_, terms[i].bytes, values_));
+    ATOLL_TRY(outcome_.gathered ? check(i, terms[i].bytes, values_, in_parts)
+                                : check_encoded(reduce_codec_, terms[i].bytes, values_, in_parts));
   }
   return {};
 }
@@ -192,9 +197,16 @@ float RoundExchange::own_weight(const IslandId& self) const {
   return 0.0F;
 }
 
-Digest RoundExchange::digest(const Digest& previous) {
+bool RoundExchange::hash_some() {
+  for (const ResultBytes& bytes : attempt_->take_ready()) {
+    hashes_->ready(bytes.part, bytes.offset, bytes.length);
+  }
+  return hashes_->hash_one(attempt_->parts());
+}
+
+Digest RoundExchange::digest(const Digest& previous, const InParts& in_parts) {
   if (!digest_) {
-    digest_ = digest_after(previous, result());
+    digest_ = hashes_->after(previous, header_of(result()), terms_of(result()), in_parts);
   }
   return *digest_;
 }
@@ -273,6 +285,18 @@ bool SyncEngine::State::reduce() {
   return busy;
 }
 
+// Some of what has come of one exchange, while nothing else is to be done.
+bool SyncEngine::State::hash() {
+  for (auto& [id, open] : runs) {
+    for (auto& [round, exchange] : open.exchanges) {
+      if (!exchange->reported && !exchange->attempt().failure() && exchange->hash_some()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void SyncEngine::State::settle_exchanges(TimePoint at) {
   for (auto& [id, open] : runs) {
     for (auto& [round, exchange] : open.exchanges) {
@@ -335,11 +359,11 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
     }
   }
   std::optional<std::size_t> whose;
-  if (const Status usable = exchange.check_result(whose); !usable) {
+  if (const Status usable = exchange.check_result(whose, settings.in_parts); !usable) {
     report_broken(exchange, whose ? contributors[*whose] : IslandId(), usable.error());
     return;
   }
-  const Digest digest = exchange.digest(open.run->digest_before(order.round));
+  const Digest digest = exchange.digest(open.run->digest_before(order.round), settings.in_parts);
   meter.digest = ms_since(start);
   reach(RoundPhase::before_commit, order.round);
   exchange.reported = true;
@@ -401,7 +425,7 @@ void SyncEngine::State::carry_out(const ApplyResult& order) {
     return;
   }
   RoundExchange& exchange = *found->second;
-  if (exchange.digest(open->run->digest_before(order.round)) != order.digest) {
+  if (exchange.digest(open->run->digest_before(order.round), settings.in_parts) != order.digest) {
     fail({Code::corrupt, "the result of " + round_text(order.round) + " held here is not the committed one"});
     return;
   }

@@ -11,6 +11,7 @@
 
 #include "agent/core/effect.hpp"
 #include "agent/engine/island_run.hpp"
+#include "agent/engine/result_digest.hpp"
 #include "transport/bulk/exchange_attempt.hpp"
 
 namespace atl {
@@ -27,8 +28,10 @@ class RoundExchange {
   // Valid once the attempt is done: the result, and its digest after `previous`.
   [[nodiscard]] const RoundResult& result();
   // That its terms can be used. `contributor` is whose contribution cannot be; none where the terms are sums.
-  [[nodiscard]] Status check_result(std::optional<std::size_t>& contributor);
-  [[nodiscard]] Digest digest(const Digest& previous);
+  [[nodiscard]] Status check_result(std::optional<std::size_t>& contributor, const InParts& in_parts);
+  [[nodiscard]] Digest digest(const Digest& previous, const InParts& in_parts);
+  // Hashes some of what has come of the result; false: there is nothing to hash.
+  bool hash_some();
   // By which this island's own contribution counts; 0: it does not.
   [[nodiscard]] float own_weight(const IslandId& self) const;
   [[nodiscard]] TimePoint started() const { return started_; }
@@ -45,7 +48,8 @@ class RoundExchange {
   // How much each contributor counts. Errors: as contribution_weights; conflict without the numbers that the strategy needs.
   Status weigh(const IslandRun& run);
   // A contribution, or a part of one, can be used.
-  [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values) const;
+  [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values,
+                             const InParts& in_parts = one_after_another) const;
   // Puts one piece of all contributions together, or of a group's, or of the groups' sums, and encodes it.
   std::optional<ReduceFailure> reduce(const ReducePiece& piece);
   std::optional<ReduceFailure> sum_contributions(const ReducePiece& piece);
@@ -68,6 +72,7 @@ class RoundExchange {
   std::unique_ptr<ExchangeAttempt> attempt_;
   ExchangeResult outcome_;
   std::optional<RoundResult> result_;
+  std::optional<ResultDigest> hashes_;  // what of the result was hashed while it came
   std::optional<Digest> digest_;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
+#include "agent/engine/result_digest.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -39,14 +41,19 @@ Bytes header_of(const RoundResult& result) {
   return out;
 }
 
-Digest digest_after(const Digest& previous, const RoundResult& result) {
-  Sha256 hash;
-  hash.update(previous.bytes);
-  hash.update(header_of(result));
+std::vector<ByteView> terms_of(const RoundResult& result) {
+  std::vector<ByteView> terms;
   for (const EncodedTerm& term : result.terms) {
-    hash.update(term.bytes);
+    terms.push_back(term.bytes);
   }
-  return hash.finish();
+  return terms;
+}
+
+Digest digest_after(const Digest& previous, const RoundResult& result, const InParts& in_parts) {
+  const std::vector<ByteView> terms = terms_of(result);
+  std::vector<std::uint64_t> sizes;
+  std::ranges::transform(terms, std::back_inserter(sizes), [](ByteView term) { return term.size(); });
+  return ResultDigest(sizes).after(previous, header_of(result), terms, in_parts);
 }
 
 Digest initial_digest(std::string_view manifest, std::span<const float> parameters) {

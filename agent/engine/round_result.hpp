@@ -4,8 +4,8 @@
 //   u64 values · u32 terms · then for each term: u32 weight (bits of the float32) · u64 bytes · of version 2 u64 norm (bits of the float64)
 //   and the terms' encoded bytes, one after another. All little-endian. Version 1 where no term has a norm, else 2.
 //
-// The digest: D_r = SHA-256(D_{r-1} ‖ these bytes). The bytes follow from (round, fragment, contributors in member order, their
-// encoded contributions and norms) alone, so equal digests mean equal histories. D_0 covers the manifest and the initial parameters.
+// The digest D_r covers D_{r-1} and these bytes (result_digest.hpp). The bytes follow from (round, fragment, contributors in member order,
+// their encoded contributions and norms) alone, so equal digests mean equal histories. D_0 covers the manifest and the initial parameters.
 // Threads: plain values.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "strategies/outer_optimizer.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/base/in_parts.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -40,8 +41,10 @@ struct RoundResult {
 
 // The bytes before those of the terms.
 Bytes header_of(const RoundResult& result);
+// Their bytes.
+std::vector<ByteView> terms_of(const RoundResult& result);
 // D_r from D_{r-1}. Cost: hashes the encoded result once.
-Digest digest_after(const Digest& previous, const RoundResult& result);
+Digest digest_after(const Digest& previous, const RoundResult& result, const InParts& in_parts = one_after_another);
 // D_0.
 Digest initial_digest(std::string_view manifest, std::span<const float> parameters);
 

@@ -33,7 +33,7 @@ bool SyncEngine::State::turn() {
     settle_checkpoints(open);
   }
   settle_probes(at);
-  return busy;
+  return busy || hash();
 }
 
 std::optional<TimePoint> SyncEngine::State::next_deadline() {

@@ -24,6 +24,7 @@
 #include "transport/base/disk.hpp"
 #include "transport/base/exchange_grid.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/base/in_parts.hpp"
 #include "transport/base/time.hpp"
 #include "transport/bulk/bulk_link.hpp"
 #include "transport/bulk/link_memory.hpp"
@@ -45,7 +46,8 @@ struct EngineSettings {
   // Calls this again and again, until it returns false, while the engine goes on: the writing of checkpoints. Empty: the engine does it.
   std::function<void(std::function<bool()>)> beside = {};
   SnapshotTerms snapshots = {};
-  bool check_arena = false;  // trainers that write there out of turn are told (arena_watch.hpp)
+  InParts in_parts = one_after_another;  // digests and outer steps of large fragments
+  bool check_arena = false;              // trainers that write there out of turn are told (arena_watch.hpp)
 };
 
 class SyncEngine {

@@ -191,6 +191,7 @@ struct SyncEngine::State final : PieceReceiver {
     }
   }
   bool reduce();
+  bool hash();
   void settle_exchanges(TimePoint at);
   void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
   void report_done(OpenedRun& open, RoundExchange& exchange);

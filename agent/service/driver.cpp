@@ -501,7 +501,8 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(const EngineSettings engine_settings, settings_of_engine(options, island));
   const std::shared_ptr<Rehearsal>& rehearsal = engine_settings.rehearsal;
   std::unique_ptr<BulkLink> bulk_link = rehearsal ? rehearsed(std::move(link), rehearsal) : std::move(link);
-  auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link));
+  auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link),
+                                               options.threads > 0 ? options.threads : threads_for(std::thread::hardware_concurrency()));
   engine->post(SetUplink{options.uplink.rate_at(local_week_time())});
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
   for (const StoredRun& run : stored) {

@@ -48,6 +48,7 @@ struct AgentOptions {
   std::string program;                            // the executable that `trainer` is run of; empty: this one
   UplinkCalendar uplink;                          // the bulk link's budget
   std::uint64_t link_memory_bytes = kLinkMemory;  // for pieces on their way (transport/bulk/link_memory.hpp)
+  unsigned threads = 0;                           // for digests and outer steps; 0: by the cores (agent/service/workers.hpp)
   std::uint64_t trainer_memory_bytes = 0;         // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);
   bool check_arena = false;                          // trainers that write into the arena out of turn are noticed

@@ -18,13 +18,14 @@ int timeout_ms(std::optional<TimePoint> deadline) {
 
 }  // namespace
 
-EngineSettings EngineThread::with_side(EngineSettings settings) {
+EngineSettings EngineThread::with_threads(EngineSettings settings) {
   settings.beside = [this](std::function<bool()> some) { side_.run(std::move(some)); };
+  settings.in_parts = [this](std::size_t count, const std::function<void(std::size_t)>& part) { workers_.each(count, part); };
   return settings;
 }
 
-EngineThread::EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link)
-    : engine_(with_side(std::move(settings)), std::move(link)) {
+EngineThread::EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link, unsigned threads)
+    : workers_(threads), engine_(with_threads(std::move(settings)), std::move(link)) {
   thread_ = std::thread([this] { loop(); });
 }
 

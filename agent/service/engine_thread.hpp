@@ -13,13 +13,14 @@
 #include "agent/engine/sync_engine.hpp"
 #include "agent/service/side_thread.hpp"
 #include "agent/service/value_queue.hpp"
+#include "agent/service/workers.hpp"
 
 namespace atl::agent {
 
 class EngineThread {
  public:
-  // Takes the link over and starts the thread.
-  EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link);
+  // Takes the link over and starts the thread. `threads`: that the engine may compute with, its own among them.
+  EngineThread(EngineSettings settings, std::unique_ptr<BulkLink> link, unsigned threads);
   // Ends what is under way; queued commands are dropped.
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
@@ -32,10 +33,11 @@ class EngineThread {
  private:
   void loop();
   void hand_out();
-  // Those given, with a thread for what the engine does not do itself.
-  EngineSettings with_side(EngineSettings settings);
+  // Those given, with threads for what the engine does not do itself.
+  EngineSettings with_threads(EngineSettings settings);
 
   SideThread side_;
+  Workers workers_;
   SyncEngine engine_;
   ValueQueue<EngineCommand> commands_;
   ValueQueue<EngineAnswer> answers_;

@@ -39,6 +39,7 @@ struct AgentCommandOptions {
   std::vector<std::string> trainer_folders;
   std::string uplink;
   std::string link_memory;
+  std::uint64_t threads = 0;
   std::string metrics;
   std::string trainer_memory;
   Duration trainer_hang_after = std::chrono::minutes(5);
@@ -82,6 +83,11 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
     }
     options.link_memory_bytes = *bytes;
   }
+  constexpr std::uint64_t kMostThreads = 64;
+  if (given.threads > kMostThreads) {
+    return Error{Code::invalid_argument, "--threads " + std::to_string(given.threads) + ": at most 64"};
+  }
+  options.threads = static_cast<unsigned>(given.threads);
   if (!given.trainer_memory.empty()) {
     ATOLL_ASSIGN(options.trainer_memory_bytes, parse_bytes(given.trainer_memory));
   }
@@ -237,6 +243,8 @@ Command agent_command() {
       {"--link-memory",
        "what pieces on their way to and from the others may take, like 1GiB (else 512 MiB); a long fat line needs twice what it holds",
        &options->link_memory},
+      {"--threads", "that the agent computes digests and outer steps of large models with (else a quarter of the cores, at most 8)",
+       &options->threads},
       {"--metrics", "where Prometheus finds this island's figures, HOST:PORT; whoever reaches it reads them (else nowhere)",
        &options->metrics},
       {"--trainer-memory", "a trainer that needs more is ended, like 8GiB (else no limit)", &options->trainer_memory},

@@ -67,7 +67,7 @@ struct Island {
     engine_settings.self = settings.island;
     engine_settings.runs = confined_to(folder.path() / "runs").value();
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
-    engine = std::make_unique<EngineThread>(engine_settings, std::move(link));
+    engine = std::make_unique<EngineThread>(engine_settings, std::move(link), 2U);
   }
 
   // The next answer of this type.

@@ -52,7 +52,7 @@ class Island {
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
     engine_settings.stall_after = 3s;
     engine_settings.one_level_members = one_level_members;
-    engine = std::make_unique<EngineThread>(engine_settings, std::move(link));
+    engine = std::make_unique<EngineThread>(engine_settings, std::move(link), 2U);
   }
 
   // The next answer of this type; others are dropped.

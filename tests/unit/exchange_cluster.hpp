@@ -65,6 +65,8 @@ struct Island {
   std::unique_ptr<BulkLink> link;
   std::unique_ptr<ExchangeAttempt> exchange;
   TimePoint begins;  // hears of the exchange then
+  // Of the result, as it came: the bytes, and how often each was there.
+  std::map<std::size_t, std::pair<Bytes, std::vector<unsigned>>> came;
   std::shared_ptr<PathWindows> paths;
   std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();
 };
@@ -149,10 +151,25 @@ class Cluster {
     }
     while (island.exchange->reduce_one()) {
     }
+    note_ready(island);
     for (const OutgoingWant& want : island.exchange->take_wants(now)) {
       if (!island.link->want(want)) {
         island.exchange->not_sent(now, want);
       }
+    }
+  }
+
+  static void note_ready(Island& island) {
+    const std::vector<ByteView> parts = island.exchange->parts();
+    for (const ResultBytes& bytes : island.exchange->take_ready()) {
+      auto& [copy, times] = island.came[bytes.part];
+      const ByteView part = parts.at(bytes.part);
+      copy.resize(part.size());
+      times.resize(part.size());
+      REQUIRE(bytes.offset + bytes.length <= part.size());
+      std::copy_n(part.begin() + static_cast<std::ptrdiff_t>(bytes.offset), bytes.length,
+                  copy.begin() + static_cast<std::ptrdiff_t>(bytes.offset));
+      std::for_each_n(times.begin() + static_cast<std::ptrdiff_t>(bytes.offset), bytes.length, [](unsigned& count) { ++count; });
     }
   }
 
@@ -176,6 +193,7 @@ class Cluster {
     auto begun = ExchangeAttempt::begin(std::move(plan), own_payload(island), reduce_floats, *island.store, network_.now(), settings);
     REQUIRE(begun);
     island.exchange = std::move(begun).value();
+    island.came.clear();
   }
 
   Payload own_payload(const Island& island) const {
@@ -241,6 +259,15 @@ class Cluster {
     for (std::size_t i = 0; i < islands_.size(); ++i) {
       const std::vector<float> sum = sum_at(i);
       CHECK(std::memcmp(sum.data(), reference.data(), sum.size() * 4) == 0);
+      const std::vector<Payload> parts = islands_[i]->exchange->result().parts;
+      for (std::size_t part = 0; part < parts.size(); ++part) {  // what was told of each byte, once, when it was there, holds at the end
+        const auto found = islands_[i]->came.find(part);
+        REQUIRE((found != islands_[i]->came.end() || parts[part].bytes.empty()));
+        if (found != islands_[i]->came.end()) {
+          CHECK(std::ranges::equal(found->second.first, parts[part].bytes));
+          CHECK(std::ranges::all_of(found->second.second, [](unsigned count) { return count == 1; }));
+        }
+      }
     }
   }
 

@@ -51,6 +51,7 @@ struct Source {
   Buffer buffer;                   // else where it goes: the whole contribution (gather), or the result, whose
   std::uint64_t base = 0;          // byte number `base` is the blob's first
   bool given_on = false;           // this member serves it, too
+  std::size_t part = 0;            // of the result, with a buffer
 };
 
 }  // namespace
@@ -71,7 +72,8 @@ struct ExchangeAttempt::State {
   std::vector<Source> sources;
   std::optional<ExchangeFailure> failure;
   ExchangeProgress progress;
-  bool got_contribution = false;  // a piece of one
+  std::vector<ResultBytes> ready;  // not taken
+  bool got_contribution = false;   // a piece of one
 
   explicit State(BlobStore& the_store) : store(the_store) {}
 
@@ -89,7 +91,7 @@ struct ExchangeAttempt::State {
     }
     progress.bytes_to_receive += within.back() - within.front();
     sources.push_back(Source{
-        WantSchedule(plan.members[member], id, std::move(within), settings.wants, now), total, std::nullopt, 0, {}, Buffer(), 0, false});
+        WantSchedule(plan.members[member], id, std::move(within), settings.wants, now), total, std::nullopt, 0, {}, Buffer(), 0, false, 0});
     return sources.back();
   }
 
@@ -99,9 +101,14 @@ struct ExchangeAttempt::State {
   }
 
   void begin_gather(TimePoint now) {
-    for (const std::size_t member : contributors) {
-      if (member != self && plan.layout.pieces() > 0) {
-        add_contribution(member, {0, plan.layout.pieces()}, now).buffer = Buffer(plan.layout.contribution.back(), *settings.buffers);
+    for (std::size_t part = 0; part < contributors.size(); ++part) {
+      const std::size_t member = contributors[part];
+      if (member == self) {
+        ready.push_back({part, 0, own.bytes.size()});
+      } else if (plan.layout.pieces() > 0) {
+        Source& source = add_contribution(member, {0, plan.layout.pieces()}, now);
+        source.buffer = Buffer(plan.layout.contribution.back(), *settings.buffers);
+        source.part = part;
       }
     }
   }
@@ -306,6 +313,9 @@ struct ExchangeAttempt::State {
         sum.free_slots.push_back(std::move(source.slots[sum.done]));
       }
     }
+    if (sum.of != SumOf::group) {
+      ready.push_back({0, out, task.reduced.size()});
+    }
     ++sum.done;
     ++progress.pieces_reduced;
     store.mark_ready(sum.served, out - sum.served_begin, task.reduced.size());
@@ -382,6 +392,9 @@ void ExchangeAttempt::arrived(TimePoint now, const IslandId& from, const BlobPie
   if (const std::optional<std::size_t> index = source->schedule.outstanding(piece)) {
     source->schedule.arrived(now, *index);
     state_->progress.bytes_received += piece.payload_bytes();
+    if (!source->sum) {
+      state_->ready.push_back({source->part, source->base + piece.offset, piece.length});
+    }
     if (source->given_on) {
       state_->store.mark_ready(state_->blob(BlobKind::reduced, state_->self), piece.offset, piece.length);
     }
@@ -457,6 +470,20 @@ ExchangeResult ExchangeAttempt::result() const {
   }
   return result;
 }
+
+std::vector<ByteView> ExchangeAttempt::parts() const {
+  if (state_->direct) {
+    return {state_->result.span(0, state_->result.size)};
+  }
+  std::vector<ByteView> parts;
+  for (const std::size_t member : state_->contributors) {
+    const Source* source = state_->find(state_->plan.members[member], state_->blob(BlobKind::contribution, 0));
+    parts.push_back(source == nullptr ? state_->own.bytes : ByteView(source->buffer.span(0, source->buffer.size)));
+  }
+  return parts;
+}
+
+std::vector<ResultBytes> ExchangeAttempt::take_ready() { return std::exchange(state_->ready, {}); }
 
 ExchangeProgress ExchangeAttempt::progress() const { return state_->progress; }
 

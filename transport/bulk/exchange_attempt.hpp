@@ -69,6 +69,13 @@ struct ReducePiece {
   std::span<const std::size_t> contributors = {};  // of contributions: which each is among those of the attempt
 };
 
+// Bytes of a part of the result that are there, and will not change while the exchange goes on.
+struct ResultBytes {
+  std::size_t part = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+};
+
 // A term that cannot be used, and which of the piece's it is.
 struct ReduceFailure {
   std::size_t term = 0;
@@ -143,6 +150,9 @@ class ExchangeAttempt final : public Transfer {
   [[nodiscard]] const std::optional<ExchangeFailure>& failure() const;
   // Valid once done.
   [[nodiscard]] ExchangeResult result() const;
+  // The memory of its parts, before it is done; of what is there `take_ready` tells, each byte once.
+  [[nodiscard]] std::vector<ByteView> parts() const;
+  [[nodiscard]] std::vector<ResultBytes> take_ready();
   [[nodiscard]] ExchangeProgress progress() const;
   // Who has delivered nothing for `longer_than` though asked. A missing contribution comes first: it depends on nobody else, whereas
   // a sum may itself wait for a third member. On two levels sums are given twice as long: most of those who wait for one have nothing to do
