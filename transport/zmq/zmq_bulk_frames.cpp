@@ -81,6 +81,10 @@ void ZmqBulkIo::on_pong(Session& session, Duration trip) {
     peer.round_trip = trip;
     peer.trip_from = session.heard;
   }
+  if (!peer.far && peer.round_trip >= kFarTrip) {
+    peer.far = true;
+    divide(peer);
+  }
   if (!session.far && peer.round_trip >= kFarTrip) {
     session.far = true;
     use_far_congestion_control(session.source);

@@ -10,8 +10,8 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kSessionsAPeer = 16;  // accepted ones; more than any peer has streams
-constexpr std::size_t kHalfOpen = 256;      // handshakes not confirmed
+constexpr std::size_t kSessionsAPeer = kMostStreams + 8;  // accepted ones; more than any peer has streams
+constexpr std::size_t kHalfOpen = 256;                    // handshakes not confirmed
 
 }  // namespace
 
@@ -123,6 +123,7 @@ void ZmqBulkIo::confirm(Session& session) {
   }
   Peer& peer = peers_.at(session.peer);
   peer.sessions.push_back(session.id);
+  divide(peer);
   if (peer.sessions.size() == 1) {
     log_debug("bulk link: connected to island " + session.peer.text);
     mailbox_->update(session.peer, [](PeerTraffic& row) { row.connected = true; });
@@ -154,6 +155,7 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
   log_debug("bulk link: a connection to island " + session.peer.text + " ended: " + why);
   Peer& peer = peers_.at(session.peer);
   std::erase(peer.sessions, id);
+  divide(peer);
   if (peer.sessions.empty()) {
     mailbox_->update(session.peer, [](PeerTraffic& row) { row.connected = false; });
     store_->drop_reader(session.peer);

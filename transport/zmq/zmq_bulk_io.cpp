@@ -3,6 +3,7 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "transport/base/descriptor_limit.hpp"
@@ -256,7 +257,35 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
   if (peer == peers_.end() || peer->second.sessions.empty()) {
     return nullptr;
   }
-  return &sessions_.at(peer->second.sessions[peer->second.turn++ % used_sessions(peer->second)]);
+  return &sessions_.at(peer->second.asked[peer->second.turn++ % used_sessions(peer->second)]);
+}
+
+// A want that shares a connection with pieces going the same way waits behind all that ZeroMQ and the kernel hold of them, which is more
+// than the path does. So on a far path each side asks over the connections that it dialled. Where one side alone dials, each has every
+// second of them: in the order of their keys, which both sides know. With one connection there is nothing to divide. A near peer is asked
+// over any, since fewer that are busy cost fewer wake-ups.
+void ZmqBulkIo::divide(Peer& peer) const {
+  if (!peer.far) {
+    peer.asked = peer.sessions;
+    return;
+  }
+  peer.asked.clear();
+  const std::size_t ours = dialled(peer);
+  if (ours > 0 && ours < peer.sessions.size()) {
+    std::ranges::copy_if(peer.sessions, std::back_inserter(peer.asked), [this](std::uint64_t id) { return is_dialled(id); });
+    return;
+  }
+  std::vector<std::pair<Key, std::uint64_t>> in_order;
+  for (const std::uint64_t id : peer.sessions) {
+    const BulkKeys& keys = sessions_.at(id).keys;
+    in_order.emplace_back(std::min(keys.send, keys.receive), id);
+  }
+  std::ranges::sort(in_order);
+  for (std::size_t i = 0; i < in_order.size(); ++i) {
+    if (in_order.size() == 1 || (i % 2 == 0) == (ours > 0)) {
+      peer.asked.push_back(in_order[i].second);
+    }
+  }
 }
 
 // The connection that owes least; those that owe as much take turns. So a connection that loses a packet does not hold up the others.
@@ -268,7 +297,7 @@ ZmqBulkIo::Session* ZmqBulkIo::session_to_ask(const IslandId& island) {
   const Peer& peer = peers_.at(island);
   const std::size_t used = used_sessions(peer);
   for (std::size_t i = 0; i < used && least->owed > 0; ++i) {
-    Session& session = sessions_.at(peer.sessions[(peer.turn + i) % used]);
+    Session& session = sessions_.at(peer.asked[(peer.turn + i) % used]);
     least = session.owed < least->owed ? &session : least;
   }
   return least;
@@ -400,16 +429,16 @@ void ZmqBulkIo::send_to_route(const Route& route, ByteView message) {
 void ZmqBulkIo::look_at_streams(TimePoint present) {
   for (auto& [island, peer] : peers_) {
     StreamCount::Look look{present - looked_at_, std::exchange(peer.received, 0), 0, true, peer.round_trip};
-    for (std::size_t i = 0; i < peer.sessions.size(); ++i) {
-      const std::uint64_t owed = sessions_.at(peer.sessions[i]).owed;
+    for (std::size_t i = 0; i < peer.asked.size(); ++i) {
+      const std::uint64_t owed = sessions_.at(peer.asked[i]).owed;
       look.outstanding += owed;
       look.busy = look.busy && (owed > 0 || i >= used_sessions(peer));
     }
     peer.streams.look(look);
     const bool established = std::ranges::all_of(peer.dealers, [](const auto& dealer) { return dealer->session != 0; });
     const bool may_dial = established && !peer.who.address.empty();
-    for (std::size_t there = peer.sessions.size(); may_dial && there < peer.streams.count() && peer.dealers.size() < kMostStreams;
-         ++there) {
+    for (std::size_t there = peer.far ? dialled(peer) : peer.sessions.size();
+         may_dial && there < peer.streams.count() && peer.dealers.size() < kMostStreams; ++there) {
       add_dealer(island, peer);
     }
     const auto over = static_cast<unsigned>(used_sessions(peer));

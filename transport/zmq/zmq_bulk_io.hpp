@@ -99,12 +99,14 @@ class ZmqBulkIo {
     BulkPeer who;
     std::vector<std::unique_ptr<Dealer>> dealers;
     std::vector<std::uint64_t> sessions;  // confirmed
+    std::vector<std::uint64_t> asked;     // those over which this side asks, see `divide`
     std::size_t turn = 0;
     StreamCount streams;         // of the sessions, over how many this side asks
     unsigned asked_over = 0;     // what its reader was told of that
     std::uint64_t received = 0;  // bytes, since the last tick
     Duration round_trip{};       // the shortest since `trip_from`; 0: not known
     TimePoint trip_from;
+    bool far = false;  // it was once, and is taken for far since then
   };
 
   // Commands.
@@ -157,8 +159,13 @@ class ZmqBulkIo {
 
   void add_dealer(const IslandId& island, Peer& peer);
   [[nodiscard]] static std::size_t used_sessions(const Peer& peer) {
-    return std::min<std::size_t>(peer.streams.count(), peer.sessions.size());
+    return std::min<std::size_t>(peer.streams.count(), peer.asked.size());
   }
+  [[nodiscard]] bool is_dialled(std::uint64_t session) const { return sessions_.at(session).dealer != nullptr; }
+  [[nodiscard]] std::size_t dialled(const Peer& peer) const {
+    return static_cast<std::size_t>(std::ranges::count_if(peer.sessions, [this](std::uint64_t id) { return is_dialled(id); }));
+  }
+  void divide(Peer& peer) const;
   void look_at_streams(TimePoint now);
   void tick(TimePoint now);
   void log_rarely(const std::string& line);

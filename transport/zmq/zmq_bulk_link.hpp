@@ -1,9 +1,10 @@
 // The bulk link on ZeroMQ: encrypted, authenticated, striped.
 //
 // Every island binds one ROUTER and dials every peer that has an address with `streams` DEALERs, each a connection of its own. Wants go
-// round the established connections to a peer, whoever dialled; a piece returns where its want came from. So one reachable
-// side is enough. On a far path the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked
-// for BBR (tcp_tuning.hpp).
+// round the connections to a peer, and a piece returns where its want came from: one reachable side is enough. On a far path wants go
+// round those that this side dialled, or half of them where one side alone dials, so that they do not wait behind pieces that go the same
+// way; the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked for BBR
+// (tcp_tuning.hpp).
 //
 // Handshake and sealing: bulk_session.hpp. On every new connection the accepting side greets (u8 1, u8 version), the dialling side says
 // hello, the accepting side welcomes; then each message is u8 4 and a sealed head, and a second part with the sealed payload where
