@@ -62,6 +62,10 @@ class DelayingProxy {
   [[nodiscard]] const std::string& address() const { return address_; }
   // From now on. What is on the way already comes as it was.
   void set_rate(double bytes_per_second) { rate_ = bytes_per_second; }
+  // Bytes that a connection has carried from who dialled it, and back. They are counted in the order in which they came, up to kCounted.
+  static constexpr std::size_t kCounted = 64;
+  [[nodiscard]] std::uint64_t carried_there(std::size_t connection) const { return carried_.at(2 * connection); }
+  [[nodiscard]] std::uint64_t carried_back(std::size_t connection) const { return carried_.at(2 * connection + 1); }
 
  private:
   static constexpr std::size_t kChunk = 256U << 10;
@@ -81,6 +85,7 @@ class DelayingProxy {
     std::uint64_t held = 0;
     bool over = false;
     bool blocked = false;  // `to` takes no more for now
+    std::size_t number = 0;
   };
 
   static sockaddr_in loopback(std::uint16_t port) {
@@ -103,8 +108,8 @@ class DelayingProxy {
     const int on = 1;
     ::setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(far, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    pipes_.push_back(std::make_unique<Pipe>(Pipe{near, far, 0, {}, 0, false, false}));
-    pipes_.push_back(std::make_unique<Pipe>(Pipe{far, near, 1, {}, 0, false, false}));
+    pipes_.push_back(std::make_unique<Pipe>(Pipe{near, far, 0, {}, 0, false, false, accepted_++}));
+    pipes_.push_back(std::make_unique<Pipe>(Pipe{far, near, 1, {}, 0, false, false, accepted_++}));
   }
 
   std::unique_ptr<std::byte[]> buffer() {
@@ -129,6 +134,9 @@ class DelayingProxy {
       return;
     }
     const atl::TimePoint present = atl::now();
+    if (pipe.number < carried_.size()) {
+      carried_[pipe.number] += static_cast<std::uint64_t>(got);
+    }
     chunk.size = static_cast<std::size_t>(got);
     chunk.due = present + delay_;
     if (rate_ > 0) {
@@ -214,6 +222,8 @@ class DelayingProxy {
   std::vector<std::unique_ptr<Pipe>> pipes_;
   std::vector<std::unique_ptr<std::byte[]>> free_;
   std::array<atl::TimePoint, 2> free_at_{};
+  std::array<std::atomic<std::uint64_t>, 2 * kCounted> carried_{};
+  std::size_t accepted_ = 0;  // directions
   std::thread thread_;
 };
 
