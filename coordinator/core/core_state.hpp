@@ -113,6 +113,7 @@ struct RoundsWork {
   double spread = 0;                      // in pairs: how far the islands are from their mean, estimated,
   Round spread_round;                     // when all had done this round
   std::map<std::uint32_t, Round> newest;  // by fragment, where rounds close with a quorum: the newest committed round
+  bool told_of_grace = false;             // that it is longer than the overlap hides
 };
 
 struct RunIdentity {
@@ -348,6 +349,7 @@ struct Core::State {
   [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;
   [[nodiscard]] std::optional<Duration> step_of(const Run& run, const IslandId& id) const;
   [[nodiscard]] Duration grace_in(const Run& run, const OpenRound& round) const;
+  void tell_of_grace(Run& run);
   static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
   static JudgedNorm judged(const Run& run, const IslandId& island, const Contribution& contribution);

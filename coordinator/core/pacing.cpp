@@ -1,5 +1,6 @@
 // Islands of different speeds: how they come to a round together, and how long one that has its quorum waits for the slower ones.
 #include <algorithm>
+#include <utility>
 
 #include "coordinator/core/core_state.hpp"
 #include "strategies/specification/run_rules.hpp"
@@ -64,6 +65,32 @@ Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
     input.exchange = newest->times ? newest->times->committed - newest->times->planned : Duration(0);
   }
   return decide_grace(input);
+}
+
+// A grace that the run file states holds, however long it is. How much of it the overlap hides shows only once the islands have told how
+// long their steps take.
+void Core::State::tell_of_grace(Run& run) {
+  const StrategySpec& strategy = run.spec.strategy;
+  const std::optional<Duration> grace = grace_of(strategy).value_or(std::nullopt);
+  if (!grace || run.in_rounds().told_of_grace) {
+    return;
+  }
+  std::optional<std::pair<Duration, IslandId>> fastest;
+  for (const IslandId& id : run.members) {
+    if (const std::optional<Duration> step = step_of(run, id); step && (!fastest || *step < fastest->first)) {
+      fastest = {*step, id};
+    }
+  }
+  if (!fastest || *grace <= fastest->first * static_cast<Duration::rep>(strategy.overlap_steps)) {
+    return;
+  }
+  run.in_rounds().told_of_grace = true;
+  event(run.about.id, fastest->second, "warning", "grace_too_long",
+        "strategy.grace " + strategy.grace + " of run " + run.about.name +
+            " is longer than its overlap hides: " + std::to_string(strategy.overlap_steps) + " steps of " + human_duration(fastest->first) +
+            " of island " + islands.name_of(fastest->second) + " are " +
+            human_duration(fastest->first * static_cast<Duration::rep>(strategy.overlap_steps)) +
+            "; grace = \"auto\" follows the islands' steps");
 }
 
 }  // namespace atl::coordinator

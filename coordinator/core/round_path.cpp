@@ -219,6 +219,7 @@ void Core::State::wait_for(Run& run, const Wait& wait) {
 void Core::State::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
   if (run.passes_over()) {
+    tell_of_grace(run);
     OpenRound& round = run.rounds().at(number);
     const auto on_time = std::ranges::count_if(
         run.members, [&](const IslandId& id) { return answer_in(run, round, id) == Answer::ready && !late(run, round, id); });

@@ -488,6 +488,42 @@ TEST_CASE("whose trainer has another model than the run is told so once, asked t
   CHECK(invited(2) != 0);
 }
 
+TEST_CASE("a stated grace that is longer than the overlap hides is told once, with the numbers, when the islands' steps are known") {
+  for (const bool too_long : {true, false}) {
+    Bench bench;
+    bench.join("a");
+    bench.join("b");
+    RunSpec spec = spec_for(1, 2, 100);
+    spec.strategy = named_strategy("decoupled-diloco").value();
+    spec.strategy.quorum = 1;
+    spec.strategy.overlap_steps = 2;
+    spec.strategy.grace = too_long ? "5s" : "1s";
+    spec.training.batch = 10;
+    spec.training.sequence_length = 100;
+    REQUIRE(bench.core.submit(bench.now, bench.run, spec, "", "").has_value());
+    IslandReport report;
+    report.run = bench.run;
+    for (int i = 0; i < 20; ++i) {
+      bench.now += 1s;
+      report.tokens_per_second = i < 10 ? 0 : 1000;  // a second a step
+      bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {report}});
+      report.tokens_per_second /= 2;
+      bench.core.step(bench.now, IslandId("b"), 1, Heartbeat{1, {report}});
+      bench.core.tick(bench.now);
+      bench.take();
+      for (const char* name : {"a", "b"}) {
+        for (const Invite& invite : bench.sent<Invite>(name)) {
+          atl::Ready ready;
+          ready.run = bench.run;
+          ready.epoch = invite.epoch;
+          bench.core.step(bench.now, IslandId(name), 1, ready);
+        }
+      }
+    }
+    CHECK(bench.told("grace_too_long") == (too_long ? 1 : 0));
+  }
+}
+
 TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not grow") {
   constexpr std::uint64_t kRounds = 1000;
   constexpr std::size_t kIslands = 100;
