@@ -341,7 +341,15 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     return;
   }
   if (!run.lineage.confirms(message.round, message.digest)) {
-    return;  // an older lineage, or a round that is long past; it gets another order
+    // Of an older lineage; or it took so long that the round it was to come to is no longer known. Else it would be told of that for ever.
+    const std::optional<CatchUp>& order = membership.entry.catch_up;
+    if (order && order->committed == message.round && order->digest == message.digest) {
+      membership.entry.catch_up.reset();
+      membership.entry.caught_up.reset();
+      membership.entry.resend.next = now();
+      touch(run);
+    }
+    return;
   }
   if (membership.entry.caught_up && *membership.entry.caught_up >= message.round) {
     return;

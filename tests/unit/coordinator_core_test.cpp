@@ -488,6 +488,69 @@ TEST_CASE("whose trainer has another model than the run is told so once, asked t
   CHECK(invited(2) != 0);
 }
 
+TEST_CASE("a joiner that comes to its round when hundreds have followed is told of a newer one") {
+  Bench bench;
+  bench.join("a");
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(1, 2, 10'000), "", "").has_value());
+  const auto from = [&](const char* name, auto message) { bench.core.step(bench.now, IslandId(name), 1, message); };
+  IslandReport report;
+  report.run = bench.run;
+  std::vector<CatchUp> orders;
+  const auto pass = [&](bool joiner) {
+    bench.now += milliseconds(100);
+    from("a", Heartbeat{1, {report}});
+    if (joiner) {
+      from("b", Heartbeat{1, {report}});
+    }
+    bench.core.tick(bench.now);
+    bench.take();
+    for (const CatchUp& order : bench.sent<CatchUp>("b")) {
+      orders.push_back(order);
+    }
+  };
+  for (int i = 0; i < 1000 && bench.core.run(bench.now, bench.run)->state == RunState::queued; ++i) {  // a second island might come
+    pass(false);
+  }
+  atl::Ready ready;
+  ready.run = bench.run;
+  ready.epoch = bench.core.run(bench.now, bench.run)->epoch;
+  ready.digest = digest(0);
+  ready.tokens = 100;
+  from("a", ready);
+  from("a", Checkpointed{bench.run, Round(0), digest(0), digest(7), 1, {}});
+  const auto train = [&](std::uint64_t first, std::uint64_t last, bool joiner) {
+    for (std::uint64_t round = first; round <= last; ++round) {
+      ready.epoch = bench.core.run(bench.now, bench.run)->epoch;
+      ready.round = Round(round);
+      ready.digest = digest(round - 1);
+      from("a", ready);
+      from("a", Exchanged{bench.run, ready.epoch, Round(round), Attempt(1), digest(round), 0, 0, 0});
+      from("a", Merged{bench.run, Round(round), Step(round * 10), 0, 0, 0});
+      if (round % 10 == 0) {
+        from("a", Checkpointed{bench.run, Round(round), digest(round), digest(7), 1, {}});
+      }
+      pass(joiner);
+      REQUIRE(bench.core.run(bench.now, bench.run)->committed == Round(round));
+    }
+  };
+  train(1, 5, false);
+  bench.join("b");
+  for (int i = 0; i < 100 && orders.empty(); ++i) {
+    from("a", Checkpointed{bench.run, Round(0), digest(0), digest(7), 1, {}});
+    pass(true);
+  }
+  REQUIRE_FALSE(orders.empty());
+  const CatchUp first = orders.back();
+  train(first.committed.value + 1, first.committed.value + 300, true);
+  orders.clear();
+  from("b", CaughtUp{bench.run, first.epoch, first.committed, first.digest, {}, 0});
+  for (int i = 0; i < 20; ++i) {
+    pass(true);
+  }
+  REQUIRE_FALSE(orders.empty());
+  CHECK(orders.back().committed.value == first.committed.value + 300);
+}
+
 TEST_CASE("a stated grace that is longer than the overlap hides is told once, with the numbers, when the islands' steps are known") {
   for (const bool too_long : {true, false}) {
     Bench bench;
