@@ -131,6 +131,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
     return;
   }
   drop_rounds();
+  run->checkpoints.end_offer();  // the results that were kept for joiners do not lead to the state that comes
   effect(run->outer.catch_up(message, starts.next()));
 }
 
