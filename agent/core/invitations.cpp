@@ -191,7 +191,7 @@ void Core::State::join() {
 void Core::State::restore(const Invite& message) {
   run->life.put_out();
   drop_rounds();
-  run->checkpoints.end_offer();  // as in on_catch_up
+  run->checkpoints.end_offer();  // as where it copies them from its peers
   run->outer.restore(message.committed);
   const std::string& copies = run->terms.spec.checkpoint.copy;
   if (!run->terms.own_states() && !copies.empty() && stored.find(run->terms.id, message.committed, message.digest) == nullptr) {

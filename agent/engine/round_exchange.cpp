@@ -2,7 +2,6 @@
 #include "agent/engine/round_exchange.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "agent/engine/sync_engine_state.hpp"
 #include "strategies/aggregate.hpp"
@@ -69,7 +68,10 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   const auto reduce = [self_pointer](const ReducePiece& piece) { return self_pointer->reduce(piece); };
   ATOLL_ASSIGN(round->attempt_, ExchangeAttempt::begin(std::move(plan), std::move(own), reduce, store, now, settings));
   std::vector<std::uint64_t> sizes;
-  std::ranges::transform(round->attempt_->parts(), std::back_inserter(sizes), [](ByteView part) { return part.size(); });
+  for (const Payload& part : round->attempt_->parts()) {
+    round->parts_.push_back(part.bytes);
+    sizes.push_back(part.bytes.size());
+  }
   round->hashes_.emplace(sizes);
   return round;
 }
@@ -201,12 +203,12 @@ bool RoundExchange::hash_some() {
   for (const ResultBytes& bytes : attempt_->take_ready()) {
     hashes_->ready(bytes.part, bytes.offset, bytes.length);
   }
-  return hashes_->hash_one(attempt_->parts());
+  return hashes_->hash_one(parts_);
 }
 
 Digest RoundExchange::digest(const Digest& previous, const InParts& in_parts) {
   if (!digest_) {
-    digest_ = hashes_->after(previous, header_of(result()), terms_of(result()), in_parts);
+    digest_ = hashes_->after(previous, header_of(result()), parts_, in_parts);
   }
   return *digest_;
 }

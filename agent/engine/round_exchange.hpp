@@ -72,7 +72,8 @@ class RoundExchange {
   std::unique_ptr<ExchangeAttempt> attempt_;
   ExchangeResult outcome_;
   std::optional<RoundResult> result_;
-  std::optional<ResultDigest> hashes_;  // what of the result was hashed while it came
+  std::vector<ByteView> parts_;         // of the result, where they lie or will
+  std::optional<ResultDigest> hashes_;  // what of them was hashed while they came
   std::optional<Digest> digest_;
 };
 

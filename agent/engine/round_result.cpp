@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
 
 #include "agent/engine/result_digest.hpp"
 #include "transport/identity/sha256.hpp"
@@ -41,18 +40,13 @@ Bytes header_of(const RoundResult& result) {
   return out;
 }
 
-std::vector<ByteView> terms_of(const RoundResult& result) {
+Digest digest_after(const Digest& previous, const RoundResult& result, const InParts& in_parts) {
   std::vector<ByteView> terms;
+  std::vector<std::uint64_t> sizes;
   for (const EncodedTerm& term : result.terms) {
     terms.push_back(term.bytes);
+    sizes.push_back(term.bytes.size());
   }
-  return terms;
-}
-
-Digest digest_after(const Digest& previous, const RoundResult& result, const InParts& in_parts) {
-  const std::vector<ByteView> terms = terms_of(result);
-  std::vector<std::uint64_t> sizes;
-  std::ranges::transform(terms, std::back_inserter(sizes), [](ByteView term) { return term.size(); });
   return ResultDigest(sizes).after(previous, header_of(result), terms, in_parts);
 }
 

@@ -41,8 +41,6 @@ struct RoundResult {
 
 // The bytes before those of the terms.
 Bytes header_of(const RoundResult& result);
-// Their bytes.
-std::vector<ByteView> terms_of(const RoundResult& result);
 // D_r from D_{r-1}. Cost: hashes the encoded result once.
 Digest digest_after(const Digest& previous, const RoundResult& result, const InParts& in_parts = one_after_another);
 // D_0.

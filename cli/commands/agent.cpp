@@ -85,7 +85,8 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   }
   constexpr std::uint64_t kMostThreads = 64;
   if (given.threads > kMostThreads) {
-    return Error{Code::invalid_argument, "--threads " + std::to_string(given.threads) + ": at most 64"};
+    return Error{Code::invalid_argument,
+                 "--threads " + std::to_string(given.threads) + ": an agent computes with at most " + std::to_string(kMostThreads)};
   }
   options.threads = static_cast<unsigned>(given.threads);
   if (!given.trainer_memory.empty()) {

@@ -71,8 +71,11 @@ Duration Core::State::grace_in(const Run& run, const OpenRound& round) const {
 // long their steps take.
 void Core::State::tell_of_grace(Run& run) {
   const StrategySpec& strategy = run.spec.strategy;
+  if (run.in_rounds().told_of_grace) {
+    return;
+  }
   const std::optional<Duration> grace = grace_of(strategy).value_or(std::nullopt);
-  if (!grace || run.in_rounds().told_of_grace) {
+  if (!grace) {
     return;
   }
   std::optional<std::pair<Duration, IslandId>> fastest;

@@ -160,10 +160,10 @@ class Cluster {
   }
 
   static void note_ready(Island& island) {
-    const std::vector<ByteView> parts = island.exchange->parts();
+    const std::vector<Payload> parts = island.exchange->parts();
     for (const ResultBytes& bytes : island.exchange->take_ready()) {
       auto& [copy, times] = island.came[bytes.part];
-      const ByteView part = parts.at(bytes.part);
+      const ByteView part = parts.at(bytes.part).bytes;
       copy.resize(part.size());
       times.resize(part.size());
       REQUIRE(bytes.offset + bytes.length <= part.size());

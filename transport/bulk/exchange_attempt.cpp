@@ -459,26 +459,17 @@ const std::optional<ExchangeFailure>& ExchangeAttempt::failure() const { return 
 
 ExchangeResult ExchangeAttempt::result() const {
   ATOLL_CHECK(done(), "an exchange has a result once it is done");
-  ExchangeResult result{!state_->direct, {}, state_->weights};
-  if (state_->direct) {
-    result.parts.push_back(state_->result.payload(0, state_->result.size));
-    return result;
-  }
-  for (const std::size_t member : state_->contributors) {
-    const Source* source = state_->find(state_->plan.members[member], state_->blob(BlobKind::contribution, 0));
-    result.parts.push_back(source == nullptr ? state_->own : source->buffer.payload(0, source->buffer.size));
-  }
-  return result;
+  return {!state_->direct, parts(), state_->weights};
 }
 
-std::vector<ByteView> ExchangeAttempt::parts() const {
+std::vector<Payload> ExchangeAttempt::parts() const {
   if (state_->direct) {
-    return {state_->result.span(0, state_->result.size)};
+    return {state_->result.payload(0, state_->result.size)};
   }
-  std::vector<ByteView> parts;
+  std::vector<Payload> parts;
   for (const std::size_t member : state_->contributors) {
     const Source* source = state_->find(state_->plan.members[member], state_->blob(BlobKind::contribution, 0));
-    parts.push_back(source == nullptr ? state_->own.bytes : ByteView(source->buffer.span(0, source->buffer.size)));
+    parts.push_back(source == nullptr ? state_->own : source->buffer.payload(0, source->buffer.size));
   }
   return parts;
 }

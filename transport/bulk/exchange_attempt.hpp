@@ -150,8 +150,8 @@ class ExchangeAttempt final : public Transfer {
   [[nodiscard]] const std::optional<ExchangeFailure>& failure() const;
   // Valid once done.
   [[nodiscard]] ExchangeResult result() const;
-  // The memory of its parts, before it is done; of what is there `take_ready` tells, each byte once.
-  [[nodiscard]] std::vector<ByteView> parts() const;
+  // The memory of its parts, which stays where it is from the beginning on; of what is there `take_ready` tells, each byte once.
+  [[nodiscard]] std::vector<Payload> parts() const;
   [[nodiscard]] std::vector<ResultBytes> take_ready();
   [[nodiscard]] ExchangeProgress progress() const;
   // Who has delivered nothing for `longer_than` though asked. A missing contribution comes first: it depends on nobody else, whereas
