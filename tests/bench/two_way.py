@@ -1,4 +1,4 @@
-"""What bare TCP gets of a path when both islands send at one time: packet_path 2 20 100 0 python3 tests/bench/two_way.py cubic|bbr MB STREAMS
+"""What bare TCP gets of a path when both islands send at one time: build/release/tests/packet_path 2 20 100 0 python3 tests/bench/two_way.py cubic|bbr MB STREAMS
 
 Each island accepts so many connections, sends its part of the bytes over each, and reads as many from the other. Prints the seconds and Mbit/s
 at which each island received.
