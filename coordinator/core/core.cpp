@@ -86,11 +86,14 @@ Core& Core::operator=(Core&&) noexcept = default;
 
 void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
   state_->out.advance_to(now);
-  const bool routine = state_->is_routine(island, message);
+  constexpr Duration kSoon = std::chrono::milliseconds(100);  // one look for all answers that decide nothing
+  const Stir stir = state_->stir_of(island, message);
   const std::size_t said = state_->out.said();
   state_->hear(island, boot, message);
-  if (!routine || state_->out.said() != said) {
+  if (stir == Stir::all || (stir != Stir::numbers && state_->out.said() != said)) {
     state_->advance_all();
+  } else if (stir == Stir::little) {
+    state_->wake_at(state_->now() + kSoon);
   }
 }
 

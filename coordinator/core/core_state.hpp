@@ -186,6 +186,14 @@ struct OwnCopies {
   bool anybody = false;              // is connected
 };
 
+// What a message may change for the runs. Whatever has the core say something is looked at, but for the numbers of a round.
+enum class Stir : std::uint8_t {
+  nothing,
+  numbers,  // nothing: they are recorded
+  little,   // it is seen soon enough with the next answer
+  all,
+};
+
 struct Core::State {
   Settings settings;
   Islands islands;
@@ -230,7 +238,7 @@ struct Core::State {
   // ---- presence.cpp: what arrivals, silence and departures of islands mean for the runs
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
   void heed_generation(const IslandId& id, const Generation& met);
-  [[nodiscard]] bool is_routine(const IslandId& id, const Message& message) const;
+  [[nodiscard]] Stir stir_of(const IslandId& id, const Message& message) const;
   void announce_move(Run& run, const IslandId& id);
   void greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival);
   void on_heartbeat(const IslandId& island, const Heartbeat& heartbeat);
@@ -316,11 +324,17 @@ struct Core::State {
   void roll_back(Run& run, Round round);
   void start_over(Run& run, const std::string& why);
 
+  // ---- answers.cpp: what an answer in a round changes before it is heard
+  [[nodiscard]] const Run* shared_run(const IslandId& island, const RunId& run) const;
+  [[nodiscard]] const OpenRound* awaiting(const IslandId& island, const RunId& run, Round round) const;
+  [[nodiscard]] Stir stir_of(const IslandId& island, const atl::Ready& message) const;
+  [[nodiscard]] Stir stir_of(const IslandId& island, const Exchanged& message) const;
+  [[nodiscard]] Stir stir_of(const IslandId& island, const Merged& message) const;
+
   // ---- round_path.cpp: what becomes of a round
   void on_ready(Run& run, Membership& membership, const atl::Ready& message);
   void on_withdrawn(Run& run, Membership& membership, const Withdrawn& message);
   void reject(Run& run, Membership& membership, const Withdrawn& message);
-  [[nodiscard]] bool says_nothing_new(const IslandId& island, const atl::Ready& message) const;
   void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
   void note_bytes(Membership& membership, const Exchanged& message) const;
   void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
@@ -337,7 +351,7 @@ struct Core::State {
   void advance_collecting(Run& run, Round round);
   void advance_exchanging(Run& run, Round round);
   void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
-  void send_exchange(Run& run, Round round, const IslandId& island, bool again);
+  [[nodiscard]] Exchange exchange_of(Run& run, Round round, bool again) const;
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
   void reject_exploding(Run& run, Round round);

@@ -15,6 +15,20 @@ std::vector<Value> in_short(const std::vector<Value>& each) {
 
 }  // namespace
 
+Contribution contribution_in(const atl::Ready& message) {
+  return {false,
+          std::max<std::uint64_t>(message.tokens, 1),
+          message.fragment,
+          message.norm,
+          message.data,
+          message.sequences,
+          message.steps,
+          message.base,
+          message.staleness,
+          false,
+          message.overwritten};
+}
+
 OpenRound::Acceptance OpenRound::accepts(const IslandId& island) const {
   if (!exchanging_) {
     return Acceptance::yes;
@@ -161,14 +175,25 @@ std::vector<IslandId> OpenRound::silent_and_due(const Outbox& out) {
   return silent;
 }
 
-Exchange OpenRound::exchange_of(const IslandId& island, const std::vector<IslandId>& members_of_epoch, bool with_norms) const {
+bool OpenRound::rejects(const IslandId& island) const {
+  const Contribution* contribution = contribution_of(island);
+  return contribution != nullptr && contribution->rejected;
+}
+
+std::optional<std::size_t> OpenRound::awaited() const {
+  if (!exchanging_ || !failed_.empty()) {
+    return std::nullopt;
+  }
+  return plan_.members.size() - std::min(plan_.members.size(), exchanged_.size());
+}
+
+Exchange OpenRound::exchange_of(const std::vector<IslandId>& members_of_epoch, bool with_norms) const {
   Exchange order;
   order.attempt = attempt_;
   order.members = plan_.members == members_of_epoch ? std::vector<IslandId>() : plan_.members;
   order.tokens = in_short(plan_.tokens);
   order.shares = plan_.shares;
   order.fragment = fragment_.value_or(0);
-  order.rejected = contributions_.contains(island) && contributions_.at(island).rejected;
   order.steps = in_short(plan_.steps);
   order.norms = with_norms ? in_short(plan_.norms) : std::vector<double>();
   return order;

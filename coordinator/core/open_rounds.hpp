@@ -32,6 +32,7 @@ struct Contribution {
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;
+Contribution contribution_in(const atl::Ready& message);
 
 // Who exchanges, in this order, and what each contributed.
 struct AttemptPlan {
@@ -94,9 +95,13 @@ class OpenRound {
   // Whom to send the plan again now, as it has not answered.
   [[nodiscard]] std::vector<IslandId> silent_and_due(const Outbox& out);
   [[nodiscard]] TimePoint next_resend() const { return resend_.next; }
-  // What this island is told of the attempt, without the run and the round: in short where members are those of the epoch, and where what
-  // is said of each is the same for all.
-  [[nodiscard]] Exchange exchange_of(const IslandId& island, const std::vector<IslandId>& members_of_epoch, bool with_norms) const;
+  // What is said of the attempt, without the run and the round: in short where members are those of the epoch, and where what is said of
+  // each is the same for all. Whose contribution does not count is told so besides.
+  [[nodiscard]] Exchange exchange_of(const std::vector<IslandId>& members_of_epoch, bool with_norms) const;
+  [[nodiscard]] bool rejects(const IslandId& island) const;
+  // How many of the attempt's members have not said that they have the result; nothing: there is no attempt, or somebody failed in it.
+  [[nodiscard]] std::optional<std::size_t> awaited() const;
+  [[nodiscard]] bool has_exchanged(const IslandId& island) const { return exchanged_.contains(island); }
   // What decide_attempt needs of it; names, times and limits are the core's.
   void describe(AttemptInput& input) const;
   // The attempt came to nothing. Returns why, with the first failure's error.

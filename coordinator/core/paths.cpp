@@ -109,6 +109,9 @@ std::optional<TimePoint> Paths::next_change(TimePoint now) const {
 
 DetourDecision decide_detour(const DetourInput& input) {
   DetourDecision decision;
+  if (input.apart.empty()) {
+    return decision;
+  }
   std::vector<IslandId> members = input.members;
   const auto apart_from = [&](const IslandId& island) {
     return static_cast<std::size_t>(std::ranges::count_if(members, [&](const IslandId& other) {

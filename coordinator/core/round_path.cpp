@@ -18,20 +18,6 @@ constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that 
 // The same where rounds close with a quorum: a contribution that missed its round is for the next one of its fragment.
 constexpr std::uint64_t kRoundsAheadWithQuorum = 1024;
 
-Contribution contribution_of(const atl::Ready& message) {
-  return {false,
-          std::max<std::uint64_t>(message.tokens, 1),
-          message.fragment,
-          message.norm,
-          message.data,
-          message.sequences,
-          message.steps,
-          message.base,
-          message.staleness,
-          false,
-          message.overwritten};
-}
-
 // How stale the next member's contribution was, and what was overwritten before it.
 void note_fate(RoundRecord& round, const Contribution* contribution) {
   round.staleness.push_back(contribution == nullptr ? 0 : contribution->staleness);
@@ -59,21 +45,6 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
     return;
   }
   send(membership.record.island, commit_of(run, membership.record.island, *found));
-}
-
-// An island that waits repeats its answer until it hears of the round.
-bool Core::State::says_nothing_new(const IslandId& id, const atl::Ready& message) const {
-  const Island* island = islands.find(id);
-  const auto run = runs.find(message.run);
-  if (island == nullptr || !island->greeted || island->probe || island->leaving() || run == runs.end() || run->second.phased()) {
-    return false;
-  }
-  const OpenRound* round = run->second.rounds().find(message.round);
-  if (round == nullptr || round->recovered() || run->second.private_states()) {
-    return false;
-  }
-  const Contribution* known = round->contribution_of(id);
-  return known != nullptr && *known == contribution_of(message);
 }
 
 void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& message) {
@@ -114,7 +85,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     return;
   }
   membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-  contribute(run, membership, message.round, contribution_of(message));
+  contribute(run, membership, message.round, contribution_in(message));
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
@@ -338,8 +309,10 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
             ": " + list_of(names) + " exchange",
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)},
          Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names}, Field{"member_tokens", round.plan().tokens}});
+  Exchange order = exchange_of(run, number, false);
   for (const IslandId& id : participants) {
-    send_exchange(run, number, id, false);
+    order.rejected = round.rejects(id);
+    send(id, order);
   }
   run.wait = Wait{"round " + std::to_string(number.value) + ": exchanging", std::nullopt};
   touch(run);
@@ -357,15 +330,16 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
   return value;
 }
 
-// Again: it names everybody, as the island may not know the epoch's members.
-void Core::State::send_exchange(Run& run, Round number, const IslandId& island, bool again) {
+// The order to exchange, of everybody; whose contribution was rejected is told so. Again: it names everybody, as an island may not know the
+// epoch's members.
+Exchange Core::State::exchange_of(Run& run, Round number, bool again) const {
   const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
-  Exchange order = run.rounds().at(number).exchange_of(island, again ? nobody : run.members, norms);
+  Exchange order = run.rounds().at(number).exchange_of(again ? nobody : run.members, norms);
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;
-  send(island, std::move(order));
+  return order;
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
@@ -422,8 +396,12 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
 
 void Core::State::advance_exchanging(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
-  for (const IslandId& id : round.silent_and_due(out)) {
-    send_exchange(run, number, id, true);
+  if (const std::vector<IslandId> silent = round.silent_and_due(out); !silent.empty()) {
+    Exchange order = exchange_of(run, number, true);
+    for (const IslandId& id : silent) {
+      order.rejected = round.rejects(id);
+      send(id, order);
+    }
   }
   if (!round.recovered()) {
     wake_at(round.next_resend());

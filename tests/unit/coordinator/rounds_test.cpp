@@ -90,7 +90,7 @@ TEST_CASE("what an island is told of an attempt does not grow with the islands w
       round.contribute(members.back(), contribution(equal ? 10 : 10 + i), kStart);
     }
     round.plan_attempt(members, out);
-    return round.exchange_of(members.front(), members, false);
+    return round.exchange_of(members, false);
   };
   CHECK(encode(order(500, true))->size() == encode(order(5, true))->size());
   const Exchange unequal = order(3, false);
@@ -105,7 +105,7 @@ TEST_CASE("an attempt of fewer than all members of the epoch names its own") {
   round.contribute(a, contribution(10), kStart);
   round.contribute(b, contribution(10), kStart);
   round.plan_attempt({a, b}, out);
-  const Exchange order = round.exchange_of(a, {a, b, IslandId("c")}, true);
+  const Exchange order = round.exchange_of({a, b, IslandId("c")}, true);
   CHECK(order.members == std::vector<IslandId>{a, b});
   CHECK(order.tokens == std::vector<std::uint64_t>{10});
   CHECK(order.norms == std::vector<double>{1});
