@@ -16,8 +16,19 @@ using namespace std::chrono_literals;
 // Looks every 200 ms for so long, with the rate that the path gives so many connections.
 void play(StreamCount& streams, Duration how_long, Duration round_trip, const std::function<double(unsigned)>& rate) {
   for (Duration at{}; at < how_long; at += 200ms) {
-    streams.look({200ms, static_cast<std::uint64_t>(rate(streams.count()) * 0.2), 0, true, round_trip});
+    streams.look({200ms, static_cast<std::uint64_t>(rate(streams.count()) * 0.2), 0, true, round_trip, false});
   }
+}
+
+// The same on a line of this rate, on which a queue stands while it is full. Returns the most connections that there were.
+unsigned play_line(StreamCount& streams, Duration how_long, double line, double of_each) {
+  unsigned most = 0;
+  for (Duration at{}; at < how_long; at += 200ms) {
+    const double offered = of_each * streams.count();
+    streams.look({200ms, static_cast<std::uint64_t>(std::min(offered, line) * 0.2), 0, true, 20ms, offered >= line});
+    most = std::max(most, streams.count());
+  }
+  return most;
 }
 
 }  // namespace
@@ -39,7 +50,7 @@ TEST_CASE("pieces that come further apart than looks are no pauses: connections 
     for (Duration at{}; at < how_long; at += 100ms) {
       sent += 0.1 * carried(streams.count());
       const std::uint64_t whole = static_cast<std::uint64_t>(sent) >> 18 << 18;
-      streams.look({100ms, whole - std::exchange(told, whole), 0, true, 100ms});
+      streams.look({100ms, whole - std::exchange(told, whole), 0, true, 100ms, false});
     }
     return (sent - before) / seconds(how_long);
   };
@@ -55,7 +66,7 @@ TEST_CASE("what was asked for before a connection was added tells nothing about 
   for (Duration at{}; at < 90s; at += 200ms) {
     const auto bytes = static_cast<std::uint64_t>(0.2 * 0.45e6 * (old > 0 ? 2 : streams.count()));
     old -= std::min(old, bytes);
-    streams.look({200ms, bytes, std::max<std::uint64_t>(old, streams.count() << 19), true, 100ms});
+    streams.look({200ms, bytes, std::max<std::uint64_t>(old, streams.count() << 19), true, 100ms, false});
   }
   CHECK(streams.count() >= 21);
 }
@@ -72,6 +83,25 @@ TEST_CASE("connections are added until the path is full, and no further") {
   }
   CHECK(least >= 3);  // a try of one fewer
   CHECK(most <= 8);   // a try of four more
+}
+
+TEST_CASE("a full line is not tried with more connections, and one with as much is tried with fewer") {
+  StreamCount needs_two(2, 32);
+  CHECK(play_line(needs_two, 600s, 4e6, 3e6) == 2);
+  StreamCount needs_one(2, 32);
+  CHECK(play_line(needs_one, 600s, 4e6, 5e6) == 2);
+  CHECK(needs_one.count() == 1);
+  SECTION("a line that carries more than it did is tried again, and so is one whose rate fell") {
+    const double line = GENERATE(4e7, 4e6);
+    play_line(needs_two, 300s, line, line > 1e7 ? 2e6 : 0.5e6);
+    CHECK(needs_two.count() >= 7);
+  }
+  SECTION("connections are added until a queue stands") {
+    StreamCount adds(2, 32);
+    play_line(adds, 120s, 4e7, 5e6);
+    CHECK(adds.count() >= 7);
+    CHECK(play_line(adds, 600s, 4e7, 5e6) <= 12);
+  }
 }
 
 TEST_CASE("where one connection carries all, others are given up") {
@@ -104,7 +134,7 @@ TEST_CASE("pauses between rounds are not taken for a slow path") {
   for (int round = 0; round < 60; ++round) {
     for (int look = 0; look < 50; ++look) {
       const double part = look == 0 || look == 10 ? 0.5 : look < 10 ? 1.0 : 0.0;
-      streams.look({200ms, static_cast<std::uint64_t>(part * 2e5 * streams.count()), 0, true, 50ms});
+      streams.look({200ms, static_cast<std::uint64_t>(part * 2e5 * streams.count()), 0, true, 50ms, false});
     }
   }
   CHECK(streams.count() >= 7);
@@ -115,7 +145,8 @@ TEST_CASE("the last pieces of each round, which few connections deliver, are not
   StreamCount streams(2, 32);
   for (int look = 0; look < 1500; ++look) {
     const bool busy = look % 15 < 10;
-    streams.look({200ms, static_cast<std::uint64_t>((busy ? 1.0 : 0.2) * 0.2 * std::min(0.5e6 * streams.count(), 1e7)), 0, busy, 100ms});
+    streams.look(
+        {200ms, static_cast<std::uint64_t>((busy ? 1.0 : 0.2) * 0.2 * std::min(0.5e6 * streams.count(), 1e7)), 0, busy, 100ms, false});
     if (look > 500) {
       REQUIRE(streams.count() >= 14);
     }

@@ -17,6 +17,7 @@ constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr int kQuietTrips = 4;
 constexpr double kAsGood = 0.97;
 constexpr unsigned kFewest = 4;  // more, so that it shows where there are few
+constexpr double kAsFull = 0.9;
 
 }  // namespace
 
@@ -27,6 +28,8 @@ void StreamCount::look(const Look& look) {
     last_.reset();
     time_ = {};
     bytes_ = 0;
+    full_ = 0;
+    queued_ = clear_ = 0;
     return;
   }
   if (look.bytes > 0 && !look.busy) {
@@ -46,6 +49,7 @@ void StreamCount::look(const Look& look) {
   if (const auto inner = std::exchange(last_, std::pair(look.since_last + (last_ ? quiet : Duration::zero()), look.bytes)); inner) {
     time_ += inner->first;
     bytes_ += inner->second;
+    ++(look.queue ? queued_ : clear_);
   }
   const std::uint64_t enough = settling_ ? unsettled_ : kStretchBytes;
   if (time_ >= std::max<Duration>(kStretch, kStretchTrips * look.round_trip) && (bytes_ >= enough || time_ >= kLongestStretch)) {
@@ -53,6 +57,7 @@ void StreamCount::look(const Look& look) {
     if (!std::exchange(settling_, false)) {
       judge(rate, look.outstanding);
     }
+    queued_ = clear_ = 0;
   }
 }
 
@@ -61,7 +66,19 @@ void StreamCount::settle(std::uint64_t outstanding) {
   unsettled_ = outstanding;
 }
 
+// Over a stretch with this rate. A line that was full long ago may have changed since.
+bool StreamCount::line_is_full(double rate) {
+  if (queued_ > clear_) {
+    full_ = rate;
+    since_full_ = 0;
+  } else if (++since_full_ > kLongestPause) {
+    full_ = 0;
+  }
+  return full_ > 0 && rate >= kAsFull * full_;
+}
+
 void StreamCount::judge(double rate, std::uint64_t outstanding) {
+  const bool full = line_is_full(rate);
   if (before_) {
     const bool more = count_ > *before_;
     const bool kept = more ? rate >= kWorthIt * rate_ : rate >= kAsGood * rate_;
@@ -86,8 +103,8 @@ void StreamCount::judge(double rate, std::uint64_t outstanding) {
     return;
   }
   rate_ = rate;
-  const bool fewer = (fewer_next_ && count_ > 1) || count_ == most_;
-  if (fewer ? count_ == 1 : count_ == most_) {
+  const bool fewer = ((fewer_next_ || full) && count_ > 1) || count_ == most_;
+  if (fewer ? count_ == 1 : full) {
     return;
   }
   before_ = count_;

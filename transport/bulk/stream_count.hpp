@@ -3,7 +3,9 @@
 // Connections share a path's losses: each loses a part of what one alone would, and each has a send buffer of its own, so on a far path
 // several carry more than one. On a near one they only cost wake-ups. The reader tries twice as many for a while, four more at least, and
 // keeps them if a tenth more came, or a sixth fewer and does without them if hardly less came: steps that show through the noise of
-// losses, however many there are, and that reach many soon. When both changed nothing it waits twice as long for the next. Only time counts
+// losses, however many there are, and that reach many soon. When both changed nothing it waits twice as long for the next. A full line is
+// not tried with more, which would only press packets out of its queue: one whose queue stands, or whose rate is what it was when the queue
+// stood last. Only time counts
 // in which pieces kept coming and each connection had some to deliver, so that pauses between rounds and the last pieces of a round do not
 // look like a slow path. Sans-I/O: time is an argument. Threads: one.
 #pragma once
@@ -29,6 +31,7 @@ class StreamCount {
     std::uint64_t outstanding = 0;  // bytes that are asked for now and have not come
     bool busy = true;               // each connection has something to deliver now
     Duration round_trip{};          // 0: not known
+    bool queue = false;             // one stands on the path now, as the kernel's round trips tell
   };
   void look(const Look& look);
   [[nodiscard]] unsigned count() const { return count_; }
@@ -37,6 +40,7 @@ class StreamCount {
   static constexpr unsigned kFirstPause = 2;
   static constexpr unsigned kLongestPause = 32;
 
+  [[nodiscard]] bool line_is_full(double rate);
   void judge(double rate, std::uint64_t outstanding);
   void settle(std::uint64_t outstanding);
 
@@ -55,6 +59,10 @@ class StreamCount {
   bool fewer_next_ = false;
   unsigned pause_ = kFirstPause;  // stretches until the next try
   unsigned waits_ = 0;
+  unsigned queued_ = 0;  // looks of the stretch in which a queue stood,
+  unsigned clear_ = 0;   // and those in which none did
+  double full_ = 0;      // rate with which the line was full last; 0: not known, or long ago
+  unsigned since_full_ = 0;
 };
 
 }  // namespace atl

@@ -20,6 +20,13 @@ bool use(int descriptor, std::string_view algorithm) {
   return ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, algorithm.data(), static_cast<socklen_t>(algorithm.size())) == 0;
 }
 
+// All zero of a descriptor that is no TCP connection.
+tcp_info info_of(int descriptor) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? info : tcp_info{};
+}
+
 // The last of the numbers in a file of /proc: the largest buffer.
 std::uint64_t last_number(const char* path) {
   std::ifstream file(path);
@@ -34,11 +41,14 @@ std::uint64_t last_number(const char* path) {
 
 void limit_unsent(int descriptor) { ::setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes); }
 
-std::uint64_t received_over(int descriptor) {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  return ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? info.tcpi_bytes_received : 0;
+bool waits_in_queue(int descriptor) {
+  constexpr std::uint32_t kJitter = 5'000;  // microseconds
+  const tcp_info info = info_of(descriptor);
+  const std::uint64_t shortest = info.tcpi_min_rtt;
+  return shortest > 0 && info.tcpi_rtt >= shortest + shortest / 2 + kJitter;
 }
+
+std::uint64_t received_over(int descriptor) { return info_of(descriptor).tcpi_bytes_received; }
 
 void use_far_congestion_control(int descriptor) { use(descriptor, kFar); }
 

@@ -18,6 +18,10 @@ void limit_unsent(int descriptor);
 // For a path with a long round trip: BBR where the kernel has it and lets us. It does not take each loss for a full queue.
 void use_far_congestion_control(int descriptor);
 
+// Whether what this side sends over a connection, or its acknowledgements, wait in a queue of the path: its round trips, as the kernel
+// smooths them, are half as long again as the shortest, and some milliseconds more.
+bool waits_in_queue(int descriptor);
+
 // Bytes that have come over a connection; 0 of a descriptor that is none.
 std::uint64_t received_over(int descriptor);
 

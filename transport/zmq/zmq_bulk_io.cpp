@@ -8,6 +8,7 @@
 
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/log.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
 
 namespace atl {
 namespace {
@@ -428,11 +429,13 @@ void ZmqBulkIo::send_to_route(const Route& route, ByteView message) {
 // and then, and may be what the other side asks over.
 void ZmqBulkIo::look_at_streams(TimePoint present) {
   for (auto& [island, peer] : peers_) {
-    StreamCount::Look look{present - looked_at_, std::exchange(peer.received, 0), 0, true, peer.round_trip};
+    StreamCount::Look look{present - looked_at_, std::exchange(peer.received, 0), 0, true, peer.round_trip, false};
+    const std::size_t used = used_sessions(peer);
     for (std::size_t i = 0; i < peer.asked.size(); ++i) {
-      const std::uint64_t owed = sessions_.at(peer.asked[i]).owed;
-      look.outstanding += owed;
-      look.busy = look.busy && (owed > 0 || i >= used_sessions(peer));
+      const Session& session = sessions_.at(peer.asked[i]);
+      look.outstanding += session.owed;
+      look.busy = look.busy && (session.owed > 0 || i >= used);
+      look.queue = look.queue || (i < used && peer.far && waits_in_queue(session.source));
     }
     peer.streams.look(look);
     const bool established = std::ranges::all_of(peer.dealers, [](const auto& dealer) { return dealer->session != 0; });
