@@ -142,6 +142,7 @@ void SyncEngine::State::carry_out(const CatchUpFromPeers& order) {
 void SyncEngine::State::carry_out(const KeepResults& order) {
   if (OpenedRun* open = find(order.run)) {
     open->keep_results = order.keep;
+    link->store().expect_results_after(order.run, order.keep ? std::optional(open->run->round()) : std::nullopt);
     if (!order.keep) {
       drop_results(*open, 0);
     }

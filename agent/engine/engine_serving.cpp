@@ -177,31 +177,31 @@ void SyncEngine::State::start_over(OpenedRun& open) {
 }
 
 void SyncEngine::State::keep_result(OpenedRun& open, const RoundResult& result) {
+  if (const Status kept = store_result(open, result); !kept) {
+    log_warning("run " + open.run->id().text + ": the result of " + round_text(result.round) +
+                " cannot be kept for joiners: " + kept.error().why);
+  }
+  link->store().expect_results_after(open.run->id(), result.round);  // who asked for it too early is answered
+  drop_results(open, settings.kept_results_bytes);
+}
+
+Status SyncEngine::State::store_result(OpenedRun& open, const RoundResult& result) {
   const DiskPath folder = open.run->folder() / "results";
   const DiskPath path = folder / std::to_string(result.round.value);
-  Status kept = folder.make_folders();
-  if (kept) {
-    kept = write_result(path, result);
-  }
+  ATOLL_TRY(folder.make_folders());
+  ATOLL_TRY(write_result(path, result));
   BlobId blob;
   blob.run = open.run->id();
   blob.round = result.round;
   blob.kind = BlobKind::result;
-  if (kept) {
-    kept = link->store().put_file(blob, path);
-  }
-  if (!kept) {
-    log_warning("run " + blob.run.text + ": the result of " + round_text(result.round) +
-                " cannot be kept for joiners: " + kept.error().why);
-    return;
-  }
+  ATOLL_TRY(link->store().put_file(blob, path));
   std::uint64_t bytes = header_of(result).size();
   for (const EncodedTerm& term : result.terms) {
     bytes += term.bytes.size();
   }
   open.kept.emplace_back(result.round, bytes);
   open.kept_bytes += bytes;
-  drop_results(open, settings.kept_results_bytes);
+  return {};
 }
 
 void SyncEngine::State::drop_results(OpenedRun& open, std::uint64_t down_to_bytes) {

@@ -335,6 +335,33 @@ TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, o
   CHECK(source.answer<CheckpointLoaded>().digest == at_one);
 }
 
+TEST_CASE("sync engine: a joiner that hears of a commit before its sources do copies nothing twice, and waits for the result") {
+  Islands group(2, 300'000, spec_of());
+  group.whole_round(Round(1));
+  Island& source = *group.all[0];
+  source.engine->post(KeepResults{kRun, true});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, false, Step(10), 100, 3});
+  const CheckpointWritten written = source.answer<CheckpointWritten>();
+  for (auto& island : group.all) {
+    island->contribute(Round(2), 1.0F / 1024.0F);
+    island->engine->post(group.exchange(Round(2), Attempt(1), {100, 100}));
+  }
+  const Digest digest = source.answer<ExchangeDone>().digest;
+
+  Island joiner(9, {300'000, 3});
+  std::vector<Member> everyone = group.members;
+  everyone.push_back(joiner.member);
+  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+  joiner.engine->post(OpenRun{kRun, spec_of()});
+  joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
+  CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(2), digest, {source.member}};
+  joiner.engine->post(CatchUpFromPeers{order, false, Round(0), Digest()});
+  std::this_thread::sleep_for(1s);  // it has the checkpoint by then, and has asked for the result
+  CHECK_FALSE(joiner.engine->take_answer().has_value());
+  source.engine->post(ApplyResult{kRun, Round(2), Attempt(1), 0, digest});
+  CHECK(joiner.answer<CatchUpDone>().digest == digest);
+}
+
 TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and copies, and is the same bits on islands that load or join") {
   RunSpec spec = spec_of();
   spec.strategy.outer_state = OuterStateFormat::bf16;

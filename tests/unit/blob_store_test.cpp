@@ -114,6 +114,29 @@ TEST_CASE("members read everything, visitors checkpoints and results, others not
   CHECK(store.take_unparked().size() == 2);
 }
 
+TEST_CASE("who asks for a round's result before its owner has heard of the commit waits for it, where results are kept") {
+  BlobStore store;
+  store.set_readers(kRun, {kMember});
+  const auto result = [](std::uint64_t round) { return BlobId{kRun, Epoch(), Round(round), Attempt(), BlobKind::result, 0}; };
+  const auto ask = [&](std::uint64_t round) { return store.answer(kMember, Want{result(round), 0, 10}); };
+  CHECK(gone(ask(5)));
+  store.expect_results_after(kRun, Round(4));
+  CHECK(gone(ask(4)));
+  CHECK(parked(ask(5)));
+  CHECK(parked(ask(6)));
+  store.put(result(5), bytes_of(10));
+  store.expect_results_after(kRun, Round(5));
+  CHECK(store.take_unparked().size() == 1);
+  CHECK(served(ask(5)));
+  store.expect_results_after(kRun, Round(6));  // it could not be kept
+  CHECK(store.take_unparked().size() == 1);
+  CHECK(gone(ask(6)));
+  CHECK(parked(ask(7)));
+  store.expect_results_after(kRun, std::nullopt);
+  CHECK(store.take_unparked().size() == 1);
+  CHECK(gone(ask(7)));
+}
+
 TEST_CASE("parking is bounded for each reader, and a reader that goes takes its wants along") {
   BlobStore store(BlobStore::Limits{4});
   for (std::uint64_t i = 0; i < 10; ++i) {

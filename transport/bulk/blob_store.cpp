@@ -63,6 +63,7 @@ struct Run {
   std::map<BlobId, Entry> blobs;
   std::map<Round, std::pair<Epoch, Attempt>> newest;  // attempt begun, by round
   Round first_open;                                   // earlier rounds are finished
+  std::optional<Round> results_after;                 // those of later rounds are to come
   std::uint64_t served = 0;
   std::map<Round, BlobStore::Reading> readings;
 
@@ -72,6 +73,9 @@ struct Run {
     }
     const auto begun = newest.find(blob.round);
     return begun != newest.end() && std::pair(blob.epoch, blob.attempt) < begun->second;
+  }
+  [[nodiscard]] bool expects(const BlobId& blob) const {
+    return blob.kind == BlobKind::result && results_after && blob.round > *results_after;
   }
   [[nodiscard]] bool may_read(const IslandId& reader, BlobKind kind) const {
     return members.contains(reader) || (open_to_visitors(kind) && visitors.contains(reader));
@@ -273,6 +277,14 @@ void BlobStore::finish_rounds_before(const RunId& run, Round round) {
   state_->tell(std::move(lock));
 }
 
+void BlobStore::expect_results_after(const RunId& run, std::optional<Round> round) {
+  State::Lock lock(state_->mutex);
+  Run& entry = state_->runs[run];
+  entry.results_after = round;
+  state_->unpark([&](const Want& want) { return want.blob.run == run && want.blob.kind == BlobKind::result && !entry.expects(want.blob); });
+  state_->tell(std::move(lock));
+}
+
 void BlobStore::withdraw_results_up_to(const RunId& run, Round round) {
   const State::Lock lock(state_->mutex);
   const auto found = state_->runs.find(run);
@@ -334,8 +346,8 @@ StoreAnswer BlobStore::answer(const IslandId& reader, const WantOver& asked) {
   }
   const auto blob = run.blobs.find(want.blob);
   if (blob == run.blobs.end()) {
-    return later ? StoreAnswer(state_->park(reader, asked))
-                 : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
+    return later || run.expects(want.blob) ? StoreAnswer(state_->park(reader, asked))
+                                           : Gone{want.blob, Code::not_found, "this island does not hold " + describe(want.blob)};
   }
   const Entry& entry = blob->second;
   if (want.offset > entry.total) {
