@@ -20,6 +20,9 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
   OpenedRun& open = runs[order.run];
   open.run = *std::move(run);
   open.run->let_work(settings.in_parts);
+  if (const Status removed = kept_results(open).remove(); !removed) {  // of an agent that was killed; nobody is told of them any more
+    log_warning(removed.error().why);
+  }
   if (settings.check_arena) {
     open.run->watch_arena();
   }

@@ -185,11 +185,12 @@ void SyncEngine::State::keep_result(OpenedRun& open, const RoundResult& result) 
   drop_results(open, settings.kept_results_bytes);
 }
 
+DiskPath SyncEngine::State::kept_results(const OpenedRun& open) { return open.run->folder() / "results"; }
+
 Status SyncEngine::State::store_result(OpenedRun& open, const RoundResult& result) {
-  const DiskPath folder = open.run->folder() / "results";
-  const DiskPath path = folder / std::to_string(result.round.value);
-  ATOLL_TRY(folder.make_folders());
-  ATOLL_TRY(write_result(path, result));
+  ATOLL_TRY(kept_results(open).make_folders());
+  const DiskPath path = kept_results(open) / std::to_string(result.round.value);
+  ATOLL_TRY(write_result_for_now(path, result));
   BlobId blob;
   blob.run = open.run->id();
   blob.round = result.round;
@@ -210,7 +211,7 @@ void SyncEngine::State::drop_results(OpenedRun& open, std::uint64_t down_to_byte
     open.kept.pop_front();
     open.kept_bytes -= bytes;
     link->store().withdraw_results_up_to(open.run->id(), round);
-    if (const Status removed = (open.run->folder() / "results" / std::to_string(round.value)).remove(); !removed) {
+    if (const Status removed = (kept_results(open) / std::to_string(round.value)).remove(); !removed) {
       log_warning(removed.error().why);
     }
   }

@@ -130,4 +130,16 @@ Status write_result(const DiskPath& path, const RoundResult& result) {
   return rename_durably(fresh, path);
 }
 
+Status write_result_for_now(const DiskPath& path, const RoundResult& result) {
+  ATOLL_ASSIGN(const std::unique_ptr<DiskFile> file, path.open(OpenFor::creating));
+  const Bytes header = header_of(result);
+  ATOLL_TRY(file->write(0, header));
+  std::uint64_t written = header.size();
+  for (const EncodedTerm& term : result.terms) {
+    ATOLL_TRY(file->write(written, term.bytes));
+    written += term.bytes.size();
+  }
+  return {};
+}
+
 }  // namespace atl

@@ -62,5 +62,7 @@ class StoredResult {
 Result<RoundResult> parse_result(ByteView bytes);
 // Writes one, durably. Errors: io.
 Status write_result(const DiskPath& path, const RoundResult& result);
+// The same for readers of this process only: what lies there after a crash means nothing.
+Status write_result_for_now(const DiskPath& path, const RoundResult& result);
 
 }  // namespace atl

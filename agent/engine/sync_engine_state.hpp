@@ -230,6 +230,7 @@ struct SyncEngine::State final : PieceReceiver {
   void serve_anew(const RunId& run, const std::vector<CheckpointMeta>& stored, const DiskPath& folder);
   void start_over(OpenedRun& open);
   void keep_result(OpenedRun& open, const RoundResult& result);
+  static DiskPath kept_results(const OpenedRun& open);
   Status store_result(OpenedRun& open, const RoundResult& result);
   void drop_results(OpenedRun& open, std::uint64_t down_to_bytes);
 

@@ -56,7 +56,7 @@ if [ "$islands" -gt 1 ]; then
   tell an_island_joins:_from_its_start_to_its_first_round "$begin" "$(first_after "$begin" island_joined z)"
   grep -o 'fetched .*' "$folder/log" | tail -1 | sed 's/^/its copy: /'
   kill -9 "$z"
-  first_after "$begin" island_lost z > /dev/null
+  first_after "$begin" island_left z > /dev/null
   begin=$(now_ms)
   island z
   tell an_agent_is_started_again_after_kill_-9:_until_it_is_in_a_round "$begin" "$(first_after "$begin" island_joined z)"

@@ -362,6 +362,15 @@ TEST_CASE("sync engine: a joiner that hears of a commit before its sources do co
   CHECK(joiner.answer<CatchUpDone>().digest == digest);
 }
 
+TEST_CASE("sync engine: what an agent that was killed had kept for joiners is removed when its run is opened again") {
+  Island island(0, {1'000});
+  const std::filesystem::path kept = island.folder.path() / "runs" / kRun.text / "results";
+  std::filesystem::create_directories(kept);
+  std::ofstream(kept / "7") << "a result";
+  island.open(spec_of());
+  CHECK_FALSE(std::filesystem::exists(kept));
+}
+
 TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and copies, and is the same bits on islands that load or join") {
   RunSpec spec = spec_of();
   spec.strategy.outer_state = OuterStateFormat::bf16;
