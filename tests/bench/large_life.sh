@@ -23,6 +23,7 @@ init lan
   echo 'deadline = "10m"'
   echo '[checkpoint]'
   echo 'every_rounds = 1'
+  echo 'keep = 1'
 } | run_file large
 # The time of the first event of a kind after $1, of island $3 if it is named.
 first_after() {
