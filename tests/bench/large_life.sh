@@ -56,6 +56,8 @@ if [ "$islands" -gt 1 ]; then
   island z
   tell an_island_joins:_from_its_start_to_its_first_round "$begin" "$(first_after "$begin" island_joined z)"
   grep -o 'fetched .*' "$folder/log" | tail -1 | sed 's/^/its copy: /'
+  first_after "$begin" checkpoint_written z > /dev/null
+  begin=$(now_ms)
   kill -9 "$z"
   first_after "$begin" island_left z > /dev/null
   begin=$(now_ms)
