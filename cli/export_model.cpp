@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <system_error>
+#include <thread>
 
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/storage/checkpoint.hpp"
@@ -88,18 +90,28 @@ Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& acce
 
 namespace {
 
+// A newer checkpoint may take the place of the one that the coordinator named, before its island has heard who reads it: then the
+// coordinator is asked again, and names the newer one.
 Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const std::string& island, const fs::path& path,
                         const Interrupt& interrupt, const ExportProgress& progress) {
+  constexpr int kTries = 20;
+  constexpr auto kPause = std::chrono::milliseconds(250);
   const CoordinatorAccess& access = client.access();
   nlohmann::json question = {{"run", run}, {"reader_key", access.keys.public_key}};
   if (!island.empty()) {
     question["island"] = island;
   }
-  ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", question));
-  ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
-  ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(access, plan.sources));
-  ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
-  return fetch_blob(*link, *blob, interrupt, progress);
+  for (int tries = 1;; ++tries) {
+    ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", question));
+    ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
+    ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(access, plan.sources));
+    ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
+    const Status done = fetch_blob(*link, *blob, interrupt, progress);
+    if (done || done.error().code != Code::not_found || tries == kTries) {
+      return done;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 ExportProgress progress_on(const Streams& streams) {

@@ -151,6 +151,21 @@ TEST_CASE("process: four agents compute what DiLoCo's arithmetic says, bit for b
   }
 }
 
+TEST_CASE("process: an export from islands that keep one checkpoint gets a newer one where that which was named is gone by then") {
+  Cluster cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.start_island(name, {{"ATOLL_TEST_STEP_MS", "5"}});
+  }
+  const std::string run = cluster.submit(run_file("one-kept", 1'000'000, 2, 2, 2, 1) + "keep = 1\n");
+  REQUIRE(reaches(cluster, run, 5));
+  for (int i = 0; i < 20; ++i) {
+    const atl_test::CommandResult exported = cluster.run({"export", run, "-o", (cluster.folder() / "model.safetensors").string()});
+    INFO(exported.err);
+    REQUIRE(exported.exit == 0);
+  }
+  CHECK(cluster.run({"cancel", run}).exit == 0);
+}
+
 TEST_CASE("process: an agent killed in the middle of a run comes back, and no round is lost or applied twice") {
   Cluster cluster;
   cluster.hold_at(100);
