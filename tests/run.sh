@@ -84,7 +84,7 @@ case "$mode" in
       "$bench"
     done
     parts="build/release/atoll build/release/tests/atoll_arithmetic_trainer.so"
-    for script in memory.sh "small_rounds.sh 256 4 1000" link_share.py "stages.py --millions 100" "stages.py --millions 100 --islands 4" "stages.py --millions 300"; do
+    for script in memory.sh "small_rounds.sh 256 4 1000" link_share.py "stages.py --millions 100" "stages.py --millions 100 --islands 4" "stages.py --millions 300" "large_life.sh 100000000 2"; do
       echo "== $script"
       name=${script%% *}
       options=${script#"$name"}

@@ -59,6 +59,7 @@ if [ "$islands" -gt 1 ]; then
   first_after "$begin" checkpoint_written z > /dev/null
   begin=$(now_ms)
   kill -9 "$z"
+  wait "$z" 2> /dev/null || true
   first_after "$begin" island_left z > /dev/null
   begin=$(now_ms)
   island z
@@ -66,9 +67,7 @@ if [ "$islands" -gt 1 ]; then
   kill -9 "$z"
 fi
 first_after "$(now_ms)" checkpoint_written a > /dev/null
-for name in $names; do eval "kill -9 \$$name"; done
-kill -9 "$coordinator"
-sleep 2
+for name in $names coordinator; do eval "kill -9 \$$name; wait \$$name" 2> /dev/null || true; done  # it takes a while to free so much memory
 begin=$(now_ms)
 coordinator
 for name in $names; do island "$name"; done
