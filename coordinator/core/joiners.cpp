@@ -10,6 +10,18 @@ constexpr std::size_t kSources = 3;                           // that a joiner c
 constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other sources, once one has a checkpoint
 constexpr unsigned kMisfits = 3;                              // since it last held a result, whatever else failed between them
 
+// Whether it came to what it was told, which took so long that the round is no longer known: it would be told of that for ever.
+bool forget_order(Membership& membership, const CaughtUp& message, TimePoint now) {
+  const std::optional<CatchUp>& order = membership.entry.catch_up;
+  if (!order || order->committed != message.round || order->digest != message.digest) {
+    return false;
+  }
+  membership.entry.catch_up.reset();
+  membership.entry.caught_up.reset();
+  membership.entry.resend.next = now;
+  return true;
+}
+
 }  // namespace
 
 void Core::State::advance_joins(Run& run) {
@@ -341,15 +353,10 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     return;
   }
   if (!run.lineage.confirms(message.round, message.digest)) {
-    // Of an older lineage; or it took so long that the round it was to come to is no longer known. Else it would be told of that for ever.
-    const std::optional<CatchUp>& order = membership.entry.catch_up;
-    if (order && order->committed == message.round && order->digest == message.digest) {
-      membership.entry.catch_up.reset();
-      membership.entry.caught_up.reset();
-      membership.entry.resend.next = now();
+    if (forget_order(membership, message, now())) {
       touch(run);
     }
-    return;
+    return;  // else of an older lineage
   }
   if (membership.entry.caught_up && *membership.entry.caught_up >= message.round) {
     return;
