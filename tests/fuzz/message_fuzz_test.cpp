@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
@@ -86,4 +88,22 @@ TEST_CASE("random bytes are no message") {
     }
     REQUIRE_FALSE(decode(bytes).has_value());
   }
+}
+
+// Seen by a sanitizer only: found by fuzz_message.
+TEST_CASE("numbers of a list that do not lie where numbers of their width may are read all the same") {
+  constexpr std::string_view kExchange =
+      "1400000041544c4d00000a001200080007000c000a00000000000015010000002000000000001a0038000800280030000c0010000800140004000800"
+      "200024001a00000000000001380000002db31f0080000000680000002000000002000000440000001400000041544c4d00000a001200080007000c00"
+      "0a00000000000015010000002000000000001a00020000003c509ba5438d86402ef387e472bd9840002c0000020000004c46c3e0c86ea102b4c946a5"
+      "422bdf9a00000000020000004f300000000000007d857a69ce3760030200000018000000040000000b000000692d7a72677179706272000000000000"
+      "000000000000000000000000002d697473610000";
+  Bytes frame;
+  for (std::size_t i = 0; i < kExchange.size(); i += 2) {
+    frame.push_back(static_cast<std::byte>(std::stoul(std::string(kExchange.substr(i, 2)), nullptr, 16)));
+  }
+  const Result<Message> message = decode(frame);
+  REQUIRE(message.has_value());
+  REQUIRE(std::holds_alternative<Exchange>(*message));
+  CHECK_FALSE(std::get<Exchange>(*message).norms.empty());
 }

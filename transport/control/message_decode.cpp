@@ -276,15 +276,29 @@ class Decoder {
     }
     return values;
   }
-  // The verifier does not see to it that numbers wider than a vector's length are aligned: they are copied byte by byte.
-  std::vector<std::uint64_t> numbers(const flatbuffers::Vector<std::uint64_t>* items) {
+  // The verifier does not see to it that what is wider than a vector's length is aligned: it is copied byte by byte.
+  template <typename Number>
+  std::vector<Number> numbers(const flatbuffers::Vector<Number>* items) {
     if (items != nullptr && items->size() > kMaxListItems) {
       fail("a list that is too long");
       return {};
     }
-    std::vector<std::uint64_t> values(items == nullptr ? 0 : items->size());
+    std::vector<Number> values(items == nullptr ? 0 : items->size());
     if (!values.empty()) {
-      std::memcpy(values.data(), items->Data(), values.size() * sizeof(std::uint64_t));
+      std::memcpy(values.data(), items->Data(), values.size() * sizeof(Number));
+    }
+    return values;
+  }
+  std::vector<DataRange> ranges(const flatbuffers::Vector<const wire::DataRange*>* items) {
+    if (items != nullptr && items->size() > kMaxListItems) {
+      fail("a list that is too long");
+      return {};
+    }
+    std::vector<DataRange> values;
+    for (std::size_t i = 0; items != nullptr && i < items->size(); ++i) {
+      wire::DataRange copy;
+      std::memcpy(&copy, items->Data() + i * sizeof copy, sizeof copy);
+      values.push_back(range(&copy));
     }
     return values;
   }
@@ -445,14 +459,11 @@ class Decoder {
                     m.fragment(),
                     m.rejected(),
                     numbers(m.steps()),
-                    list(m.norms(), [](double norm) { return norm; })};
+                    numbers(m.norms())};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()),       Epoch(m.epoch()),
-                  Round(m.round()),   Attempt(m.attempt()),
-                  digest(m.digest()), m.checkpoint(),
-                  m.pause(),          m.tokens(),
-                  m.copy(),           list(m.data(), [](const wire::DataRange* part) { return range(part); })};
+    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(),
+                  m.pause(),    m.tokens(),       m.copy(),         ranges(m.data())};
   }
   Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {
