@@ -90,8 +90,8 @@ TEST_CASE("random bytes are no message") {
   }
 }
 
-// Seen by a sanitizer only: found by fuzz_message.
-TEST_CASE("numbers of a list that do not lie where numbers of their width may are read all the same") {
+// Found by fuzz_message: its doubles lie at a multiple of four, which a sanitizer sees that reads them. What it says is no message.
+TEST_CASE("a message whose doubles lie at a multiple of four is read byte by byte, and refused for what it says") {
   constexpr std::string_view kExchange =
       "1400000041544c4d00000a001200080007000c000a00000000000015010000002000000000001a0038000800280030000c0010000800140004000800"
       "200024001a00000000000001380000002db31f0080000000680000002000000002000000440000001400000041544c4d00000a001200080007000c00"
@@ -102,8 +102,5 @@ TEST_CASE("numbers of a list that do not lie where numbers of their width may ar
   for (std::size_t i = 0; i < kExchange.size(); i += 2) {
     frame.push_back(static_cast<std::byte>(std::stoul(std::string(kExchange.substr(i, 2)), nullptr, 16)));
   }
-  const Result<Message> message = decode(frame);
-  REQUIRE(message.has_value());
-  REQUIRE(std::holds_alternative<Exchange>(*message));
-  CHECK_FALSE(std::get<Exchange>(*message).norms.empty());
+  CHECK_FALSE(decode(frame).has_value());
 }
