@@ -1,5 +1,5 @@
-// What an answer in a round changes: nothing where it is repeated, and little while many others are awaited. To look at a run takes as long
-// as it has members: were each answer a reason to, a round would cost the square of them.
+// What an answer in a round changes: nothing where it is repeated, and little while many others are awaited. A look at a run goes through
+// all of its members. If each answer were a reason for one, the work for a round would grow with the square of the members.
 #include "coordinator/core/core_state.hpp"
 
 namespace atl::coordinator {

@@ -351,7 +351,7 @@ struct Core::State {
   void advance_collecting(Run& run, Round round);
   void advance_exchanging(Run& run, Round round);
   void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
-  [[nodiscard]] Exchange exchange_of(Run& run, Round round, bool again) const;
+  void send_exchange(Run& run, Round round, const std::vector<IslandId>& to, bool again);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
   void reject_exploding(Run& run, Round round);

@@ -56,18 +56,18 @@ Result<std::uint32_t> Core::measure_paths(TimePoint now, Duration each) {
 // What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further
 // than it was.
 Stir Core::State::stir_of(const IslandId& id, const Message& message) const {
-  bool routine = false;
-  if (const auto* report = std::get_if<AssignmentReport>(&message)) {
-    routine = says_nothing_new(id, *report);
-  } else if (const auto* ready = std::get_if<atl::Ready>(&message)) {
+  if (const auto* ready = std::get_if<atl::Ready>(&message)) {
     return stir_of(id, *ready);
-  } else if (const auto* exchanged = std::get_if<Exchanged>(&message)) {
-    return stir_of(id, *exchanged);
-  } else if (const auto* merged = std::get_if<Merged>(&message)) {
-    return stir_of(id, *merged);
-  } else if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
-    routine = islands.is_routine(id, *heartbeat);
   }
+  if (const auto* exchanged = std::get_if<Exchanged>(&message)) {
+    return stir_of(id, *exchanged);
+  }
+  if (const auto* merged = std::get_if<Merged>(&message)) {
+    return stir_of(id, *merged);
+  }
+  const auto* report = std::get_if<AssignmentReport>(&message);
+  const auto* heartbeat = std::get_if<Heartbeat>(&message);
+  const bool routine = (report != nullptr && says_nothing_new(id, *report)) || (heartbeat != nullptr && islands.is_routine(id, *heartbeat));
   return routine ? Stir::nothing : Stir::all;
 }
 

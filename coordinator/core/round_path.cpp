@@ -309,11 +309,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
             ": " + list_of(names) + " exchange",
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)},
          Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names}, Field{"member_tokens", round.plan().tokens}});
-  Exchange order = exchange_of(run, number, false);
-  for (const IslandId& id : participants) {
-    order.rejected = round.rejects(id);
-    send(id, order);
-  }
+  send_exchange(run, number, participants, false);
   run.wait = Wait{"round " + std::to_string(number.value) + ": exchanging", std::nullopt};
   touch(run);
 }
@@ -330,16 +326,23 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
   return value;
 }
 
-// The order to exchange, of everybody; whose contribution was rejected is told so. Again: it names everybody, as an island may not know the
-// epoch's members.
-Exchange Core::State::exchange_of(Run& run, Round number, bool again) const {
+// The order is the same for all, but for islands whose contribution does not count. Again: it names everybody, as an island may not know
+// the epoch's members.
+void Core::State::send_exchange(Run& run, Round number, const std::vector<IslandId>& to, bool again) {
+  if (to.empty()) {
+    return;
+  }
+  const OpenRound& round = run.rounds().at(number);
   const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
-  Exchange order = run.rounds().at(number).exchange_of(again ? nobody : run.members, norms);
+  Exchange order = round.exchange_of(again ? nobody : run.members, norms);
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;
-  return order;
+  for (const IslandId& id : to) {
+    order.rejected = round.rejects(id);
+    send(id, order);
+  }
 }
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
@@ -396,13 +399,7 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
 
 void Core::State::advance_exchanging(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
-  if (const std::vector<IslandId> silent = round.silent_and_due(out); !silent.empty()) {
-    Exchange order = exchange_of(run, number, true);
-    for (const IslandId& id : silent) {
-      order.rejected = round.rejects(id);
-      send(id, order);
-    }
-  }
+  send_exchange(run, number, round.silent_and_due(out), true);
   if (!round.recovered()) {
     wake_at(round.next_resend());
   }

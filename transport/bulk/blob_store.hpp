@@ -3,8 +3,8 @@
 // A bulk link owns a store and asks it for every Want it receives; the agent puts blobs in and takes them out. A want is
 //   answered   if the range asked for is ready,
 //   parked     if the blob is announced but that range is not ready yet; also if it belongs to an exchange that this side has
-//              not begun (the peer heard of it first), is a pair's promise, verdict or standing that is not there yet, or the
-//              reader is not yet known as one of the run's; if it is the result of a round that is to be kept. At most `park_per_reader`
+//              not begun (the peer heard of it first), is a pair's promise, verdict or standing that is not there yet, is the
+//              result of a round that will be kept, or the reader is not yet known as one of the run's. At most `park_per_reader`
 //              wants a reader, the oldest is dropped first: the reader asks again,
 //   refused    with Gone otherwise: older attempts and rounds, unknown checkpoints, readers who may not.
 // Buffers are not copied, unless the reader wants them packed: an entry and every piece in flight hold the owner's shared pointer. A range
@@ -72,8 +72,8 @@ class BlobStore {
   void withdraw(const BlobId& blob);
   // Withdraws the contributions and reduced shards of all rounds before `round` and answers Gone to wants for them.
   void finish_rounds_before(const RunId& run, Round round);
-  // The `result` blobs of the rounds after this one are put as the rounds are committed, which their readers may hear of first; empty: no
-  // more are.
+  // The `result` blobs of rounds after this one will be put, each once its round is committed; a reader may hear of the commit first, and
+  // its want waits. Empty: no more of them will be put.
   void expect_results_after(const RunId& run, std::optional<Round> round);
   // Withdraws the `result` blobs of rounds up to and including `round`.
   void withdraw_results_up_to(const RunId& run, Round round);

@@ -3,11 +3,11 @@
 // Connections share a path's losses: each loses a part of what one alone would, and each has a send buffer of its own, so on a far path
 // several carry more than one. On a near one they only cost wake-ups. The reader tries twice as many for a while, four more at least, and
 // keeps them if a tenth more came, or a sixth fewer and does without them if hardly less came: steps that show through the noise of
-// losses, however many there are, and that reach many soon. When both changed nothing it waits twice as long for the next. A full line is
-// not tried with more, which would only press packets out of its queue: one whose queue stands, or whose rate is what it was when the queue
-// stood last. Only time counts
-// in which pieces kept coming and each connection had some to deliver, so that pauses between rounds and the last pieces of a round do not
-// look like a slow path. Sans-I/O: time is an argument. Threads: one.
+// losses, however many there are, and that reach many soon. When both changed nothing it waits twice as long for the next.
+// A line is full while a queue stands on it, and as long as it carries what it did then. It is not tried with more connections, which would
+// only press packets out of the queue.
+// Only time counts in which pieces kept coming and each connection had some to deliver, so that pauses between rounds and the last pieces
+// of a round do not look like a slow path. Sans-I/O: time is an argument. Threads: one.
 #pragma once
 
 #include <cstddef>

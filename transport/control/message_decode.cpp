@@ -260,14 +260,18 @@ class Decoder {
     return value;
   }
 
+  template <typename Items>
+  bool bounded(const Items& items) {
+    if (items.size() > kMaxListItems) {
+      fail("a list that is too long");
+      return false;
+    }
+    return true;
+  }
   template <typename Wire, typename Read>
   auto list(const flatbuffers::Vector<Wire>* items, Read read_item) {
     std::vector<decltype(read_item(items->Get(0)))> values;
-    if (items == nullptr) {
-      return values;
-    }
-    if (items->size() > kMaxListItems) {
-      fail("a list that is too long");
+    if (items == nullptr || !bounded(*items)) {
       return values;
     }
     values.reserve(items->size());
@@ -279,23 +283,16 @@ class Decoder {
   // The verifier does not see to it that what is wider than a vector's length is aligned: it is copied byte by byte.
   template <typename Number>
   std::vector<Number> numbers(const flatbuffers::Vector<Number>* items) {
-    if (items != nullptr && items->size() > kMaxListItems) {
-      fail("a list that is too long");
-      return {};
-    }
-    std::vector<Number> values(items == nullptr ? 0 : items->size());
+    std::vector<Number> values(items == nullptr || !bounded(*items) ? 0 : items->size());
     if (!values.empty()) {
       std::memcpy(values.data(), items->Data(), values.size() * sizeof(Number));
     }
     return values;
   }
   std::vector<DataRange> ranges(const flatbuffers::Vector<const wire::DataRange*>* items) {
-    if (items != nullptr && items->size() > kMaxListItems) {
-      fail("a list that is too long");
-      return {};
-    }
     std::vector<DataRange> values;
-    for (std::size_t i = 0; items != nullptr && i < items->size(); ++i) {
+    const std::size_t count = items == nullptr || !bounded(*items) ? 0 : items->size();
+    for (std::size_t i = 0; i < count; ++i) {
       wire::DataRange copy;
       std::memcpy(&copy, items->Data() + i * sizeof copy, sizeof copy);
       values.push_back(range(&copy));
