@@ -81,7 +81,7 @@ const std::array<StrategySpec, 9>& named_strategies() {
   return kNamed;
 }
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 // The parts that a spec names; whether they go together is the Composer's to say.
 Composition parts_of(const StrategySpec& spec) {
@@ -178,7 +178,7 @@ class Composer {
                            "), not " + std::to_string(settings_.overlap_steps) + ", and merge_alpha 0, not " +
                            std::to_string(settings_.merge_alpha));
     } else if (settings_.eager && !suits_eager(settings_.outer_optimizer)) {
-      problem("eager", "needs an outer optimiser that is linear, which " + quoted(name_of(settings_.outer_optimizer)) + " is not");
+      problem("eager", "needs an outer optimiser that is linear, which " + in_quotes(name_of(settings_.outer_optimizer)) + " is not");
     } else if (settings_.eager && composition_.aggregator != Aggregator::weighted_mean) {
       problem("eager", "needs aggregator 'weighted-mean', of which an island knows its own part");
     }
@@ -200,14 +200,14 @@ class Composer {
       problem("outer_clip", "must be at least 0, not " + std::to_string(settings_.outer_clip));
     } else if (settings_.outer_clip > 0.0 && !clips) {
       problem("outer_clip",
-              "has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
+              "has no effect with outer_optimizer " + in_quotes(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
     }
     if (settings_.gap_penalty && !clips) {
       problem("gap_penalty",
-              "has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
+              "has no effect with outer_optimizer " + in_quotes(name_of(settings_.outer_optimizer)) + "; it belongs to 'clipped-momentum'");
     }
     if (settings_.outer_state != OuterStateFormat::f32 && !has_momentum(settings_.outer_optimizer)) {
-      problem("outer_state", "'bf16' has no effect with outer_optimizer " + quoted(name_of(settings_.outer_optimizer)) +
+      problem("outer_state", "'bf16' has no effect with outer_optimizer " + in_quotes(name_of(settings_.outer_optimizer)) +
                                  ", which has no momentum to keep; use \"f32\"");
     }
   }
@@ -251,10 +251,10 @@ class Composer {
       problem("quorum", "needs group 'all' and payload 'outer-gradient': only there can a round close without somebody's contribution");
     }
     if (const auto grace = grace_of(settings_); !grace) {
-      problem("grace", "must be \"auto\" or a duration like \"500ms\", not " + quoted(settings_.grace));
+      problem("grace", "must be \"auto\" or a duration like \"500ms\", not " + in_quotes(settings_.grace));
     } else if (*grace && **grace > Duration(0) && settings_.overlap_steps == 0) {
       problem("grace",
-              quoted(settings_.grace) + " is longer than what an overlap of 0 steps hides: the fastest island would wait; use \"auto\"");
+              in_quotes(settings_.grace) + " is longer than what an overlap of 0 steps hides: the fastest island would wait; use \"auto\"");
     }
     if (composition_.error_feedback) {
       problem("error_feedback", "must be false with a quorum: a contribution that is formed anew would take the same residual twice");
@@ -271,12 +271,12 @@ class Composer {
     check_whole_period();
     check_momentum();
     if (composition_.group != Group::all && composition_.group != Group::expert && composition_.aggregator != Aggregator::weighted_mean) {
-      problem("aggregator", "must be 'weighted-mean' with group " + quoted(name_of(settings_.group)) +
+      problem("aggregator", "must be 'weighted-mean' with group " + in_quotes(name_of(settings_.group)) +
                                 ", whose rounds have too few contributions for any other");
     }
     if (composition_.aggregator == Aggregator::radial_directional && composition_.payload != PayloadKind::outer_gradient) {
       problem("aggregator", "'radial-directional' averages lengths and directions of outer gradients, and payload is " +
-                                quoted(name_of(settings_.payload)));
+                                in_quotes(name_of(settings_.payload)));
     }
     const bool adopts = composition_.outer.kind == OuterOptimizerKind::adopt;
     if (composition_.group == Group::expert && composition_.payload != PayloadKind::outer_gradient) {
@@ -288,7 +288,7 @@ class Composer {
     const bool by_itself = composition_.group == Group::nobody;
     if (by_itself && (composition_.codec.kind != CodecKind::f32 || composition_.reduce_codec.kind != CodecKind::f32)) {
       problem(composition_.codec.kind != CodecKind::f32 ? "codec" : "reduce_codec",
-              "must be f32 with group " + quoted(name_of(settings_.group)) + ", which sends no contributions");
+              "must be f32 with group " + in_quotes(name_of(settings_.group)) + ", which sends no contributions");
     }
     if (composition_.error_feedback && composition_.codec.kind == CodecKind::f32) {
       problem("error_feedback", "needs a codec that rounds; 'f32' loses nothing");
@@ -305,8 +305,8 @@ class Composer {
               "'adopt' takes parameters, not an outer gradient; use 'nesterov', 'heavy-ball' or 'sgd', or payload 'parameters'");
     }
     if (composition_.payload != PayloadKind::outer_gradient && !adopts) {
-      problem("outer_optimizer", "must be 'adopt' with payload " + quoted(name_of(settings_.payload)) + "; " +
-                                     quoted(name_of(settings_.outer_optimizer)) + " needs payload 'outer-gradient'");
+      problem("outer_optimizer", "must be 'adopt' with payload " + in_quotes(name_of(settings_.payload)) + "; " +
+                                     in_quotes(name_of(settings_.outer_optimizer)) + " needs payload 'outer-gradient'");
     }
     if (settings_.merge_alpha > 0.0 && (composition_.payload == PayloadKind::gradient || by_itself) && adopts) {
       problem("merge_alpha", "must be 0 where the outer parameters are the trainer's own: there is nothing to merge");

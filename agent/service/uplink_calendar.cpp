@@ -16,7 +16,7 @@ namespace {
 constexpr int kDay = 24 * 60;
 constexpr std::array<std::string_view, 7> kDays = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"};
 
-std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 Error wrong(const std::string& why) { return Error{Code::invalid_argument, why}; }
 
@@ -62,7 +62,7 @@ Result<int> parse_time(std::string_view text) {
   const std::optional<int> hour = parts.size() == 2 ? number(parts[0], 24) : std::nullopt;
   const std::optional<int> minute = parts.size() == 2 ? number(parts[1], 59) : std::nullopt;
   if (!hour || !minute || *hour * 60 + *minute > kDay) {
-    return wrong(quoted(text) + " is not a time of day from 00:00 to 24:00");
+    return wrong(in_quotes(text) + " is not a time of day from 00:00 to 24:00");
   }
   return *hour * 60 + *minute;
 }
@@ -70,7 +70,7 @@ Result<int> parse_time(std::string_view text) {
 Result<int> parse_day(std::string_view text) {
   const auto* const day = std::ranges::find(kDays, text);
   if (day == kDays.end()) {
-    return wrong(quoted(text) + " is not a day: mon, tue, wed, thu, fri, sat or sun");
+    return wrong(in_quotes(text) + " is not a day: mon, tue, wed, thu, fri, sat or sun");
   }
   return static_cast<int>(day - kDays.begin());
 }
@@ -80,29 +80,29 @@ Result<int> parse_day(std::string_view text) {
 Result<UplinkCalendar::Entry> UplinkCalendar::parse_entry(std::string_view text) {
   const std::vector<std::string_view> words = words_of(text);
   if (words.size() < 2 || words.size() > 3) {
-    return wrong(quoted(text) + " is not a rate with a span, like \"50mbit 08:00-18:00\" or \"50mbit mon-fri 08:00-18:00\"");
+    return wrong(in_quotes(text) + " is not a rate with a span, like \"50mbit 08:00-18:00\" or \"50mbit mon-fri 08:00-18:00\"");
   }
   Entry entry;
   ATOLL_ASSIGN(entry.bits_per_second, parse_rate(words[0]));
   if (words.size() == 3) {
     const std::vector<std::string_view> days = split(words[1], "-");
     if (days.size() > 2) {
-      return wrong(quoted(words[1]) + " is not a day, or two with - between, like mon-fri");
+      return wrong(in_quotes(words[1]) + " is not a day, or two with - between, like mon-fri");
     }
     ATOLL_ASSIGN(entry.first_day, parse_day(days.front()));
     ATOLL_ASSIGN(entry.last_day, parse_day(days.back()));
   }
   const std::vector<std::string_view> times = split(words.back(), "-");
   if (times.size() != 2) {
-    return wrong(quoted(words.back()) + " is not a span of the day, like 08:00-18:00");
+    return wrong(in_quotes(words.back()) + " is not a span of the day, like 08:00-18:00");
   }
   ATOLL_ASSIGN(entry.from, parse_time(times[0]));
   ATOLL_ASSIGN(entry.until, parse_time(times[1]));
   if (entry.from == kDay) {
-    return wrong(quoted(words.back()) + " begins at the end of a day: write 00:00");
+    return wrong(in_quotes(words.back()) + " begins at the end of a day: write 00:00");
   }
   if (entry.from == entry.until) {
-    return wrong(quoted(words.back()) + " is no time at all; a whole day is 00:00-24:00");
+    return wrong(in_quotes(words.back()) + " is no time at all; a whole day is 00:00-24:00");
   }
   return entry;
 }
@@ -119,19 +119,19 @@ Result<UplinkCalendar> UplinkCalendar::parse(std::string_view text) {
     const std::vector<std::string_view> words = words_of(part);
     if (words.size() == 2 && words[1] == "otherwise") {
       if (otherwise) {
-        return wrong(quoted(text) + " says twice what holds otherwise");
+        return wrong(in_quotes(text) + " says twice what holds otherwise");
       }
       ATOLL_ASSIGN(otherwise, parse_rate(words[0]));
       continue;
     }
     if (otherwise) {
-      return wrong(quoted(part) + " comes after what holds otherwise, which is the last");
+      return wrong(in_quotes(part) + " comes after what holds otherwise, which is the last");
     }
     ATOLL_ASSIGN(Entry entry, parse_entry(part));
     calendar.entries_.push_back(entry);
   }
   if (!otherwise) {
-    return wrong(quoted(text) + " does not say what holds at other times: add \", 500mbit otherwise\" (or max otherwise)");
+    return wrong(in_quotes(text) + " does not say what holds at other times: add \", 500mbit otherwise\" (or max otherwise)");
   }
   calendar.otherwise_ = *otherwise;
   return calendar;

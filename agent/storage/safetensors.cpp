@@ -138,7 +138,7 @@ Status read_metadata(const Json& value, std::map<std::string, std::string>& meta
   return {};
 }
 
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string json_text(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::uint64_t element_count(const std::vector<std::uint64_t>& shape) {
   std::uint64_t count = 1;
@@ -195,9 +195,9 @@ Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const st
   std::sort(tensors.begin(), tensors.end(), [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });
   std::string json = "{";
   if (!metadata.empty()) {
-    json += quoted(std::string(kMetadataKey)) + ":{";
+    json += json_text(std::string(kMetadataKey)) + ":{";
     for (const auto& [key, text] : metadata) {
-      json += (json.back() == '{' ? "" : ",") + quoted(key) + ":" + quoted(text);
+      json += (json.back() == '{' ? "" : ",") + json_text(key) + ":" + json_text(text);
     }
     json += "}";
   }
@@ -210,7 +210,7 @@ Result<Bytes> make_safetensors_header(std::vector<TensorView>& tensors, const st
     if (element_count(tensor.shape) != values_in(tensor)) {
       return Error{Code::invalid_argument, "the tensor '" + tensor.name + "' has values that do not fill its shape"};
     }
-    json += (json.size() == 1 ? "" : ",") + quoted(tensor.name) + R"(:{"dtype":")" + std::string(dtype_of(tensor)) + R"(","shape":[)";
+    json += (json.size() == 1 ? "" : ",") + json_text(tensor.name) + R"(:{"dtype":")" + std::string(dtype_of(tensor)) + R"(","shape":[)";
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
       json += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
     }

@@ -48,7 +48,7 @@ std::string host_name() {
   return text.data();
 }
 
-std::string quoted(const std::string& text) {
+std::string toml_text(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -80,18 +80,18 @@ std::string advertised_for(const std::string& bind) {
 std::string to_toml(const CoordinatorSettings& settings) {
   return "# Atoll coordinator. Restart it after a change; tokens that were handed out keep the address they carry.\n"
          "name = " +
-         quoted(settings.name) +
+         toml_text(settings.name) +
          "\n"
          "# Where it listens: tcp://*:PORT for every interface.\n"
          "bind = " +
-         quoted(settings.bind) +
+         toml_text(settings.bind) +
          "\n"
          "# What islands and operators elsewhere dial: it goes into join tokens.\n"
          "advertise = " +
-         quoted(settings.advertise) +
+         toml_text(settings.advertise) +
          "\n# How soon silence counts as a loss: local (1.25 s), lan (5 s) or wan (20 s).\n"
          "network = " +
-         quoted(settings.network) +
+         toml_text(settings.network) +
          "\n# Where its page is served, on this machine only (docs/web.md):\n"
          "# web = \"127.0.0.1:4480\"\n";
 }

@@ -38,11 +38,14 @@ Error refused(const fs::path& path, const char* what) {
 
 using KeyHandle = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using CertificateHandle = std::unique_ptr<X509, decltype(&X509_free)>;
-using File = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
 
 File create_private(const fs::path& path) {
   const mode_t before = ::umask(0077);
-  File file(std::fopen(path.c_str(), "w"), &std::fclose);
+  File file(std::fopen(path.c_str(), "w"));
   ::umask(before);
   return file;
 }
@@ -121,7 +124,7 @@ struct TlsConnection::Body {
 };
 
 Result<TimePoint> certificate_end(const fs::path& file) {
-  const File opened(std::fopen(file.c_str(), "re"), &std::fclose);
+  const File opened(std::fopen(file.c_str(), "re"));
   const CertificateHandle certificate(opened ? PEM_read_X509(opened.get(), nullptr, nullptr, nullptr) : nullptr, &X509_free);
   std::tm end{};
   if (!certificate || ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) {
