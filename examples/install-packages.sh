@@ -10,7 +10,7 @@ python_torch=""
 for argument in "$@"; do
   case "$argument" in
     --with-tests) # with what trainers in Python and the page in a browser are tested with
-      packages="$packages catch2 clang-format python3-numpy python3-pip chromium librsvg2-bin"
+      packages="$packages catch2 clang-format iproute2 python3-numpy python3-pip chromium librsvg2-bin"
       python_torch="python3-torch"
       command -v npm >/dev/null || packages="$packages nodejs npm"  # for an S3-compatible server
       ;;

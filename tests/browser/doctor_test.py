@@ -44,9 +44,13 @@ class Doctor(live_run.LiveRun):
         key, request = os.path.join(self.folder, "page.key"), os.path.join(self.folder, "page.csr")
         subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=atoll", "-keyout", key, "-out", request],
                        check=True, capture_output=True)
+        # OpenSSL 3.5 refuses a negative number of days and, as 3.0 cannot, takes dates.
+        takes_dates = b"-not_after" in subprocess.run(["openssl", "x509", "-help"], capture_output=True).stderr
         for days, health in (("400", "good"), ("7", "doubtful"), ("-1", "bad"), (None, "bad")):
             if days:
-                subprocess.run(["openssl", "x509", "-req", "-in", request, "-signkey", key, "-days", days, "-out", certificate], check=True, capture_output=True)
+                past = days == "-1" and takes_dates
+                life = ["-not_before", "20200101000000Z", "-not_after", "20200102000000Z"] if past else ["-days", days]
+                subprocess.run(["openssl", "x509", "-req", "-in", request, "-signkey", key, *life, "-out", certificate], check=True, capture_output=True)
             else:
                 pathlib.Path(certificate).write_text("no certificate\n")
             exit, findings, _ = self.examine("coordinator", "--web-certificate", certificate)
