@@ -15,6 +15,8 @@
 #include "tests/cli/command_call.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_commands_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -305,3 +307,5 @@ TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
   folder.write("state/agent.toml", "dta = []\n");
   CHECK(call({"doctor", "--state", state}).out.find("agent.toml:1: unknown key") != std::string::npos);
 }
+
+}  // namespace of_commands_test

@@ -14,6 +14,8 @@
 #include "tests/temporary_folder.hpp"
 #include "transport/base/free_port.hpp"
 
+namespace of_coordinator_command_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -220,3 +222,5 @@ TEST_CASE("a coordinator shows what it knows to browsers and Prometheus, on this
   CHECK(has(get(web, "/api/runs/t"), "\"state\":\"queued\""));
   CHECK(service.end(SIGTERM) == 0);
 }
+
+}  // namespace of_coordinator_command_test

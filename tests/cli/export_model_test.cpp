@@ -7,6 +7,8 @@
 #include "agent/storage/safetensors.hpp"
 #include "tests/catch.hpp"
 
+namespace of_export_model_test {
+
 using namespace atl;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("a model that cannot be written leaves nothing, and a broken checkpoin
   CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors.partial"));
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace of_export_model_test

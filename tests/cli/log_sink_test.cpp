@@ -7,6 +7,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_log_sink_test {
+
 using namespace atl;
 
 TEST_CASE("what is said thousands of times is printed a few times") {
@@ -30,3 +32,5 @@ TEST_CASE("what is said thousands of times is printed a few times") {
   CHECK(count("another thing") == 1);
   CHECK(count("round ") == 5000);
 }
+
+}  // namespace of_log_sink_test

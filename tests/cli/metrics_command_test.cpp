@@ -14,6 +14,8 @@
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_metrics_command_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -274,3 +276,5 @@ TEST_CASE("runs and islands leave out what is long over, and say so") {
     CHECK(json::parse(coordinator.call({verb, "-o", "json"}).out)[verb].size() == 2);
   }
 }
+
+}  // namespace of_metrics_command_test

@@ -11,6 +11,8 @@
 #include "tests/temporary_folder.hpp"
 #include "transport/identity/join_token.hpp"
 
+namespace of_operator_commands_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -424,3 +426,5 @@ TEST_CASE("generate takes one of --model and --run, and its errors are export's"
   CHECK(generated.exit == 4);
   CHECK(generated.err == exported.err);
 }
+
+}  // namespace of_operator_commands_test

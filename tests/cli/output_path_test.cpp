@@ -15,6 +15,8 @@
 #include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_output_path_test {
+
 using namespace atl;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -194,3 +196,5 @@ TEST_CASE("a backup overwrites nothing, not even a link to nothing") {
   CHECK(fs::is_symlink("copy"));
   CHECK_FALSE(fs::exists("nothing"));
 }
+
+}  // namespace of_output_path_test

@@ -10,6 +10,8 @@
 #include "tests/cli/pages.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_own_trainer_test {
+
 using namespace atl;
 
 namespace {
@@ -114,3 +116,5 @@ TEST_CASE("the run file on the page about trainers of one's own is one") {
   CHECK(file.valid());
   CHECK(file.spec.trainer.name == "gpt");
 }
+
+}  // namespace of_own_trainer_test

@@ -9,6 +9,8 @@
 #include "tests/catch.hpp"
 #include "tests/skip.hpp"
 
+namespace of_pages_test {
+
 using namespace atl::pages;
 
 namespace {
@@ -178,3 +180,5 @@ TEST_CASE("every plot is what its data give") {
   }
   CHECK(std::system(("python3 '" + (kSource / "docs/results/plots/draw.py").string() + "' --check").c_str()) == 0);
 }
+
+}  // namespace of_pages_test

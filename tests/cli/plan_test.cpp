@@ -19,6 +19,8 @@
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_plan_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -435,3 +437,5 @@ TEST_CASE("plan --probe has the paths measured, waits for that, and plans with w
   CHECK(short_time.exit == 2);
   CHECK(short_time.err.find("--probe: a path is measured for 200 ms to 30.0 s, not 1 ms") != std::string::npos);
 }
+
+}  // namespace of_plan_test

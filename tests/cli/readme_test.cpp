@@ -11,6 +11,8 @@
 #include "tests/catch.hpp"
 #include "tests/cli/pages.hpp"
 
+namespace of_readme_test {
+
 using namespace atl;
 using namespace atl::pages;
 
@@ -302,3 +304,5 @@ TEST_CASE("the page of commands has the program's exit codes") {
   }
   CHECK(file_text(kCommands).find("| exit code | meaning |\n|---|---|\n" + table + "\n") != std::string::npos);
 }
+
+}  // namespace of_readme_test

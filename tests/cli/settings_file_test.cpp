@@ -10,6 +10,8 @@
 #include "tests/cli/pages.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_settings_file_test {
+
 using namespace atl;
 
 namespace {
@@ -163,3 +165,5 @@ TEST_CASE("the settings files that the pages show and the packages have are what
   static constexpr std::array<std::string_view, 1> kTables = {"notify"};
   CHECK(take_settings(coordinator, coordinator_command().options, {}, {}, kTables).ok());
 }
+
+}  // namespace of_settings_file_test

@@ -8,6 +8,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_trace_events_test {
+
 using atl::TraceEvents;
 using nlohmann::json;
 
@@ -146,3 +148,5 @@ TEST_CASE("trace: a span that is not whole is left out, never a crash") {
   CHECK(events.count() == 0);
   CHECK(json::parse(events.text())["traceEvents"].empty());
 }
+
+}  // namespace of_trace_events_test

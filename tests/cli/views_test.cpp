@@ -12,6 +12,8 @@
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 
+namespace of_views_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -299,3 +301,5 @@ TEST_CASE("sparklines") {
   CHECK(sparkline(std::vector<double>{1}, 8).empty());
   CHECK(sparkline(std::vector<double>{std::nan(""), 2, 1}, 8) == "█▁");
 }
+
+}  // namespace of_views_test

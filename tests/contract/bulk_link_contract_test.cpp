@@ -6,6 +6,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/bulk/blob_fetch.hpp"
 
+namespace of_bulk_link_contract_test {
+
 namespace {
 
 using namespace atl_test;
@@ -290,3 +292,5 @@ TEMPLATE_TEST_CASE("whoever dials no more stays connected with a peer that dials
     CHECK_FALSE(cut);
   }
 }
+
+}  // namespace of_bulk_link_contract_test

@@ -8,6 +8,8 @@
 #include "tests/store_server.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_checkpoint_copier_test {
+
 using namespace atl;
 using namespace atl::agent;
 using namespace std::chrono_literals;
@@ -199,3 +201,5 @@ TEST_CASE("a copy is brought to its end, and the newest checkpoint follows, and 
   REQUIRE(std::get<CopyFetched>(*other).error);
   CHECK(contains(std::get<CopyFetched>(*other).error->why, "belongs to another history"));
 }
+
+}  // namespace of_checkpoint_copier_test

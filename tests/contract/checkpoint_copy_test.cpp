@@ -19,6 +19,8 @@
 #include "transport/base/store_address.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_checkpoint_copy_test {
+
 using namespace atl;
 using namespace atl::agent;
 using namespace std::chrono_literals;
@@ -459,3 +461,5 @@ TEST_CASE("a real S3-compatible server keeps copies in parts, and refuses an unk
   CHECK(refused.error().code == Code::unauthorized);
   CHECK_FALSE(contains(refused.error().why, "not-the-secret"));
 }
+
+}  // namespace of_checkpoint_copy_test

@@ -16,6 +16,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_codec_contract_test {
+
 using namespace atl;
 
 namespace {
@@ -418,3 +420,5 @@ TEST_CASE("codec: settings that are not allowed", "[codec]") {
   CHECK(encode(codec, values, std::span(bytes).first(35)).error().code == Code::invalid_argument);
   CHECK(encoded_bytes({CodecKind::fp4, 256, Rounding::nearest}, 513) == 2 * (4 + 128) + 4 + 1);
 }
+
+}  // namespace of_codec_contract_test

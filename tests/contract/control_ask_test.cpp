@@ -12,6 +12,8 @@
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
 
+namespace of_control_ask_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -212,3 +214,5 @@ TEST_CASE("a coordinator that has no room for a connection is not there: nobody 
   INFO(why.why);
   CHECK(why.code == Code::unavailable);
 }
+
+}  // namespace of_control_ask_test

@@ -12,6 +12,8 @@
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
 
+namespace of_control_link_contract_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -364,3 +366,5 @@ TEST_CASE("control link: a hundred peers talk to one coordinator") {
     }
   });
 }
+
+}  // namespace of_control_link_contract_test

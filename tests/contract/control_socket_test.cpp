@@ -18,6 +18,8 @@
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
 
+namespace of_control_socket_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -548,3 +550,5 @@ TEST_CASE("the log has one line when the coordinator is lost and one when it is 
   CHECK(contains(lines[0], "lost the connection"));
   CHECK(contains(lines[1], "there again"));
 }
+
+}  // namespace of_control_socket_test

@@ -18,6 +18,8 @@
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
 
+namespace of_coordinator_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 using namespace std::chrono_literals;
@@ -555,3 +557,5 @@ TEST_CASE("init makes a coordinator once and names what is wrong") {
   REQUIRE(init_coordinator(state, default_settings()).ok());
   CHECK(read_key_file(coordinator_key_file(state)).value() == keys);
 }
+
+}  // namespace of_coordinator_test

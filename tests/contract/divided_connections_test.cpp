@@ -14,6 +14,8 @@
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
+namespace of_divided_connections_test {
+
 namespace {
 
 using namespace atl;
@@ -99,3 +101,5 @@ TEST_CASE("on a far path no connection carries pieces both ways, whether both is
   CHECK(most_shared(*one.wire) < 500'000);
   CHECK(most_shared(*other.wire) < 500'000);
 }
+
+}  // namespace of_divided_connections_test

@@ -7,6 +7,8 @@
 #include "transport/bulk/exchange_attempt.hpp"
 #include "transport/bulk/link_memory.hpp"
 
+namespace of_far_link_test {
+
 namespace {
 
 using namespace atl_test;
@@ -202,3 +204,5 @@ TEST_CASE("peers share a budget by need: one that is near takes what it needs, t
   teach(*far, 400ms, 1e8);
   CHECK(windows.bytes(*far, now) == std::min(far->need(now), windows.budget()));
 }
+
+}  // namespace of_far_link_test

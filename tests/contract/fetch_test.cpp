@@ -15,6 +15,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_fetch_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 using atl_test::HttpServer;
@@ -294,3 +296,5 @@ TEST_CASE_METHOD(Fixture, "fetch: something else in the partial file's place is 
   std::filesystem::create_directories(partial());
   CHECK(fetch(settings(server)).error().code == Code::io);
 }
+
+}  // namespace of_fetch_test

@@ -9,6 +9,8 @@
 #include "tests/contract/engine_islands.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_hand_over_test {
+
 using namespace atl;
 using namespace atl::agent;
 using atl_test::Island;
@@ -241,3 +243,5 @@ TEST_CASE("whole period: whoever is loaded with the outer parameters has no own 
   island.engine->post(FormContribution{kRun, Round(2), 0});
   CHECK(island.answer<ContributionFormed>().norm == 0.0);
 }
+
+}  // namespace of_hand_over_test

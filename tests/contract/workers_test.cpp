@@ -17,6 +17,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_workers_test {
+
 using namespace atl;
 using atl::agent::Workers;
 
@@ -108,3 +110,5 @@ TEST_CASE("an outer step in parts is the whole one, bit for bit, and leaves the 
     }
   }
 }
+
+}  // namespace of_workers_test

@@ -18,6 +18,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/bulk/want_schedule.hpp"
 
+namespace of_zmq_bulk_link_test {
+
 namespace {
 
 using namespace atl_test;
@@ -288,3 +290,5 @@ TEST_CASE("a budget of 20 Mbit/s is honoured within 5 %, and readers share it") 
   }
   CHECK(rate >= 0.95 * kBudget);
 }
+
+}  // namespace of_zmq_bulk_link_test

@@ -12,6 +12,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_agent_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -391,3 +393,5 @@ TEST_CASE("process: a token is not seen in ps, what an agent keeps is its owner'
   cluster.start_island("b");
   CHECK(Cluster::eventually([&] { return arenas() == 0; }));
 }
+
+}  // namespace of_agent_test

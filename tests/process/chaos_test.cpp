@@ -15,6 +15,8 @@
 #include "transport/base/own_disk.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_chaos_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 using std::chrono::milliseconds;
@@ -326,3 +328,5 @@ TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an 
               100 * (disturbed.loss / calm.loss - 1));
   CHECK(disturbed.loss < 1.01 * calm.loss);
 }
+
+}  // namespace of_chaos_test

@@ -7,6 +7,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_churn_test {
+
 using atl_test::Cluster;
 using atl_test::CommandResult;
 using nlohmann::json;
@@ -321,3 +323,5 @@ TEST_CASE("process: an older copy of the ledger that is put in its place takes t
     }
   }
 }
+
+}  // namespace of_churn_test

@@ -8,6 +8,8 @@
 #include "tests/skip.hpp"
 #include "tests/store_server.hpp"
 
+namespace of_copies_test {
+
 using atl_test::Cluster;
 using atl_test::CommandResult;
 using atl_test::S3Server;
@@ -207,3 +209,5 @@ TEST_CASE("process: a place for copies is refused at the start where there are n
   CHECK(contains(started.err, "--allow-copy: there are no keys for s3://bucket/lab: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"));
   CHECK(cluster.run({"agent", "--allow-copy", "bucket"}).exit == 2);
 }
+
+}  // namespace of_copies_test

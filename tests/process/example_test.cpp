@@ -9,6 +9,8 @@
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_example_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -97,3 +99,5 @@ TEST_CASE("process: examples/noloco-text.toml, shortened, ends with one model of
   CHECK(exported.exit == 0);
   CHECK(fs::exists(model));
 }
+
+}  // namespace of_example_test

@@ -3,6 +3,8 @@
 #include "tests/process/packet_path.hpp"
 #include "tests/skip.hpp"
 
+namespace of_far_link_test {
+
 using atl_test::Cluster;
 using atl_test::PacketPath;
 using atl_test::Process;
@@ -122,3 +124,5 @@ TEST_CASE("process: islands whose packets are lost and overtake each other end w
   CHECK(network.overtaken() > 500);
   CHECK(static_cast<double>(network.lost()) == Approx(0.02 * static_cast<double>(network.carried())).epsilon(0.3));
 }
+
+}  // namespace of_far_link_test

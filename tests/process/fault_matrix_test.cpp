@@ -16,6 +16,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_fault_matrix_test {
+
 using atl_test::Cluster;
 using atl_test::Process;
 using nlohmann::json;
@@ -358,3 +360,5 @@ TEST_CASE("process: a fault file that cannot be is refused before anything is st
   }
   CHECK_FALSE(fs::exists(path("state")));
 }
+
+}  // namespace of_fault_matrix_test

@@ -10,6 +10,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_flood_test {
+
 using atl_test::Cluster;
 namespace fs = std::filesystem;
 
@@ -146,3 +148,5 @@ TEST_CASE(
     CHECK(atl::CheckpointStore::open(atl::on_this_machine(copy)).value().newest_good().has_value());
   }
 }
+
+}  // namespace of_flood_test

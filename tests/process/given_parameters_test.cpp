@@ -3,6 +3,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_given_parameters_test {
+
 using atl_test::Cluster;
 namespace fs = std::filesystem;
 
@@ -75,3 +77,5 @@ TEST_CASE("process: a run begins with what another came to, and an island that h
   INFO(cluster.status(fourth).dump() << cluster.logs());
   CHECK(waits);
 }
+
+}  // namespace of_given_parameters_test

@@ -6,6 +6,8 @@
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
 
+namespace of_half_broken_link_test {
+
 using atl_test::Bridge;
 using atl_test::Cluster;
 using nlohmann::json;
@@ -108,3 +110,5 @@ TEST_CASE("process: two islands that cannot reach each other are both named with
   CHECK(events.find("tcp://10.77.0.2:") != std::string::npos);
   CHECK(cluster.round_of(run) == 30);
 }
+
+}  // namespace of_half_broken_link_test

@@ -18,6 +18,8 @@
 #include "tests/process/history_faults.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_history_test {
+
 using atl_test::Answer;
 using atl_test::Cluster;
 using atl_test::CommandResult;
@@ -511,3 +513,5 @@ TEST_CASE("process: of two coordinators from copies of one store the older stops
   cluster.release();
   CHECK(cluster.run({"wait", run, "--timeout", "120s"}).exit == 0);
 }
+
+}  // namespace of_history_test

@@ -7,6 +7,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/bytes.hpp"
 
+namespace of_local_test {
+
 using atl_test::Cluster;
 using atl_test::Process;
 using nlohmann::json;
@@ -317,3 +319,5 @@ TEST_CASE("process: an interrupted export or generate ends with 130 and leaves n
     CHECK(files_like(here, "") == std::vector<std::string>{});
   }
 }
+
+}  // namespace of_local_test

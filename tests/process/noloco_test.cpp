@@ -8,6 +8,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_noloco_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -331,3 +333,5 @@ TEST_CASE("process: in pairs the coordinator may be away: the islands do all the
   check_completed(cluster, run);
   check_merged(cluster, run, kNames);
 }
+
+}  // namespace of_noloco_test

@@ -11,6 +11,8 @@
 #include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_pinned_digests_test {
+
 using atl_test::Cluster;
 namespace fs = std::filesystem;
 
@@ -165,3 +167,5 @@ TEST_CASE(
   CHECK(parameters["one island among all"] == parameters["one island with nobody"]);
   CHECK(parameters["outer gradients, a whole period late"] != parameters["parameters, a whole period late"]);
 }
+
+}  // namespace of_pinned_digests_test

@@ -6,6 +6,8 @@
 #include "agent/host/blas_kernels.hpp"
 #include "tests/process/cluster.hpp"
 
+namespace of_program_test {
+
 using atl_test::Process;
 
 TEST_CASE("process: the executable loads no LibTorch, neither linked nor while a coordinator and an agent run") {
@@ -89,3 +91,5 @@ TEST_CASE("process: Ctrl-C on submit --follow leaves the run, which goes on, and
   const std::uint64_t round = cluster.round_of(run);
   CHECK(cluster.eventually([&] { return cluster.round_of(run) >= round + 2; }));
 }
+
+}  // namespace of_program_test

@@ -6,6 +6,8 @@
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_quorum_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -150,3 +152,5 @@ TEST_CASE("process: a run with a quorum outlives kill -9 of an agent, of a train
   }
   check_same_bytes(cluster, run, 60);
 }
+
+}  // namespace of_quorum_test

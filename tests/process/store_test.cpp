@@ -7,6 +7,8 @@
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_store_test {
+
 using atl_test::Cluster;
 using atl_test::CommandResult;
 using atl_test::SmallDisk;
@@ -280,3 +282,5 @@ TEST_CASE("process: an agent and a coordinator that start on a full disk say so 
   other.empty();
   REQUIRE(Cluster::eventually([&] { return contains(cluster.log("b"), "joined the coordinator"); }));
 }
+
+}  // namespace of_store_test

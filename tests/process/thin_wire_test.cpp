@@ -12,6 +12,8 @@
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
 
+namespace of_thin_wire_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 
@@ -104,3 +106,5 @@ TEST_CASE("process: exchanges that fill a wire of 10 Mbit/s starve neither heart
   }
   std::printf("a wire of 10 Mbit/s: %zu answers while exchanging, longest silence of an island %.0f ms\n", answers, longest_silence_ms);
 }
+
+}  // namespace of_thin_wire_test

@@ -9,6 +9,8 @@
 
 #include "tests/process/cluster.hpp"
 
+namespace of_timeline_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -222,3 +224,5 @@ TEST_CASE("process: an island with a thin uplink is whom the others' waits name,
     return traced > 1.0;
   });
 }
+
+}  // namespace of_timeline_test

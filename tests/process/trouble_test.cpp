@@ -6,6 +6,8 @@
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_trouble_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -290,3 +292,5 @@ TEST_CASE("process: a coordinator that hangs is not there: commands say so, and 
     CHECK_FALSE(contains(said, "enrol"));
   }
 }
+
+}  // namespace of_trouble_test

@@ -5,6 +5,8 @@
 
 #include "tests/process/cluster.hpp"
 
+namespace of_upgrade_test {
+
 using atl_test::Cluster;
 using nlohmann::json;
 
@@ -69,3 +71,5 @@ TEST_CASE("process: coordinator and islands are upgraded one after the other whi
   }
   Cluster::program = program;
 }
+
+}  // namespace of_upgrade_test

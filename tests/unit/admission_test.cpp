@@ -13,6 +13,8 @@
 #include "tests/temporary_folder.hpp"
 #include "transport/identity/identity.hpp"
 
+namespace of_admission_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 using namespace std::chrono_literals;
@@ -142,3 +144,5 @@ TEST_CASE("a second process on a state directory is told who has it") {
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace of_admission_test

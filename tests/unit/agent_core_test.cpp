@@ -5,6 +5,8 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 
+namespace of_agent_core_test {
+
 namespace {
 
 using namespace atl;
@@ -232,3 +234,5 @@ TEST_CASE("an island without the checkpoint that it is to go on from fetches the
     CHECK(std::get<CaughtUp>(*said).error->why == "the store says 503");
   }
 }
+
+}  // namespace of_agent_core_test

@@ -4,6 +4,8 @@
 #include "agent/core/decide.hpp"
 #include "tests/catch.hpp"
 
+namespace of_agent_decide_test {
+
 using namespace atl;
 using namespace atl::agent;
 using namespace std::chrono_literals;
@@ -164,3 +166,5 @@ TEST_CASE("decide_activity: whoever waits says for what") {
     REQUIRE((activity.state == "training" || activity.state == "exchanging" || !activity.reason.empty()));
   }
 }
+
+}  // namespace of_agent_decide_test

@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_aggregate_groups_test {
+
 using namespace atl;
 
 namespace {
@@ -150,3 +152,5 @@ TEST_CASE("groups: what looks at all values of a coordinate at once does not sum
   CHECK(sums_by_groups(Aggregator::radial_directional));
   CHECK_FALSE(sums_by_groups(Aggregator::trimmed_mean));
 }
+
+}  // namespace of_aggregate_groups_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_arena_turns_test {
+
 using namespace atl;
 using namespace atl::agent;
 using Turn = ArenaTurns::Turn;
@@ -107,3 +109,5 @@ TEST_CASE("a trainer hurries to the furthest publish that has enough in it, once
   CHECK(turns.hurried(1100) == Step(25));
   CHECK_FALSE(turns.hurried(9999));
 }
+
+}  // namespace of_arena_turns_test

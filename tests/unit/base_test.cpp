@@ -6,6 +6,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/base/time.hpp"
 
+namespace of_base_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -85,3 +87,5 @@ TEST_CASE("hexadecimal goes there and back") {
   CHECK_FALSE(from_hex("zz").has_value());
   CHECK_FALSE(digest_from_hex("00").has_value());
 }
+
+}  // namespace of_base_test

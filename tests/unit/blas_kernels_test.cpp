@@ -6,6 +6,8 @@
 
 #include "tests/skip.hpp"
 
+namespace of_blas_kernels_test {
+
 using namespace atl;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("what is chosen for this machine is what OpenBLAS then says of itself,
   const Kernels set = choose_kernels("PRESCOTT");
   CHECK(set.core_type.empty());
 }
+
+}  // namespace of_blas_kernels_test

@@ -16,6 +16,8 @@
 #include "transport/identity/sha256.hpp"
 #include "transport/simulated/simulated_network.hpp"
 
+namespace of_blob_fetch_test {
+
 namespace {
 
 using namespace atl;
@@ -369,3 +371,5 @@ TEST_CASE("why a fetch cannot succeed is said") {
     CHECK_FALSE(BlobFetch::begin(plan, now));
   }
 }
+
+}  // namespace of_blob_fetch_test

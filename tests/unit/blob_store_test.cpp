@@ -8,6 +8,8 @@
 #include "tests/temporary_folder.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_blob_store_test {
+
 namespace {
 
 using namespace atl;
@@ -215,3 +217,5 @@ TEST_CASE("a reduced shard's pieces are packed once for all readers, and what is
   store.put(shard, bytes_of(kSize));
   CHECK(pieces_of(kMember, shard, 0, kSize / 2).owner != first.owner);
 }
+
+}  // namespace of_blob_store_test

@@ -7,6 +7,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/identity/identity.hpp"
 
+namespace of_bulk_session_test {
+
 namespace {
 
 using namespace atl;
@@ -119,3 +121,5 @@ TEST_CASE("a box opens once, in its place, bound to what it was bound to") {
   }
   CHECK_FALSE(aead.open(key, 5, bound, ByteView(sealed).first(10), std::span(out).first(0)));
 }
+
+}  // namespace of_bulk_session_test

@@ -16,6 +16,8 @@
 #include "transport/base/log.hpp"
 #include "transport/base/own_disk.hpp"
 
+namespace of_checkpoint_test {
+
 using namespace atl;
 namespace fs = std::filesystem;
 
@@ -273,3 +275,5 @@ TEST_CASE("checkpoint: a full disk is a clear error and the older one stays good
   }
   CHECK(::umount(disk.c_str()) == 0);
 }
+
+}  // namespace of_checkpoint_test

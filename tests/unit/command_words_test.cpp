@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_command_words_test {
+
 using namespace atl;
 
 TEST_CASE("a command is split as a shell would, and no shell is there to make anything of it") {
@@ -15,3 +17,5 @@ TEST_CASE("a command is split as a shell would, and no shell is there to make an
   CHECK_FALSE(split_command("   ").has_value());
   CHECK(split_command("a 'b").error().why.find("a quote that does not end") != std::string::npos);
 }
+
+}  // namespace of_command_words_test

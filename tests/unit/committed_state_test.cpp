@@ -4,6 +4,8 @@
 #include "agent/core/checkpoints.hpp"
 #include "tests/catch.hpp"
 
+namespace of_committed_state_test {
+
 namespace {
 
 using namespace atl;
@@ -214,3 +216,5 @@ TEST_CASE("what came of an older order to catch up is no answer to the newest") 
   outer.caught_up(Round(6), digest(6), Epoch(3), 0);
   CHECK_FALSE(outer.awaits(4));
 }
+
+}  // namespace of_committed_state_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_connection_book_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -60,3 +62,5 @@ TEST_CASE("connections: one that ended is out of the book, and its number may be
   CHECK(book.strangers() == 1);
   CHECK(book.take_expired(kStart + 40s) == std::vector<int>{1});
 }
+
+}  // namespace of_connection_book_test

@@ -7,6 +7,8 @@
 #include "coordinator/ledger/spans.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_decide_test {
+
 namespace {
 
 using namespace atl;
@@ -549,3 +551,5 @@ TEST_CASE("a ledger is older than its islands where one came with a round that i
   input.candidates[1].ahead = false;  // of rounds that were rolled back
   REQUIRE_FALSE(find_newer_than_ledger(input));
 }
+
+}  // namespace of_coordinator_decide_test

@@ -6,6 +6,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/coordinator_core_bench.hpp"
 
+namespace of_coordinator_joiners_test {
+
 using namespace atl_test;
 
 TEST_CASE("why an island could not take over the state ends the attempt that it was said of, and no later one") {
@@ -224,3 +226,5 @@ TEST_CASE("a stated grace that is longer than the overlap hides is told once, wi
     CHECK(bench.told("grace_too_long") == (too_long ? 1 : 0));
   }
 }
+
+}  // namespace of_coordinator_joiners_test

@@ -4,6 +4,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_data_access_test {
+
 using namespace atl;
 namespace fs = std::filesystem;
 
@@ -129,3 +131,5 @@ TEST_CASE("data: a url goes through the downloader with its digest") {
   REQUIRE(found.has_value());
   CHECK(found->front() == "/cache/x");
 }
+
+}  // namespace of_data_access_test

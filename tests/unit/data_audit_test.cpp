@@ -5,6 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_data_audit_test {
+
 namespace {
 
 using namespace atl;
@@ -187,3 +189,5 @@ TEST_CASE("data audit: a contribution that is told twice to count in no round is
   CHECK(ledger.audit_data(RunId("r-1"))->fates().at(kA).dropped.at(Fate::overrun) == 9);
   CHECK(ledger.audit_data(RunId("r-2"))->fates().empty());
 }
+
+}  // namespace of_data_audit_test

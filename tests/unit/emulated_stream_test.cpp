@@ -8,6 +8,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_emulated_stream_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -278,3 +280,5 @@ TEST_CASE("emulated path: the terms as people write them, and each mistake in on
     CHECK(refused.error().why.find("RTT,RATE,LOSS") != std::string::npos);
   }
 }
+
+}  // namespace of_emulated_stream_test

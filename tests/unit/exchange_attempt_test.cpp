@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/exchange_cluster.hpp"
 
+namespace of_exchange_attempt_test {
+
 using namespace atl_test;
 
 TEST_CASE("every subset of up to four contributors, sizes around the granules, gives the direct computation") {
@@ -316,3 +318,5 @@ TEST_CASE("of all members the one that got its last contribution last names the 
     CHECK((*last)->exchange->progress().slowest == cluster.islands()[thin]->id);
   }
 }
+
+}  // namespace of_exchange_attempt_test

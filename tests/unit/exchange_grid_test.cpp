@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_exchange_grid_test {
+
 using namespace atl;
 
 namespace {
@@ -108,3 +110,5 @@ TEST_CASE("members without a share sum nothing and do not talk to each other, an
     }
   }
 }
+
+}  // namespace of_exchange_grid_test

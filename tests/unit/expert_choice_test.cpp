@@ -9,6 +9,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_expert_choice_test {
+
 using namespace atl;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("more experts than an ensemble has cannot be chosen") {
   CHECK(check_choice(expert_choice_named("top-9").value(), 2).error().why ==
         "--router top-9: the ensemble has 2 experts; full runs all of them");
 }
+
+}  // namespace of_expert_choice_test

@@ -8,6 +8,8 @@
 #include "cli/local/fault_script.hpp"
 #include "tests/catch.hpp"
 
+namespace of_fault_file_test {
+
 using namespace atl;
 using agent::Fault;
 using agent::FaultAction;
@@ -188,3 +190,5 @@ TEST_CASE("the report says of each fault whether it struck, the next commit, and
   CHECK(told[0]["said"] == json{"island-2 is lost"});
   CHECK(told[1]["struck"] == false);
 }
+
+}  // namespace of_fault_file_test

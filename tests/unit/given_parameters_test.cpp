@@ -13,6 +13,8 @@
 #include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_given_parameters_test {
+
 using namespace atl;
 namespace fs = std::filesystem;
 
@@ -158,3 +160,5 @@ TEST_CASE("given parameters: float32, bfloat16 and half are read by their names,
   CHECK(read(safetensors({{"a", "BF16", "[4]", a}, {"b", "F16", "[3]", b}})).error().why == "its tensor is 4, and the model's 'a' (2 × 2)");
   CHECK(contains(read(safetensors({{"a", "BF16", "[2,2]", a}, {"b", "I16", "[3]", b}})).error().why, "is I16, not F32, BF16 or F16"));
 }
+
+}  // namespace of_given_parameters_test

@@ -11,6 +11,8 @@
 #include "transport/bulk/piece.hpp"
 #include "transport/control/message.hpp"
 
+namespace of_hostile_ids_test {
+
 using namespace atl;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("a task's name is a name, or a name and a number: nothing else is read
     CHECK_FALSE(decode(*changed));
   }
 }
+
+}  // namespace of_hostile_ids_test

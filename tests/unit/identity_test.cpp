@@ -10,6 +10,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/address.hpp"
 
+namespace of_identity_test {
+
 using namespace atl;
 
 namespace {
@@ -149,3 +151,5 @@ TEST_CASE("loopback is what only this machine reaches") {
     CHECK_FALSE(Address{host, 1}.is_loopback());
   }
 }
+
+}  // namespace of_identity_test

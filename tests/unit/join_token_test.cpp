@@ -5,6 +5,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/identity/identity.hpp"
 
+namespace of_join_token_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -85,3 +87,5 @@ TEST_CASE("an expired token says since when") {
   CHECK(expired.error().code == Code::unauthorized);
   CHECK(contains(expired.error().why, "2026-01-01T00:00:00.000Z"));
 }
+
+}  // namespace of_join_token_test

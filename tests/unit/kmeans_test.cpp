@@ -11,6 +11,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_kmeans_test {
+
 using namespace atl;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_CASE("points that cannot be clustered are refused") {
   CHECK(k_means({bad, 2}, {2, 10, 10, 1}).error().why == "the feature of point 1 is not finite");
   CHECK(principal_components({values, 2}, {true, true}, 3, 1).error().code == Code::invalid_argument);
 }
+
+}  // namespace of_kmeans_test

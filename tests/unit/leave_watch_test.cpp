@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_leave_watch_test {
+
 using namespace atl;
 using namespace atl::agent;
 using namespace std::chrono_literals;
@@ -65,3 +67,5 @@ TEST_CASE("a watch that watches nothing needs no attention") {
   REQUIRE_FALSE(watch.pump(now()));
   REQUIRE_FALSE(watch.next_check());
 }
+
+}  // namespace of_leave_watch_test

@@ -15,6 +15,8 @@
 #include "tests/unit/ledger_records.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_ledger_damage_test {
+
 using namespace atl_test;
 
 TEST_CASE("a full disk fails the batch as a whole, and the next one succeeds when there is room") {
@@ -289,3 +291,5 @@ TEST_CASE("nothing is committed to a ledger that was removed or replaced under t
   REQUIRE(write(ledger, {run_record("r-1", 3)}).ok());
   CHECK(ledger.recover()->runs.at(0).committed == Round(3));
 }
+
+}  // namespace of_ledger_damage_test

@@ -9,6 +9,8 @@
 #include "tests/temporary_folder.hpp"
 #include "tests/unit/ledger_records.hpp"
 
+namespace of_ledger_test {
+
 using namespace atl_test;
 
 namespace {
@@ -327,3 +329,5 @@ TEST_CASE("spans are kept once however often they are told, in pages, the newest
   CHECK(ledger.spans(RunId("r-1"), 0, 2 * Ledger::kSpansKept).value().size() <= Ledger::kSpansKept + 5'000);
   CHECK(ledger.spans(RunId("r-2"), 0, 10).value().size() == 3);
 }
+
+}  // namespace of_ledger_test

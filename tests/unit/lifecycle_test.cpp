@@ -7,6 +7,8 @@
 #include "agent/core/departure.hpp"
 #include "tests/catch.hpp"
 
+namespace of_lifecycle_test {
+
 namespace {
 
 using namespace atl;
@@ -94,3 +96,5 @@ TEST_CASE("an agent leaves in steps, and none is taken twice or back") {
   CHECK(departure.gone());
   CHECK_FALSE(departure.overdue(now + 1h));
 }
+
+}  // namespace of_lifecycle_test

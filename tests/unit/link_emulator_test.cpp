@@ -15,6 +15,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/file_descriptor.hpp"
 
+namespace of_link_emulator_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -225,3 +227,5 @@ TEST_CASE("link emulator: an emulator that goes ends its connections") {
   char byte = 0;
   CHECK(::recv(waits.get(), &byte, 1, 0) <= 0);
 }
+
+}  // namespace of_link_emulator_test

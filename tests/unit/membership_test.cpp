@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_membership_test {
+
 namespace {
 
 using namespace atl;
@@ -69,3 +71,5 @@ TEST_CASE("an island has one part of the data, and hears when that is another") 
   CHECK(members.part() == 0);
   CHECK(members.parts() == 3);
 }
+
+}  // namespace of_membership_test

@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
 
+namespace of_message_test {
+
 using namespace atl;
 
 namespace {
@@ -168,3 +170,5 @@ TEST_CASE("a frame is read wherever it starts in memory") {
     CHECK(decode(ByteView(shifted).subspan(shift)).value() == message);
   }
 }
+
+}  // namespace of_message_test

@@ -8,6 +8,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_noise_kk_test {
+
 namespace {
 
 using namespace atl;
@@ -108,3 +110,5 @@ TEST_CASE("noise: another prologue, another key or a changed byte is no handshak
     CHECK_FALSE(read(prologue, responder_keys(), initiator_keys().public_key, changed));
   }
 }
+
+}  // namespace of_noise_kk_test

@@ -4,6 +4,8 @@
 #include "tests/catch.hpp"
 #include "transport/identity/hmac.hpp"
 
+namespace of_notices_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 using nlohmann::json;
@@ -98,3 +100,5 @@ TEST_CASE("HMAC-SHA-256 is that of RFC 4231") {
   CHECK(to_hex(hmac_sha256(as_bytes("Jefe"), as_bytes("what do ya want for nothing?"))) ==
         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
+
+}  // namespace of_notices_test

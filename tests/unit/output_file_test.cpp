@@ -12,6 +12,8 @@
 #include "tests/special_files.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_output_file_test {
+
 using namespace atl;
 namespace fs = std::filesystem;
 
@@ -178,3 +180,5 @@ TEST_CASE("a file of a bare name lies in the folder that the process works in") 
   CHECK(folder_of("a/file") == "a");
   CHECK(folder_of("/file") == "/");
 }
+
+}  // namespace of_output_file_test

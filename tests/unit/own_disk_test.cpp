@@ -12,6 +12,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_own_disk_test {
+
 using namespace atl;
 namespace fs = std::filesystem;
 
@@ -121,3 +123,5 @@ TEST_CASE("own disk: what is no regular file is refused and not waited for") {
   }
   CHECK(root.list()->front().kind == EntryKind::other);
 }
+
+}  // namespace of_own_disk_test

@@ -15,6 +15,8 @@
 #include "transport/base/service_manager.hpp"
 #include "transport/identity/identity.hpp"
 
+namespace of_own_port_test {
+
 using namespace atl;
 
 namespace {
@@ -94,3 +96,5 @@ TEST_CASE("a service manager that wants to know is told, and nobody else is") {
   CHECK(::recv(socket, text.data(), text.size(), MSG_DONTWAIT) == -1);
   ::close(socket);
 }
+
+}  // namespace of_own_port_test

@@ -5,6 +5,8 @@
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
 
+namespace of_own_trainer_file_test {
+
 using namespace atl;
 
 namespace {
@@ -89,3 +91,5 @@ TEST_CASE("two manifests differ first in a name, a shape, a block, their length 
   CHECK(difference({{{"a", {2, 3}, 0}}, "base"}) == "parameter 1, 'b' (4), is missing on lyon");
   CHECK(contains(difference({run.parameters, "other"}), "describes its model as \"other\" on lyon, and as \"base\" in the run"));
 }
+
+}  // namespace of_own_trainer_file_test

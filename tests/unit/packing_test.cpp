@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_packing_test {
+
 namespace {
 
 using namespace atl;
@@ -86,3 +88,5 @@ TEST_CASE("what is no packed piece of the size that belongs there is corrupt, an
     CHECK((status.ok() || status.error().code == Code::corrupt));
   }
 }
+
+}  // namespace of_packing_test

@@ -8,6 +8,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_pairing_test {
+
 using namespace atl;
 
 namespace {
@@ -248,3 +250,5 @@ TEST_CASE("pairing: where several sit out, each lap has everybody once", "[pairi
     }
   }
 }
+
+}  // namespace of_pairing_test

@@ -6,6 +6,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_parked_wants_test {
+
 namespace {
 
 using namespace atl;
@@ -60,3 +62,5 @@ TEST_CASE("the same want a million times is one, and of others the oldest goes")
   }
   CHECK(left == std::set<std::uint64_t>(last.end() - 8, last.end()));
 }
+
+}  // namespace of_parked_wants_test

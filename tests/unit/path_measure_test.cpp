@@ -7,6 +7,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_path_measure_test {
+
 namespace {
 
 using namespace atl;
@@ -146,3 +148,5 @@ TEST_CASE("a want that the link could not take is asked again in a moment, not a
   now = *measure.next_deadline();
   CHECK(measure.take_wants(now).size() == 1);
 }
+
+}  // namespace of_path_measure_test

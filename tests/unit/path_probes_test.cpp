@@ -4,6 +4,8 @@
 #include "tests/catch.hpp"
 #include "transport/bulk/blob_store.hpp"
 
+namespace of_path_probes_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -126,3 +128,5 @@ TEST_CASE("a connection that is made in the middle of a try has the time for its
   }
   CHECK(at == kStart + 22s);
 }
+
+}  // namespace of_path_probes_test

@@ -2,6 +2,8 @@
 #include "coordinator/core/phases.hpp"
 #include "tests/unit/phases_play.hpp"
 
+namespace of_phase_groups_test {
+
 using namespace atl_test;
 
 TEST_CASE("islands that are left over join the experts, in turn, and no more than an expert has batches for") {
@@ -194,3 +196,5 @@ TEST_CASE("a run with groups is paused when they have ended the round in hand, a
     CHECK(play.assigned.size() == 2);
   }
 }
+
+}  // namespace of_phase_groups_test

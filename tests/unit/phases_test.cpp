@@ -5,6 +5,8 @@
 
 #include "tests/unit/phases_play.hpp"
 
+namespace of_phases_test {
+
 using namespace atl_test;
 
 TEST_CASE("the tasks of a run come after those they need, a run of rounds has one phase") {
@@ -208,3 +210,5 @@ TEST_CASE("a core that is built from its records goes on: nothing that is done i
   CHECK(play.assignments["a"].task == "clustering");
   CHECK(keeps(play.assignments["a"], features));
 }
+
+}  // namespace of_phases_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_plain_text_test {
+
 using namespace atl;
 
 TEST_CASE("utf-8 is recognised exactly") {
@@ -39,3 +41,5 @@ TEST_CASE("make_plain keeps what is plain, replaces what is not and cuts between
     CHECK(is_plain(plain, TextRule::name));
   }
 }
+
+}  // namespace of_plain_text_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_receive_buffers_test {
+
 namespace {
 
 using namespace atl;
@@ -47,3 +49,5 @@ TEST_CASE("what is kept and what is in use are never more than was in use at one
   shelf.take(1000).reset();  // small ones are the allocator's
   CHECK(shelf.kept_bytes() == 16 * kMiB);
 }
+
+}  // namespace of_receive_buffers_test

@@ -9,6 +9,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_result_digest_test {
+
 using namespace atl;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("a result's digest is the same however its bytes came, and by whomever
     CHECK(digest_after(previous, result) != expected);
   }
 }
+
+}  // namespace of_result_digest_test

@@ -6,6 +6,8 @@
 #include "agent/island_link/messages.hpp"
 #include "tests/catch.hpp"
 
+namespace of_round_orders_test {
+
 using namespace atl::island_link;
 
 namespace {
@@ -109,3 +111,5 @@ TEST_CASE("a finish of a round without a merge stands where the trainer stands")
   CHECK(orders.finish(3, false, 6) == 6);
   CHECK(all(orders, 100).empty());
 }
+
+}  // namespace of_round_orders_test

@@ -15,6 +15,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_rounded_momentum_test {
+
 using namespace atl;
 
 namespace {
@@ -264,3 +266,5 @@ TEST_CASE("rounded momentum: what does not fit is refused and changes nothing", 
   refused({state.parameters, state.momentum, {bytes}});           // two momenta
   refused({std::span(state.parameters).first(63), {}, {bytes}});  // parameters too few
 }
+
+}  // namespace of_rounded_momentum_test

@@ -3,6 +3,8 @@
 #include "agent/core/rounds.hpp"
 #include "tests/catch.hpp"
 
+namespace of_rounds_in_hand_test {
+
 namespace {
 
 using namespace atl;
@@ -186,3 +188,5 @@ TEST_CASE("an island remembers whom it met, and what norms contributions usually
   partners.reject(1000);
   CHECK(partners.weight() == 1);
 }
+
+}  // namespace of_rounds_in_hand_test

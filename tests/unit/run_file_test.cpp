@@ -14,6 +14,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/spelling.hpp"
 
+namespace of_run_file_test {
+
 using namespace atl;
 
 namespace {
@@ -580,3 +582,5 @@ TEST_CASE("a run of experts takes images and its own keys, and says which others
   CHECK(features_file("npy:a b") == "a b");
   CHECK(features_file("pixels-pca").empty());
 }
+
+}  // namespace of_run_file_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_run_progress_test {
+
 using atl::island_link::RunProgress;
 
 TEST_CASE("run progress: without tokens it is the share of the steps, to the bit") {
@@ -57,3 +59,5 @@ TEST_CASE("run progress: steps end a run that has committed fewer tokens than it
   progress.hear(10, 1'000'000, 0);
   CHECK(progress.after(90, 100) == 0.9);
 }
+
+}  // namespace of_run_progress_test

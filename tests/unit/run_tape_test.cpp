@@ -4,6 +4,8 @@
 #include "cli/views/views.hpp"
 #include "tests/catch.hpp"
 
+namespace of_run_tape_test {
+
 using namespace atl;
 using nlohmann::json;
 
@@ -99,3 +101,5 @@ TEST_CASE("garbage among the events is passed over") {
   CHECK(tape.spec.empty());
   CHECK_FALSE(render_diff(diff_document(tape, tape), {}).empty());
 }
+
+}  // namespace of_run_tape_test

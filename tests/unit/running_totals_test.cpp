@@ -5,6 +5,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_running_totals_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 
@@ -54,3 +56,5 @@ TEST_CASE("running totals: a coordinator that is restarted counts nothing twice,
   anew.restore(RunId("r"), a, before.carried(RunId("r"), a), total);
   CHECK(anew.add(a, report(5, 0.05, 1)).tokens == 145);
 }
+
+}  // namespace of_running_totals_test

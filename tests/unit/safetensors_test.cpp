@@ -7,6 +7,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_safetensors_test {
+
 using namespace atl;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("safetensors: a file that is cut, too long in its header or no file is
   REQUIRE(file.has_value());
   CHECK(file->floats("a").error().code == Code::corrupt);
 }
+
+}  // namespace of_safetensors_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_session_test {
+
 namespace {
 
 using namespace atl;
@@ -59,3 +61,5 @@ TEST_CASE("events for people wait for the welcome, the newest few, and are said 
   bench.out.tell(RunId("r-1"), "info", "kind", "at once");
   CHECK(bench.out.take().messages.size() == 1);
 }
+
+}  // namespace of_session_test

@@ -8,6 +8,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_sha256_test {
+
 using namespace atl;
 
 namespace {
@@ -42,3 +44,5 @@ TEST_CASE("sha-256 of a file, and of one that is not there") {
   CHECK(sha256_of_file(path).error().code == Code::not_found);
   CHECK(sha256_of_file("/").error().code == Code::io);
 }
+
+}  // namespace of_sha256_test

@@ -6,6 +6,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_simulated_disk_test {
+
 using namespace atl;
 
 namespace {
@@ -89,3 +91,5 @@ TEST_CASE("simulated disk: full, slow, and without power in the middle") {
   disk->flip_bit("c", 0);
   CHECK(text_in(root / "c") != "text");
 }
+
+}  // namespace of_simulated_disk_test

@@ -7,6 +7,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_simulated_network_test {
+
 namespace {
 
 using namespace atl;
@@ -191,3 +193,5 @@ TEST_CASE("what waits in the queue of a slow path leaves at the rate that the pa
   plane.run(10s);
   CHECK(plane.arrivals.size() == 6);
 }
+
+}  // namespace of_simulated_network_test

@@ -10,6 +10,8 @@
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
 
+namespace of_snapshot_file_test {
+
 using namespace atl;
 
 namespace {
@@ -105,3 +107,5 @@ TEST_CASE("a snapshot that is closed reads nothing of the memory any more, and h
     CHECK_FALSE(world.file->write_some());
   }
 }
+
+}  // namespace of_snapshot_file_test

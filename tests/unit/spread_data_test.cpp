@@ -4,6 +4,8 @@
 #include "coordinator/core/phases.hpp"
 #include "tests/unit/phases_play.hpp"
 
+namespace of_spread_data_test {
+
 using namespace atl_test;
 
 namespace {
@@ -138,3 +140,5 @@ TEST_CASE("packed images that are lost are packed again by their own island alon
     }
   }
 }
+
+}  // namespace of_spread_data_test

@@ -6,6 +6,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_state_lock_test {
+
 namespace {
 
 using namespace atl;
@@ -28,3 +30,5 @@ TEST_CASE("agents have the same place where they have the same state, one after 
   REQUIRE(held.has_value());
   CHECK(StateLock::take(one.path()).error().code == Code::conflict);
 }
+
+}  // namespace of_state_lock_test

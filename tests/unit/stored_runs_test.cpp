@@ -4,6 +4,8 @@
 #include "agent/core/past_runs.hpp"
 #include "tests/catch.hpp"
 
+namespace of_stored_runs_test {
+
 namespace {
 
 using namespace atl;
@@ -68,3 +70,5 @@ TEST_CASE("an invitation of an epoch that was over is stale, one of a later epoc
   CHECK_FALSE(past.was_over(kRun, Epoch(4)));
   CHECK_FALSE(past.was_over(RunId("r-2"), Epoch(1)));
 }
+
+}  // namespace of_stored_runs_test

@@ -16,6 +16,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_strategies_arithmetic_test {
+
 using namespace atl;
 
 namespace {
@@ -407,3 +409,5 @@ TEST_CASE("outer optimiser: buffers become what the islands' own come to, and ev
   }
   CHECK(state.momentum[5] != 0.0F);
 }
+
+}  // namespace of_strategies_arithmetic_test

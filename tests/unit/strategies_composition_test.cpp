@@ -10,6 +10,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/shards.hpp"
 
+namespace of_strategies_composition_test {
+
 using namespace atl;
 
 TEST_CASE("composition: every named strategy composes", "[strategies]") {
@@ -237,3 +239,5 @@ TEST_CASE("cost: DiLoCo sends H times fewer bytes than data-parallel, local none
   CHECK(diloco_cost(1000, 250, 100, 2, 0, f32, f32).value() == RoundCost{3, 12'000});
   CHECK(kLocalCost == RoundCost{});
 }
+
+}  // namespace of_strategies_composition_test

@@ -18,6 +18,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_strategies_determinism_test {
+
 using namespace atl;
 
 namespace {
@@ -100,3 +102,5 @@ TEST_CASE("determinism: every codec", "[strategies]") {
     CHECK(hash(sum) == expected.accumulated);
   }
 }
+
+}  // namespace of_strategies_determinism_test

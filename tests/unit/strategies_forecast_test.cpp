@@ -4,6 +4,8 @@
 #include "strategies/planning/forecast.hpp"
 #include "tests/catch.hpp"
 
+namespace of_strategies_forecast_test {
+
 using namespace atl;
 
 namespace {
@@ -268,3 +270,5 @@ TEST_CASE("a forecast without islands or with a dead link is refused by name") {
   question.islands.clear();
   CHECK(forecast(question).error().code == Code::invalid_argument);
 }
+
+}  // namespace of_strategies_forecast_test

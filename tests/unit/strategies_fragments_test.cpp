@@ -10,6 +10,8 @@
 #include "transport/base/shards.hpp"
 #include "transport/bulk/exchange_attempt.hpp"
 
+namespace of_strategies_fragments_test {
+
 using namespace atl;
 
 namespace {
@@ -257,3 +259,5 @@ TEST_CASE("pieces: those of an exchange cover each member's shard exactly, in wh
     }
   }
 }
+
+}  // namespace of_strategies_fragments_test

@@ -7,6 +7,8 @@
 #include "strategies/schedule.hpp"
 #include "tests/catch.hpp"
 
+namespace of_strategies_schedule_test {
+
 using namespace atl;
 
 namespace {
@@ -228,3 +230,5 @@ TEST_CASE("schedule: the next round of a fragment, and how many lie between two,
     }
   }
 }
+
+}  // namespace of_strategies_schedule_test

@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_stream_count_test {
+
 namespace {
 
 using namespace atl;
@@ -152,3 +154,5 @@ TEST_CASE("the last pieces of each round, which few connections deliver, are not
     }
   }
 }
+
+}  // namespace of_stream_count_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_task_pictures_test {
+
 namespace {
 
 using namespace atl;
@@ -64,3 +66,5 @@ TEST_CASE("the newest picture of each task stands, and the runs whose newest is 
   CHECK(pictures.of(RunId("s-0")).empty());
   CHECK(pictures.of(RunId("s-15")).size() == 1);
 }
+
+}  // namespace of_task_pictures_test

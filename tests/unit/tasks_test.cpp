@@ -5,6 +5,8 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 
+namespace of_tasks_test {
+
 namespace {
 
 using namespace atl;
@@ -323,3 +325,5 @@ TEST_CASE("an island with an assignment that is asked to leave says so and goes 
   CHECK(bench.all<StopTask>().size() == 1);
   CHECK(bench.all<agent::Exit>().size() == 1);
 }
+
+}  // namespace of_tasks_test

@@ -14,6 +14,8 @@
 #include "agent/trainer/data/token_stream.hpp"
 #include "tests/catch.hpp"
 
+namespace of_trainer_data_test {
+
 using namespace atl;
 
 namespace {
@@ -243,3 +245,5 @@ TEST_CASE("the learning rate warms up in a line and decays along a cosine") {
   CHECK(LearningRate{1e-3, 10, 10, 0.5}.at(10) == Approx(5e-4));
   CHECK(LearningRate{1e-3, 20, 10, 0.5}.at(10) == Approx(5e-4));  // a warm-up longer than the run never ends
 }
+
+}  // namespace of_trainer_data_test

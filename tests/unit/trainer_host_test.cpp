@@ -15,6 +15,8 @@
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_trainer_host_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -296,3 +298,5 @@ TEST_CASE("no run names a program or an environment for an agent, whatever a hos
   CHECK(given.environment == usual.environment);
   CHECK(given.folder == usual.folder);
 }
+
+}  // namespace of_trainer_host_test

@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_trainer_programs_test {
+
 using namespace atl;
 using namespace atl::agent;
 
@@ -30,3 +32,5 @@ TEST_CASE("what an owner writes wrong about a trainer is refused with the option
   CHECK(contains(refusal({{"gpt=sh"}, {"gpt=AB"}, {}}), "is not NAME=KEY=VALUE"));
   CHECK(contains(refusal({{"gpt=sh"}, {}, {"gpt=/no/such/folder"}}), "there is no folder /no/such/folder"));
 }
+
+}  // namespace of_trainer_programs_test

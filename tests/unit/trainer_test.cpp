@@ -3,6 +3,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_trainer_test {
+
 namespace {
 
 using namespace atl;
@@ -168,3 +170,5 @@ TEST_CASE("what a trainer did before it ended counts in the island's report") {
   CHECK(report.tokens == 110);
   CHECK(report.compute_seconds == 4);
 }
+
+}  // namespace of_trainer_test

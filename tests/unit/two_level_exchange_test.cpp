@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/exchange_cluster.hpp"
 
+namespace of_two_level_exchange_test {
+
 using namespace atl_test;
 
 namespace {
@@ -202,3 +204,5 @@ TEST_CASE("two levels: plans whose grid is of other members are refused") {
   CHECK(refused([](ExchangePlan& plan) { plan.grid = cut_grid(16, {}, 3); }));
   CHECK(refused([](ExchangePlan& plan) { plan.grid.reset(), plan.members.pop_back(), plan.weights.pop_back(); }));
 }
+
+}  // namespace of_two_level_exchange_test

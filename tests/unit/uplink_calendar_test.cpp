@@ -8,6 +8,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/bulk/uplink_queue.hpp"
 
+namespace of_uplink_calendar_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 using agent::UplinkCalendar;
@@ -154,3 +156,5 @@ TEST_CASE("an uplink's calendar: what leaves has the rate in force to 2 %, on bo
   CHECK(bits[59] < 1.2 * 8e6);
   CHECK(bits[60] > 0.9 * 80e6);
 }
+
+}  // namespace of_uplink_calendar_test

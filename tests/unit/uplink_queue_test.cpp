@@ -8,6 +8,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_uplink_queue_test {
+
 using namespace atl;
 using namespace std::chrono_literals;
 
@@ -171,3 +173,5 @@ TEST_CASE("an uplink queue: what is not ready costs nothing and holds up nobody"
   }
   CHECK(served == 2);
 }
+
+}  // namespace of_uplink_queue_test

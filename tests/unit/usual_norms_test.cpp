@@ -9,6 +9,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
+namespace of_usual_norms_test {
+
 using namespace atl;
 
 TEST_CASE("usual norms: by fragment, once eight are known, of the newest 64") {
@@ -72,3 +74,5 @@ TEST_CASE("the norm of an encoded contribution is that of its decoded values") {
     }
   }
 }
+
+}  // namespace of_usual_norms_test

@@ -4,6 +4,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/coordinator_core_bench.hpp"
 
+namespace of_coordinator_answers_test {
+
 namespace {
 
 using namespace atl_test;
@@ -109,3 +111,5 @@ TEST_CASE("a quorum of many islands: the contribution with which it is there is 
   bench.ready(31);
   CHECK(bench.planned());
 }
+
+}  // namespace of_coordinator_answers_test

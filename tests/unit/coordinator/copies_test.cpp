@@ -10,6 +10,8 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_copies_test {
+
 namespace {
 
 using namespace atl;
@@ -278,3 +280,5 @@ TEST_CASE("where every island of a run lost its disk, a new one that may fetch t
   world.do_round();
   CHECK(world.committed["c"] == Round(5));
 }
+
+}  // namespace of_coordinator_copies_test

@@ -3,6 +3,8 @@
 #include "coordinator/core/work_list.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_lifecycle_decide_test {
+
 namespace {
 
 using namespace atl;
@@ -107,3 +109,5 @@ TEST_CASE("runs are looked at in the order of their priority and submission, aga
   CHECK(work.take() == second);
   CHECK(work.take() == first);
 }
+
+}  // namespace of_coordinator_lifecycle_decide_test

@@ -8,6 +8,8 @@
 #include "coordinator/core/lineage.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_machines_test {
+
 namespace {
 
 using namespace atl;
@@ -237,3 +239,5 @@ TEST_CASE("lineage: a checkpoint of rounds that were lost tells of no newer ledg
   first.recover(record);
   CHECK_FALSE(first.lost_before(HeldCheckpoint{Round(14), digest(14), Epoch(5)}));
 }
+
+}  // namespace of_coordinator_machines_test

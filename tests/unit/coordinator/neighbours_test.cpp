@@ -5,6 +5,8 @@
 #include "strategies/specification/run_spec.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_neighbours_test {
+
 namespace {
 
 using namespace atl;
@@ -171,3 +173,5 @@ TEST_CASE("neighbours: every path is measured when it is asked for, and in no tu
   CHECK(bench.paths_to("a")[0].passes);
   CHECK(bench.paths_to("a")[0].measured->bytes_per_second == 0);
 }
+
+}  // namespace of_coordinator_neighbours_test

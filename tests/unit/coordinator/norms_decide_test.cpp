@@ -9,6 +9,8 @@
 #include "tests/catch.hpp"
 #include "transport/base/usual_norms.hpp"
 
+namespace of_coordinator_norms_decide_test {
+
 namespace {
 
 using namespace atl;
@@ -98,3 +100,5 @@ TEST_CASE("decide_norms gives a contribution of more steps than others as much m
   }
   REQUIRE(decide_norms(input).rejected.empty());
 }
+
+}  // namespace of_coordinator_norms_decide_test

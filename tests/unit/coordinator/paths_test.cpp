@@ -5,6 +5,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_coordinator_paths_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 using namespace std::chrono_literals;
@@ -102,3 +104,5 @@ TEST_CASE("decide_detour: every graph of up to five islands: nobody sums who mis
   CHECK(decide_detour({{a, b, c}, {{a, c}, {b, c}}}).left_out == std::vector<IslandId>{c});
   CHECK(decide_detour({{a, b, c}, {{a, b}}}).shares == std::vector<std::uint8_t>{0, 0, 1});
 }
+
+}  // namespace of_coordinator_paths_test

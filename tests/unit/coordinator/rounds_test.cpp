@@ -7,6 +7,8 @@
 #include "coordinator/core/tasks.hpp"
 #include "tests/catch.hpp"
 
+namespace of_coordinator_rounds_test {
+
 namespace {
 
 using namespace atl;
@@ -279,3 +281,5 @@ TEST_CASE("what a run of phases waits for: its progress first, then what it lack
   CHECK(both.text == "2 of 5 tasks are done; router on a; waits for b");
   CHECK(both.until == kStart);
 }
+
+}  // namespace of_coordinator_rounds_test

@@ -11,6 +11,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_web_http_test {
+
 using namespace atl;
 
 namespace {
@@ -194,3 +196,5 @@ TEST_CASE("a port in use is one clear line, and a server goes whether or not som
   CHECK(second.error().code == Code::conflict);
   CHECK(has(second.error().why, "the port is in use"));
 }
+
+}  // namespace of_web_http_test

@@ -9,6 +9,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_web_questions_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 
@@ -68,3 +70,5 @@ TEST_CASE("when the coordinator stops everybody who waits is told") {
   CHECK(told == 4);
   CHECK_FALSE(questions->ask("runs", "{}", kLong));
 }
+
+}  // namespace of_web_questions_test

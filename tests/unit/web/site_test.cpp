@@ -19,6 +19,8 @@
 #include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 
+namespace of_web_site_test {
+
 using namespace atl;
 using namespace atl::coordinator;
 using nlohmann::json;
@@ -358,3 +360,5 @@ TEST_CASE("an owner's link leads to the island, and nowhere else") {
     CHECK(get(path).status == 403);
   }
 }
+
+}  // namespace of_web_site_test

@@ -5,6 +5,8 @@
 
 #include "tests/catch.hpp"
 
+namespace of_web_time_strips_test {
+
 using atl::coordinator::TimeStrips;
 using nlohmann::json;
 
@@ -84,3 +86,5 @@ TEST_CASE("strips are bounded, whatever comes") {
     CHECK(island["name"] != "island-99");  // who waits most is not the one that others wait for
   }
 }
+
+}  // namespace of_web_time_strips_test
