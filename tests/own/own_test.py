@@ -214,7 +214,8 @@ class Islands(Clusters):
         losses = []
         for own in (False, True):
             with tempfile.TemporaryDirectory() as folder:
-                pathlib.Path(folder, "text").write_bytes(b"".join(path.read_bytes() for path in sorted(SOURCE.glob("strategies/*.cpp"))))
+                # A text that no change of the sources changes: what is rounded differently grows with the steps, by as much as the text has it.
+                pathlib.Path(folder, "text").write_bytes(8 * (SOURCE / "LICENSE").read_bytes())
                 path = pathlib.Path(folder, "run.toml")
                 sizes = "layers = 2\nwidth = 64\nheads = 4\n"
                 model = "[trainer]\nname = 'twin'\ntokens_per_sample = 64\n[trainer.settings]\n" if own else "[model]\n"
