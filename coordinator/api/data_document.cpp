@@ -157,7 +157,7 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
              {"positions", positions}, {"committed", committed},       {"committed_tokens", committed * tokens_per_sequence(spec)}};
   }
   document.update({{"counted_in", "sequences"},
-                   {"parts_of_data", std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max)},
+                   {"parts_of_data", parts_of_data(spec)},
                    {"parts", std::move(list)},
                    {"proof", std::move(proof)},
                    {"tokens", in_common ? token_fates(run, audit, reports) : json()}});

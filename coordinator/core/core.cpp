@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
@@ -10,7 +11,7 @@ bool Run::merging() const { return lineage.committed() >= last_own() && !at_end(
 
 void Run::adopt_spec(RunSpec value) {
   spec = std::move(value);
-  data.belong_to(about.id, spec.data.parts > 0 ? spec.data.parts : spec.islands.max);
+  data.belong_to(about.id, parts_of_data(spec));
   guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
   if (phased()) {
     work = Tasks{};

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/exchange_grid.hpp"
 
 namespace atl {
@@ -13,7 +14,7 @@ constexpr std::uint32_t kContributionsToTrim = 4;  // aggregate.hpp: of fewer tr
 
 // Each island trains on one part of the data: parts that no island has are trained on by nobody.
 std::string note_on_parts(const RunSpec& spec) {
-  const std::uint32_t parts = spec.data.parts > 0 ? spec.data.parts : spec.islands.max;
+  const std::uint32_t parts = parts_of_data(spec);
   if (spec.strategy.group == Group::expert || 2 * std::uint64_t{spec.islands.min} >= parts) {
     return "";
   }

@@ -482,6 +482,10 @@ std::uint64_t tokens_per_sequence(const RunSpec& spec) {
   return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1);
 }
 
+std::uint32_t parts_of_data(const RunSpec& spec) {
+  return std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max);
+}
+
 double model_parameter_bytes(const RunSpec& spec) {
   if (has_own_trainer(spec)) {
     return 4.0 * static_cast<double>(parse_count(spec.trainer.parameters).value_or(0));
