@@ -214,7 +214,7 @@ class Islands(Clusters):
         losses = []
         for own in (False, True):
             with tempfile.TemporaryDirectory() as folder:
-                # A text that no change of the sources changes: what is rounded differently grows with the steps, by as much as the text has it.
+                # A fixed text: how far two roundings of one model part in 60 steps depends on the text.
                 pathlib.Path(folder, "text").write_bytes(8 * (SOURCE / "LICENSE").read_bytes())
                 path = pathlib.Path(folder, "run.toml")
                 sizes = "layers = 2\nwidth = 64\nheads = 4\n"
