@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/host/blas_kernels.hpp"
 #include "cli/command.hpp"
 #include "cli/measured_paths.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -37,6 +38,10 @@ struct DoctorFiles {
   std::string config;       // the agent's settings
   std::string certificate;  // the page's
 };
+
+// What trainers multiply matrices with: `blas`, by the choice `kernels`. The reference BLAS must be replaced where there is a
+// built-in trainer, which computes with it; elsewhere it is doubtful only: a trainer of one's own may bring another.
+Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool built_in_trainer);
 
 // Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
 // data sets.

@@ -33,20 +33,21 @@ constexpr double kSlowDisk = 20e6;  // bytes a second: a checkpoint of a gigabyt
 constexpr const char* kSharedMemory = "/dev/shm";
 constexpr const char* kArenaPrefix = "atoll-i-";  // of the arenas that agents make (agent/service)
 
+// The built-in trainer's file, if there is one.
+std::optional<fs::path> built_in_trainer(const std::vector<fs::path>& places) {
+  std::error_code failure;
+  const auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, failure); });
+  return found == places.end() ? std::nullopt : std::optional<fs::path>(*found);
+}
+
 Finding look_at_kernels(const Environment& environment) {
   const Kernels kernels = choose_kernels(environment(kCoreTypeVariable));
-  const bool found = !probe_blas(kernels.core_type).file.empty();
-  return {"arithmetic", found ? Health::good : Health::doubtful,
-          found ? "trainers compute with " + kernels.text
-                : "no BLAS library was found: the built-in trainer cannot run here (apt-get install "
-                  "libopenblas0-pthread libtorch-dev)"};
+  return judge_arithmetic(kernels, probe_blas(kernels.core_type), built_in_trainer(trainer_module_places(environment)).has_value());
 }
 
 Finding look_at_module(const Environment& environment) {
   const std::vector<fs::path> places = trainer_module_places(environment);
-  std::error_code failure;
-  const auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, failure); });
-  if (found != places.end()) {
+  if (const std::optional<fs::path> found = built_in_trainer(places)) {
     return {"trainer", Health::good, "the built-in trainer is " + found->string()};
   }
   return {"trainer", Health::doubtful,
@@ -212,6 +213,19 @@ Result<AgentSettings> read_agent_settings(const fs::path& state, const std::stri
   const std::vector<std::string_view> ignored(others.begin(), others.end());
   ATOLL_TRY(take_settings(path, ours, {}, {}, ignored));
   return settings;
+}
+
+Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool built_in_trainer) {
+  if (blas.file.empty()) {
+    return {"arithmetic", Health::doubtful,
+            "no BLAS library was found: the built-in trainer cannot run here (apt-get install libopenblas0-pthread libtorch-dev)"};
+  }
+  if (is_reference_blas(blas)) {
+    return {
+        "arithmetic", built_in_trainer ? Health::bad : Health::doubtful,
+        "the reference BLAS multiplies matrices many times slower than OpenBLAS: " + blas.file + " (apt-get install libopenblas0-pthread)"};
+  }
+  return {"arithmetic", Health::good, "trainers compute with " + kernels.text};
 }
 
 std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::path& state, const std::string& config,

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -218,6 +219,13 @@ std::string blas_text(const BlasFacts& blas) {
     return "OpenBLAS " + blas.version + " with " + blas.kernels + " kernels";
   }
   return blas.file.empty() ? "no BLAS of the system" : "a BLAS that is not OpenBLAS: " + blas.file;
+}
+
+bool is_reference_blas(const BlasFacts& blas) {
+  const std::filesystem::path file(blas.file);
+  const std::string folder = file.parent_path().filename().string();
+  return blas.version.empty() && file.filename().string().starts_with("libblas.so") && !folder.starts_with("blis") &&
+         !folder.starts_with("atlas");
 }
 
 Kernels choose_kernels(const std::optional<std::string>& set) {

@@ -44,6 +44,10 @@ KernelChoice decide_kernels(const ProcessorFacts& processor, const BlasFacts& bl
 // "OpenBLAS 0.3.21 with Haswell kernels", or which other BLAS.
 std::string blas_text(const BlasFacts& blas);
 
+// Whether it is the reference BLAS (Netlib's, Debian's libblas3): plain loops, which multiply matrices many times slower than OpenBLAS.
+// It has no name to ask for. It is known by its file: libblas.so, and not in a folder of Debian's for another BLAS (blis-…, atlas).
+bool is_reference_blas(const BlasFacts& blas);
+
 // The decision for this machine, checked: a choice that the library does not follow is dropped.
 struct Kernels {
   std::string core_type;  // to set for trainers; empty: nothing

@@ -10,6 +10,7 @@
 
 #include "cli/command.hpp"
 #include "cli/command_line.hpp"
+#include "cli/doctor.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
@@ -271,6 +272,17 @@ TEST_CASE("exit codes") {
     distinct.insert(static_cast<int>(meaning.code));
   }
   CHECK(distinct == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130});
+}
+
+TEST_CASE("doctor wants the reference BLAS replaced where the built-in trainer computes with it, and says how") {
+  const BlasFacts reference = {"", "", false, "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3.11.0"};
+  const Finding slow = judge_arithmetic({"", blas_text(reference)}, reference, true);
+  CHECK(slow.health == Health::bad);
+  CHECK(slow.text.find("apt-get install libopenblas0-pthread") != std::string::npos);
+  CHECK(judge_arithmetic({"", blas_text(reference)}, reference, false).health == Health::doubtful);
+  const BlasFacts fast = {"0.3.21", "Haswell", true, "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"};
+  CHECK(judge_arithmetic({"", blas_text(fast)}, fast, true).health == Health::good);
+  CHECK(judge_arithmetic({"", "no BLAS of the system"}, {}, true).health == Health::doubtful);
 }
 
 TEST_CASE("doctor says what this machine is fit for, and what must be mended") {

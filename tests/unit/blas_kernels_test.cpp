@@ -85,6 +85,13 @@ TEST_CASE("OpenBLAS is told nothing where its owner has, where it does not liste
   const BlasFacts reference = {"", "", false, "/usr/lib/libblas.so.3.11.0"};
   CHECK(decide_kernels(kIntelAvx512, reference, std::nullopt).core_type.empty());
   CHECK(blas_text(reference) == "a BLAS that is not OpenBLAS: /usr/lib/libblas.so.3.11.0");
+  CHECK(is_reference_blas(reference));
+  CHECK(is_reference_blas({"", "", false, "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3.11.0"}));
+  CHECK_FALSE(is_reference_blas({"", "", false, "/usr/lib/x86_64-linux-gnu/blis-pthread/libblas.so.3"}));
+  CHECK_FALSE(is_reference_blas({"", "", false, "/usr/lib/x86_64-linux-gnu/atlas/libblas.so.3.10.3"}));
+  CHECK_FALSE(is_reference_blas({"", "", false, "/opt/intel/mkl/lib/libmkl_rt.so"}));
+  CHECK_FALSE(is_reference_blas({"0.3.21", "Zen", true, "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"}));
+  CHECK_FALSE(is_reference_blas({}));
   CHECK(blas_text({}) == "no BLAS of the system");
   CHECK(blas_text(openblas("0.3.21", "Zen")) == "OpenBLAS 0.3.21 with Zen kernels");
 }
