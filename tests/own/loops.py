@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups`."""
 
 import os
 import sys
@@ -273,9 +273,27 @@ def begins():
     trainer.leave()
 
 
+def ends_groups():
+    """Groups end right behind a collective, whose threads are then letting go of its tensors."""
+    import torch.distributed as distributed
+
+    import atoll.torch
+
+    for _ in range(30):
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+        talk = [distributed.new_group(backend="gloo")]
+        for _ in range(3):
+            distributed.broadcast_object_list([{"a": 1}], 0, group=talk[0])
+            distributed.broadcast(atoll.torch.torch.zeros(5), 0, group=talk[0])
+        distributed.broadcast(atoll.torch.torch.zeros(500), 0)
+        atoll.torch.end_process_groups(talk)
+    print("ended")
+
+
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
+    ends_groups=ends_groups,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

@@ -109,6 +109,13 @@ class Boxes(unittest.TestCase):
                 box_of("h.0.weight", Sharded((7, 5), placements, [2], (0,), has), 0)
 
 
+@unittest.skipUnless(torch_version() > (0, 0), "PyTorch is not installed (apt-get install python3-torch)")
+class Groups(unittest.TestCase):
+    def test_end_while_their_threads_let_go_of_tensors(self):
+        said = subprocess.run(loop("ends_groups"), capture_output=True, text=True, timeout=120)
+        self.assertEqual((said.returncode, said.stdout), (0, "ended\n"), said.stderr)
+
+
 @needs_fsdp2
 class FullyShard(unittest.TestCase):
     def rounds(self, name="fsdp", ranks=2, save=None, resume=None, first=1, count=2, others_at="", late=""):

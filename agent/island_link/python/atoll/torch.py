@@ -401,8 +401,8 @@ class TorchIsland(Island):
             self._device = None
         super().leave()
         if self.ranks > 1 and self._talk is not None:
-            self._talk = None
-            distributed.destroy_process_group()  # its threads must end before the interpreter does
+            talk, self._talk = [self._talk], None
+            end_process_groups(talk)
 
     leave.__doc__ = Island.leave.__doc__
 
@@ -551,6 +551,27 @@ class _Listener:
         pass
 
     prepare = ready = answer = fail = leave = nothing
+
+
+def _gloo_of(group: Any) -> Any:
+    """A group's backend for tensors of the processor; None where it has none, or is its own backend (before PyTorch 2.0)."""
+    try:
+        return group._get_backend(torch.device("cpu"))
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def end_process_groups(groups: list) -> None:
+    """Ends all process groups: their threads must end before the interpreter does. `groups`: the caller's last references, taken over.
+
+    From PyTorch 2.0 on a group that is freed waits for the threads of its backend and keeps the interpreter's lock meanwhile. A thread that is
+    just letting go of a tensor wants that lock, and both wait for ever. A backend that is freed by itself gives the lock away first: so
+    the groups go while their backends are still held, and the backends after them.
+    """
+    held = [_gloo_of(group) for group in (*groups, distributed.group.WORLD)]
+    groups.clear()
+    distributed.destroy_process_group()
+    held.clear()
 
 
 def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
