@@ -16,6 +16,7 @@
 #include "cli/views/rehearsal_view.hpp"
 #include "cli/views/views.hpp"
 #include "strategies/specification/run_keys.hpp"
+#include "strategies/specification/run_notes.hpp"
 
 namespace atl {
 namespace {
@@ -187,6 +188,11 @@ Exit submit(const Invocation& invocation, const SubmitOptions& options) {
     return report(invocation, document.error());
   }
   print_submitted(invocation, *document, options.quiet);
+  if (!invocation.json && !options.quiet) {
+    for (const std::string& note : notes_on(file->spec)) {
+      invocation.streams.err << "note: " << note << "\n" << std::flush;
+    }
+  }
   return options.follow ? follow(invocation, *client, text_at(*document, "run")) : Exit::ok;
 }
 

@@ -1,8 +1,11 @@
 // The view of `atoll data`.
+#include <array>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
+#include "cli/views/run_state.hpp"
 #include "cli/views/table.hpp"
 #include "cli/views/views.hpp"
 
@@ -61,6 +64,25 @@ std::string tokens_text(const json& islands, const Terminal& terminal) {
 
 }  // namespace
 
+std::string data_share_text(const json& counts, bool ended) {
+  const auto all = static_cast<std::uint64_t>(number_at(counts, "parts_of_data").value_or(0));
+  const auto begun = static_cast<std::uint64_t>(number_at(counts, "parts_begun").value_or(0));
+  const auto in_use = static_cast<std::uint64_t>(number_at(counts, "parts_in_use").value_or(0));
+  const std::uint64_t some = ended ? begun : in_use;
+  if (all == 0 || some == 0) {
+    return "";  // of phases, or nobody trains
+  }
+  const bool one = some == 1;
+  const std::string done = ended ? (one ? " was trained on" : " were trained on") : (one ? " has an island" : " have an island");
+  if (some >= all) {
+    return (all == 1 ? "the one part" : "all " + std::to_string(all) + " parts") + done;
+  }
+  std::array<char, 32> share{};
+  std::snprintf(share.data(), share.size(), "%.3g %%", 100.0 * static_cast<double>(all - some) / static_cast<double>(all));
+  return std::to_string(some) + " of " + std::to_string(all) + " parts" + done + "; nobody " + (ended ? "trained" : "trains") +
+         " on the other " + (all - some == 1 ? "one" : std::to_string(all - some)) + ", " + share.data() + " of the data";
+}
+
 std::string render_data(const json& document, const Terminal& terminal) {
   Table table({{"PART", true},
                {"OWNER"},
@@ -80,6 +102,9 @@ std::string render_data(const json& document, const Terminal& terminal) {
                {islands_text(object_at(part, "islands"))}});
   }
   std::string text = table.text(terminal);
+  const std::string state = text_at(document, "state");
+  const std::string share = data_share_text(document, run_has_ended(state));
+  text += share.empty() ? "" : share + "\n";
   const json& proof = object_at(document, "proof");
   if (text_at(document, "counted_in") == "images") {
     return text + (list_at(document, "parts").empty() ? "the images are not clustered yet\n"
@@ -91,7 +116,9 @@ std::string render_data(const json& document, const Terminal& terminal) {
   }
   text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " +
           number_text(proof, "rounds") + " rounds";
-  text += flag_at(proof, "holds") ? ": each sequence up to every part's position once, none left out\n"
+  const bool whole = number_at(document, "parts_begun").value_or(0) >= number_at(document, "parts_of_data").value_or(1);
+  text += flag_at(proof, "holds") ? std::string(": each sequence up to every part's position once") +
+                                        (whole ? ", none left out\n" : ", of the parts that were begun\n")
                                   : "; it does not add up: " + printable(text_at(proof, "fault")) + "\n";
   return text + tokens_text(list_at(document, "tokens"), terminal);
 }

@@ -490,6 +490,8 @@ std::string render_status(const json& document, const Terminal& terminal) {
                 count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
                     count_text(number_at(run, "max")) + ")",
                 terminal);
+  const std::string share = data_share_text(run, run_has_ended(text_at(run, "state")));
+  text += share.empty() ? "" : field("data", share, terminal);
   if (tasks) {
     text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
     text += field("images", count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
@@ -546,6 +548,8 @@ std::string render_summary(const json& document, const Terminal& terminal) {
                     age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) +
                     " " + counted(run),
                 terminal);
+  const std::string share = data_share_text(run, true);
+  text += share.empty() ? "" : field("data", share, terminal);
   text += field("sent", sent_line(document, run), terminal);
   text += field("computing",
                 share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +

@@ -22,6 +22,9 @@ std::string render_diff(const nlohmann::json& document, const Terminal& terminal
 std::string render_comparison(const nlohmann::json& document, const Terminal& terminal);
 // The parts of a run's data, and whether they add up.
 std::string render_data(const nlohmann::json& document, const Terminal& terminal);
+// How many parts of the data an island has, or of an ended run how many were trained on, and which share of the data nobody trains on. From
+// the counts `parts_of_data`, `parts_in_use` and `parts_begun`. Empty where nobody trains yet, or the run is one of phases.
+std::string data_share_text(const nlohmann::json& counts, bool ended);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
 // What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
 // data-parallel would have, time computing, absences; of a rehearsal (`atoll local --faults`) each fault and what followed.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "coordinator/api/data_shares.hpp"
 #include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/core/phases.hpp"
@@ -113,8 +114,12 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(run.spec));
   json document = {{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}};
   if (!run.tasks.empty()) {
-    document.update(
-        {{"counted_in", "images"}, {"parts_of_data", spec.diffusion.experts}, {"parts", cluster_parts(run, spec)}, {"proof", nullptr}});
+    document.update({{"counted_in", "images"},
+                     {"parts_of_data", spec.diffusion.experts},
+                     {"parts_in_use", nullptr},
+                     {"parts_begun", nullptr},
+                     {"parts", cluster_parts(run, spec)},
+                     {"proof", nullptr}});
     return document;
   }
   ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
@@ -131,11 +136,8 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
     for (const auto& [island, sequences] : sum.islands) {
       islands[name_of(island)] = sequences;
     }
-    const bool here = std::ranges::any_of(run.memberships, [&](const MembershipView& membership) {
-      return membership.island == part.owner &&
-             (membership.state == MembershipState::active || membership.state == MembershipState::starting ||
-              membership.state == MembershipState::joining);
-    });
+    const bool here = std::ranges::any_of(
+        run.memberships, [&](const MembershipView& membership) { return membership.island == part.owner && has_part(membership); });
     list.push_back({{"part", part.part},
                     {"owner", text_or_null(part.owner.empty() ? "" : name_of(part.owner))},
                     {"in_use", here && !has_ended(run.state)},
@@ -158,6 +160,8 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   }
   document.update({{"counted_in", "sequences"},
                    {"parts_of_data", parts_of_data(spec)},
+                   {"parts_in_use", parts_in_use(run)},
+                   {"parts_begun", parts_begun(parts)},
                    {"parts", std::move(list)},
                    {"proof", std::move(proof)},
                    {"tokens", in_common ? token_fates(run, audit, reports) : json()}});

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "coordinator/api/data_shares.hpp"
 #include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/api/run_facts.hpp"
@@ -216,6 +217,7 @@ const Requests::Facts& Requests::facts(const RunView& run) {
              spec->training.tokens,
              spec->strategy.inner_steps,
              spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
+             spec->strategy.group == Group::expert ? 0 : parts_of_data(*spec),
              trains_on_images(*spec),
              notes_on(*spec),
              spec->trainer.name,
@@ -264,6 +266,7 @@ Result<json> Requests::runs(TimePoint now) {
 Result<json> Requests::run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
   ATOLL_ASSIGN(const std::vector<RoundLoss> losses, ledger_.losses(run.id));
   ATOLL_ASSIGN(const std::optional<Round> checkpoint, ledger_.checkpoint_round(run.id));
+  ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
   const Totals totals = totals_of(run, reports);
   const std::string reason = reason_of(run);
   json waiting_for = json::array();
@@ -276,6 +279,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
   const bool from_start = !losses.empty() && losses.front().round == Round(0);
   const bool since_known = !reason.empty() && !ledger_failure_;
   const Facts& known = facts(run);
+  const bool in_parts = known.parts_of_data > 0;
   return json{{"id", run.id.text},
               {"name", run.name},
               {"strategy", known.strategy},
@@ -309,6 +313,9 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"min", run.min},
               {"max", run.max},
               {"members", active_members(run)},
+              {"parts_of_data", in_parts ? json(known.parts_of_data) : json()},
+              {"parts_in_use", in_parts ? json(parts_in_use(run)) : json()},
+              {"parts_begun", in_parts ? json(parts_begun(parts)) : json()},
               {"parameters", parameters_of(known.parameters, !known.trainer.empty(), reports)},
               {"metrics", mean_metrics(run, reports)},
               {"bytes_sent", totals.bytes_sent},
