@@ -134,6 +134,37 @@ TEST_CASE("garbage, oversized frames and replayed handshakes leave the link serv
   set_log_sink({});
 }
 
+TEST_CASE("peers of ZeroMQ's older protocols, and bytes that look like them, end no process, also while a link is closed") {
+  Rng rng(2);
+  for (int life = 0; life < 150; ++life) {
+    std::vector<int> sockets;
+    {
+      SealedField field;
+      const FieldIsland& a = field.add();
+      const Address address = parse_address(a.member.bulk_address).value();
+      for (int i = 0; i < 12; ++i) {
+        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ::sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(address.port);
+        ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+        REQUIRE(::connect(fd, reinterpret_cast<const ::sockaddr*>(&to), sizeof to) == 0);
+        Bytes bytes(2000);  // protocol 1: a length, flags, and an identity
+        for (std::byte& byte : bytes) {
+          byte = static_cast<std::byte>(rng.below(256));
+        }
+        bytes[0] = static_cast<std::byte>(1 + rng.below(250));
+        CHECK(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
+        sockets.push_back(fd);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(rng.below(3000)));
+    }
+    for (const int fd : sockets) {
+      ::close(fd);
+    }
+  }
+}
+
 TEST_CASE("sealed and plain links do not talk to each other") {
   SealedField sealed;
   FieldIsland& a = sealed.add();

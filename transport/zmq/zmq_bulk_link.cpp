@@ -230,6 +230,9 @@ void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings) {
   set_option(socket, ZMQ_IPV6, 1);
   set_option(socket, ZMQ_SNDHWM, 0);  // bounded by what is in flight, see bulk_flight.hpp
   set_option(socket, ZMQ_RCVHWM, 0);  // bounded by what was asked for; see control_server.cpp for what a limit would do
+  // A domain makes ZeroMQ refuse peers of its protocols 1 and 2, as nobody here is; nothing else comes of it without a handler. Such a
+  // greeting, or foreign bytes that look like one, aborts the process (an assertion in libzmq 4.3) where it comes while a socket is closed.
+  zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "atoll", 5);
   // The kernel clears away what a vanished host left; the link's own pings are quicker. Not ZeroMQ's heartbeats: see there.
   set_option(socket, ZMQ_TCP_KEEPALIVE, 1);
   set_option(socket, ZMQ_TCP_KEEPALIVE_IDLE, dead_seconds);
