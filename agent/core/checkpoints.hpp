@@ -46,6 +46,7 @@ class Checkpoints {
 
   // Offered to joiners, from the results of this round on.
   void offer(Round from, TimePoint now);
+  [[nodiscard]] bool offered() const { return lease_.has_value(); }
   // False: it was not offered.
   bool end_offer();
   void expire(TimePoint now);

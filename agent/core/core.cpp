@@ -422,6 +422,7 @@ IslandReport Core::State::report() const {
   value.state = doing.state;
   value.reason = doing.reason;
   run->trainer.describe(value);
+  value.awaits_trainer = !run->trainer.up() && !run->outer.at_end() && !run->life.ended() && !run->life.standing();
   value.bytes_sent = run->rounds.bytes_sent();
   value.bytes_received = run->rounds.bytes_received();
   return value;

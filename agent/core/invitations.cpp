@@ -176,6 +176,7 @@ void Core::State::take_part(const Invite& message) {
   drop_rounds();
   if (run->trainer.runs()) {
     start_trainer();
+    beat();
   }
 }
 

@@ -467,6 +467,11 @@ void Core::State::merged(Round round, bool saved) {
     }
     finish_checkpoint(round, merging.digest, saved);
   }
+  const CommittedState& outer = run->outer;
+  if (run->terms.lockstep() && outer.held() && run->checkpoints.offered() && !run->checkpoints.writing() &&
+      !run->checkpoints.serves(outer.committed(), outer.digest(), false)) {
+    write_checkpoint();  // it was offered while the step was under way
+  }
   finish_if_done();
   finish_leaving();
 }

@@ -120,6 +120,7 @@ void Core::State::on_trainer(const TrainerReady& event) {
     give_up(ready.error());
     return;
   }
+  beat();  // it is let in now, if that is what the coordinator waits for
   prepare_pair();
 }
 
@@ -163,6 +164,7 @@ void Core::State::on_trainer(const TrainerExited& event) {
     return;
   }
   tell("error", "trainer_crashed", "the trainer ended: " + event.error.why + "; it is started again in " + human_duration(decision.delay));
+  beat();  // the others do not wait for a round that it begins anew
 }
 
 void Core::State::on_cut(const Cut& message) {

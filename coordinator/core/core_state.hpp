@@ -90,9 +90,11 @@ struct Progress {
   TimePoint progressed;  // in pairs: when it last said that it had merged a round
   bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
   LastContribution last;
-  std::map<WaitKey, double> waits;      // seconds
-  std::deque<AccountedWait> accounted;  // the newest, oldest first
-  double share = 0;                     // of the committed tokens, smoothed over rounds
+  std::map<WaitKey, double> waits;             // seconds
+  std::deque<AccountedWait> accounted;         // the newest, oldest first
+  double share = 0;                            // of the committed tokens, smoothed over rounds
+  bool trained = false;                        // its trainer was ready at some time since it was let in
+  std::optional<TimePoint> trainer_lost = {};  // and ended after the newest commit, or was not ready then
 };
 
 struct Membership {
@@ -286,6 +288,7 @@ struct Core::State {
   void readmit(Run& run);
   void admit_joiners(Run& run);
   void invite(Run& run);
+  [[nodiscard]] bool takes_state(const Run& run, const IslandId& joiner) const;
   void offer(Run& run);
   void order_catch_up(Run& run, Membership& membership);
   [[nodiscard]] Duration hold_limit(const Run& run) const;

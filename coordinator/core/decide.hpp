@@ -60,6 +60,7 @@ struct RoundMember {
   std::string name;
   Answer answer = Answer::none;
   bool late = false;  // what it contributes missed earlier rounds: it counts, but the quorum is of those that are on time
+  std::optional<TimePoint> trainer_lost = {};  // its trainer ended after the round had begun, and begins the round anew when it is up again
 };
 struct RoundInput {
   TimePoint now;
@@ -73,6 +74,7 @@ struct RoundInput {
   Duration deadline{};
   std::optional<TimePoint> begun;  // when the islands began with it
   double straggler_factor = 0;     // of the first one's time; 0: none
+  Duration last_round{};           // how long the one before took
   std::optional<Wait> hold;        // planning is held for a joiner
 };
 struct RoundDecision {
@@ -86,9 +88,13 @@ struct RoundDecision {
   std::vector<IslandId> participants;  // ready or withdrawn, in order; with a quorum all: who has not answered only receives
   std::vector<IslandId> left_out;      // did not answer by the deadline
   std::string why_left_out;
-  bool stragglers = false;  // left out by the straggler_factor: they may come back at once
+  bool stragglers = false;  // left out because they are slow, or lost their trainer: they may come back at once
   Wait wait;
 };
+// Those that have answered wait for one whose trainer is lost no longer than this, or a share of the last round if that is more: it has
+// the whole round before it, and comes back with the next one. Where fewer than min would be left it is waited for as everybody is.
+inline constexpr Duration kLostTrainerPatience = std::chrono::seconds(1);
+inline constexpr double kLostTrainerShare = 0.1;
 RoundDecision decide_round(const RoundInput& input);
 
 // How long a round with its quorum waits for more contributions: a share of what the overlap hides beside the waiting for the quorum and
@@ -178,6 +184,7 @@ struct Joiner {
   std::optional<Round> caught_up;  // newest verified round
   unsigned boundaries_missed = 0;  // rounds that were committed since it first caught up
   unsigned holds = 0;              // rounds that were held for it
+  bool trains = true;              // its trainer is ready: it can begin as soon as it is let in
 };
 struct AdmitInput {
   TimePoint now;
@@ -198,7 +205,7 @@ struct AdmitDecision {
   std::vector<IslandId> held_for;  // for these
 };
 // A joiner becomes active at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
-// once, the next rounds, a few at most, are held for a bounded time until it has.
+// once, the next rounds, a few at most, are held for a bounded time until it has. Nobody waits for one whose trainer is still starting.
 AdmitDecision decide_admission(const AdmitInput& input);
 
 // ---- nobody has the state in memory any more ------------------------------------------------------------------------------------------

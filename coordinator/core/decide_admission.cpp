@@ -16,13 +16,16 @@ bool round_is_fresh(const AdmitInput& input) {
 }
 
 bool may_enter(const AdmitInput& input, const Joiner& joiner) {
-  return joiner.caught_up == input.committed && !input.exchanging &&
+  return joiner.trains && joiner.caught_up == input.committed && !input.exchanging &&
          (input.lockstep || !input.enough || joiner.boundaries_missed > 0 || round_is_fresh(input));
 }
 
 // Worth waiting for: it is copying while nobody moves on, or it is nearly there. One that is there cannot come in while a round is
 // exchanged.
 bool worth_holding(const AdmitInput& input, const Joiner& joiner) {
+  if (!joiner.trains) {
+    return false;
+  }
   if (input.lockstep) {
     return joiner.copying || joiner.caught_up.has_value();
   }

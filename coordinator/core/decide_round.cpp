@@ -26,6 +26,23 @@ TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDe
   return std::max(patience, *input.first_answer);
 }
 
+// Until when those are waited for whose trainers are lost, if they are all that lacks and enough have answered without them.
+std::optional<TimePoint> patience_with_lost(const RoundInput& input, std::size_t ready) {
+  if (ready == 0 || ready < input.min || !input.first_answer) {
+    return std::nullopt;
+  }
+  TimePoint since = *input.first_answer;
+  for (const RoundMember& member : input.members) {
+    if (member.answer == Answer::none) {
+      if (!member.trainer_lost) {
+        return std::nullopt;
+      }
+      since = std::max(since, *member.trainer_lost);
+    }
+  }
+  return since + std::max(kLostTrainerPatience, std::chrono::duration_cast<Duration>(input.last_round * kLostTrainerShare));
+}
+
 // The quorum is there: the others only receive.
 RoundDecision plan_with_all(const RoundInput& input) {
   RoundDecision decision;
@@ -100,7 +117,12 @@ RoundDecision decide_round(const RoundInput& input) {
     decision.wait.text = "training towards " + round;
     return decision;
   }
-  const TimePoint deadline = deadline_of(input, round, decision);
+  TimePoint deadline = deadline_of(input, round, decision);
+  if (const std::optional<TimePoint> patience = patience_with_lost(input, ready); patience && *patience < deadline) {
+    deadline = *patience;
+    decision.stragglers = true;
+    decision.why_left_out = "its trainer ended in " + round + ", and is started again";
+  }
   const bool enough = ready >= input.min && ready > 0;
   if (input.now >= deadline && enough && !input.hold) {
     decision.kind = Kind::plan;

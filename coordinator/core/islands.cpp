@@ -334,12 +334,22 @@ bool Islands::leaving(const IslandId& id) const {
   return island != nullptr && island->leaving();
 }
 
+std::optional<bool> Islands::trains(const IslandId& id, const RunId& run) const {
+  const Island* island = find(id);
+  if (island == nullptr || !island->reports.contains(run)) {
+    return std::nullopt;
+  }
+  return !island->reports.at(run).awaits_trainer;
+}
+
 bool Islands::is_routine(const IslandId& id, const Heartbeat& heartbeat) const {
   const Island* island = find(id);
   if (island == nullptr) {
     return false;
   }
-  const bool as_before = heartbeat.reports.size() == island->reports.size() && (!heartbeat.reports.empty() || island->unreported_since);
+  const bool as_before =
+      heartbeat.reports.size() == island->reports.size() && (!heartbeat.reports.empty() || island->unreported_since) &&
+      std::ranges::all_of(heartbeat.reports, [&](const IslandReport& report) { return trains(id, report.run) == !report.awaits_trainer; });
   return island->greeted && !island->probe && heartbeat.boot == island->boot && as_before;
 }
 

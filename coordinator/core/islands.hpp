@@ -118,6 +118,8 @@ class Islands {
   // Connected, and means to stay.
   [[nodiscard]] bool stays(const IslandId& id) const { return alive(id) && !leaving(id); }
   // A heartbeat that changes no decision: of an island that is known to live, with a report where there was one.
+  // Whether its newest report of a run says that its trainer is ready; nothing: it has reported nothing of that run.
+  [[nodiscard]] std::optional<bool> trains(const IslandId& id, const RunId& run) const;
   [[nodiscard]] bool is_routine(const IslandId& id, const Heartbeat& heartbeat) const;
   // The name of one that was revoked is remembered; of one that never was there it is the id.
   [[nodiscard]] const std::string& name_of(const IslandId& id) const;

@@ -58,7 +58,7 @@ void Core::State::readmit(Run& run) {
     const HeldRun& held = islands.held(id, run.about.id);
     if (held.committed != run.lineage.committed() || held.digest != run.lineage.digest() || run.members.size() >= run.spec.islands.max) {
       membership.entry.memory_offered = false;
-    } else if (!exchanging && reaches(id, run)) {
+    } else if (!exchanging && reaches(id, run) && islands.trains(id, run.about.id).value_or(true)) {
       membership.entry.from = StartFrom::memory;
       give_part(run, membership.record);
       claim_part(run, membership);
@@ -101,10 +101,16 @@ void Core::State::invite(Run& run) {
   }
 }
 
+// Where gradients are exchanged a joiner copies the state while the others stand: not before it can train.
+bool Core::State::takes_state(const Run& run, const IslandId& joiner) const {
+  return !run.lockstep() || islands.trains(joiner, run.about.id).value_or(false);
+}
+
 // Sources keep what joiners need, as long as there are joiners. An offer is a lease: it is renewed.
 void Core::State::offer(Run& run) {
-  const bool needed = std::any_of(run.memberships.begin(), run.memberships.end(),
-                                  [](const auto& membership) { return membership.second.record.state == MembershipState::joining; });
+  const bool needed = std::any_of(run.memberships.begin(), run.memberships.end(), [&](const auto& membership) {
+    return membership.second.record.state == MembershipState::joining && takes_state(run, membership.first);
+  });
   std::size_t sources = 0;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
@@ -138,7 +144,7 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
   if (again && (!membership.entry.caught_up || *membership.entry.caught_up < run.lineage.committed())) {
     send_invite(run, membership);
   }
-  if (membership.entry.from == StartFrom::checkpoint && !membership.entry.caught_up) {
+  if ((membership.entry.from == StartFrom::checkpoint && !membership.entry.caught_up) || !takes_state(run, island)) {
     return;
   }
   if (!membership.entry.catch_up || stale) {
@@ -191,7 +197,8 @@ AdmitInput Core::State::admission_input(const Run& run) {
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining && islands.alive(id) && reaches(id, run)) {
       input.joiners.push_back(Joiner{id, islands.name_of(id), membership.entry.catch_up.has_value(), membership.entry.caught_up,
-                                     membership.entry.boundaries_missed, membership.entry.holds});
+                                     membership.entry.boundaries_missed, membership.entry.holds,
+                                     islands.trains(id, run.about.id).value_or(false)});
     }
   }
   input.lockstep = run.lockstep();

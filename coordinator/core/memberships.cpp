@@ -424,6 +424,8 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
   membership.leaves_after.reset();
   membership.progress.last = LastContribution{};
+  membership.progress.trained = false;
+  membership.progress.trainer_lost.reset();
   save(run, membership);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),

@@ -158,6 +158,12 @@ void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {
       release(id, found->second);
       continue;
     }
+    Progress& progress = membership->second.progress;
+    if (!report.awaits_trainer) {
+      progress.trained = true;
+    } else if (progress.trained && !progress.trainer_lost) {
+      progress.trainer_lost = now();
+    }
     if (!report.enough.empty()) {
       note_enough(found->second, membership->second, report.enough);
     }

@@ -250,8 +250,10 @@ RoundInput Core::State::round_input(Run& run, Round number) {
     input.straggler_factor = run.spec.islands.straggler_factor;
   }
   for (const IslandId& id : run.members) {
-    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id)});
+    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id),
+                                        run.memberships.at(id).progress.trainer_lost});
   }
+  input.last_round = run.in_rounds().last_round;
   if (run.passes_over()) {
     input.quorum = run.spec.strategy.quorum;
     input.quorum_since = round.quorum_since();
@@ -509,6 +511,9 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   }
   end_by_tokens(run);
   for (auto& [id, membership] : run.memberships) {
+    if (islands.trains(id, run.about.id).value_or(true)) {
+      membership.progress.trainer_lost.reset();  // it begins the next round with the others
+    }
     membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
   }
   touch(run);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A failure storm: two islands, of which one is killed with -9 again and again and started a second later; committed tokens against those of an undisturbed run
-# at the same time. Real processes, and the trainer of the process tests (20 ms a step, 25 steps a round, preset `local`), so that it costs little CPU.
+# at the same time, and the longest time without a commit. Real processes, and the trainer of the process tests (20 ms a step, 25 steps a round, preset `local`),
+# so that it costs little CPU. It takes $START_MS (13000: a PyTorch program with its libraries) from its start to its first word.
 #
 # $STRATEGY: other lines of [strategy], for example "$(printf 'name = "decoupled-diloco"\nfragments = 1\ninner_steps = 25')".
 #
@@ -20,7 +21,7 @@ storm() { # storm KILLS_AN_HOUR PORT
   port=$2
   set -- "$program" "$module"
   . "$here/cluster.sh"
-  export ATOLL_TEST_STEP_MS=20
+  export ATOLL_TEST_STEP_MS=20 ATOLL_TEST_START_MS="${START_MS:-13000}"
   init local
   island a
   island b
@@ -51,7 +52,7 @@ END
   [ "$left" -gt 0 ] && sleep "$(echo "$left" | awk '{ print $1 / 1000 }')"
   commits "$run" |
     awk -v begin="$begin" -v end="$((begin + length * 1000))" -v kills="$kills" \
-      'NF == 2 && $2 >= begin && $2 < end { tokens += $1; ++rounds } END { print tokens, rounds, kills }'
+      'NF == 2 && $2 >= begin && $2 < end { tokens += $1; if (rounds++ && $2 - last > stop) stop = $2 - last; last = $2 } END { print tokens, rounds, kills, stop }'
 }
 
 echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $length s each, all at the same time"
@@ -62,10 +63,11 @@ for rate in 0 "$@"; do
   i=$((i + 1))
 done
 for pid in $waits; do wait "$pid"; done
-read -r undisturbed rounds kills < "$results/0"
-echo "undisturbed: $undisturbed tokens in $rounds rounds"
+read -r undisturbed rounds kills stop < "$results/0"
+echo "undisturbed: $undisturbed tokens in $rounds rounds, longest time without a commit $stop ms"
 for rate in "$@"; do
-  read -r tokens rounds kills < "$results/$rate"
-  echo "$tokens $undisturbed $rate $rounds $kills" | awk '{ printf "%d kills an hour (%d kills): %d tokens in %d rounds, %.3f of the undisturbed run\n", $3, $5, $1, $4, $1 / $2 }'
+  read -r tokens rounds kills stop < "$results/$rate"
+  echo "$tokens $undisturbed $rate $rounds $kills $stop" |
+    awk '{ printf "%d kills an hour (%d kills): %d tokens in %d rounds, %.3f of the undisturbed run, longest time without a commit %d ms\n", $3, $5, $1, $4, $1 / $2, $6 }'
 done
 rm -rf "$results"

@@ -131,6 +131,8 @@ class IslandHost {
   void fill_disk(Duration length);
   void flip_bits_on_disk();
   void set_slow(bool slow) { slow_ = slow; }
+  // So long every further trainer takes until it is ready: an interpreter, a compiler, large data.
+  void set_trainer_start(Duration length) { trainer_start_ = length; }
   void set_other_initial(bool other) { other_initial_ = other; }
   void set_data_refused(bool refused) { data_refused_ = refused; }
   void spoil_next_contribution() { spoil_ = true; }
@@ -225,7 +227,8 @@ class IslandHost {
   bool data_refused_ = false;
   bool spoil_ = false;
   bool explode_ = false;
-  bool slow_ = false;  // each step takes seconds
+  bool slow_ = false;                      // each step takes seconds
+  std::optional<Duration> trainer_start_;  // nothing: drawn
   TimePoint disk_full_until_;
 };
 

@@ -67,7 +67,8 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
   fresh.part = effect.part;
   fresh.starting = effect;
   process_->trainer = std::move(fresh);
-  on_trainer(cluster_.draw(milliseconds(100), milliseconds(1500)), [this, effect] {
+  const Duration drawn = cluster_.draw(milliseconds(100), milliseconds(1500));
+  on_trainer(trainer_start_.value_or(drawn), [this, effect] {
     if (!process_->trainer.starting) {
       return;  // stopped meanwhile
     }

@@ -103,6 +103,46 @@ TEST_CASE("decide_round: every way six members can answer") {
   }
 }
 
+TEST_CASE("decide_round: one whose trainer is lost is left out a moment after all the others are ready, if they are enough") {
+  RoundInput input;
+  input.now = kStart + 900ms;
+  input.round = Round(4);
+  input.min = 2;
+  input.deadline = 600s;
+  input.first_answer = kStart;
+  input.last_round = 2s;
+  for (std::size_t i = 0; i < 4; ++i) {
+    input.members.push_back(RoundMember{island(i), "n" + std::to_string(i), i == 0 ? Answer::none : Answer::ready});
+  }
+  using Kind = RoundDecision::Kind;
+  CHECK(decide_round(input).wait.until == kStart + 600s);
+  input.members[0].trainer_lost = kStart - 5s;
+  CHECK(decide_round(input).kind == Kind::wait);
+  CHECK(decide_round(input).wait.until == kStart + 1s);
+  input.now = kStart + 1s;
+  const RoundDecision without = decide_round(input);
+  CHECK(without.kind == Kind::plan);
+  CHECK(without.left_out == std::vector{island(0)});
+  CHECK(without.stragglers);  // it may come back at once
+  CHECK(without.why_left_out == "its trainer ended in round 4, and is started again");
+  input.last_round = 300s;  // a tenth of a long round: less is lost by waiting than with its contribution
+  CHECK(decide_round(input).wait.until == kStart + 30s);
+  input.last_round = 2s;
+  input.members[0].trainer_lost = kStart + 500ms;  // lost while the others waited already
+  CHECK(decide_round(input).wait.until == kStart + 1500ms);
+  input.members[1].answer = Answer::none;  // somebody trains still: nobody waits for the lost one alone
+  CHECK(decide_round(input).wait.until == kStart + 600s);
+  input.members[1].trainer_lost = kStart;
+  input.now = kStart + 2s;
+  CHECK(decide_round(input).left_out.size() == 2);
+  input.min = 3;  // the run could not go on
+  CHECK(decide_round(input).kind == Kind::wait);
+  CHECK(decide_round(input).wait.until == kStart + 600s);
+  input.min = 1;
+  input.deadline = 1s;  // the user's is shorter
+  CHECK(decide_round(input).why_left_out == "did not reach round 4 by the deadline of 1.0 s");
+}
+
 TEST_CASE("decide_round: with a quorum of contributions a round begins, and everybody takes part in its exchange") {
   for (unsigned code = 0; code < 243; ++code) {
     for (std::uint32_t quorum = 1; quorum <= 5; ++quorum) {
@@ -321,6 +361,15 @@ TEST_CASE("decide_admission: at a fresh round, after a missed boundary, in locks
   REQUIRE(decide_admission(input).hold.has_value());
   input.joiners[0].caught_up = Round(7);
   REQUIRE(decide_admission(input).admit.size() == 1);
+  for (const bool lockstep : {false, true}) {  // nobody waits for a trainer that is starting
+    input.lockstep = lockstep;
+    for (const Round caught_up : {Round(6), Round(7)}) {
+      input.joiners[0] = Joiner{island(1), "b", true, caught_up, 1, 0};
+      input.joiners[0].trains = false;
+      REQUIRE(decide_admission(input).admit.empty());
+      REQUIRE_FALSE(decide_admission(input).hold.has_value());
+    }
+  }
 }
 
 TEST_CASE("decide_restore takes the newest checkpoint that verifies, and waits before rounds are given up") {

@@ -85,6 +85,7 @@ struct IslandReport {
   std::uint64_t parameters = 0;         // that the trainer declared; 0: not known yet
   std::vector<OwnMetric> metrics = {};  // the newest that the trainer said, at most kMaxOwnMetrics
   std::string enough = {};              // why the trainer says that the run may end for all; empty: it does not
+  bool awaits_trainer = false;          // its trainer is starting, or has ended and is started again: it cannot take a step
   friend bool operator==(const IslandReport&, const IslandReport&) = default;
 };
 

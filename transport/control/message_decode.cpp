@@ -334,7 +334,7 @@ class Decoder {
     return IslandReport{run(r.run()),          name(r.state()),        text(r.reason()),         Step(r.step()),    r.tokens(),
                         r.tokens_per_second(), r.compute_seconds(),    r.wait_seconds(),         r.training_loss(), r.bytes_sent(),
                         r.bytes_received(),    r.agent_memory_bytes(), r.trainer_memory_bytes(), r.parameters(),    metrics(r.metrics()),
-                        text(r.enough())};
+                        text(r.enough()),      r.awaits_trainer()};
   }
 
   Span get(const wire::Span& s) {

@@ -168,7 +168,8 @@ class Encoder {
   Offset<wire::IslandReport> put(const IslandReport& r) {
     return wire::CreateIslandReport(builder_, name(r.run), name(r.state, "an island's state"), text(r.reason), r.step.value, r.tokens,
                                     r.tokens_per_second, r.compute_seconds, r.wait_seconds, r.training_loss, r.bytes_sent, r.bytes_received,
-                                    r.agent_memory_bytes, r.trainer_memory_bytes, r.parameters, put(r.metrics), text(r.enough));
+                                    r.agent_memory_bytes, r.trainer_memory_bytes, r.parameters, put(r.metrics), text(r.enough),
+                                    r.awaits_trainer);
   }
 
   Offset<wire::Span> put(const Span& s) {

@@ -8,6 +8,7 @@
 // it keeps no copy of its own of what stands still, which is in the arena alone: for models that fit into memory only so. With
 // $ATOLL_TEST_HOLD_AT it goes no further than that step until the file
 // $ATOLL_TEST_RELEASE is there, and then to the step that stands in it or to the end, so that a test decides what happens before what;
+// $ATOLL_TEST_START_MS is how long it takes before it says a word, as an interpreter with its libraries does, or the path of such a file.
 // $ATOLL_TEST_BREAK, if set, makes it misbehave once at step 7: exit | abort | hang | nan | memory (once: the file $ATOLL_TEST_ONCE
 // remembers it).
 #include <stdlib.h>
@@ -35,6 +36,16 @@ using namespace atl::island_link;
 namespace fs = std::filesystem;
 
 namespace {
+
+// What the variable says, or the file whose path it is.
+int milliseconds_of(const char* variable, int otherwise) {
+  const char* set = ::getenv(variable);
+  if (set != nullptr && *set == '/') {
+    std::ifstream(set) >> otherwise;
+    return otherwise;
+  }
+  return set != nullptr ? std::atoi(set) : otherwise;
+}
 
 constexpr std::uint64_t kSequencesAStep = 4;
 constexpr std::size_t kMovingElements = 4096;
@@ -157,18 +168,8 @@ class ArithmeticTrainer {
     return set != nullptr ? std::stoull(set) : otherwise;
   }
 
-  [[nodiscard]] static int step_ms() {
-    const char* set = ::getenv("ATOLL_TEST_STEP_MS");
-    int stands = 1;
-    if (set != nullptr && *set == '/') {
-      std::ifstream(set) >> stands;
-      return stands;
-    }
-    return set != nullptr ? std::atoi(set) : stands;
-  }
-
   void one_step() {
-    const int ms = step_ms();
+    const int ms = milliseconds_of("ATOLL_TEST_STEP_MS", 1);
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
     const std::uint64_t step = ++step_;
     position_ += kSequencesAStep;
@@ -359,6 +360,7 @@ extern "C" int atoll_trainer_main(int, const char* const*) {
   if (!die_with_parent()) {
     return 1;
   }
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_of("ATOLL_TEST_START_MS", 0)));
   const char* path = ::getenv(kLinkVariable);
   Result<TrainerLink> link = TrainerLink::connect(path != nullptr ? path : "");
   if (!link) {
