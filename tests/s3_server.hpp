@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/places.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/free_port.hpp"
 
@@ -28,7 +29,7 @@ class S3Server {
   // With one bucket. Its keys are S3RVER and S3RVER.
   explicit S3Server(const std::string& bucket) {
     const char* given = std::getenv("ATOLL_S3RVER");
-    const std::string program = given != nullptr ? given : std::string(ATOLL_SOURCE_DIR) + "/build/s3rver/node_modules/.bin/s3rver";
+    const std::string program = given != nullptr ? given : atl_test::source_folder() + "/build/s3rver/node_modules/.bin/s3rver";
     if (!std::filesystem::exists(program)) {
       why_ = "there is no S3-compatible server: npm install --prefix build/s3rver s3rver@3.7.1";
       return;

@@ -10,6 +10,7 @@
 
 #include "agent/faults/rehearsal.hpp"
 #include "agent/storage/checkpoint.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
@@ -315,7 +316,7 @@ TEST_CASE("process: soak: after ten minutes of chaos a model has learnt what an 
           "[.soak][learns]") {
   const char* data = std::getenv("ATOLL_TEST_DATA");
   const std::filesystem::path text = std::filesystem::path(data == nullptr ? "" : data) / "tinyshakespeare" / "input.txt";
-  const std::filesystem::path module = std::filesystem::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
+  const std::filesystem::path module = atl_test::built_in_trainer();
   if (!std::filesystem::exists(text) || !std::filesystem::exists(module)) {
     ATL_SKIP("no LibTorch, or ATOLL_TEST_DATA has no " << text);
   }

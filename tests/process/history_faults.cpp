@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "tests/places.hpp"
+
 namespace atl_test {
 
 using std::chrono::milliseconds;
@@ -44,7 +46,7 @@ void Trouble::start(const std::string& island) {
 std::map<std::string, std::string> Trouble::environment_of(const std::string& process) const {
   std::map<std::string, std::string> all = environment_;
   all["ATOLL_TEST_STEP_MS"] = "10";
-  all["LD_PRELOAD"] = ATOLL_FAULTY_LIBC;
+  all["LD_PRELOAD"] = atl_test::faulty_libc();
 #ifdef __SANITIZE_ADDRESS__
   const char* told = std::getenv("ASAN_OPTIONS");
   all["ASAN_OPTIONS"] = std::string(told == nullptr ? "" : told) + ":verify_asan_link_order=0";  // the library comes before the runtime

@@ -14,6 +14,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/process/history_faults.hpp"
 #include "transport/base/rng.hpp"
@@ -323,7 +324,7 @@ TEST_CASE("process: every answer that several clients got in two minutes of ever
 }
 
 TEST_CASE("soak: the history's checker finds what a planted bug does to real processes", "[.soak][history]") {
-  const std::string program = std::exchange(Cluster::program, ATOLL_WITH_PLANTED_BUGS);
+  const std::string program = std::exchange(Cluster::program, atl_test::program_with_planted_bugs());
   struct Planted {
     const char* bug;
     std::set<std::string> words;
