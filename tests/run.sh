@@ -26,12 +26,14 @@ build() { # build PRESET [TARGET…]
   cmake --build "build/$preset" -j "$jobs" "$@"
 }
 
-# An S3-compatible server for the tests of copies; without npm they are skipped.
+# An S3-compatible server for the tests of copies: PyPI's moto. Where pip reaches no package index they are skipped.
 install_s3_server() {
-  [ -x build/s3rver/node_modules/.bin/s3rver ] && return
-  mkdir -p build/s3rver
-  npm install --no-audit --no-fund --silent --prefix build/s3rver s3rver@3.7.1 >&2 ||
-    echo "tests/run.sh: no S3-compatible server (npm install s3rver failed): its tests are skipped" >&2
+  build/moto/bin/python -c "import boto3, moto.server" 2>/dev/null && return
+  rm -rf build/moto
+  if ! { python3 -m venv build/moto && build/moto/bin/pip install -q --disable-pip-version-check "moto[s3]==5.2.5" flask flask-cors; } >&2; then
+    rm -rf build/moto
+    echo "tests/run.sh: no S3-compatible server (pip install moto failed): its tests are skipped" >&2
+  fi
 }
 
 case "$mode" in
