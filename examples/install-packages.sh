@@ -10,9 +10,8 @@ python_torch=""
 for argument in "$@"; do
   case "$argument" in
     --with-tests) # with what trainers in Python and the page in a browser are tested with
-      packages="$packages catch2 clang-format iproute2 python3-numpy python3-pip chromium librsvg2-bin"
+      packages="$packages catch2 clang-format iproute2 python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus"
       python_torch="python3-torch"
-      command -v npm >/dev/null || packages="$packages nodejs npm"  # for an S3-compatible server
       ;;
     --without-torch) torch="" ;;
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch)" >&2; exit 2 ;;
@@ -39,5 +38,22 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root="sudo"
 fi
 $as_root apt-get update -q >&2
+
+# Prometheus is here for tests, which start it themselves: its service neither starts now nor with the machine.
+policy=/usr/sbin/policy-rc.d
+fresh_prometheus=""
+case "$missing " in
+  *" prometheus "*)
+    fresh_prometheus=yes
+    if [ ! -e "$policy" ]; then
+      printf '#!/bin/sh\ncase "$1" in prometheus*) exit 101 ;; esac\n' | $as_root tee "$policy" >/dev/null
+      $as_root chmod 755 "$policy"
+      trap '$as_root rm -f "$policy"' EXIT
+    fi
+    ;;
+esac
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
+if [ -n "$fresh_prometheus" ] && command -v systemctl >/dev/null; then
+  $as_root systemctl disable --quiet prometheus.service 2>/dev/null || true
+fi

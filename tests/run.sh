@@ -14,7 +14,10 @@ case "${1:-}" in
   asan | tsan | fuzz | bench) mode=$1; shift ;;
 esac
 jobs=${ATOLL_JOBS:-$(nproc)}
+# Places for tests: what fills a core takes two (tests/costs.txt), what mostly waits one.
+places=${ATOLL_PLACES:-$((2 * jobs))}
 
+started=$(date +%s)
 export CTEST_OUTPUT_ON_FAILURE=1
 export OMP_WAIT_POLICY=passive
 
@@ -24,14 +27,28 @@ build() { # build PRESET [TARGET…]
   cmake --preset "$preset" >/dev/null
   if [ $# -gt 0 ]; then set -- --target "$@"; fi
   cmake --build "build/$preset" -j "$jobs" "$@"
+  built=$(date +%s)
 }
 
-# An S3-compatible server for the tests of copies; without npm they are skipped.
+# run_tests PRESET ARGUMENTS…: CTest, and what its tests cost.
+run_tests() {
+  preset=$1
+  shift
+  log=build/$preset/tests.log
+  began=$(date +%s)
+  { ctest --test-dir "build/$preset" -j "$places" --output-on-failure -LE soak "$@" && echo 0 >"$log.status" || echo $? >"$log.status"; } | tee "$log"
+  tests/costs.sh "$log" $((built - started)) $(($(date +%s) - began)) || true
+  exit "$(cat "$log.status")"
+}
+
+# An S3-compatible server for the tests of copies: PyPI's moto. Where pip reaches no package index they are skipped.
 install_s3_server() {
-  [ -x build/s3rver/node_modules/.bin/s3rver ] && return
-  mkdir -p build/s3rver
-  npm install --no-audit --no-fund --silent --prefix build/s3rver s3rver@3.7.1 >&2 ||
-    echo "tests/run.sh: no S3-compatible server (npm install s3rver failed): its tests are skipped" >&2
+  build/moto/bin/python -c "import boto3, moto.server" 2>/dev/null && return
+  rm -rf build/moto
+  if ! { python3 -m venv build/moto && build/moto/bin/pip install -q --disable-pip-version-check "moto[s3]==5.2.5" flask flask-cors; } >&2; then
+    rm -rf build/moto
+    echo "tests/run.sh: no S3-compatible server (pip install moto failed): its tests are skipped" >&2
+  fi
 }
 
 case "$mode" in
@@ -39,7 +56,7 @@ case "$mode" in
     examples/install-packages.sh --with-tests
     install_s3_server
     build release
-    exec ctest --test-dir build/release -j "$jobs" --output-on-failure -LE soak "$@"
+    run_tests release "$@"
     ;;
   asan)
     examples/install-packages.sh --with-tests --without-torch
@@ -48,7 +65,7 @@ case "$mode" in
     export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
     # Fewer worlds: instrumented they take several times as long, and what they decide is the same.
     export ATOLL_SIM_SEEDS=${ATOLL_SIM_SEEDS:-1000} ATOLL_SIM_LONG_SEEDS=${ATOLL_SIM_LONG_SEEDS:-60}
-    exec ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE soak "$@"
+    run_tests asan "$@"
     ;;
   tsan)
     examples/install-packages.sh --with-tests --without-torch
@@ -57,7 +74,7 @@ case "$mode" in
     # libzmq is not instrumented: what it does inside itself is not ours to report.
     export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp:second_deadlock_stack=1}
     # Not the programs that are no tests of the three executables: an interpreter loads nothing that is built so.
-    exec ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L "unit|contract|process" -LE soak -E "^process: " "$@"
+    run_tests tsan -L "unit|contract|process" -E "^process: " "$@"
     ;;
   fuzz)
     examples/install-packages.sh --with-tests --without-torch

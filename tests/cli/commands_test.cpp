@@ -14,6 +14,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
+#include "tests/places.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace of_commands_test {
@@ -89,7 +90,7 @@ TEST_CASE("a budget that no island can live on is refused before anything is sta
   const std::string state = (folder.path() / "state").string();
   for (const auto& [uplink, said] : std::map<std::string, std::string>{
            {"20kbit", "--uplink: 20kbit: an island needs at least 500kbit to take part"}, {"fast", "--uplink: "}}) {
-    const Called refused = call({"local", ATOLL_SOURCE_DIR "/examples/quickstart.toml", "--uplink", uplink, "--state", state});
+    const Called refused = call({"local", atl_test::source_folder() + "/examples/quickstart.toml", "--uplink", uplink, "--state", state});
     INFO(refused.err);
     CHECK(refused.exit == 2);
     CHECK(refused.err.find(said) != std::string::npos);
@@ -115,25 +116,27 @@ TEST_CASE("version") {
 }
 
 TEST_CASE("validate says what a good file comes to") {
-  const Called good = call({"validate", ATOLL_SOURCE_DIR "/examples/diloco-text.toml"});
+  const Called good = call({"validate", atl_test::source_folder() + "/examples/diloco-text.toml"});
   CHECK(good.exit == 0);
-  CHECK(good.err == ATOLL_SOURCE_DIR
-        "/examples/diloco-text.toml: note: outer_momentum = 0.9 pays in long runs, from some 100 rounds on, and this one synchronises 67 "
-        "times: "
-        "with outer_learning_rate = 1.0 and outer_momentum = 0 short runs ended at a lower loss\n");
-  CHECK(good.out == ATOLL_SOURCE_DIR
-        "/examples/diloco-text.toml: valid: diloco, 67 rounds of 30 inner steps, 0.9 M parameters, 2 to 4 islands\n");
-  const json document = json::parse(call({"validate", "-o", "json", ATOLL_SOURCE_DIR "/examples/diloco-text.toml"}).out);
+  CHECK(
+      good.err ==
+      atl_test::source_folder() +
+          "/examples/diloco-text.toml: note: outer_momentum = 0.9 pays in long runs, from some 100 rounds on, and this one synchronises 67 "
+          "times: "
+          "with outer_learning_rate = 1.0 and outer_momentum = 0 short runs ended at a lower loss\n");
+  CHECK(good.out == atl_test::source_folder() +
+                        "/examples/diloco-text.toml: valid: diloco, 67 rounds of 30 inner steps, 0.9 M parameters, 2 to 4 islands\n");
+  const json document = json::parse(call({"validate", "-o", "json", atl_test::source_folder() + "/examples/diloco-text.toml"}).out);
   CHECK(document["schema"] == 1);
   CHECK(document["files"][0]["valid"] == true);
   CHECK(document["files"][0]["spec"]["strategy"]["inner_steps"] == 30);
   CHECK(document["files"][0]["notes"].size() == 1);
-  CHECK(call({"validate", ATOLL_SOURCE_DIR "/examples/local-text.toml"}).err.empty());
+  CHECK(call({"validate", atl_test::source_folder() + "/examples/local-text.toml"}).err.empty());
 }
 
 TEST_CASE("validate reports all mistakes of all files") {
   const TemporaryFile bad("bad.toml", "[run]\nnmae = \"x\"\n[training]\nstpes = 3\n");
-  const Called called = call({"validate", bad.path.string(), ATOLL_SOURCE_DIR "/examples/local-text.toml", "/nonexistent.toml"});
+  const Called called = call({"validate", bad.path.string(), atl_test::source_folder() + "/examples/local-text.toml", "/nonexistent.toml"});
   CHECK(called.exit == 2);
   CHECK(called.out.find("local-text.toml: valid") != std::string::npos);
   CHECK(called.err.find("bad.toml:2:1: unknown key \"nmae\" in [run]; nearest is \"name\"") != std::string::npos);
@@ -159,7 +162,7 @@ TEST_CASE("an uplink that is none or nothing is refused before anything starts")
 }
 
 TEST_CASE("the run file's page has the code's table of keys") {
-  const std::string page = file_text(ATOLL_SOURCE_DIR "/docs/run-file.md");
+  const std::string page = file_text(atl_test::source_folder() + "/docs/run-file.md");
   const std::string begin = "<!-- run file keys -->\n";
   const std::size_t at = page.find(begin);
   REQUIRE(at != std::string::npos);
@@ -181,14 +184,14 @@ TEST_CASE("the trainer's module: found, called with its arguments, or missed cle
   CHECK(unloadable.err.find("cannot be loaded") != std::string::npos);
   CHECK(unloadable.err.find("libtorch-dev") != std::string::npos);
 
-  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}};
+  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", atl_test::fixture_module()}};
   CHECK(call({"trainer", "--socket", "x", "--help"}, fixture).exit == 40 + 4);  // the fixture returns 40 + argc
   CHECK(call({"trainer", "fail"}, fixture).exit == 1);
 }
 
 TEST_CASE("generate checks what it can before it loads anything") {
   const TemporaryFile model("model.safetensors", "x");
-  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}};
+  const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", atl_test::fixture_module()}};
   CHECK(call({"generate"}, fixture).exit == 2);
   CHECK(call({"generate", "--model", "/nonexistent"}, fixture).exit == 4);
   CHECK(call({"generate", "--model", model.path.string(), "--tokens", "0"}, fixture).exit == 2);
@@ -306,7 +309,7 @@ TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
   CHECK(open_to_all.out.find("chmod 700 " + state) != std::string::npos);
   CHECK(open_to_all.out.find("checkpoints are written with ") != std::string::npos);
   std::filesystem::permissions(state, std::filesystem::perms(0700));
-  const std::string run = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const std::string run = atl_test::source_folder() + "/examples/diloco-text.toml";
   const Called with_run = call({"doctor", run, "--state", state});
   INFO(with_run.out << with_run.err);
   CHECK(with_run.exit == 0);

@@ -6,6 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/cli/served_model.hpp"
+#include "tests/places.hpp"
 #include "tests/special_files.hpp"
 #include "tests/temporary_files_in.hpp"
 #include "tests/temporary_folder.hpp"
@@ -128,7 +129,7 @@ TEST_CASE("a key file alone implies the state directory it lies in") {
 
 TEST_CASE("submit prints the id, and what to do next on stderr") {
   ScriptedCoordinator coordinator(documented_reply);
-  const std::string file = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const std::string file = atl_test::source_folder() + "/examples/diloco-text.toml";
   const Called called = coordinator.call({"submit", file});
   CHECK(called.exit == 0);
   CHECK(called.out == "r-7f3a9c12\n");
@@ -160,7 +161,7 @@ TEST_CASE("submit --dry-run shows who would take part, what is missing and the p
   ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
     return verb == "submit" ? document_reply(rehearsal) : document_reply(documented(verb));
   });
-  const std::string file = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+  const std::string file = atl_test::source_folder() + "/examples/diloco-text.toml";
   const Called begins = coordinator.call({"submit", file, "--dry-run"});
   CHECK(begins.exit == 0);
   INFO(begins.out);
@@ -178,7 +179,7 @@ TEST_CASE("submit --dry-run shows who would take part, what is missing and the p
 
 TEST_CASE("submit refuses a bad run file before it asks anybody") {
   CHECK(call({"submit", "/nonexistent.toml"}).exit == 2);
-  const Called name = call({"submit", ATOLL_SOURCE_DIR "/examples/diloco-text.toml", "--name", "../x"});
+  const Called name = call({"submit", atl_test::source_folder() + "/examples/diloco-text.toml", "--name", "../x"});
   CHECK(name.exit == 2);
   CHECK(name.err.find("--name") != std::string::npos);
 }
@@ -333,7 +334,7 @@ TEST_CASE("submit --follow ends with the run and its exit code") {
     }
     return document_reply(document);
   });
-  const Called called = coordinator.call({"submit", ATOLL_SOURCE_DIR "/examples/diloco-text.toml", "--follow"});
+  const Called called = coordinator.call({"submit", atl_test::source_folder() + "/examples/diloco-text.toml", "--follow"});
   CHECK(called.exit == 1);
   CHECK(called.out.find("round 7 committed") != std::string::npos);
   CHECK(called.out.find("failed: with 3 of 3 islands") != std::string::npos);
@@ -426,7 +427,7 @@ TEST_CASE("generate --run fetches the run's newest model and leaves nothing behi
   const atl_test::TemporaryFolder scratch;
   ServedModel served;
   const atl_test::TemporaryFilesIn inside(scratch.path());
-  const Called called = served.call({"generate", "--run", "text"}, {{"ATOLL_TRAINER_MODULE", ATOLL_FIXTURE_MODULE}});
+  const Called called = served.call({"generate", "--run", "text"}, {{"ATOLL_TRAINER_MODULE", atl_test::fixture_module()}});
   INFO(called.err);
   CHECK(called.exit == 20 + 15);  // the fixture could read the model and returns 20 + argc
   CHECK(served.coordinator().asked("export").back()["run"] == "text");

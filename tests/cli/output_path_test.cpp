@@ -9,6 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/cli/served_model.hpp"
 #include "tests/full_disk.hpp"
+#include "tests/places.hpp"
 #include "tests/special_files.hpp"
 #include "tests/temporary_files_in.hpp"
 #include "tests/temporary_folder.hpp"
@@ -136,7 +137,7 @@ TEST_CASE("a folder for a file is refused before anybody is asked") {
 
 TEST_CASE("local refuses what it cannot write at the end before it trains") {
   const atl_test::TemporaryFolder folder;
-  const std::string file = ATOLL_SOURCE_DIR "/examples/quickstart.toml";
+  const std::string file = atl_test::source_folder() + "/examples/quickstart.toml";
   const Called called = call({"local", file, "--state", (folder.path() / "state").string(), "--export", folder.path().string()});
   CHECK(called.exit == 2);
   CHECK(called.err.find("--export: " + folder.path().string() + ": is a folder") != std::string::npos);

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/places.hpp"
+
 namespace atl::pages {
 
 namespace fs = std::filesystem;
 
-inline const fs::path kSource = ATOLL_SOURCE_DIR;
+inline const fs::path kSource = atl_test::source_folder();
 
 inline std::string file_text(const fs::path& path) {
   std::stringstream text;

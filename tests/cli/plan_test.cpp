@@ -17,6 +17,7 @@
 #include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
+#include "tests/places.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace of_plan_test {
@@ -26,8 +27,8 @@ using nlohmann::json;
 
 namespace {
 
-const std::string kStreaming = ATOLL_SOURCE_DIR "/examples/streaming-diloco-text.toml";
-const std::string kDiLoCo = ATOLL_SOURCE_DIR "/examples/diloco-text.toml";
+const std::string kStreaming = atl_test::source_folder() + "/examples/streaming-diloco-text.toml";
+const std::string kDiLoCo = atl_test::source_folder() + "/examples/diloco-text.toml";
 const std::vector<std::string> kTwo = {"--island", "a=100ms,8mbit,8mbit,20ms", "--island", "b=100ms,8mbit,8mbit,20ms", "--agent-ns", "1,1"};
 
 Called plan(std::vector<std::string> arguments, const std::vector<std::string>& more = kTwo) {
@@ -154,7 +155,7 @@ TEST_CASE("a plan says what the bytes cost, at a price for a gigabyte") {
 TEST_CASE("a short run with outer momentum is noted in its plan") {
   CHECK(planned({kDiLoCo})["notes"].size() == 1);
   CHECK(plan({kDiLoCo}).out.find("\nnote: outer_momentum = 0.9 pays in long runs") != std::string::npos);
-  CHECK(planned({ATOLL_SOURCE_DIR "/examples/local-text.toml"})["notes"].empty());
+  CHECK(planned({atl_test::source_folder() + "/examples/local-text.toml"})["notes"].empty());
 }
 
 TEST_CASE("a run's own uplink is the plan's where the island's is faster") {
@@ -212,7 +213,7 @@ TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what ag
 }
 
 TEST_CASE("plans of people and of programs, of every example") {
-  for (const auto& entry : std::filesystem::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(atl_test::source_folder() + "/examples")) {
     if (entry.path().extension() != ".toml") {
       continue;
     }
@@ -333,7 +334,7 @@ TEST_CASE("islands that cannot be are refused, naming the figure") {
   refused({"--island", "a=1s,1mbit", "--island", "a=1s,1mbit"}, "given twice");
   refused({"--island", "a=1s,1mbit", "--utilisation", "1.5"}, "--utilisation is a share");
   refused({"--island", "a=1s,1mbit", "--utilisation", "0"}, "--utilisation is a share");
-  CHECK(plan({ATOLL_SOURCE_DIR "/examples/local-text.toml", "--sweep"}).err.find("nothing to sweep") != std::string::npos);
+  CHECK(plan({atl_test::source_folder() + "/examples/local-text.toml", "--sweep"}).err.find("nothing to sweep") != std::string::npos);
   CHECK(plan({}).exit == 2);
   CHECK(plan({"/nonexistent.toml"}).exit == 2);
   const atl_test::TemporaryFolder folder;

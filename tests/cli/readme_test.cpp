@@ -10,6 +10,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/pages.hpp"
+#include "tests/places.hpp"
 
 namespace of_readme_test {
 
@@ -259,8 +260,8 @@ TEST_CASE("the tables of commands are what the commands take, and leave none out
 
 TEST_CASE("every run file that a page shows is valid, and so is every example") {
   std::size_t shown = 0;
-  for (auto entry = fs::recursive_directory_iterator(ATOLL_SOURCE_DIR); entry != fs::recursive_directory_iterator(); ++entry) {
-    const std::string path = entry->path().lexically_relative(ATOLL_SOURCE_DIR).string();
+  for (auto entry = fs::recursive_directory_iterator(atl_test::source_folder()); entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string path = entry->path().lexically_relative(atl_test::source_folder()).string();
     if (path == "build" || path == ".git") {
       entry.disable_recursion_pending();
     }
@@ -282,7 +283,7 @@ TEST_CASE("every run file that a page shows is valid, and so is every example") 
 TEST_CASE("every example of faults is valid for the islands and the run that it names") {
   Commands commands;
   std::size_t shown = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(ATOLL_SOURCE_DIR "/examples/faults")) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(atl_test::source_folder() + "/examples/faults")) {
     const std::string text = file_text(entry.path());
     CHECK(check_lines(commands, text) == 1);
     const FaultFile file = parse_fault_file(text, entry.path().string(), {{"island-1", "island-2", "island-3"}, 20});

@@ -17,6 +17,7 @@
 #include "cli/state_directory.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
+#include "tests/places.hpp"
 #include "transport/zmq/control_server.hpp"
 
 namespace atl {
@@ -100,7 +101,7 @@ class ScriptedCoordinator {
 // The first JSON example under "## verb" of the documents' page.
 inline nlohmann::json documented(const std::string& verb) {
   std::stringstream page;
-  page << std::ifstream(ATOLL_SOURCE_DIR "/coordinator/api/documents.md").rdbuf();
+  page << std::ifstream(atl_test::source_folder() + "/coordinator/api/documents.md").rdbuf();
   const std::string text = page.str();
   const std::size_t section = text.find("\n## " + verb);
   REQUIRE(section != std::string::npos);

@@ -1,4 +1,4 @@
-// Copies of checkpoints in a store: at stores that fail as told, and at a real S3-compatible server (npm's s3rver).
+// Copies of checkpoints in a store: at stores that fail as told, and at a real S3-compatible server (PyPI's moto).
 #include "agent/service/checkpoint_copy.hpp"
 
 #include <fcntl.h>
@@ -49,8 +49,8 @@ struct Waits {
 
 StoreCredentials keys_for(const std::string& endpoint) {
   StoreCredentials credentials;
-  credentials.access_key = "S3RVER";
-  credentials.secret_key = "S3RVER";
+  credentials.access_key = "AKIATEST";
+  credentials.secret_key = "the-secret";
   credentials.endpoint = endpoint;
   return credentials;
 }
@@ -416,13 +416,13 @@ TEST_CASE("a token goes to an HTTPS server with every request, and a signature t
     for (const StoreServer::Request& request : s3.requests(method)) {
       const std::string& authorization = request.headers.at("authorization");
       INFO(method << " " << request.path << " ? " << request.query_text << "\n" << authorization);
-      CHECK(authorization.starts_with("AWS4-HMAC-SHA256 Credential=S3RVER/"));
+      CHECK(authorization.starts_with("AWS4-HMAC-SHA256 Credential=AKIATEST/"));
       CHECK(contains(authorization, "host;"));
       CHECK(contains(authorization, "x-amz-content-sha256"));
       CHECK(contains(authorization, "x-amz-security-token"));
       CHECK(request.headers.at("x-amz-security-token") == "for-an-hour");
       // As AWS's documentation computes it, from what came.
-      CHECK(atl_test::signature_of(request.method, request.path, request.query_text, request.headers, "S3RVER") ==
+      CHECK(atl_test::signature_of(request.method, request.path, request.query_text, request.headers, "the-secret") ==
             authorization.substr(authorization.rfind('=') + 1));
       CHECK(atl_test::signature_of(request.method, request.path, request.query_text, request.headers, "other") !=
             authorization.substr(authorization.rfind('=') + 1));
@@ -432,34 +432,41 @@ TEST_CASE("a token goes to an HTTPS server with every request, and a signature t
 
 // --------------------------------------------------------------------------------------------------------------- real S3
 
-TEST_CASE("a real S3-compatible server keeps copies in parts, and refuses an unknown key") {
+TEST_CASE("a real S3-compatible server keeps copies in parts, and refuses an unknown key and a wrong signature") {
   const S3Server server("kept");
   if (!server.ok()) {
     ATL_SKIP(server.why());
   }
   StoreCredentials credentials = keys_for(server.url());
+  credentials.access_key = server.access_key();
+  credentials.secret_key = server.secret_key();
   const ObjectStore store = ObjectStore::open("s3://kept/lab", credentials).value();
   Waits waits;
-  const CheckpointToCopy first(10);
-  const CheckpointToCopy second(20);
-  const Result<CopyDone> done = copy(store, first, waits, 1);
+  constexpr std::uint64_t kLeastPart = 5ULL << 20U;  // S3 takes no smaller part but the last
+  constexpr std::size_t kBytes = 2 * kLeastPart + 350'000;
+  const CheckpointToCopy first(10, kBytes);
+  const CheckpointToCopy second(20, kBytes);
+  const Result<CopyDone> done = copy_checkpoint(store, first.job(kLeastPart, 1), waits.patience());
   INFO((done ? "" : done.error().why));
   REQUIRE(done);
-  CHECK(done->sent_bytes == 350'000);
-  CHECK(copy(store, second, waits, 1).value().sent_bytes == 350'000);
+  CHECK(done->sent_bytes == kBytes);
+  CHECK(copy_checkpoint(store, second.job(kLeastPart, 1), waits.patience()).value().sent_bytes == kBytes);
   CHECK(look_at_copy(store, "r-1/", Round(10), waits.patience()).error().code == Code::not_found);
   CHECK_FALSE(store.size_of("r-1/10/outer.safetensors").value());
-  CHECK(store.size_of("r-1/20/outer.safetensors").value() == std::optional<std::uint64_t>(350'000));
+  CHECK(store.size_of("r-1/20/outer.safetensors").value() == std::optional<std::uint64_t>(kBytes));
   const atl_test::TemporaryFolder folder;
   REQUIRE(fetch_copy(store, newest_folder(store, waits.patience()).value(), std::nullopt, folder.path() / "back", waits.patience()));
   CHECK(text_of(folder.path() / "back") == second.content);
   CHECK(waits.waits.empty());
-  credentials.access_key = "SOMEBODY";
+  CHECK(store.get("newest.json", 1000));
   credentials.secret_key = "not-the-secret";
-  const Result<std::string> refused = ObjectStore::open("s3://kept/lab", credentials).value().get("newest.json", 1000);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Code::unauthorized);
-  CHECK_FALSE(contains(refused.error().why, "not-the-secret"));
+  for (const std::string& key : {server.access_key(), std::string("SOMEBODY")}) {
+    credentials.access_key = key;
+    const Result<std::string> refused = ObjectStore::open("s3://kept/lab", credentials).value().get("newest.json", 1000);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Code::unauthorized);
+    CHECK_FALSE(contains(refused.error().why, "not-the-secret"));
+  }
 }
 
 }  // namespace of_checkpoint_copy_test

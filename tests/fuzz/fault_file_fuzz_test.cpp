@@ -6,6 +6,7 @@
 
 #include "cli/run_file/fault_file.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;
@@ -41,7 +42,7 @@ std::string mutate(std::string text, Rng& rng) {
 
 TEST_CASE("mutated fault files give an error or faults that reach the agent as they are, never a crash") {
   std::stringstream example;
-  example << std::ifstream(ATOLL_SOURCE_DIR "/examples/faults/three-islands.toml").rdbuf();
+  example << std::ifstream(atl_test::source_folder() + "/examples/faults/three-islands.toml").rdbuf();
   const FaultedRun run{{"island-1", "island-2", "island-3"}, 20};
   std::size_t valid = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {

@@ -6,6 +6,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;
@@ -14,7 +15,7 @@ namespace {
 
 std::vector<std::string> example_texts() {
   std::vector<std::string> texts;
-  for (const auto& entry : std::filesystem::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(atl_test::source_folder() + "/examples")) {
     if (entry.path().extension() == ".toml") {
       std::stringstream text;
       text << std::ifstream(entry.path()).rdbuf();

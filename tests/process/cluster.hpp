@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/free_port.hpp"
 #include "transport/base/time.hpp"
@@ -309,7 +310,7 @@ class Cluster {
   }
 
   // The executable that coordinators, agents and commands are.
-  static inline std::string program = std::string(ATOLL_BINARY_DIR) + "/atoll";
+  static inline std::string program = atl_test::atoll_program();
 
   Process coordinator;
   std::map<std::string, std::string> coordinator_environment;  // of those that are started from now on
@@ -339,7 +340,7 @@ class Cluster {
   }
   Process spawn(std::vector<std::string> arguments, const std::string& name, std::map<std::string, std::string> environment) {
     arguments.insert(arguments.begin(), program);
-    environment.emplace("ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER);
+    environment.emplace("ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer());
     if (hold_at_ > 0) {
       environment.emplace("ATOLL_TEST_HOLD_AT", std::to_string(hold_at_));
       environment.emplace("ATOLL_TEST_RELEASE", (folder_.path() / "release").string());

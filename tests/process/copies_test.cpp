@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSecret = "S3RVER";  // s3rver takes no other; it is kToken for which files are searched
 constexpr const char* kToken = "token-that-nobody-may-see";
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -156,8 +155,9 @@ TEST_CASE("process: a run whose cluster is lost with everything goes on from its
   if (!server.ok()) {
     ATL_SKIP(server.why());
   }
-  lose_everything_and_go_on("s3://kept/lab",
-                            {{"AWS_ACCESS_KEY_ID", "S3RVER"}, {"AWS_SECRET_ACCESS_KEY", kSecret}, {"AWS_ENDPOINT_URL", server.url()}});
+  lose_everything_and_go_on(
+      "s3://kept/lab",
+      {{"AWS_ACCESS_KEY_ID", server.access_key()}, {"AWS_SECRET_ACCESS_KEY", server.secret_key()}, {"AWS_ENDPOINT_URL", server.url()}});
 }
 
 TEST_CASE("process: a store that refuses costs the run nothing, is told in status, and no secret is written anywhere") {

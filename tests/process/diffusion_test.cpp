@@ -1,9 +1,8 @@
 // Decentralized diffusion with real processes and the built-in trainer: data to ensemble to images, and an island that is killed for good.
-#ifdef ATOLL_TORCH_TRAINER
-
 #include <algorithm>
 #include <fstream>
 
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "transport/base/rng.hpp"
 
@@ -47,7 +46,7 @@ void start_island(Cluster& cluster, const std::string& name) {
   if (!fs::exists(data)) {
     std::ofstream(data, std::ios::binary) << idx_images(240);
   }
-  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "shapes=" + data.string()});
+  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", atl_test::built_in_trainer()}}, {"--data", "shapes=" + data.string()});
 }
 
 // One that has images of its own, or none.
@@ -58,7 +57,7 @@ void start_island_with(Cluster& cluster, const std::string& name, std::size_t im
     std::ofstream(data, std::ios::binary) << idx_images(images, images);
     options = {"--data", "shapes=" + data.string()};
   }
-  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, options);
+  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", atl_test::built_in_trainer()}}, options);
 }
 
 const json* task_of(const json& status, const std::string& name) {
@@ -390,7 +389,7 @@ TEST_CASE("diffusion: images that are spread over two islands train experts on t
   CHECK((*task_of(before, "features/0"))["island"] == packer);
   cluster.islands.at(packer).signal(SIGKILL);
   cluster.islands.at(packer).wait();
-  cluster.start_island("d", {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}});  // another that has none
+  cluster.start_island("d", {{"ATOLL_TRAINER_MODULE", atl_test::built_in_trainer()}});  // another that has none
   const CommandResult waited = cluster.run({"wait", run, "--timeout", "110s"});
   INFO(waited.err);
   REQUIRE(waited.exit == 0);
@@ -435,7 +434,8 @@ TEST_CASE("diffusion: images that one island has train an expert in a group of t
   cluster.islands.at("c").signal(SIGTERM);
   cluster.islands.at("c").wait();
   fs::copy_file(cluster.folder() / "b.idx", cluster.folder() / "e.idx");
-  cluster.start_island("e", {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "shapes=" + (cluster.folder() / "e.idx").string()});
+  cluster.start_island("e", {{"ATOLL_TRAINER_MODULE", atl_test::built_in_trainer()}},
+                       {"--data", "shapes=" + (cluster.folder() / "e.idx").string()});
   file.replace(file.find("spread = 1"), 10, "spread = 2");
   const std::string twice = cluster.submit(file);
   CHECK(cluster.run({"wait", twice, "--timeout", "60s"}).exit == 1);
@@ -470,5 +470,3 @@ TEST_CASE("diffusion: a restarted coordinator goes on with the tasks, and data t
 }
 
 }  // namespace
-
-#endif  // ATOLL_TORCH_TRAINER

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/storage/checkpoint.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
@@ -28,7 +29,7 @@ using Changes = std::vector<std::pair<std::string, std::string>>;
 
 // Trains an example's run file, shortened and changed, on two islands with the built-in trainer; returns the run.
 std::string train(Cluster& cluster, const std::string& example, const fs::path& module, const Changes& changes) {
-  std::string file = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/" + example);
+  std::string file = atl_test::text_of(atl_test::source_folder() + "/examples/" + example);
   const Changes shorter = {{"set = \"text\"", "set = \"corpus\""},
                            {"width = 128", "width = 32"},
                            {"steps = 2000", "steps = 60"},
@@ -53,7 +54,7 @@ std::string train(Cluster& cluster, const std::string& example, const fs::path& 
 }  // namespace
 
 TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two islands to the same digests") {
-  const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
+  const fs::path module = atl_test::built_in_trainer();
   if (!fs::exists(module)) {
     ATL_SKIP("built without LibTorch, so there is no " << module);
   }
@@ -81,7 +82,7 @@ TEST_CASE("process: examples/streaming-diloco-text.toml, shortened, trains two i
 }
 
 TEST_CASE("process: examples/noloco-text.toml, shortened, ends with one model of two islands, which is exported") {
-  const fs::path module = fs::path(ATOLL_BINARY_DIR) / "atoll_trainer.so";
+  const fs::path module = atl_test::built_in_trainer();
   if (!fs::exists(module)) {
     ATL_SKIP("built without LibTorch, so there is no " << module);
   }

@@ -1,4 +1,5 @@
 // Islands on far and bad paths: a rehearsal by `atoll local --link`, and real packets that are lost and overtake each other.
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/process/packet_path.hpp"
 #include "tests/skip.hpp"
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kAtoll = std::string(ATOLL_BINARY_DIR) + "/atoll";
+const std::string kAtoll = atl_test::atoll_program();
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -58,7 +59,7 @@ TEST_CASE("process: local --link puts every path between islands at the distance
       "batch = 4\nsequence_length = 16\n[strategy]\ninner_steps = 4\n[islands]\nmin = 3\nmax = 3\n");
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
   Process process({kAtoll, "local", path("run.toml"), "--islands", "3", "--state", path("state"), "--link", "80ms,20mbit,0"},
-                  {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", "100000"}, {"ATOLL_TEST_STEP_MS", "20"}},
+                  {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_HEAD", "100000"}, {"ATOLL_TEST_STEP_MS", "20"}},
                   path("out"), path("err"));
   const std::string coordinator = path("state/coordinator");
   json islands;

@@ -3,9 +3,9 @@
 //
 // In each cell: the fault strikes, the run completes, every round is committed once and in order, islands that have a round have the same
 // bytes of it, and an island that was not counted in a round has an absence with a cause. What happened instead of an undisturbed round is
-// the cell's entry in the table, which goes to stdout and, with ATOLL_FAULT_MATRIX=FILE, to a file. The default test has a fifth of the
-// cells, each fault in each phase about once; all of them: ctest -L soak, or test_process "[matrix]"; with ATOLL_FAULT_CELL=TEXT those
-// whose name has it ("corrupt at receiving, data-parallel").
+// the cell's entry in the table, which goes to stdout and, with ATOLL_FAULT_MATRIX=FILE, to a file. The default test has a seventh of the
+// cells, each fault in each phase once, and on each day of a week other ones (ATOLL_TEST_DAY=0 to 6); all of them: ctest -L soak, or
+// test_process "[matrix]"; with ATOLL_FAULT_CELL=TEXT those whose name has it ("corrupt at receiving, data-parallel").
 #include <iomanip>
 #include <set>
 
@@ -13,6 +13,8 @@
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/safetensors.hpp"
 #include "coordinator/ledger/ledger.hpp"
+#include "tests/day.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 
@@ -66,10 +68,11 @@ class Rehearsed {
     folder_.write("faults.toml", "[[fault]]\nisland = \"island-2\"\nround = 3\nphase = \"" +
                                      std::string(atl::agent::kRoundPhases[cell.phase]) + "\"\ndo = \"" + action + "\"\n" +
                                      (action == "slow" ? "rate = \"500kbit\"\n" : "") + (action == "corrupt" ? "" : "for = \"1600ms\"\n"));
-    process_ = Process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", std::to_string(kIslands),
-                        "--network", "local", "--state", path("state"), "--faults", path("faults.toml"), "--json"},
-                       {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", "10"}, {"ATOLL_TEST_HEAD", "3000"}},
-                       path("out"), path("err"));
+    process_ =
+        Process({atl_test::atoll_program(), "local", path("run.toml"), "--islands", std::to_string(kIslands), "--network", "local",
+                 "--state", path("state"), "--faults", path("faults.toml"), "--json"},
+                {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", "10"}, {"ATOLL_TEST_HEAD", "3000"}},
+                path("out"), path("err"));
   }
 
   int wait() { return process_.wait(std::chrono::seconds(300)); }
@@ -296,7 +299,9 @@ std::vector<Cell> all_cells() {
 
 TEST_CASE("process: faults at every phase of a round: the run completes, each round once, the same bytes, nobody silently missing") {
   std::vector<Cell> cells = all_cells();
-  std::erase_if(cells, [](const Cell& cell) { return (cell.action + cell.phase + cell.strategy) % 6 != 0; });
+  static_assert(kStrategies.size() == 7);  // so that each fault in each phase meets another strategy every day
+  std::printf("ATOLL_TEST_DAY=%llu\n", static_cast<unsigned long long>(atl_test::day()));
+  std::erase_if(cells, [](const Cell& cell) { return (cell.action + cell.phase + cell.strategy + atl_test::day()) % 7 != 0; });
   rehearse(std::move(cells));
 }
 
@@ -313,19 +318,19 @@ TEST_CASE("process: examples/faults/three-islands.toml, its times made short, st
   const atl_test::TemporaryFolder folder;
   folder.write("text.txt", std::string(100'000, 'x'));
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
-  std::string faults = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/faults/three-islands.toml");
+  std::string faults = atl_test::text_of(atl_test::source_folder() + "/examples/faults/three-islands.toml");
   for (std::size_t at = faults.find("\nfor = \""); at != std::string::npos; at = faults.find("\nfor = \"", at + 1)) {
     faults.replace(at, faults.find('"', at + 8) + 1 - at, "\nfor = \"900ms\"");
   }
   folder.write("faults.toml", faults);
-  std::string run = atl_test::text_of(ATOLL_SOURCE_DIR "/examples/quickstart.toml");
+  std::string run = atl_test::text_of(atl_test::source_folder() + "/examples/quickstart.toml");
   const std::size_t files = run.find("files = [");
   REQUIRE(files != std::string::npos);
   run.replace(files, run.find('\n', files) - files, "files = [\"text.txt\"]");
   folder.write("run.toml", run);
-  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "3", "--network", "local", "--state",
-                   path("state"), "--faults", path("faults.toml")},
-                  {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", "5"}}, path("out"), path("err"));
+  Process process({atl_test::atoll_program(), "local", path("run.toml"), "--islands", "3", "--network", "local", "--state", path("state"),
+                   "--faults", path("faults.toml")},
+                  {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", "5"}}, path("out"), path("err"));
   const int exit = process.wait(std::chrono::seconds(300));
   const std::string said = atl_test::text_of(path("out"));
   INFO(atl_test::text_of(path("err")) << said);
@@ -348,9 +353,9 @@ TEST_CASE("process: a fault file that cannot be is refused before anything is st
                "5\n[islands]\nmin = 2\nmax = 2\n");
   folder.write("faults.toml", "[[fault]]\nisland = \"island-3\"\nround = 7\nphase = \"sending\"\ndo = \"explode\"\n");
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
-  Process process({std::string(ATOLL_BINARY_DIR) + "/atoll", "local", path("run.toml"), "--islands", "2", "--state", path("state"),
-                   "--faults", path("faults.toml")},
-                  {}, path("out"), path("err"));
+  Process process(
+      {atl_test::atoll_program(), "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--faults", path("faults.toml")},
+      {}, path("out"), path("err"));
   CHECK(process.wait() == 2);
   const std::string said = atl_test::text_of(path("err"));
   INFO(said);

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "tests/places.hpp"
+
 namespace atl_test {
 
 using std::chrono::milliseconds;
@@ -44,7 +46,7 @@ void Trouble::start(const std::string& island) {
 std::map<std::string, std::string> Trouble::environment_of(const std::string& process) const {
   std::map<std::string, std::string> all = environment_;
   all["ATOLL_TEST_STEP_MS"] = "10";
-  all["LD_PRELOAD"] = ATOLL_FAULTY_LIBC;
+  all["LD_PRELOAD"] = atl_test::faulty_libc();
 #ifdef __SANITIZE_ADDRESS__
   const char* told = std::getenv("ASAN_OPTIONS");
   all["ASAN_OPTIONS"] = std::string(told == nullptr ? "" : told) + ":verify_asan_link_order=0";  // the library comes before the runtime
@@ -76,27 +78,39 @@ std::string Trouble::some_process() {
   return rng_.chance(0.5) ? "coordinator" : island;
 }
 
+const std::array<Trouble::Named, 14> Trouble::kFaults = {{{"the coordinator is killed", &Trouble::kill_coordinator, Needs::nothing},
+                                                          {"the coordinator stops", &Trouble::stop_coordinator, Needs::nothing},
+                                                          {"an island is killed", &Trouble::kill_island, Needs::nothing},
+                                                          {"an island stops", &Trouble::stop_island, Needs::nothing},
+                                                          {"an island's link is cut", &Trouble::cut_link, Needs::links},
+                                                          {"nothing comes to an island", &Trouble::deafen_island, Needs::links},
+                                                          {"an island's large packets vanish", &Trouble::lower_mtu, Needs::links},
+                                                          {"a clock is set", &Trouble::set_clock, Needs::nothing},
+                                                          {"the coordinator's disk is full", &Trouble::fill_disk, Needs::disk},
+                                                          {"a disk is slow", &Trouble::slow_disk, Needs::nothing},
+                                                          {"the store is copied", &Trouble::copy_store, Needs::no_copy},
+                                                          {"the store is backed up", &Trouble::back_store_up, Needs::no_copy},
+                                                          {"an island is drained", &Trouble::drain_island, Needs::nothing},
+                                                          {"an island is revoked", &Trouble::revoke_island, Needs::nothing}}};
+
+std::set<std::string> Trouble::every_second(std::uint64_t which) {
+  std::set<std::string> names;
+  for (std::size_t i = which % 2; i < kFaults.size(); i += 2) {
+    names.insert(kFaults.at(i).name);
+  }
+  return names;
+}
+
 void Trouble::strike(const std::function<void()>& before_restore) {
   before_restore_ = before_restore;
   make_newest();
   const bool links = bridge_.ok();
-  const std::array<Named, 14> all = {{{"the coordinator is killed", &Trouble::kill_coordinator, true},
-                                      {"the coordinator stops", &Trouble::stop_coordinator, true},
-                                      {"an island is killed", &Trouble::kill_island, true},
-                                      {"an island stops", &Trouble::stop_island, true},
-                                      {"an island's link is cut", &Trouble::cut_link, links},
-                                      {"nothing comes to an island", &Trouble::deafen_island, links},
-                                      {"an island's large packets vanish", &Trouble::lower_mtu, links},
-                                      {"a clock is set", &Trouble::set_clock, true},
-                                      {"the coordinator's disk is full", &Trouble::fill_disk, disk_->there()},
-                                      {"a disk is slow", &Trouble::slow_disk, true},
-                                      {"the store is copied", &Trouble::copy_store, !kept_},
-                                      {"the store is backed up", &Trouble::back_store_up, !kept_},
-                                      {"an island is drained", &Trouble::drain_island, true},
-                                      {"an island is revoked", &Trouble::revoke_island, true}}};
+  const auto can_be = [&](Needs needs) {
+    return needs == Needs::links ? links : needs == Needs::disk ? disk_->there() : needs == Needs::no_copy ? !kept_ : true;
+  };
   std::vector<const Named*> there;
-  for (const Named& named : all) {
-    if (named.there && (only_.empty() || only_.contains(named.name))) {
+  for (const Named& named : kFaults) {
+    if (can_be(named.needs) && (only_.empty() || only_.contains(named.name))) {
       there.push_back(&named);
     }
   }

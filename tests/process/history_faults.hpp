@@ -5,6 +5,7 @@
 // Faults of links need networks of their own, a full disk needs a mount: both need root, and are left out where they cannot be had.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@ class Trouble {
   // that there are, by their names; empty: all.
   Trouble(std::uint64_t seed, std::function<double()> now, std::map<std::string, std::string> environment, std::set<std::string> only = {});
 
+  // The names of half of the faults, the first or the second one of each two: of the store's two copies one is in each half.
+  static std::set<std::string> every_second(std::uint64_t which);
+
   [[nodiscard]] Cluster& cluster() { return *cluster_; }
   // One fault, of some seconds at most; afterwards it is mended, or lasts if it can be lived with. `before_restore` is called before a
   // store is put back.
@@ -40,11 +44,13 @@ class Trouble {
 
  private:
   using Fault = void (Trouble::*)();
+  enum class Needs { nothing, links, disk, no_copy };  // networks of its own, a disk of its own, no copy of the store kept already
   struct Named {
     const char* name;
     Fault fault;
-    bool there;
+    Needs needs;
   };
+  static const std::array<Named, 14> kFaults;
   void start(const std::string& island);
   void stop_for_a_while(const Process& process);
   void with_link(void (*fault)(int), void (*repair)(int));

@@ -4,6 +4,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "cli/views/views.hpp"
 #include "coordinator/ledger/ledger.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "transport/base/bytes.hpp"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kAtoll = std::string(ATOLL_BINARY_DIR) + "/atoll";
+const std::string kAtoll = atl_test::atoll_program();
 constexpr unsigned kRounds = 12;
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -39,8 +40,8 @@ class LocalRun {
   Process start(const std::string& name, const std::string& step_ms) const {
     return Process(
         {kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--export", path("model.safetensors"), "--json"},
-        {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}}, path(name + ".out"),
-        path(name + ".err"));
+        {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}},
+        path(name + ".out"), path(name + ".err"));
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   [[nodiscard]] std::string said(const std::string& name) const { return atl_test::text_of(path(name)); }
@@ -240,7 +241,7 @@ TEST_CASE("process: what `plan` foretells, and what the summary says data-parall
       const std::string head = std::to_string(foretold.at("parameters").get<std::uint64_t>() - 200);
       const json summary =
           document_of({kAtoll, "local", path(name + ".toml"), "--islands", std::to_string(islands), "--state", path(name), "--json"},
-                      {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", head}}, name);
+                      {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_HEAD", head}}, name);
       CHECK(summary.at("run").at("parameters") == foretold.at("parameters"));
       std::uint64_t in_all = 0;
       for (const json& island : foretold.at("islands")) {
@@ -265,7 +266,7 @@ TEST_CASE("process: a run's own uplink holds on every island") {
                "batch = 4\nsequence_length = 16\n[strategy]\ninner_steps = 4\n[islands]\nmin = 2\nmax = 2\nuplink = \"2mbit\"\n");
   const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
   Process process({kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--json"},
-                  {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}, {"ATOLL_TEST_HEAD", "50000"}}, path("out"), path("err"));
+                  {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_HEAD", "50000"}}, path("out"), path("err"));
   const int ended = process.wait(std::chrono::seconds(120));
   INFO(atl_test::text_of(path("err")));
   REQUIRE(ended == 0);
@@ -303,7 +304,7 @@ TEST_CASE("process: an interrupted export or generate ends with 130 and leaves n
   for (const std::vector<std::string>& command : commands) {
     INFO(command[1]);
     const fs::path said = cluster.folder() / (command[1] + ".err");
-    Process process(command, {{"TMPDIR", here.string()}, {"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}}, said, said);
+    Process process(command, {{"TMPDIR", here.string()}, {"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}}, said, said);
     const auto fetching = [&] {
       for (const fs::directory_entry& entry : fs::recursive_directory_iterator(here)) {
         if (entry.path().extension() == ".part") {

@@ -1,8 +1,7 @@
 // What a killed island has lost of its trainer: nothing with a checkpoint of every round, else the optimiser's steps since the newest one.
-#ifdef ATOLL_TORCH_TRAINER
-
 #include <sstream>
 
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 
 using atl_test::Cluster;
@@ -24,7 +23,7 @@ std::string run_file(const std::string& name, unsigned checkpoint_every) {
 }
 
 void start(Cluster& cluster, const std::string& name, const std::filesystem::path& text) {
-  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", ATOLL_TORCH_TRAINER}}, {"--data", "letters=" + text.string()});
+  cluster.start_island(name, {{"ATOLL_TRAINER_MODULE", atl_test::built_in_trainer()}}, {"--data", "letters=" + text.string()});
 }
 
 // 0: none.
@@ -100,5 +99,3 @@ TEST_CASE("process: a killed island comes back to the same bytes with a checkpoi
     CHECK(third["run"]["digest"] != undisturbed["run"]["digest"]);
   }
 }
-
-#endif  // ATOLL_TORCH_TRAINER

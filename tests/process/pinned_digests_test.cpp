@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/storage/checkpoint.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "transport/base/own_disk.hpp"
 #include "transport/identity/sha256.hpp"
@@ -29,7 +30,7 @@ struct Pinned {
 };
 
 std::string shortened(const Pinned& pinned) {
-  std::string file = atl_test::text_of(std::string(ATOLL_SOURCE_DIR "/examples/") + pinned.example);
+  std::string file = atl_test::text_of(atl_test::source_folder() + "/examples/" + pinned.example);
   Changes changes = {{"set = \"text\"", "set = \"corpus\""}, {"steps = 2000", "steps = 60"}};
   changes.insert(changes.end(), pinned.changes.begin(), pinned.changes.end());
   for (const auto& [line, instead] : changes) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "agent/host/blas_kernels.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 
 namespace of_program_test {
@@ -14,7 +15,7 @@ TEST_CASE("process: the executable loads no LibTorch, neither linked nor while a
   const atl_test::TemporaryFolder folder;
   const std::filesystem::path listed = folder.path() / "libraries";
   // The dynamic linker lists what it would load, and ends.
-  Process linker({std::string(ATOLL_BINARY_DIR) + "/atoll", "version"}, {{"LD_TRACE_LOADED_OBJECTS", "1"}}, listed, listed);
+  Process linker({atl_test::atoll_program(), "version"}, {{"LD_TRACE_LOADED_OBJECTS", "1"}}, listed, listed);
   REQUIRE(linker.wait() == 0);
   const std::string linked = atl_test::text_of(listed);
   REQUIRE(linked.find("libzmq") != std::string::npos);

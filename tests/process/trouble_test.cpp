@@ -2,6 +2,7 @@
 #include <sys/mount.h>
 
 #include "agent/storage/checkpoint.hpp"
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/skip.hpp"
 #include "transport/base/own_disk.hpp"
@@ -176,7 +177,7 @@ TEST_CASE("process: one state directory has one agent, one identity has one agen
   cluster.start_island("a");
   REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "other islands reach it"); }));
   const auto agent = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {std::string(ATOLL_BINARY_DIR) + "/atoll", "agent"});
+    arguments.insert(arguments.begin(), {atl_test::atoll_program(), "agent"});
     const fs::path out = cluster.folder() / "second.log";
     atl_test::Process process(arguments, {}, out, out);
     const int exit = process.wait();
@@ -255,7 +256,7 @@ TEST_CASE("process: a coordinator that hangs is not there: commands say so, and 
   std::vector<Watcher> watchers;
   for (const std::vector<std::string>& command : {std::vector<std::string>{"wait", run}, {"logs", run, "-f"}, {"status", run, "--watch"}}) {
     Watcher watcher{command, cluster.folder() / (command[0] + ".out"), cluster.folder() / (command[0] + ".err"), {}};
-    std::vector<std::string> arguments = {std::string(ATOLL_BINARY_DIR) + "/atoll"};
+    std::vector<std::string> arguments = {atl_test::atoll_program()};
     arguments.insert(arguments.end(), command.begin(), command.end());
     arguments.insert(arguments.end(), {"--state", cluster.state("coordinator").string()});
     watcher.process = atl_test::Process(arguments, {}, watcher.out, watcher.err);

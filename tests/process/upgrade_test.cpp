@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 
 namespace of_upgrade_test {
@@ -14,7 +15,7 @@ TEST_CASE("process: coordinator and islands are upgraded one after the other whi
   const std::string program = Cluster::program;
   const bool coordinator_first = GENERATE(true, false);
   const bool downgrade = GENERATE(false, true);
-  Cluster::program = downgrade ? ATOLL_LATER : program;
+  Cluster::program = downgrade ? atl_test::later_program() : program;
   {
     Cluster cluster;
     const std::vector<std::string> names = {"a", "b", "c"};
@@ -40,7 +41,7 @@ TEST_CASE("process: coordinator and islands are upgraded one after the other whi
       goes_on();
     };
     goes_on();
-    Cluster::program = downgrade ? program : ATOLL_LATER;
+    Cluster::program = downgrade ? program : atl_test::later_program();
     if (coordinator_first) {
       upgrade_coordinator();
     }

@@ -2,10 +2,10 @@
 #include "tests/sim/engine_world.hpp"
 
 #include <chrono>
-#include <cstdlib>
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/day.hpp"
 #include "transport/base/log.hpp"
 
 TEST_CASE("worlds of engines that found bugs stay safe") {
@@ -18,16 +18,14 @@ TEST_CASE("worlds of engines that found bugs stay safe") {
 }
 
 TEST_CASE("engines in trouble come to the same state, which is the mean of their contributions, and catch up to it") {
-  const char* only = std::getenv("ATOLL_SIM_SEED");
-  const char* many = std::getenv("ATOLL_SIM_ENGINE_SEEDS");
-  const std::uint64_t first = only == nullptr ? 1 : std::strtoull(only, nullptr, 10);
-  const std::uint64_t count = only != nullptr ? 1 : many == nullptr ? 3000 : std::strtoull(many, nullptr, 10);
+  const atl_test::Seeds seeds = atl_test::seeds_of_the_day("ATOLL_SIM_ENGINE_SEEDS", 1000);
+  const std::uint64_t count = seeds.count;
   atl::sim::EngineWorldCounts counts;
   atl::set_log_sink([](atl::LogLevel, std::string_view) {});
   const auto start = std::chrono::steady_clock::now();
   std::string wrong;
-  std::uint64_t seed = first;
-  for (; seed < first + count && wrong.empty(); ++seed) {
+  std::uint64_t seed = seeds.first;
+  for (; seed < seeds.end() && wrong.empty(); ++seed) {
     wrong = atl::sim::run_engine_world(seed, counts);
   }
   const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
@@ -37,7 +35,7 @@ TEST_CASE("engines in trouble come to the same state, which is the mean of their
   WARN(count << " seeds, " << static_cast<std::uint64_t>(static_cast<double>(count) / minutes) << " a minute: " << counts.rounds
              << " rounds in " << counts.attempts << " attempts, " << counts.crashes << " crashes, " << counts.loaded
              << " checkpoints loaded, " << counts.caught_up << " times caught up, " << counts.broken << " refused or given up");
-  if (only == nullptr) {
+  if (!seeds.one) {
     CHECK(counts.attempts > counts.rounds);
     CHECK(counts.caught_up > count / 2);
     CHECK(counts.loaded > count / 10);

@@ -132,6 +132,7 @@ bool dies_with_rounds_in_flight(Scenario scenario, std::uint64_t seed, std::size
       return false;
     }
   }
+  WARN("with seed " << seed);
   for (std::size_t i = 0; i < 3; ++i) {
     cluster.host(i).crash();
   }

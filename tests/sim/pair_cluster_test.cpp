@@ -1,9 +1,9 @@
-// Whole clusters whose islands meet in pairs: the real cores and the real protocol of a pair, thousands of seeds of trouble.
+// Whole clusters whose islands meet in pairs: the real cores and the real protocol of a pair, seeds of trouble, others every day.
 // ATOLL_SIM_SEEDS: how many; ATOLL_SIM_SEED: only this one.
-#include <cstdlib>
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/day.hpp"
 #include "tests/sim/cluster.hpp"
 
 using namespace atl::sim;
@@ -11,15 +11,12 @@ using namespace atl::sim;
 namespace {
 
 void simulate_pairs(Scenario (*draw)(std::uint64_t), std::uint64_t share) {
-  const char* one = std::getenv("ATOLL_SIM_SEED");
-  const char* many = std::getenv("ATOLL_SIM_SEEDS");
-  const std::uint64_t first = one != nullptr ? std::stoull(one) : 1;
-  const std::uint64_t count = one != nullptr ? 1 : (many != nullptr ? std::stoull(many) : 2000) / share;
+  const atl_test::Seeds seeds = atl_test::seeds_of_the_day("ATOLL_SIM_SEEDS", 500, share);
   std::size_t met = 0;
   std::size_t alone = 0;
   std::size_t failures = 0;
   std::string report;
-  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+  for (std::uint64_t seed = seeds.first; seed < seeds.end() && failures < 10; ++seed) {
     Cluster cluster(draw(seed));
     if (const std::string failure = cluster.run(); !failure.empty()) {
       ++failures;
@@ -31,9 +28,9 @@ void simulate_pairs(Scenario (*draw)(std::uint64_t), std::uint64_t share) {
   INFO(report);
   CHECK(failures == 0);
   INFO("met " << met << ", alone " << alone);
-  if (one == nullptr) {
-    CHECK(met > 5 * count);  // it is not by never meeting that they agree
-    CHECK(alone > count);
+  if (!seeds.one) {
+    CHECK(met > 5 * seeds.count);  // it is not by never meeting that they agree
+    CHECK(alone > seeds.count);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tests/sim/scenario.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_rules.hpp"
@@ -12,6 +13,13 @@ Schedule schedule_of_spec(const RunSpec& spec) {
 }
 
 namespace {
+
+// What the first draws choose from. Neither list grows: with one more value most seeds would be other worlds, and those that once found a
+// bug would not find it again. A value that is new is drawn after them, from a stream of its own, as take_whole_periods() does it.
+constexpr std::array kDrawnAggregators = {Aggregator::weighted_mean, Aggregator::trimmed_mean, Aggregator::radial_directional};
+constexpr std::array kDrawnWeightings = {Weighting::tokens, Weighting::uniform, Weighting::tokens_squared_per_step};
+static_assert(kAggregators.size() == kDrawnAggregators.size() && kWeightings.size() == kDrawnWeightings.size(),
+              "a new value is to be simulated, too: draw it apart, and count it here");
 
 // In some worlds the momentum is kept in bf16.
 void take_outer_state(StrategySpec& strategy, std::uint64_t seed) {
@@ -89,14 +97,14 @@ Scenario draw_scenario(std::uint64_t seed) {
     spec.strategy.merge_alpha = 0;
   }
   Rng aggregators(seed, stream_of("aggregator"));  // of its own: the rest of the world stays what it was
-  const auto aggregator = static_cast<Aggregator>(aggregators.below(kAggregators.size()));
+  const auto aggregator = kDrawnAggregators.at(aggregators.below(kDrawnAggregators.size()));
   const bool suits = aggregator != Aggregator::radial_directional || spec.strategy.payload == PayloadKind::outer_gradient;
   if (spec.strategy.group == Group::all && spec.islands.max >= least_contributions(aggregator) && suits) {
     spec.strategy.aggregator = aggregator;
   }
   Rng weightings(seed, stream_of("weighting"));
   if (spec.strategy.group == Group::all) {
-    spec.strategy.weighting = static_cast<Weighting>(weightings.below(kWeightings.size()));
+    spec.strategy.weighting = kDrawnWeightings.at(weightings.below(kDrawnWeightings.size()));
   }
   spec.strategy.pace = spec.strategy.group == Group::all && rng.chance(0.3) ? Pace::adaptive : Pace::fixed;
   take_whole_periods(spec, seed);

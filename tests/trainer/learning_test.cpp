@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "agent/storage/safetensors.hpp"
+#include "tests/places.hpp"
 #include "tests/skip.hpp"
 #include "tests/trainer/trainer_process.hpp"
 
@@ -14,13 +15,13 @@ namespace {
 
 std::string test_data() {
   const char* set = std::getenv("ATOLL_TEST_DATA");
-  return set != nullptr ? set : std::string(ATOLL_SOURCE_DIR) + "/../shared/data";
+  return set != nullptr ? set : atl_test::source_folder() + "/../shared/data";
 }
 
 // What `atoll generate` prints, and its exit status.
 std::pair<std::string, int> generate(const std::string& arguments) {
-  const std::string command = std::string("ATOLL_TRAINER_MODULE=") + ATOLL_BINARY_DIR + "/atoll_trainer.so " + ATOLL_BINARY_DIR +
-                              "/atoll generate --device cpu " + arguments + " 2>&1";
+  const std::string command = "ATOLL_TRAINER_MODULE=" + atl_test::built_in_trainer() + " " + atl_test::atoll_program() +
+                              " generate --device cpu " + arguments + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string text;

@@ -19,6 +19,7 @@
 #include "agent/island_link/agent_end.hpp"
 #include "agent/island_link/arena.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -91,8 +92,8 @@ class TrainerProcess {
   // `environment`: NAME=VALUE, beside what every trainer of a test gets.
   explicit TrainerProcess(const std::string& folder, std::vector<std::string> environment = {})
       : folder_(folder), end_(AgentEnd::bind(folder + "/link" + std::to_string(next_++)).value()) {
-    const std::string program = std::string(ATOLL_BINARY_DIR) + "/atoll";
-    const std::string module = std::string("ATOLL_TRAINER_MODULE=") + ATOLL_BINARY_DIR + "/atoll_trainer.so";
+    const std::string program = atl_test::atoll_program();
+    const std::string module = "ATOLL_TRAINER_MODULE=" + atl_test::built_in_trainer();
     const std::string link = "ATOLL_ISLAND_LINK=" + end_.path();
     log_ = folder + "/trainer.log";
     pid_ = ::fork();

@@ -10,6 +10,7 @@
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/trainer_link.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 
 using namespace atl;
 using namespace atl::island_link;
@@ -253,7 +254,7 @@ TEST_CASE("agent and trainer talk over a local socket until one is gone") {
 }
 
 TEST_CASE("the example session of the island link's page is made of valid messages") {
-  std::ifstream page(std::string(ATOLL_SOURCE_DIR) + "/agent/island_link/README.md");
+  std::ifstream page(atl_test::source_folder() + "/agent/island_link/README.md");
   REQUIRE(page);
   int messages = 0;
   for (std::string line; std::getline(page, line);) {

@@ -12,6 +12,7 @@
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "transport/base/spelling.hpp"
 
 namespace of_run_file_test {
@@ -341,7 +342,7 @@ TEST_CASE("reading files: absent, folders, devices") {
 
 TEST_CASE("every example file is valid") {
   int seen = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(ATOLL_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(atl_test::source_folder() + "/examples")) {
     if (entry.path().extension() != ".toml") {
       continue;
     }

@@ -16,6 +16,7 @@
 #include "coordinator/web/page_files.hpp"
 #include "coordinator/web/web.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 #include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -261,7 +262,7 @@ TEST_CASE("an agent tells of its run, its link and its disk") {
 
 TEST_CASE("docs/metrics.md has every metric with its type and its words, and no others") {
   std::stringstream page;
-  page << std::ifstream(std::string(ATOLL_SOURCE_DIR) + "/docs/metrics.md").rdbuf();
+  page << std::ifstream(atl_test::source_folder() + "/docs/metrics.md").rdbuf();
   std::set<std::string> told;
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with("| `atoll_")) {
@@ -284,7 +285,7 @@ TEST_CASE("the examples for Grafana and Prometheus name only metrics that there 
   }
   for (const char* file : {"grafana.json", "prometheus-alerts.yml"}) {
     std::stringstream read;
-    read << std::ifstream(std::string(ATOLL_SOURCE_DIR) + "/examples/" + file).rdbuf();
+    read << std::ifstream(atl_test::source_folder() + "/examples/" + file).rdbuf();
     const std::string text = read.str();
     std::size_t found = 0;
     for (std::size_t at = text.find("atoll_"); at != std::string::npos; at = text.find("atoll_", at + 1)) {
@@ -304,9 +305,8 @@ TEST_CASE("promtool finds nothing wrong with the metrics and the alerts") {
   const atl_test::TemporaryFolder folder;
   const auto file = folder.write(
       "metrics", agent_metrics() + metrics_text("0.1.0", {{"runs", {{{"state", "running"}}}}}, islands_document(), {status_document()}));
-  const std::string command = "promtool check rules " ATOLL_SOURCE_DIR
-                              "/examples/prometheus-alerts.yml >/dev/null && promtool check metrics <" +
-                              file.string() + " 2>&1";
+  const std::string command = "promtool check rules " + atl_test::source_folder() +
+                              "/examples/prometheus-alerts.yml >/dev/null && promtool check metrics <" + file.string() + " 2>&1";
   FILE* out = ::popen(command.c_str(), "r");
   REQUIRE(out != nullptr);
   std::string said;
