@@ -32,8 +32,8 @@ namespace atl::coordinator {
 struct LastContribution {
   Round round;
   std::uint64_t tokens = 0;
-  double training_loss = 0;
-  double norm = 0;
+  double training_loss = kNotMeasured;  // of what is not counted nothing is known, rather than 0
+  double norm = kNotMeasured;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };
@@ -169,6 +169,8 @@ struct Run {
   [[nodiscard]] bool merging() const;
   // The newest round that a member is known to have come to by itself.
   [[nodiscard]] Round furthest() const;
+  // The round that is being taken, of those that are furthest where each commits its own; 0 before there is a common state.
+  [[nodiscard]] Round present_round() const;
   [[nodiscard]] bool phased() const { return spec.strategy.group == Group::expert; }
   // Rounds close with so many contributions, and nobody waits for the others.
   [[nodiscard]] bool passes_over() const { return spec.strategy.quorum > 0 && spec.strategy.group == Group::all; }

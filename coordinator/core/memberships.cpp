@@ -305,7 +305,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.record.cause = cause;
   if (was_active) {
     std::vector<Absence>& absences = membership.record.absences;
-    absences.push_back(Absence{run.lineage.initialised() ? run.lineage.next() : Round(0), std::nullopt, cause, now(), std::nullopt});
+    absences.push_back(Absence{run.present_round(), std::nullopt, cause, now(), std::nullopt});
     if (absences.size() > kMaxAbsences) {
       absences.erase(absences.begin());
     }
@@ -412,7 +412,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
-    membership.record.absences.back().to = run.lineage.next();
+    membership.record.absences.back().to = std::max(run.present_round(), membership.record.absences.back().from);
     membership.record.absences.back().until = now();
   }
   membership.entry.catch_up.reset();

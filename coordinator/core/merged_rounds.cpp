@@ -1,6 +1,5 @@
 // What islands say once their trainers have merged a round: the metrics of it, and for what they waited.
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/core/core_state.hpp"
 
@@ -43,7 +42,7 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
     metric.bytes_received = membership.progress.last.bytes_received;
   } else {
     const auto report = island.reports.find(run.about.id);
-    metric.training_loss = report == island.reports.end() ? std::numeric_limits<double>::quiet_NaN() : report->second.training_loss;
+    metric.training_loss = report == island.reports.end() ? kNotMeasured : report->second.training_loss;
   }
   record(std::move(metric));
   tell_own_metrics(run, membership, message);

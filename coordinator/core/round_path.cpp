@@ -4,7 +4,6 @@
 //              ▲                                                                      │
 //              └────────────────────────── Abort ◄────────────────────────────────────┘
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/core/core_state.hpp"
 #include "strategies/aggregate.hpp"
@@ -84,14 +83,16 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
-  membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+  // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
+  const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
+  membership.progress.last = LastContribution{message.round, tokens, message.training_loss, message.norm, 0, 0};
   contribute(run, membership, message.round, contribution_in(message));
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
   if (run.own(message.round)) {
     if (message.round > membership.progress.last.round) {  // else it is repeated
-      membership.progress.last = LastContribution{message.round, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0, 0};
+      membership.progress.last = LastContribution{message.round};
       reject(run, membership, message);
     }
     return;
@@ -113,6 +114,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   }
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
+  membership.progress.last = LastContribution{message.round};
   const DataRange data = run.passes_over() ? DataRange{} : message.data;  // counted with its next contribution that counts
   contribute(run, membership, message.round, Contribution{true, 0, message.fragment, 0, data, 0});
   if (!known) {
