@@ -36,6 +36,7 @@ struct LastContribution {
   double norm = kNotMeasured;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
+  std::uint32_t fragment = 0;
 };
 
 // For whom an island waited, in this life of the coordinator.
@@ -90,9 +91,12 @@ struct Progress {
   TimePoint progressed;  // in pairs: when it last said that it had merged a round
   bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
   LastContribution last;
-  std::map<WaitKey, double> waits;      // seconds
-  std::deque<AccountedWait> accounted;  // the newest, oldest first
-  double share = 0;                     // of the committed tokens, smoothed over rounds
+  std::map<Round, LastContribution> unmerged;  // those whose result its trainer has not merged yet, the newest few
+  std::map<WaitKey, double> waits;             // seconds
+  std::deque<AccountedWait> accounted;         // the newest, oldest first
+  double share = 0;                            // of the committed tokens, smoothed over rounds
+
+  void contribute(const LastContribution& contribution);
 };
 
 struct Membership {
@@ -339,6 +343,8 @@ struct Core::State {
   void reject(Run& run, Membership& membership, const Withdrawn& message);
   void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
   void note_bytes(Membership& membership, const Exchanged& message) const;
+  MetricRecord metric_of(const Run& run, const Membership& membership, Round round) const;
+  void record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment);
   void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
   void contribute(Run& run, Membership& membership, Round round, const Contribution& contribution);
   [[nodiscard]] bool current(Run& run, Membership& membership, Epoch epoch);

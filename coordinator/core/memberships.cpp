@@ -424,6 +424,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
   membership.leaves_after.reset();
   membership.progress.last = LastContribution{};
+  membership.progress.unmerged.clear();
   save(run, membership);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),
@@ -528,6 +529,7 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
   if (lost && !run.private_states() && run.at_end() && message.digest == run.lineage.digest()) {
     activate(run, membership);  // it took part to the end, and was lost before it was heard
   }
+  record_unmerged(run, membership, std::max(run.furthest(), run.lineage.committed()).next(), std::nullopt);
   if (membership.record.state == MembershipState::active &&
       ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
     membership.record.state = MembershipState::ended;

@@ -82,6 +82,7 @@ void Core::State::roll_back(Run& run, Round round) {
   run.in_rounds().hold_since.reset();
   for (auto& [id, membership] : run.memberships) {
     membership.progress.merged = std::min(membership.progress.merged, round);
+    membership.progress.unmerged.clear();
     // Who was away from a round that is taken anew is away from its second time on.
     for (Absence& absence : membership.record.absences) {
       absence.from = std::min(absence.from, round.next());
@@ -110,6 +111,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
     membership.progress.merged = Round(0);
+    membership.progress.unmerged.clear();
     for (Absence& absence : membership.record.absences) {
       absence.from = Round(0);
       absence.to = absence.to ? std::optional(Round(0)) : absence.to;

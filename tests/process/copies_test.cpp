@@ -194,13 +194,15 @@ TEST_CASE("process: the summary of `atoll local` says that the copies failed, of
     return failure;
   });
   Cluster cluster;
+  const std::string corpus = (cluster.folder() / "corpus.txt").string();
+  std::ofstream(corpus) << std::string(100'000, 'x');
   const std::string file = cluster.write_run(run_file(server.url() + "/kept"));
   const auto train = [&](const std::string& name) {
     const fs::path out = cluster.folder() / (name + ".out");
     const fs::path err = cluster.folder() / (name + ".err");
-    atl_test::Process local({Cluster::program, "local", file, "--islands", "2", "--state", (cluster.folder() / name).string(), "--data",
-                             "corpus=" + cluster.corpus().string()},
-                            {}, out, err);
+    atl_test::Process local(
+        {Cluster::program, "local", file, "--islands", "2", "--state", (cluster.folder() / name).string(), "--data", "corpus=" + corpus},
+        {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}}, out, err);
     const int exit = local.wait();
     INFO(atl_test::text_of(err));
     CHECK(exit == 0);

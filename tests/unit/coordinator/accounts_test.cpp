@@ -149,6 +149,32 @@ TEST_CASE("a contribution that an island withdrew has no loss and no norm, and n
   CHECK(std::isnan(IslandReport{}.training_loss));
 }
 
+TEST_CASE("every round of an island has its row, in whatever order its trainer merges them, and if it never does") {
+  World world(rounds_of_ten(Group::nobody));
+  const auto ready = [&](std::uint64_t round, std::uint32_t fragment) {
+    world.say("a", atl::Ready{world.run, world.epochs["a"], Round(round), 100 + round, 10, 1.0, 2.0, digest_of(1), fragment});
+  };
+  const auto merged = [&](std::uint64_t round) { world.say("a", Merged{world.run, Round(round), Step(round * 10), 3.0, 3.5, 0.1}); };
+  for (std::uint64_t round = 1; round <= 6; ++round) {
+    ready(round, round % 2 == 0 ? 0 : 1);  // faster than they are merged
+  }
+  merged(2);
+  merged(1);  // of the other fragment
+  merged(1);  // repeated
+  merged(6);  // 4 was overtaken
+  world.settle();
+  for (const std::uint64_t round : {1, 2, 4, 6}) {
+    INFO(round);
+    REQUIRE(world.metrics.contains({"a", round}));
+    const MetricRecord& metric = world.metrics.at({"a", round});
+    CHECK(metric.tokens == 100 + round);
+    CHECK(metric.norm == 2.0);
+    CHECK(std::isnan(metric.outer_loss) == (round == 4));
+  }
+  CHECK_FALSE(world.metrics.contains({"a", 3}));  // it may still come
+  CHECK_FALSE(world.metrics.contains({"a", 5}));
+}
+
 TEST_CASE("who was away when rounds were lost with every copy is away from rounds that there are") {
   World world(rounds_of_ten(Group::all));
   const auto do_rounds = [&](std::uint64_t until) {
