@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <ostream>
 
@@ -173,7 +175,8 @@ std::string usage_error(const CLI::App& root, const CLI::ParseError& error, cons
 Terminal terminal_of(const Streams& streams, const Environment& environment) {
   Terminal terminal;
   terminal.columns = streams.columns;
-  if (const auto columns = environment("COLUMNS")) {
+  // Whoever reads a pipe or a file wants whole lines; there the variable is left over from the terminal around, or of a library's making.
+  if (const auto columns = streams.out_is_terminal ? environment("COLUMNS") : std::nullopt) {
     std::size_t wanted = 0;
     const auto [end, error] = std::from_chars(columns->data(), columns->data() + columns->size(), wanted);
     if (error == std::errc{} && wanted >= 20 && wanted <= 1000) {
@@ -242,6 +245,47 @@ Exit parse_and_run(const Command& tree, std::span<const std::string> arguments, 
   return exit;
 }
 
+Exit run_words(const Command& tree, std::span<const std::string> arguments, Invocation& invocation) {
+  if (!arguments.empty()) {
+    const auto found = std::ranges::find(tree.subcommands, arguments.front(), &Command::name);
+    if (found != tree.subcommands.end() && found->passes_arguments) {
+      invocation.rest.assign(arguments.begin() + 1, arguments.end());
+      return run_parsed(*found, invocation);
+    }
+    if (arguments.front() == "help") {
+      std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+      asked.emplace_back("--help");
+      return run_words(tree, asked, invocation);
+    }
+    if (arguments.front() == "--version") {
+      return run_parsed(version_command(), invocation);
+    }
+  }
+  return parse_and_run(tree, arguments, invocation);
+}
+
+// A command whose answer did not arrive has failed, whatever it did: a full disk under `atoll … >file`. A reader that has seen enough
+// (`| head`) is no failure.
+Exit all_was_written(const Invocation& invocation, Exit exit) {
+  std::ostream& out = invocation.streams.out;
+  if (out) {
+    errno = 0;
+    out.flush();
+  }
+  if (out || errno == EPIPE) {
+    return exit;
+  }
+  out.clear();
+  errno = 0;
+  out.flush();  // what failed before fails again, and says why
+  if (errno == EPIPE) {
+    return exit;
+  }
+  const std::string why = errno == 0 ? " (is its disk full?)" : std::string(": ") + std::strerror(errno);
+  const Exit failed = report(invocation, Error{Code::io, "standard output cannot be written" + why + "; what it was to hold is cut off"});
+  return exit == Exit::ok ? failed : exit;
+}
+
 }  // namespace
 
 int run_command_line(std::span<const std::string> arguments, const Streams& streams, const Environment& environment) {
@@ -250,24 +294,7 @@ int run_command_line(std::span<const std::string> arguments, const Streams& stre
 
 int run_command_line(const Command& tree, std::span<const std::string> arguments, const Streams& streams, const Environment& environment) {
   Invocation invocation{streams, environment, terminal_of(streams, environment), false, {}, {}, {}};
-  if (!arguments.empty()) {
-    const auto found = std::ranges::find(tree.subcommands, arguments.front(), &Command::name);
-    if (found != tree.subcommands.end() && found->passes_arguments) {
-      invocation.rest.assign(arguments.begin() + 1, arguments.end());
-      return static_cast<int>(run_parsed(*found, invocation));
-    }
-    if (arguments.front() == "help") {
-      std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
-      asked.emplace_back("--help");
-      return run_command_line(tree, asked, streams, environment);
-    }
-    if (arguments.front() == "--version") {
-      return static_cast<int>(run_parsed(version_command(), invocation));
-    }
-  }
-  const Exit exit = parse_and_run(tree, arguments, invocation);
-  streams.out.flush();
-  return static_cast<int>(exit);
+  return static_cast<int>(all_was_written(invocation, run_words(tree, arguments, invocation)));
 }
 
 }  // namespace atl

@@ -12,6 +12,11 @@
 
 namespace atl {
 
+struct WindowSize {
+  std::size_t columns = 0;
+  std::size_t rows = 0;
+};
+
 // stdout is data, stderr is talk.
 struct Streams {
   std::istream& in;
@@ -21,6 +26,8 @@ struct Streams {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   std::size_t columns = 100;  // of the terminal behind `out`; kNoEdge where there is none
+  // That terminal's size now, which its user may change; empty where there is none, or its size is not known.
+  std::function<std::optional<WindowSize>()> window = {};
 };
 
 // The value of an environment variable, if it is set.

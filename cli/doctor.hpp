@@ -43,6 +43,10 @@ struct DoctorFiles {
 // built-in trainer, which computes with it; elsewhere it is doubtful only: a trainer of one's own may bring another.
 Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool built_in_trainer);
 
+struct TcpFacts;  // transport/zmq/tcp_tuning.hpp
+// How the kernel controls congestion, and how much its buffers let a connection carry over a far path.
+Finding judge_connections(const TcpFacts& facts);
+
 // Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
 // data sets.
 std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,

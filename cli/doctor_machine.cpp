@@ -105,26 +105,6 @@ Finding look_at_descriptors() {
                                  : Finding{"descriptors", Health::good, text};
 }
 
-// Far islands exchange as fast as the kernel lets one connection carry what the path holds.
-Finding look_at_connections() {
-  const TcpFacts facts = tcp_facts();
-  const bool bbr = facts.far != facts.usual;
-  const std::string control =
-      bbr ? "the kernel controls congestion with " + facts.usual + ", and with " + facts.far + " where islands are far apart"
-          : "the kernel controls congestion with " + facts.usual +
-                ", which slows down with each lost packet; BBR does not: modprobe tcp_bbr, and " +
-                "\"bbr\" in net.ipv4.tcp_allowed_congestion_control";
-  if (facts.send_bytes == 0 || facts.receive_bytes == 0) {
-    return {"connections", Health::good, control};
-  }
-  const std::uint64_t held = std::min(facts.send_bytes, facts.receive_bytes / 2);  // of a receiver's buffer half is the window
-  const std::string buffers = "; the buffers of one let it have " + human_bytes(held) + " on the way, so over 100 ms up to " +
-                              human_bytes(held * 10) + "/s, and an island uses up to " + std::to_string(kMostStreams);
-  return held < kSmallBuffer
-             ? Finding{"connections", Health::doubtful, control + buffers + "; raise net.ipv4.tcp_wmem and tcp_rmem for a long fat line"}
-             : Finding{"connections", Health::good, control + buffers};
-}
-
 Finding look_at_state(const fs::path& state) {
   struct stat facts {};
   if (::stat(state.c_str(), &facts) != 0) {
@@ -193,6 +173,26 @@ void look_at_data(const AgentSettings& settings, std::vector<Finding>& findings)
 
 }  // namespace
 
+// Far islands exchange as fast as the kernel lets one connection carry what the path holds.
+Finding judge_connections(const TcpFacts& facts) {
+  const std::string usual = "the kernel controls congestion with " + facts.usual;
+  const std::string control = facts.usual.starts_with("bbr") ? usual
+                              : facts.far != facts.usual
+                                  ? usual + ", and with " + facts.far + " where islands are far apart"
+                                  : usual +
+                                        ", which slows down with each lost packet; BBR does not: modprobe tcp_bbr, and "
+                                        "\"bbr\" in net.ipv4.tcp_allowed_congestion_control";
+  if (facts.send_bytes == 0 || facts.receive_bytes == 0) {
+    return {"connections", Health::good, control};
+  }
+  const std::uint64_t held = std::min(facts.send_bytes, facts.receive_bytes / 2);  // of a receiver's buffer half is the window
+  const std::string buffers = "; the buffers of one let it have " + human_bytes(held) + " on the way, so over 100 ms up to " +
+                              human_bytes(held * 10) + "/s, and an island uses up to " + std::to_string(kMostStreams);
+  return held < kSmallBuffer
+             ? Finding{"connections", Health::doubtful, control + buffers + "; raise net.ipv4.tcp_wmem and tcp_rmem for a long fat line"}
+             : Finding{"connections", Health::good, control + buffers};
+}
+
 Result<AgentSettings> read_agent_settings(const fs::path& state, const std::string& config) {
   AgentSettings settings;
   const fs::path path = config.empty() ? state / "agent.toml" : fs::path(config);
@@ -235,7 +235,7 @@ std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::pat
                                    look_at_device(),
                                    look_at_shared_memory(run),
                                    look_at_descriptors(),
-                                   look_at_connections(),
+                                   judge_connections(tcp_facts()),
                                    look_at_state(state)};
   if (std::optional<Finding> disk = look_at_disk(state)) {
     findings.push_back(*std::move(disk));

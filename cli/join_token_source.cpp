@@ -9,28 +9,32 @@
 #include <optional>
 
 #include "cli/views/printable.hpp"
+#include "transport/base/plain_text.hpp"
 
 namespace atl {
 namespace {
 
 constexpr std::size_t kLongestToken = 4096;
 
-// The first line, without the spaces around it; "" if it is longer than any token.
-std::string first_line(std::istream& in) {
+// The first line, without the spaces around it; "" if it is longer than any token. Errors: what it is instead of plain text.
+Result<std::string> first_line(std::istream& in) {
   std::string line;
   for (int next = in.get(); next != std::istream::traits_type::eof() && next != '\n'; next = in.get()) {
     if (line.size() == kLongestToken) {
-      return "";
+      return std::string();
     }
     line += static_cast<char>(next);
   }
+  if (const std::string other = settle_encoding(line); !other.empty()) {
+    return Error{Code::invalid_argument, other};
+  }
   const std::size_t begin = line.find_first_not_of(" \t\r");
-  return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+  return begin == std::string::npos ? std::string() : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
 }
 
 Result<std::string> token_in_file(const Invocation& invocation, const std::string& file) {
   const std::string name = file == "-" ? "standard input" : printable(file, 300);
-  std::string token;
+  Result<std::string> token = std::string();
   if (file == "-") {
     token = first_line(invocation.streams.in);
   } else {
@@ -43,7 +47,10 @@ Result<std::string> token_in_file(const Invocation& invocation, const std::strin
     }
     token = first_line(stream);
   }
-  return token.empty() ? Result<std::string>(Error{Code::invalid_argument, name + ": its first line is no join token"}) : token;
+  if (!token) {
+    return Error{token.error().code, name + " " + token.error().why};
+  }
+  return token->empty() ? Result<std::string>(Error{Code::invalid_argument, name + ": its first line is no join token"}) : token;
 }
 
 }  // namespace

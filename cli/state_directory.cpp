@@ -9,6 +9,7 @@
 #include "cli/run_file/toml_guard.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/private_folder.hpp"
 #include "transport/base/spelling.hpp"
 
 namespace atl {
@@ -115,8 +116,7 @@ Status check_operator_file(const fs::path& state, const std::string& coordinator
 Status write_operator_file(const fs::path& state, const std::string& address, const std::string& coordinator_key) {
   const fs::path path = state / "operator.toml";
   ATOLL_TRY(check_operator_file(state, coordinator_key));
-  std::error_code error;
-  fs::create_directories(state, error);
+  ATOLL_TRY(make_private_folders(state));
   std::ofstream stream(path, std::ios::trunc);
   stream << "# the coordinator that this machine is an operator of\naddress = \"" << address << "\"\ncoordinator_key = '" << coordinator_key
          << "'\n";

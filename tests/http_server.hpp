@@ -26,6 +26,7 @@ class HttpServer {
     std::size_t drop_after = std::string::npos;  // of the body: then the connection is closed
     bool ignore_range = false;
     bool silent = false;  // never answers
+    bool drips = false;   // sends two bytes at a time
   };
   using Handler = std::function<Answer(const Request&)>;
 
@@ -61,7 +62,7 @@ class HttpServer {
     reply(connection, request, answer);
   }
 
-  static void reply(int connection, const Request& request, const Answer& answer) {
+  void reply(int connection, const Request& request, const Answer& answer) const {
     int status = answer.status;
     std::string body = answer.content;
     std::string range;
@@ -74,6 +75,10 @@ class HttpServer {
     LoopbackServer::send_all(connection, "HTTP/1.1 " + std::to_string(status) +
                                              " Whatever\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
                                              range + (answer.header.empty() ? "" : answer.header + "\r\n") + "\r\n");
+    if (answer.drips) {
+      server_.drip(connection, body);
+      return;
+    }
     LoopbackServer::send_all(connection, body.substr(0, answer.drop_after));
   }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -63,6 +64,16 @@ class LoopbackServer {
         return;
       }
       text.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+  // Sends the text two bytes at a time, ten times a second, until the client gives up or the server stops.
+  void drip(int connection, std::string_view text) const {
+    while (!stop_ && !text.empty() && ::send(connection, text.data(), std::min<std::size_t>(2, text.size()), MSG_NOSIGNAL) > 0) {
+      text.remove_prefix(std::min<std::size_t>(2, text.size()));
+      pollfd closed{connection, POLLRDHUP, 0};
+      if (::poll(&closed, 1, 100) != 0) {
+        return;
+      }
     }
   }
   // Says nothing until the client gives up or the server stops.

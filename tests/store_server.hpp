@@ -32,8 +32,10 @@ class StoreServer {
     int status = 0;                                 // answers so; 0: not
     bool silent = false;                            // says nothing until the server ends
     std::string body = {};                          // of that answer
+    std::string header = {};                        // further lines of that answer, each with its end
     std::size_t half_after = std::string::npos;     // of a body that it sends: then the connection is closed
     std::size_t hang_up_after = std::string::npos;  // of a body that it receives: then the connection is closed
+    bool drips = false;                             // sends a body two bytes at a time
     bool spoils = false;                            // keeps another body than it receives
     bool forgets = false;                           // of an upload in parts: says that it took one, and does not keep it
   };
@@ -128,8 +130,13 @@ class StoreServer {
       server_.stay_silent(connection);
       return;
     }
+    if (failure.drips) {
+      LoopbackServer::send_all(connection, "HTTP/1.1 200 Whatever\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n");
+      server_.drip(connection, std::string(100'000, ' '));
+      return;
+    }
     if (failure.status != 0) {
-      reply(connection, request, failure.status, failure.body);
+      reply(connection, request, failure.status, failure.body, failure.header);
       return;
     }
     if (failure.forgets) {

@@ -124,7 +124,12 @@ struct Core::State::Router {
   void operator()(const Serve& message) { state.on_serve(message); }
   void operator()(const Assignment& message) { state.on_assignment(message); }
   void operator()(const Release& message) { state.on_release(message); }
-  void operator()(const Drain& message) { state.begin_leaving(message.why); }
+  void operator()(const Drain& message) {
+    if (!state.departure.asked()) {
+      state.effect(Notice{"leaves: " + message.why + "; the round in hand is finished first", "info"});
+    }
+    state.begin_leaving(message.why);
+  }
   void operator()(const Neighbours& message) { state.on_neighbours(message); }
   void operator()(const NewEpoch& message) { of_epoch(message, &State::on_new_epoch); }
   void operator()(const Exchange& message) { of_epoch(message, &State::on_exchange); }
@@ -196,8 +201,8 @@ void Core::State::on_refused(const Refused& message) {
     // Its coordinator led this island before and does not know it now: its store may be an older copy, which somebody may put right.
     if (session.first_oddity()) {
       effect(
-          Notice{"the coordinator knows this island no more: its store may be older than this island's place in it. It is asked again "
-                 "every minute; " +
+          Notice{"the coordinator knows this island no more: its store may be older than this island's place in it, or the key in "
+                 "keys/island is not the one with which this island was enrolled. It is asked again every minute; " +
                  message.error.why});
     }
     session.postpone_hello(now + std::chrono::minutes(1));

@@ -379,6 +379,7 @@ struct RememberGeneration {
 // For the island's log. No answer.
 struct Notice {
   std::string text;
+  std::string level = "warning";  // info, warning or error
 };
 // The agent is done: end the process. `error` empty: as asked.
 struct Exit {

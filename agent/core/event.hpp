@@ -83,9 +83,9 @@ struct TrainerPublished {
   std::uint64_t position = 0;
   std::uint64_t tokens = 0;  // tokens and steps since this fragment's previous publish
   std::uint64_t steps = 0;
-  double training_loss = 0;  // mean of those steps; NaN: not finite or none
-  bool nonfinite = false;    // a loss or gradient of those steps was not finite
-  double local_loss = 0;     // validation; NaN: not asked
+  double training_loss = kNotMeasured;  // mean of those steps; NaN: not finite or none
+  bool nonfinite = false;               // a loss or gradient of those steps was not finite
+  double local_loss = kNotMeasured;     // validation; NaN: not asked
 };
 // A MergeOrder is done: the trainer has taken the round's result.
 struct TrainerMerged {
@@ -97,9 +97,9 @@ struct TrainerMerged {
   Step step;
   std::uint64_t position = 0;
   double wait_seconds = 0;
-  double outer_loss = 0;   // validation; NaN: not asked
-  bool saved = false;      // its own state lies in the directory that the order named
-  std::string save_error;  // or why not; empty: it was not asked
+  double outer_loss = kNotMeasured;  // validation; NaN: not asked
+  bool saved = false;                // its own state lies in the directory that the order named
+  std::string save_error;            // or why not; empty: it was not asked
 };
 // The validation loss of its present parameters; while it stands at step 0 those are the run's initial ones.
 struct TrainerEvaluated {
@@ -107,7 +107,7 @@ struct TrainerEvaluated {
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
-  double loss = 0;  // NaN: no data held out, or not finite
+  double loss = kNotMeasured;  // NaN: no data held out, or not finite
 };
 // How far it is. Cheap, several a second at most.
 struct TrainerProgress {
@@ -117,7 +117,7 @@ struct TrainerProgress {
   Step step;
   std::uint64_t tokens = 0;  // since the trainer started
   double tokens_per_second = 0;
-  double training_loss = 0;
+  double training_loss = kNotMeasured;
   double compute_seconds = 0;  // since the trainer started
   double wait_seconds = 0;
 };

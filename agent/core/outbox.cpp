@@ -8,6 +8,7 @@ constexpr std::size_t kUnsaidEvents = 64;
 }  // namespace
 
 void Outbox::tell(RunId run, std::string level, std::string kind, std::string text) {
+  effect(Notice{(run.empty() ? std::string() : "run " + run.text + ": ") + text, level});  // whoever reads this agent's log sees it, too
   IslandEvent event{std::move(run), std::move(level), std::move(kind), std::move(text)};
   if (linked_) {
     send(std::move(event));

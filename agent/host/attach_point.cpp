@@ -20,9 +20,7 @@ Error io_error(const std::string& socket, const char* what) { return {Code::io, 
 Result<int> listen_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Error{Code::invalid_argument, path + " is too long for a local socket; choose a shorter state directory"};
-  }
+  ATOLL_TRY(check_attach_socket(path));
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   ::unlink(path.c_str());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -48,6 +46,15 @@ bool accept_program(int listening, int& connection, int& program) {
 }  // namespace
 
 std::filesystem::path attach_socket(const std::filesystem::path& state, const std::string& name) { return state / "trainers" / name; }
+
+Status check_attach_socket(const std::string& socket) {
+  constexpr std::size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  return socket.size() <= kMost ? Status()
+                                : Status(Error{Code::invalid_argument, "the socket at which a trainer attaches has a path of " +
+                                                                           std::to_string(socket.size()) + " bytes, and the system takes " +
+                                                                           std::to_string(kMost) + ": " + socket +
+                                                                           "; choose a shorter state directory (agent --state)"});
+}
 
 Result<int> stand_in(const std::string& socket, const std::string& link) {
   ATOLL_ASSIGN(const int listening, listen_at(socket));

@@ -17,6 +17,9 @@ namespace atl {
 // The socket of a trainer's name: STATE/trainers/NAME.
 std::filesystem::path attach_socket(const std::filesystem::path& state, const std::string& name);
 
+// Errors: invalid_argument if the system takes no path of this length; says what to do.
+Status check_attach_socket(const std::string& socket);
+
 // Returns when the program that joined has ended, its status always 1: nobody asked it to.
 // Errors: invalid_argument for a path that is too long; io.
 Result<int> stand_in(const std::string& socket, const std::string& link);

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <system_error>
+
+#include "agent/host/inherited_environment.hpp"
 
 namespace atl {
 namespace {
@@ -59,6 +62,22 @@ void end_all(pid_t main, std::optional<int>& main_status) {
   }
 }
 
+// Variables that are meant for the command and would have been in this keeper's way.
+void take_own_variables() {
+  std::vector<std::string> meant;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).starts_with(agent::kForCommandOnly)) {
+      meant.emplace_back(*entry);
+    }
+  }
+  for (const std::string& text : meant) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    ::setenv(name.c_str() + agent::kForCommandOnly.size(), text.c_str() + equals + 1, 1);
+    ::unsetenv(name.c_str());
+  }
+}
+
 [[noreturn]] void become(const std::vector<std::string>& command, const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::vector<char*> arguments;
@@ -67,6 +86,7 @@ void end_all(pid_t main, std::optional<int>& main_status) {
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
+  take_own_variables();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execvp(arguments.front(), arguments.data());
   const std::string why = "atoll: " + command.front() + " cannot be started: " + std::strerror(errno) + "\n";

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "agent/host/attach_point.hpp"
+#include "agent/host/inherited_environment.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/log.hpp"
@@ -64,7 +65,21 @@ void run_program(const TrainerProgram& program, const SessionSettings& settings,
     }
   }
   for (const auto& [key, value] : program.environment) {
-    command.environment[key] = value;
+    command.environment[is_of_the_linker(key) ? std::string(kForCommandOnly) + key : key] = value;
+  }
+}
+
+// A trainer that the agent starts alone does not wait for others because the agent is one of several processes.
+void withhold(TrainerCommand& command, const TrainerProgram* program, const std::string& who) {
+  const bool launcher = program != nullptr && !program->command.empty() && is_launcher(program->command.front());
+  command.withheld = [launcher](std::string_view name) { return is_secret_variable(name) || (!launcher && is_group_variable(name)); };
+  std::string names;
+  for (const std::string& name : launcher ? std::vector<std::string>() : group_variables_here()) {
+    names += command.environment.contains(name) ? "" : (names.empty() ? "" : ", ") + name;
+  }
+  if (!names.empty()) {
+    log_info(who + "the trainer is started as one process, without " + names + " of the agent's environment" +
+             (program == nullptr ? "" : "; give what it needs by --trainer-env NAME=KEY=VALUE"));
   }
 }
 
@@ -80,6 +95,7 @@ Result<TrainerCommand> trainer_command(const SessionSettings& settings, const Ru
   command.environment = {
       {"OMP_NUM_THREADS", count}, {"OPENBLAS_NUM_THREADS", count}, {"MKL_NUM_THREADS", count}, {"OMP_WAIT_POLICY", "passive"}};
   command.environment.insert(settings.environment.begin(), settings.environment.end());
+  const TrainerProgram* program = nullptr;
   if (has_own_trainer(spec)) {
     const std::string& name = spec.trainer.name;
     const auto found = settings.trainers.find(name);
@@ -88,16 +104,21 @@ Result<TrainerCommand> trainer_command(const SessionSettings& settings, const Ru
                                            "', which this island's owner has not named; start its agent with --trainer " + name +
                                            "='COMMAND'"};
     }
-    if (found->second.attaches()) {
-      command.arguments = {"trainer", "--attach", attach_socket(std::filesystem::path(settings.runs.text()).parent_path(), name).string()};
+    program = &found->second;
+    if (program->attaches()) {
+      const std::string socket = attach_socket(std::filesystem::path(settings.runs.text()).parent_path(), name).string();
+      ATOLL_TRY(check_attach_socket(socket));
+      command.arguments = {"trainer", "--attach", socket};
     } else {
-      run_program(found->second, settings, command);
+      run_program(*program, settings, command);
     }
   }
+  const std::string who = "run " + run.text + ", island " + settings.island + ": ";
+  withhold(command, program, who);
   command.environment[island_link::kLinkVariable] = link;
   command.memory_limit_bytes = settings.memory_limit_bytes;
   command.hang_after = settings.hang_after;
-  command.on_line = logged("run " + run.text + ", island " + settings.island + ": trainer: ");
+  command.on_line = logged(who + "trainer: ");
   return command;
 }
 

@@ -46,7 +46,8 @@ std::vector<std::string> environment_of(const TrainerCommand& command) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    if (!command.environment.contains(std::string(text.substr(0, text.find('='))))) {
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!command.environment.contains(std::string(name)) && !(command.withheld && command.withheld(name))) {
       all.emplace_back(text);
     }
   }

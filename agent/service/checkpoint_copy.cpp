@@ -69,6 +69,46 @@ Result<NewestNote> read_newest(const ObjectStore& store, const std::string& fold
   return newest_note_of(*text, name);
 }
 
+constexpr const char* kIsItTheStore = "; is that the store's own address, and not that of its console, a proxy or a sign-in page?";
+
+// Whatever answers 200 is no store yet. What was put there is looked for before it counts; a store that is slow to show it is asked again.
+Error not_kept(const ObjectStore& store, const std::string& name, const std::string& instead, Code code) {
+  return {code, store.address() + " took " + name + " and has " + instead + " under that name" + kIsItTheStore};
+}
+
+Status put_note(const ObjectStore& store, const std::string& folder, const CopyNote& note, const CopyPatience& patience) {
+  const std::string name = note_of(folder, note.what.round);
+  const std::string text = text_of(note);
+  ATOLL_TRY(tried(patience, [&] { return store.put(name, text); }));
+  return tried(patience, [&]() -> Status {
+    const Result<std::string> back = store.get(name, kLargestNote);
+    if (!back && back.error().code == Code::not_found) {
+      return not_kept(store, name, "nothing", Code::unavailable);
+    }
+    if (!back) {
+      return back.error();
+    }
+    const Result<CopyNote> known = copy_note_of(*back, name);
+    return known && known->what == note.what ? Status() : Status(not_kept(store, name, "something else", Code::corrupt));
+  });
+}
+
+// Another run, or another island, may have written the same note meanwhile: any such note is good.
+Status put_newest(const ObjectStore& store, const std::string& name, const NewestNote& note, const CopyPatience& patience) {
+  const std::string text = text_of(note);
+  ATOLL_TRY(tried(patience, [&] { return store.put(name, text); }));
+  return tried(patience, [&]() -> Status {
+    const Result<std::string> back = store.get(name, kLargestNote);
+    if (!back && back.error().code == Code::not_found) {
+      return not_kept(store, name, "nothing", Code::unavailable);
+    }
+    if (!back) {
+      return back.error();
+    }
+    return newest_note_of(*back, name) ? Status() : Status(not_kept(store, name, "something else", Code::corrupt));
+  });
+}
+
 // The digest of a range of the file; it also goes into `whole`.
 Result<Digest> digest_of(int file, std::uint64_t offset, std::uint64_t bytes, Sha256* whole) {
   Bytes buffer(1U << 20U);
@@ -139,8 +179,7 @@ class Copying {
     if (uploads_) {
       ATOLL_TRY(finish_upload());
     }
-    const std::string text = text_of(note_);
-    ATOLL_TRY(tried(patience_, [&] { return store_.put(note_of(job_.folder, job_.what.round), text); }));
+    ATOLL_TRY(put_note(store_, job_.folder, note_, patience_));
     progress_.clear();
     return done_;
   }
@@ -168,12 +207,22 @@ class Copying {
       return progress_.add(part, content.sha256, *tag);
     }
     ATOLL_TRY(tried(patience_, [&] { return store_.put(object(part), content); }));
-    if (!store_.takes_parts()) {
-      FileRange back = content;
-      back.file = -1;
-      ATOLL_TRY(tried(patience_, [&] { return store_.get(object(part), 0, back); }));
-    }
+    ATOLL_TRY(tried(patience_, [&] { return store_.takes_parts() ? look_at(part, content) : read_back(part, content); }));
     return progress_.add(part, content.sha256, "");
+  }
+
+  // S3 was told the digest, and refuses other bytes: that the object is there is enough.
+  Status look_at(std::size_t part, const FileRange& content) const {
+    ATOLL_ASSIGN(const std::optional<std::uint64_t> size, store_.size_of(object(part)));
+    if (!size) {
+      return not_kept(store_, object(part), "nothing", Code::unavailable);
+    }
+    return *size == content.bytes ? Status() : Status(not_kept(store_, object(part), human_bytes(*size), Code::corrupt));
+  }
+  Status read_back(std::size_t part, FileRange content) const {
+    content.file = -1;
+    const Status read = store_.get(object(part), 0, content);
+    return !read && read.error().code == Code::corrupt ? Status(Error{Code::corrupt, read.error().why + kIsItTheStore}) : read;
   }
 
   Status finish_upload() {
@@ -237,14 +286,10 @@ Status enter(const ObjectStore& store, const CopyJob& job, const CopyPatience& p
   newest.run = job.what.run;
   std::erase(newest.rounds, job.what.round);
   newest.rounds.push_back(job.what.round);
-  const auto tell = [&] {
-    const std::string text = text_of(newest);
-    return tried(patience, [&] { return store.put(job.folder + kNewestNote, text); });
-  };
+  const auto tell = [&] { return put_newest(store, job.folder + kNewestNote, newest, patience); };
   ATOLL_TRY(tell());
   if (job.shared) {
-    const std::string text = text_of(NewestNote{job.what.run, {}});
-    ATOLL_TRY(tried(patience, [&] { return store.put(kNewestNote, text); }));
+    ATOLL_TRY(put_newest(store, kNewestNote, NewestNote{job.what.run, {}}, patience));
   }
   const std::size_t keep = std::max<std::size_t>(job.keep, 1);
   if (newest.rounds.size() <= keep) {

@@ -286,6 +286,9 @@ class Driver {
       return;
     }
     for (Event& event : task_->pump(at)) {
+      if (const auto* over = std::get_if<TaskEnded>(&event); over != nullptr && !over->error.why.empty()) {
+        log_warning("run " + over->run.text + ", island " + session_.island + ": the task's process ended: " + over->error.why);
+      }
       pending_.push_back(std::move(event));
     }
     if (task_->ended()) {
@@ -401,11 +404,17 @@ class Driver {
   }
   void carry_out(const CopyCheckpoint& order, TimePoint) { copier_.copy(order); }
   void carry_out(const FetchCopy& order, TimePoint) { copier_.fetch(order); }
-  void carry_out(const Notice& order, TimePoint) { log_warning(order.text); }
+  void carry_out(const Notice& order, TimePoint) {
+    const LogLevel level = order.level == "error" ? LogLevel::error : order.level == "info" ? LogLevel::info : LogLevel::warning;
+    log(level, "island " + session_.island + ": " + order.text);
+  }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
     const std::optional<Error>& lost = state_watch_.lost();
     outcome_ = order.error ? Status(*order.error) : lost ? Status(*lost) : Status();
+    if (outcome_) {
+      log_info("island " + session_.island + ": has left");
+    }
   }
   // Everything else is the sync engine's.
   template <typename Order>
@@ -469,6 +478,23 @@ class Driver {
 
 }  // namespace
 
+namespace {
+
+// A new key would be a stranger to the coordinator that this island has joined.
+Status check_key_is_there(const AgentOptions& options) {
+  std::error_code ignored;
+  const fs::path key = options.state / "keys" / "island";
+  if (fs::exists(key, ignored) || !options.join_token.empty() || !read_coordinator(options.state)) {
+    return {};
+  }
+  return Error{Code::not_found,
+               key.string() +
+                   " is gone, the key by which the coordinator knows this island: put it back from a copy, or join as a new "
+                   "island with a new token (--join-file)"};
+}
+
+}  // namespace
+
 Status run_agent(const AgentOptions& given) {
   AgentOptions options = given;
   const char* core_type = std::getenv(kCoreTypeVariable);
@@ -480,6 +506,7 @@ Status run_agent(const AgentOptions& given) {
   KeyPair keys;
   const auto begin = [&]() -> Status {
     ATOLL_TRY(keep_private(options.state));
+    ATOLL_TRY(check_key_is_there(options));
     ATOLL_ASSIGN(keys, read_or_make_key_file(options.state / "keys" / "island"));
     return {};
   };

@@ -280,6 +280,22 @@ Status resume_paused(LocalCluster& cluster, const std::string& run) {
   return resumed ? Status() : Status(resumed.error());
 }
 
+// The last checkpoint is copied behind the run's end. The cluster lives so long, and the summary says what came of it.
+Result<nlohmann::json> await_copies(LocalCluster& cluster, const Interrupt& interrupt, nlohmann::json document) {
+  constexpr Duration kPatience = std::chrono::seconds(60);
+  const std::string run = text_at(object_at(document, "run"), "id");
+  for (const TimePoint deadline = now() + kPatience; now() < deadline && !copies_are_settled(document);) {
+    const Result<bool> interrupted = live_on(cluster, interrupt, false);
+    if (!interrupted || *interrupted) {
+      break;  // the run is over: there is a summary all the same
+    }
+    if (Result<nlohmann::json> next = cluster.client().ask("status", {{"run", run}})) {
+      document = std::move(next).value();
+    }
+  }
+  return document;
+}
+
 // All that was told of a run, in order.
 Result<nlohmann::json> events_of(LocalCluster& cluster, const std::string& run) {
   nlohmann::json all = nlohmann::json::array();
@@ -318,6 +334,9 @@ Exit train(const Invocation& invocation, LocalCluster& cluster, const Interrupt&
     }
     pause_run(invocation, cluster, run);
     return Exit::interrupted;
+  }
+  if (!spec.checkpoint.copy.empty()) {
+    document = await_copies(cluster, interrupt, std::move(document).value());
   }
   if (faults != nullptr) {
     const Result<nlohmann::json> events = events_of(cluster, run);

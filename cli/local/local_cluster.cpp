@@ -13,6 +13,7 @@
 #include "cli/views/document.hpp"
 #include "coordinator/service/init.hpp"
 #include "transport/base/free_port.hpp"
+#include "transport/base/private_folder.hpp"
 
 namespace atl {
 namespace {
@@ -21,12 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr const char* kCoordinator = "coordinator";
-
-Status make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  return error ? Status(Error{Code::io, folder.string() + " cannot be made: " + error.message()}) : Status();
-}
 
 std::string last_lines(const fs::path& file) {
   std::ifstream stream(file);
@@ -47,7 +42,7 @@ std::string last_lines(const fs::path& file) {
 }  // namespace
 
 Result<LocalCluster> LocalCluster::start(LocalClusterSettings settings, Duration patience) {
-  ATOLL_TRY(make_folder(settings.folder));
+  ATOLL_TRY(make_private_folders(settings.folder));
   const fs::path state = settings.folder / "coordinator";
   if (!is_there(state / "coordinator.toml")) {
     ATOLL_ASSIGN(const std::uint16_t port, free_port());
@@ -139,7 +134,7 @@ Status LocalCluster::start_agents() {
   }
   for (const std::string& name : settings_.islands) {
     const fs::path state = settings_.folder / name;
-    ATOLL_TRY(make_folder(state));
+    ATOLL_TRY(make_private_folders(state));
     std::vector<std::string> arguments = {"agent", "--state", state.string(), "--name", name};
     Variables environment;
     if (!is_there(state / "coordinator.json")) {

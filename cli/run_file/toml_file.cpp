@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "cli/views/printable.hpp"
+#include "transport/base/plain_text.hpp"
 
 namespace atl {
 
@@ -32,6 +33,9 @@ Result<std::string> read_toml_file(const std::filesystem::path& path) {
     return Error{Code::io, name + ": cannot be read; check its permissions"};
   }
   text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (const std::string other = settle_encoding(text); !other.empty()) {
+    return Error{Code::invalid_argument, name + " " + other};
+  }
   return text;
 }
 

@@ -112,7 +112,11 @@ std::string loss_unit(const json& run, const std::string& before) {
   return own ? "" : before + (flag_at(run, "images") ? "squared error of the flow" : "nats per token");
 }
 
-std::string loss_line(const json& run) {
+std::string loss_line(const json& document) {
+  const json& run = object_at(document, "run");
+  if (const auto training = training_loss_of(document); training && !number_at(run, "outer_loss")) {
+    return loss_text(training) + " in training, none on held-out data";
+  }
   const std::string curve = loss_curve(run, 24);
   std::string line = loss_text(number_at(run, "outer_loss")) + loss_unit(run, " ");
   if (number_at(run, "initial_loss")) {
@@ -499,7 +503,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
   } else {
     text +=
         field(counted(run), count_text(number_at(run, "tokens")) + ", " + count_text(number_at(run, "tokens_per_second")) + "/s", terminal);
-    text += field("loss", loss_line(run), terminal);
+    text += field("loss", loss_line(document), terminal);
     text += metrics_line(run).empty() ? "" : field("metrics", metrics_line(run), terminal);
     text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
     text += spread_line(run).empty() ? "" : field("spread", spread_line(run), terminal);
@@ -538,9 +542,11 @@ std::string render_summary(const json& document, const Terminal& terminal) {
     text += field("sent", bytes_text(number_at(run, "bytes_sent")) + " by all islands", terminal);
     return text + tasks_table(document, terminal) + absences_text(document, terminal);
   }
+  const bool held_out = number_at(run, "outer_loss") || !training_loss_of(document);
   text += field("loss",
-                first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end" + loss_unit(run, ", ") + " on held-out data  " +
-                    loss_curve(run, 24),
+                !held_out ? loss_line(document)
+                          : first_loss(run) + loss_text(number_at(run, "outer_loss")) + " at the end" + loss_unit(run, ", ") +
+                                " on held-out data  " + loss_curve(run, 24),
                 terminal);
   text += own_losses_line(document).empty() ? "" : field("losses", own_losses_line(document), terminal);
   text += field("rounds",
@@ -550,6 +556,8 @@ std::string render_summary(const json& document, const Terminal& terminal) {
                 terminal);
   const std::string share = data_share_text(run, true);
   text += share.empty() ? "" : field("data", share, terminal);
+  const std::string copies = copies_text(document);
+  text += copies.empty() ? "" : field("copies", copies, terminal);
   text += field("sent", sent_line(document, run), terminal);
   text += field("computing",
                 share_text(number_at(run, "compute_seconds"), number_at(run, "wait_seconds")) + " of the islands' time (" +
@@ -567,7 +575,8 @@ std::string render_progress(const json& document, const Terminal& terminal) {
         state + "  " + count_text(number_at(run, "tokens_per_second")) + " images/s  " + printable(text_at(run, "reason"), 300);
     return std::string(first_columns(line, terminal.columns > 1 ? terminal.columns - 1 : 1));
   }
-  std::string line = state + "  round " + rounds_done_cell(run) + "  loss " + loss_text(number_at(run, "outer_loss")) + "  " +
+  std::string line = state + "  round " + rounds_done_cell(run) + "  loss " +
+                     loss_text(number_at(run, "outer_loss") ? number_at(run, "outer_loss") : training_loss_of(document)) + "  " +
                      loss_curve(run, 16) + "  " + count_text(number_at(run, "tokens_per_second")) + " " + counted(run) + "/s  " +
                      count_text(number_at(run, "members")) + " islands";
   if (const std::string reason = printable(text_at(run, "reason"), 200); !reason.empty()) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/views/terminal.hpp"
@@ -25,6 +26,12 @@ std::string render_data(const nlohmann::json& document, const Terminal& terminal
 // How many parts of the data an island has, or of an ended run how many were trained on, and which share of the data nobody trains on. From
 // the counts `parts_of_data`, `parts_in_use` and `parts_begun`. Empty where nobody trains yet, or the run is one of phases.
 std::string data_share_text(const nlohmann::json& counts, bool ended);
+// The mean of the islands' newest training losses; nothing if none has told one.
+std::optional<double> training_loss_of(const nlohmann::json& document);
+// Of an ended run's copies in a store: "of round 5; then the checkpoint of round 7 was not copied by …". Empty of a run without copies.
+std::string copies_text(const nlohmann::json& document);
+// Whether there is nothing more to be heard of the copy of a run's newest checkpoint: it is there, or it failed for good.
+bool copies_are_settled(const nlohmann::json& document);
 std::string render_tokens(const nlohmann::json& document, const Terminal& terminal);
 // What an ended run came to, from its status document: loss, rounds, bytes each island sent and how many times fewer than
 // data-parallel would have, time computing, absences; of a rehearsal (`atoll local --faults`) each fault and what followed.

@@ -433,8 +433,10 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
   json warnings = json::array();
   for (const StoredEvent& stored_event : newest) {
     const EventRecord& event = stored_event.event;
+    const json fields = json::parse(stored_event.fields, nullptr, false);
     warnings.push_back({{"time_unix_ms", unix_ms(event.time)},
                         {"island", event.island.empty() ? json() : json(name_of(event.island))},
+                        {"round", fields.is_object() && fields.contains("round") ? fields["round"] : json()},
                         {"kind", event.kind},
                         {"text", event.text}});
   }

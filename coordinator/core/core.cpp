@@ -75,6 +75,10 @@ Round Run::furthest() const {
   return newest;
 }
 
+Round Run::present_round() const {
+  return !lineage.initialised() ? Round(0) : private_states() ? std::max(furthest(), lineage.committed()).next() : lineage.next();
+}
+
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
 
 Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>(std::move(settings), now)) {

@@ -32,10 +32,11 @@ namespace atl::coordinator {
 struct LastContribution {
   Round round;
   std::uint64_t tokens = 0;
-  double training_loss = 0;
-  double norm = 0;
+  double training_loss = kNotMeasured;  // of what is not counted nothing is known, rather than 0
+  double norm = kNotMeasured;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
+  std::uint32_t fragment = 0;
 };
 
 // For whom an island waited, in this life of the coordinator.
@@ -90,11 +91,14 @@ struct Progress {
   TimePoint progressed;  // in pairs: when it last said that it had merged a round
   bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
   LastContribution last;
+  std::map<Round, LastContribution> unmerged;  // those whose result its trainer has not merged yet, the newest few
   std::map<WaitKey, double> waits;             // seconds
   std::deque<AccountedWait> accounted;         // the newest, oldest first
   double share = 0;                            // of the committed tokens, smoothed over rounds
   bool trained = false;                        // its trainer was ready at some time since it was let in
   std::optional<TimePoint> trainer_lost = {};  // and ended after the newest commit, or was not ready then
+
+  void contribute(const LastContribution& contribution);
 };
 
 struct Membership {
@@ -171,6 +175,8 @@ struct Run {
   [[nodiscard]] bool merging() const;
   // The newest round that a member is known to have come to by itself.
   [[nodiscard]] Round furthest() const;
+  // The round that is being taken, of those that are furthest where each commits its own; 0 before there is a common state.
+  [[nodiscard]] Round present_round() const;
   [[nodiscard]] bool phased() const { return spec.strategy.group == Group::expert; }
   // Rounds close with so many contributions, and nobody waits for the others.
   [[nodiscard]] bool passes_over() const { return spec.strategy.quorum > 0 && spec.strategy.group == Group::all; }
@@ -340,6 +346,8 @@ struct Core::State {
   void reject(Run& run, Membership& membership, const Withdrawn& message);
   void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
   void note_bytes(Membership& membership, const Exchanged& message) const;
+  MetricRecord metric_of(const Run& run, const Membership& membership, Round round) const;
+  void record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment);
   void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
   void contribute(Run& run, Membership& membership, Round round, const Contribution& contribution);
   [[nodiscard]] bool current(Run& run, Membership& membership, Epoch epoch);

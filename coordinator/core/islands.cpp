@@ -61,6 +61,13 @@ bool Islands::hears(const IslandId& id, std::uint64_t boot, const Message& messa
     return false;
   }
   if (boot != island.boot) {
+    if (std::ranges::find(island.outlived, boot) != island.outlived.end()) {
+      // It was silent, suspended perhaps, and thinks that it takes part.
+      out.post(id, boot,
+               Refused{Error{Code::conflict, "another agent with the identity of island " + island.record.name +
+                                                 " took this one's place while it was silent; stop one of them, or give it an identity of "
+                                                 "its own"}});
+    }
     return false;  // another instance, which was not let in
   }
   island.heard = out.now();

@@ -305,7 +305,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.record.cause = cause;
   if (was_active) {
     std::vector<Absence>& absences = membership.record.absences;
-    absences.push_back(Absence{run.lineage.initialised() ? run.lineage.next() : Round(0), std::nullopt, cause, now(), std::nullopt});
+    absences.push_back(Absence{run.present_round(), std::nullopt, cause, now(), std::nullopt});
     if (absences.size() > kMaxAbsences) {
       absences.erase(absences.begin());
     }
@@ -412,7 +412,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
-    membership.record.absences.back().to = run.lineage.next();
+    membership.record.absences.back().to = std::max(run.present_round(), membership.record.absences.back().from);
     membership.record.absences.back().until = now();
   }
   membership.entry.catch_up.reset();
@@ -426,6 +426,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.progress.last = LastContribution{};
   membership.progress.trained = false;
   membership.progress.trainer_lost.reset();
+  membership.progress.unmerged.clear();
   save(run, membership);
   // In order of their parts, whoever came first.
   const auto place = std::find_if(run.members.begin(), run.members.end(),
@@ -530,6 +531,7 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
   if (lost && !run.private_states() && run.at_end() && message.digest == run.lineage.digest()) {
     activate(run, membership);  // it took part to the end, and was lost before it was heard
   }
+  record_unmerged(run, membership, std::max(run.furthest(), run.lineage.committed()).next(), std::nullopt);
   if (membership.record.state == MembershipState::active &&
       ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
     membership.record.state = MembershipState::ended;

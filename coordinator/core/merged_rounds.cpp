@@ -1,6 +1,5 @@
 // What islands say once their trainers have merged a round: the metrics of it, and for what they waited.
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/core/core_state.hpp"
 
@@ -9,44 +8,81 @@ namespace {
 
 constexpr double kToldWait = 1.0;             // seconds that a trainer waited for a result, and
 constexpr double kToldShare = 0.1;            // the share of a round: less is not worth an event
+constexpr std::size_t kUnmerged = 64;         // contributions of an island; a trainer merges within a few rounds
 constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
 
 }  // namespace
 
+void Progress::contribute(const LastContribution& contribution) {
+  last = contribution;
+  unmerged[contribution.round] = contribution;
+  if (unmerged.size() > kUnmerged) {
+    unmerged.erase(unmerged.begin());
+  }
+}
+
+// Results are merged in another order than their rounds have where fragments overlap, and not at all where a newer one of the fragment
+// came.
 void Core::State::on_merged(Run& run, Membership& membership, const Merged& message) {
-  if (message.round <= membership.progress.merged && membership.progress.merged.value > 0) {
+  Progress& progress = membership.progress;
+  const bool older = message.round <= progress.merged && progress.merged.value > 0;
+  if ((older && !progress.unmerged.contains(message.round)) || (!run.own(message.round) && message.round > run.lineage.committed())) {
     return;
   }
-  if (!run.own(message.round) && message.round > run.lineage.committed()) {
-    return;
+  progress.settled = true;
+  if (!older) {
+    progress.merged = message.round;
+    note_own_round(run, message.round);
+    note_pair_round(run, membership, message);
   }
-  membership.progress.merged = message.round;
-  membership.progress.settled = true;
-  note_own_round(run, message.round);
-  note_pair_round(run, membership, message);
-  MetricRecord metric;
-  metric.time = now();
-  metric.run = run.about.id;
-  metric.island = membership.record.island;
-  metric.round = message.round;
+  MetricRecord metric = metric_of(run, membership, message.round);
   metric.step = message.step;
   metric.outer_loss = message.outer_loss;
   metric.local_loss = message.local_loss;
   metric.wait_seconds = message.wait_seconds;
   account_wait(run, membership, message.round, message.wait_seconds);
-  const Island& island = islands.at(membership.record.island);
-  if (membership.progress.last.round == message.round) {
-    metric.training_loss = membership.progress.last.training_loss;
-    metric.norm = membership.progress.last.norm;
-    metric.tokens = membership.progress.last.tokens;
-    metric.bytes_sent = membership.progress.last.bytes_sent;
-    metric.bytes_received = membership.progress.last.bytes_received;
+  if (const auto found = progress.unmerged.find(message.round); found != progress.unmerged.end()) {
+    const std::uint32_t fragment = found->second.fragment;
+    progress.unmerged.erase(found);
+    record_unmerged(run, membership, message.round, fragment);
   } else {
+    const Island& island = islands.at(membership.record.island);
     const auto report = island.reports.find(run.about.id);
-    metric.training_loss = report == island.reports.end() ? std::numeric_limits<double>::quiet_NaN() : report->second.training_loss;
+    metric.training_loss = report == island.reports.end() ? kNotMeasured : report->second.training_loss;
   }
   record(std::move(metric));
   tell_own_metrics(run, membership, message);
+}
+
+// What is known of an island's round from its contribution.
+MetricRecord Core::State::metric_of(const Run& run, const Membership& membership, Round round) const {
+  MetricRecord metric;
+  metric.time = now();
+  metric.run = run.about.id;
+  metric.island = membership.record.island;
+  metric.round = round;
+  if (const auto found = membership.progress.unmerged.find(round); found != membership.progress.unmerged.end()) {
+    metric.training_loss = found->second.training_loss;
+    metric.norm = found->second.norm;
+    metric.tokens = found->second.tokens;
+    metric.bytes_sent = found->second.bytes_sent;
+    metric.bytes_received = found->second.bytes_received;
+  }
+  return metric;
+}
+
+// Committed rounds before this one (of this fragment) whose results the island's trainer will not merge any more: they have a row, too.
+void Core::State::record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment) {
+  std::map<Round, LastContribution>& unmerged = membership.progress.unmerged;
+  for (auto at = unmerged.begin(); at != unmerged.end() && at->first < before;) {
+    const bool committed = run.own(at->first) || at->first <= run.lineage.committed();
+    if ((fragment && at->second.fragment != *fragment) || !committed) {
+      ++at;
+      continue;
+    }
+    record(metric_of(run, membership, at->first));
+    at = unmerged.erase(at);
+  }
 }
 
 // Numbers of a trainer's own go to the tape.

@@ -20,6 +20,7 @@
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/base/not_measured.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -222,18 +223,18 @@ struct EventRecord {
   friend bool operator==(const EventRecord&, const EventRecord&) = default;
 };
 
-// What a round brought on one island. NaN where not measured.
+// What a round brought on one island.
 struct MetricRecord {
   TimePoint time;
   RunId run;
   IslandId island;
   Round round;
   Step step;
-  double training_loss = 0;
-  double outer_loss = 0;
-  double local_loss = 0;
-  double norm = 0;  // of the contribution
-  double wait_seconds = 0;
+  double training_loss = kNotMeasured;
+  double outer_loss = kNotMeasured;
+  double local_loss = kNotMeasured;
+  double norm = kNotMeasured;  // of the contribution
+  double wait_seconds = kNotMeasured;
   std::uint64_t tokens = 0;  // of the contribution
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;

@@ -82,6 +82,13 @@ void Core::State::roll_back(Run& run, Round round) {
   run.in_rounds().hold_since.reset();
   for (auto& [id, membership] : run.memberships) {
     membership.progress.merged = std::min(membership.progress.merged, round);
+    membership.progress.unmerged.clear();
+    // Who was away from a round that is taken anew is away from its second time on.
+    for (Absence& absence : membership.record.absences) {
+      absence.from = std::min(absence.from, round.next());
+      absence.to = absence.to ? std::optional(std::min(*absence.to, round.next())) : absence.to;
+    }
+    save(run, membership);
   }
   record_lineage(run);
   event(run.about.id, {}, "warning", "rolled_back",
@@ -104,6 +111,12 @@ void Core::State::start_over(Run& run, const std::string& why) {
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
     membership.progress.merged = Round(0);
+    membership.progress.unmerged.clear();
+    for (Absence& absence : membership.record.absences) {
+      absence.from = Round(0);
+      absence.to = absence.to ? std::optional(Round(0)) : absence.to;
+    }
+    save(run, membership);
   }
   set_state(run, RunState::queued, "starts over: " + why);
 }

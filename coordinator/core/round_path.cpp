@@ -4,7 +4,6 @@
 //              ▲                                                                      │
 //              └────────────────────────── Abort ◄────────────────────────────────────┘
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/core/core_state.hpp"
 #include "strategies/aggregate.hpp"
@@ -52,7 +51,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     if (message.round > membership.progress.last.round) {
       forgive(run, membership);
     }
-    membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+    membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
     run.data.count_in(message.data, message.sequences, out);
     membership.progress.settled =
         current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told
@@ -84,14 +83,16 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
-  membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
+  // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
+  const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
+  membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
   contribute(run, membership, message.round, contribution_in(message));
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
   if (run.own(message.round)) {
     if (message.round > membership.progress.last.round) {  // else it is repeated
-      membership.progress.last = LastContribution{message.round, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0, 0};
+      membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
       reject(run, membership, message);
     }
     return;
@@ -113,6 +114,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   }
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
+  membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
   const DataRange data = run.passes_over() ? DataRange{} : message.data;  // counted with its next contribution that counts
   contribute(run, membership, message.round, Contribution{true, 0, message.fragment, 0, data, 0});
   if (!known) {
@@ -377,9 +379,9 @@ void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged
 
 // What the round's exchange moved, for the metrics of it.
 void Core::State::note_bytes(Membership& membership, const Exchanged& message) const {
-  if (membership.progress.last.round == message.round) {
-    membership.progress.last.bytes_sent = message.bytes_sent;
-    membership.progress.last.bytes_received = message.bytes_received;
+  if (const auto found = membership.progress.unmerged.find(message.round); found != membership.progress.unmerged.end()) {
+    found->second.bytes_sent = message.bytes_sent;
+    found->second.bytes_received = message.bytes_received;
   }
 }
 

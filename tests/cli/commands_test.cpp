@@ -1,4 +1,6 @@
 // Commands in process: exit code, stdout, stderr.
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,10 +14,13 @@
 #include "cli/command_line.hpp"
 #include "cli/doctor.hpp"
 #include "cli/run_file/run_file.hpp"
+#include "cli/state_directory.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
 #include "tests/places.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/private_folder.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
 
 namespace of_commands_test {
 
@@ -107,6 +112,29 @@ TEST_CASE("help says what an option is where it is not given, and `help COMMAND`
   CHECK(call({"token", "create", "--help"}).out.find("(else 24h)") != std::string::npos);
   CHECK(call({"help", "token", "create"}).out == call({"token", "create", "--help"}).out);
   CHECK(call({"help"}).out == call({"--help"}).out);
+}
+
+TEST_CASE("a command whose standard output is full fails and says so") {
+  const std::string file = std::string(ATOLL_SOURCE_DIR) + "/examples/quickstart.toml";
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{{"version"},
+                                                                                         {"version", "--json"},
+                                                                                         {"--version"},
+                                                                                         {"--help"},
+                                                                                         {"help", "status"},
+                                                                                         {"validate", file},
+                                                                                         {"validate", file, "--json"},
+                                                                                         {"validate", "--keys-markdown"},
+                                                                                         {"plan", file},
+                                                                                         {"completion", "bash"}}) {
+    const Called into_pipe = call(arguments);
+    const Called called = call_into("/dev/full", arguments);
+    INFO(arguments.front() << ": " << called.err);
+    CHECK(into_pipe.exit == 0);
+    CHECK(called.exit == 1);
+    CHECK(called.err.find("standard output cannot be written") != std::string::npos);
+  }
+  // What failed for another reason keeps its exit code.
+  CHECK(call_into("/dev/full", {"validate", "/nowhere.toml"}).exit == call({"validate", "/nowhere.toml"}).exit);
 }
 
 TEST_CASE("version") {
@@ -286,6 +314,40 @@ TEST_CASE("doctor wants the reference BLAS replaced where the built-in trainer c
   const BlasFacts fast = {"0.3.21", "Haswell", true, "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"};
   CHECK(judge_arithmetic({"", blas_text(fast)}, fast, true).health == Health::good);
   CHECK(judge_arithmetic({"", "no BLAS of the system"}, {}, true).health == Health::doubtful);
+}
+
+TEST_CASE("doctor advises BBR where the kernel has not been given it, and nowhere else") {
+  const std::string advice = "modprobe tcp_bbr";
+  CHECK(judge_connections({"cubic", "cubic", 0, 0}).text.find(advice) != std::string::npos);
+  CHECK(judge_connections({"cubic", "bbr", 0, 0}).text ==
+        "the kernel controls congestion with cubic, and with bbr where islands are far apart");
+  CHECK(judge_connections({"bbr", "bbr", 0, 0}).text == "the kernel controls congestion with bbr");
+  CHECK(judge_connections({"bbr3", "bbr3", 0, 0}).text == "the kernel controls congestion with bbr3");
+  CHECK(judge_connections({"bbr", "bbr", 1000, 1000}).health == Health::doubtful);
+}
+
+TEST_CASE("what `local` and `token use` make for their state is its owner's alone, as doctor wants it, whatever the umask says") {
+  const atl_test::TemporaryFolder folder;
+  const mode_t before = ::umask(0022);
+  const std::filesystem::path state = folder.path() / "home" / "atoll";
+  const std::string run = folder
+                              .write("run.toml",
+                                     "[run]\nname = \"x\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"none\"]\n"
+                                     "[training]\nsteps = 2\n[strategy]\ninner_steps = 1\n[islands]\nmin = 1\n")
+                              .string();
+  // Its program is the test's, so it comes no further than its folders.
+  call({"local", run, "--islands", "1"}, {{"ATOLL_STATE", state.string()}, {"PATH", "/bin"}});
+  REQUIRE(std::filesystem::exists(state / "local"));
+  for (const auto& path : {folder.path() / "home", state, state / "local"}) {
+    INFO(path);
+    CHECK((std::filesystem::status(path).permissions() & std::filesystem::perms(0077)) == std::filesystem::perms::none);
+  }
+  const Called doctor = call({"doctor", "--state", state.string()});
+  CHECK(doctor.out.find("is its owner's alone") != std::string::npos);
+  REQUIRE(write_operator_file(folder.path() / "operator", "tcp://127.0.0.1:1", std::string(40, 'k')));
+  CHECK((std::filesystem::status(folder.path() / "operator").permissions() & std::filesystem::perms(0077)) == std::filesystem::perms::none);
+  CHECK_FALSE(make_private_folders(std::filesystem::path(run) / "below"));
+  ::umask(before);
 }
 
 TEST_CASE("doctor says what this machine is fit for, and what must be mended") {

@@ -1,6 +1,9 @@
 // Commands that ask a coordinator: what they ask, print and return.
+#include <atomic>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/views/views.hpp"
 #include "tests/catch.hpp"
@@ -316,6 +319,89 @@ TEST_CASE("status --watch ends when the run ends") {
   CHECK(coordinator.call({"status", "--watch", "--every", "1us"}).exit == 2);
 }
 
+TEST_CASE("an answer of the coordinator that a full disk cut off is a failure, and one that follows ends with it") {
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
+    return document_reply(verb == "runs" ? json{{"runs", json::array()}} : verb == "submit" ? json{{"run", "r-1"}} : status_in("running"));
+  });
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"runs"},
+                                             {"status"},
+                                             {"status", "--json"},
+                                             {"status", "--watch", "--every", "50ms"},
+                                             {"submit", std::string(ATOLL_SOURCE_DIR) + "/examples/quickstart.toml", "-q"}}) {
+    const Called called = call_into("/dev/full", arguments, {{"ATOLL_STATE", coordinator.state().string()}});
+    INFO(arguments.front() << ": " << called.err);
+    CHECK(called.exit == 1);
+    CHECK(called.err.find("standard output cannot be written") != std::string::npos);
+  }
+}
+
+TEST_CASE("status --watch begins at the window's top, says what it leaves out, and follows the window's size") {
+  std::atomic<int> questions = 0;
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) {
+    json document = status_in(++questions < 4 ? "running" : "completed");
+    for (int i = 0; i < 40; ++i) {
+      json island = document["islands"][0];
+      island["name"] = "island-" + std::to_string(i);
+      document["islands"].push_back(island);
+    }
+    return document_reply(document);
+  });
+  std::istringstream in;
+  std::ostringstream out;
+  std::ostringstream err;
+  const Streams streams{in,   out,   err, false,
+                        true, false, 80,  [&] {
+                          return std::optional(questions < 3 ? WindowSize{80, 24} : WindowSize{120, 10}); }};
+  const std::string state = coordinator.state().string();
+  const int exit = run_command_line(std::vector<std::string>{"status", "--watch", "--every", "50ms"}, streams,
+                                    [&](const std::string& name) { return name == "ATOLL_STATE" ? std::optional(state) : std::nullopt; });
+  CHECK(exit == 0);
+  std::vector<std::vector<std::string>> pictures;
+  const std::string home = "\x1b[H\x1b[2J";
+  for (std::size_t at = out.str().find(home); at != std::string::npos;) {
+    const std::size_t next = out.str().find(home, at + 1);
+    std::istringstream picture(out.str().substr(at + home.size(), next - at - home.size()));
+    pictures.emplace_back();
+    for (std::string line; std::getline(picture, line);) {
+      pictures.back().push_back(line);
+    }
+    at = next;
+  }
+  REQUIRE(pictures.size() == 4);
+  CHECK(pictures[0].size() == 23);  // the cursor stands in the last line
+  CHECK(pictures[2].size() == 9);
+  for (std::size_t i = 0; i < 3; ++i) {
+    INFO(pictures[i].back());
+    CHECK(pictures[i].front().find("r-7f3a9c12") != std::string::npos);
+    CHECK(pictures[i][1].find("running") != std::string::npos);
+    CHECK(pictures[i].back().find(" more lines: enlarge the window, or see `atoll status r-7f3a9c12`") != std::string::npos);
+  }
+  CHECK(pictures[3].size() > 40);  // at the end it is shown whole
+}
+
+TEST_CASE("what goes into a pipe is not wrapped, whatever COLUMNS says; in a terminal it is the width") {
+  ScriptedCoordinator coordinator([&](const std::string&, const json&) {
+    json document = status_in("running");
+    document["run"]["reason"] = std::string(40, 'x') + " " + std::string(40, 'y') + " " + std::string(40, 'z');
+    return document_reply(document);
+  });
+  const auto lines = [&](bool terminal, std::size_t columns) {
+    std::istringstream in;
+    std::ostringstream out;
+    std::ostringstream err;
+    const Streams streams{in, out, err, false, terminal, false, columns};
+    const std::map<std::string, std::string> variables = {{"ATOLL_STATE", coordinator.state().string()}, {"COLUMNS", "60"}};
+    run_command_line(std::vector<std::string>{"status"}, streams, [&](const std::string& name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+    return out.str();
+  };
+  CHECK(lines(false, kNoEdge).find(std::string(40, 'x') + " " + std::string(40, 'y')) != std::string::npos);
+  CHECK(lines(true, 200).find(std::string(40, 'x') + " " + std::string(40, 'y')) == std::string::npos);
+}
+
 TEST_CASE("submit --follow ends with the run and its exit code") {
   int events = 0;
   ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
@@ -409,6 +495,14 @@ TEST_CASE("a token comes from a file, standard input or the environment, and not
   };
   CHECK(use({"--join-file", file}).exit == 0);
   CHECK(use({"--join-file", "-"}, {}, "  " + token + "\r\nanother line\n").exit == 0);
+  CHECK(use({"--join-file", folder.write("marked", "\xEF\xBB\xBF" + token + "\r\n").string()}).exit == 0);
+  std::string wide = "\xFF\xFE";
+  for (const char c : token) {
+    wide += {c, '\0'};
+  }
+  const Called utf16 = use({"--join-file", folder.write("wide", wide).string()});
+  CHECK(utf16.exit == 2);
+  CHECK(utf16.err.find("wide is UTF-16 text, as PowerShell's > and some editors write; save it as UTF-8") != std::string::npos);
   CHECK(use({}, {{"ATOLL_JOIN_TOKEN", token}}).exit == 0);
   CHECK(use({token}, {{"ATOLL_JOIN_TOKEN", "not this one"}}).exit == 0);
   CHECK(use({}).exit == 2);

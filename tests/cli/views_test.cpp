@@ -144,6 +144,23 @@ TEST_CASE("a trainer of one's own is shown with its settings, and its losses wit
   CHECK(render_summary(document, {}).find("\nloss      5.550 at the start, 1.830 at the end on held-out data  ") != std::string::npos);
 }
 
+TEST_CASE("where nobody measures a loss on held-out data the loss is that of the steps") {
+  json document = documented("status");
+  document["run"]["outer_loss"] = nullptr;
+  document["run"]["initial_loss"] = nullptr;
+  document["run"]["losses"] = json::array();
+  document["islands"].push_back(document["islands"][0]);
+  document["islands"][0]["training_loss"] = 1.5;
+  document["islands"][1]["training_loss"] = 2.5;
+  CHECK(render_status(document, {}).find("\nloss      2.000 in training, none on held-out data\n") != std::string::npos);
+  CHECK(render_summary(document, {}).find("\nloss      2.000 in training, none on held-out data\n") != std::string::npos);
+  CHECK(render_progress(document, {200, false}).find("  loss 2.000  ") != std::string::npos);
+  document["islands"][0]["training_loss"] = nullptr;
+  document["islands"][1]["training_loss"] = nullptr;
+  CHECK(render_status(document, {}).find("\nloss      - ") != std::string::npos);
+  CHECK(render_progress(document, {200, false}).find("  loss -  ") != std::string::npos);
+}
+
 TEST_CASE("the spread of islands that meet in pairs is shown once it is known") {
   json document = documented("status");
   CHECK(render_status(document, {}).find("spread") == std::string::npos);
@@ -189,6 +206,35 @@ TEST_CASE("summary") {
         "computing 98 % of the islands' time (9m50s computing, 12.4 s waiting)\n"
         "absences\n"
         "  laptop: from round 3 to 5: lost: no heartbeat for 5.0 s\n");
+}
+
+TEST_CASE("the summary says what became of the copies in a store") {
+  const Terminal whole{kNoEdge, false};
+  json document = documented("status");
+  document["run"]["state"] = "completed";
+  CHECK(render_summary(document, whole).find("copies") == std::string::npos);
+  document["run"]["copied_round"] = 7;
+  CHECK(render_summary(document, whole).find("\ncopies    of round 7\n") != std::string::npos);
+  json warning = document["warnings"][0];
+  warning["kind"] = "checkpoint_not_copied";
+  warning["round"] = 7;
+  warning["text"] = "the checkpoint of round 7 was not copied by island a to s3://b: the store says 403; the run goes on";
+  document["warnings"].push_back(warning);
+  CHECK(render_summary(document, whole).find("\ncopies    of round 7\n") != std::string::npos);  // at the second try
+  document["run"]["copied_round"] = 5;
+  document["run"]["checkpoint_round"] = 7;
+  CHECK(copies_are_settled(document));
+  document["warnings"][1]["text"] = "the store says 503; tried again in 10 s";
+  CHECK_FALSE(copies_are_settled(document));
+  document["warnings"][1]["text"] = warning["text"];
+  const std::string failed = "the checkpoint of round 7 was not copied by island a to s3://b: the store says 403\n";
+  CHECK(render_summary(document, whole).find("\ncopies    of round 5; then " + failed) != std::string::npos);
+  document["run"]["copied_round"] = nullptr;
+  CHECK(render_summary(document, whole).find("\ncopies    none: " + failed) != std::string::npos);
+  document["warnings"][1]["round"] = nullptr;  // nobody may copy
+  document["warnings"][1]["text"] = "no island may copy; the run goes on without copies";
+  CHECK(render_summary(document, whole).find("\ncopies    none: no island may copy; the run goes on without copies\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("a run that ends by its tokens is shown by these") {

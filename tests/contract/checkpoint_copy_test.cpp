@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -63,6 +65,12 @@ ObjectStore open_store(const StoreServer& server, bool s3, StoreTimes times = {}
 
 Result<CopyDone> copy(const ObjectStore& store, const CheckpointToCopy& checkpoint, Waits& waits, std::size_t keep = 3) {
   return copy_checkpoint(store, checkpoint.job(kPart, keep), waits.patience());
+}
+
+std::string http_date_now() {
+  const std::time_t time = std::time(nullptr);
+  std::array<char, 64> text{};
+  return std::string(text.data(), std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", std::gmtime(&time)));
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -244,6 +252,38 @@ TEST_CASE("a store that does not answer is given up after a time") {
   CHECK(now() - begun < 20s);
 }
 
+TEST_CASE("a store that drips holds up neither a copy nor a restore for ever") {
+  std::atomic<bool> drips = false;
+  std::atomic<bool> notes = false;
+  const StoreServer server([&](const StoreServer::Request& request) {
+    StoreServer::Failure failure;
+    failure.drips = drips && request.method == "GET" && request.path.ends_with(".json") == notes;
+    return failure;
+  });
+  Waits waits;
+  CopyPatience once = waits.patience();
+  once.attempts = 1;
+  const CheckpointToCopy checkpoint(10);
+  REQUIRE(copy(open_store(server, false), checkpoint, waits));
+  drips = true;
+  const atl_test::TemporaryFolder folder;
+  for (const bool of_notes : {false, true}) {
+    notes = of_notes;
+    StoreTimes times{5s, 1s, 2s};
+    const TimePoint begun = now();
+    const auto fetched = fetch_copy(open_store(server, false, times), "r-1/", std::nullopt, folder.path() / "back", once);
+    REQUIRE_FALSE(fetched);
+    INFO(fetched.error().why);
+    CHECK(fetched.error().code == Code::unavailable);
+    CHECK(now() - begun < 20s);
+    CheckpointToCopy other(20);
+    const Result<CopyDone> copied = copy_checkpoint(open_store(server, false, times), other.job(kPart, 3), once);
+    REQUIRE_FALSE(copied);
+    CHECK(copied.error().code == Code::unavailable);
+    CHECK(now() - begun < 40s);
+  }
+}
+
 TEST_CASE("half a body is fetched again, and other bytes than were put there are refused") {
   const CheckpointToCopy checkpoint(10);
   Waits waits;
@@ -331,6 +371,98 @@ TEST_CASE("an upload of which the store lost a part is noticed by its size") {
   CHECK_FALSE(server.objects().contains("/kept/lab/r-1/10/copy.json"));
 }
 
+TEST_CASE("a server that says 200 to everything and keeps nothing has no copy") {
+  const std::string page = "<!doctype html><html><body>Console</body></html>";
+  for (const bool s3 : {false, true}) {
+    for (const std::size_t bytes : {std::size_t{1'000}, page.size(), std::size_t{350'000}}) {
+      for (const char* tag : {"", "ETag: \"5f1c\"\r\n"}) {
+        INFO((s3 ? "s3 " : "https ") << bytes << " " << tag);
+        const StoreServer server([&](const StoreServer::Request&) {
+          StoreServer::Failure failure;
+          failure.status = 200;
+          failure.body = page;
+          failure.header = tag;
+          return failure;
+        });
+        Waits waits;
+        const CheckpointToCopy checkpoint(10, bytes);
+        const Result<CopyDone> done = copy(open_store(server, s3), checkpoint, waits);
+        REQUIRE_FALSE(done);
+        INFO(done.error().why);
+        const bool in_parts = s3 && bytes > kPart;  // whose first request asks for an id
+        CHECK(contains(done.error().why, in_parts ? "the store gives no id for an upload in parts" : "the store's own address"));
+        CHECK(waits.waits.empty());
+        CHECK(server.objects().empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("a store that takes the file and loses the note about it has no copy") {
+  for (const bool s3 : {false, true}) {
+    for (const std::string lost : {"10/copy.json", "r-1/newest.json", "lab/newest.json"}) {
+      INFO((s3 ? "s3 " : "https ") << lost);
+      const StoreServer server([&](const StoreServer::Request& request) {
+        StoreServer::Failure failure;
+        failure.status = request.method == "PUT" && request.path.ends_with(lost) ? 200 : 0;
+        return failure;
+      });
+      Waits waits;
+      const CheckpointToCopy checkpoint(10);
+      const Result<CopyDone> done = copy(open_store(server, s3), checkpoint, waits);
+      REQUIRE_FALSE(done);
+      CHECK(contains(done.error().why, lost));
+    }
+  }
+}
+
+TEST_CASE("a clock beside the store's and keys that have run out are called so, and not a wrong key") {
+  struct Row {
+    std::string code;
+    std::string date;  // that the store says, if any
+    std::string says;
+    std::string says_not;
+  };
+  const std::string key = "are the keys right";
+  for (const Row& row : std::vector<Row>{
+           {"RequestTimeTooSkewed", "", "this machine's clock and the store's differ: set the clock", key},
+           {"RequestTimeTooSkewed", "Date: Tue, 01 Jan 2019 00:00:00 GMT\r\n", "the store's clock says 2019-01-01T00:00:00Z", key},
+           {"", "Date: Tue, 01 Jan 2019 00:00:00 GMT\r\n", "the store's clock says 2019-01-01T00:00:00Z", key},
+           {"AccessDenied", "Date: " + http_date_now() + "\r\n", key, "clock"},
+           {"ExpiredToken", "", "the temporary keys have run out", key},
+           {"AccessDenied", "Date: nonsense\r\n", key, "clock"}}) {
+    const StoreServer server([&](const StoreServer::Request&) {
+      StoreServer::Failure failure;
+      failure.status = row.code == "ExpiredToken" ? 400 : 403;
+      failure.body = row.code.empty() ? "" : "<Error><Code>" + row.code + "</Code><Message>no</Message></Error>";
+      failure.header = row.date;
+      return failure;
+    });
+    Waits waits;
+    const CheckpointToCopy checkpoint(10, 1'000);
+    const Result<CopyDone> done = copy(open_store(server, true), checkpoint, waits);
+    REQUIRE_FALSE(done);
+    INFO(row.code << ": " << done.error().why);
+    CHECK(done.error().code == Code::unauthorized);
+    CHECK(contains(done.error().why, row.says));
+    CHECK_FALSE(contains(done.error().why, row.says_not));
+  }
+}
+
+TEST_CASE("a bucket that does not exist is no store without copies") {
+  const StoreServer server([](const StoreServer::Request&) {
+    StoreServer::Failure failure;
+    failure.status = 404;
+    failure.body = "<Error><Code>NoSuchBucket</Code><Message>the bucket does not exist</Message></Error>";
+    return failure;
+  });
+  Waits waits;
+  const Result<std::string> newest = newest_folder(open_store(server, true), waits.patience());
+  REQUIRE_FALSE(newest);
+  CHECK(newest.error().code == Code::invalid_argument);
+  CHECK(contains(newest.error().why, "is the bucket's name right?"));
+}
+
 TEST_CASE("a checkpoint that is not what was written is not called a copy") {
   for (const bool s3 : {false, true}) {
     const StoreServer server;
@@ -385,6 +517,8 @@ TEST_CASE("keys come from the usual variables, and a token also from a file that
   CHECK(credentials.region == "eu-west-3");
   CHECK(credentials.endpoint == "https://store:9000");
   CHECK(credentials.bearer_token == "of-the-lab");
+  folder.write("token", "\xEF\xBB\xBFof-the-lab\r\n");  // saved by an editor of another system
+  CHECK(StoreCredentials::from(look).value().bearer_token == "of-the-lab");
   variables["AWS_REGION"] = "eu-north-1";
   CHECK(StoreCredentials::from(look).value().region == "eu-north-1");
   CHECK(ObjectStore::open("s3://bucket/a", {}).error().code == Code::unauthorized);

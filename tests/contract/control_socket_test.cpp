@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
+#include "tests/skip.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/zmq/control_client.hpp"
@@ -29,8 +31,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 class Coordinator {
  public:
-  explicit Coordinator(bool insecure = false) : insecure_(insecure) {
-    auto made = ZmqControlServer::open(ControlServerSettings{"tcp://127.0.0.1:*", keys_, insecure});
+  explicit Coordinator(bool insecure = false, const std::string& bind = "tcp://127.0.0.1:*") : insecure_(insecure) {
+    auto made = ZmqControlServer::open(ControlServerSettings{bind, keys_, insecure});
     INFO((made ? "" : made.error().why));
     REQUIRE(made);
     server_ = *std::move(made);
@@ -509,6 +511,79 @@ TEST_CASE("nobody at the address: a command is told soon, with the address and w
   REQUIRE_FALSE(unresolved);
   CHECK(unresolved.error().code == Code::unavailable);
   CHECK(contains(unresolved.error().why, "no-such-host.invalid"));
+}
+
+TEST_CASE("every address of a name is tried, the one that was good last first") {
+  Coordinator coordinator;
+  ControlClientSettings settings = coordinator.for_client();
+  settings.address = "tcp://two-homes.test:" + std::to_string(coordinator.port());
+  std::atomic<int> lookups = 0;
+  settings.resolver = [&](const Address& name) -> Result<std::vector<Address>> {
+    CHECK(name.host == "two-homes.test");
+    ++lookups;
+    return std::vector<Address>{{"127.0.0.9", name.port}, {"::1", name.port}, {"127.0.0.1", name.port}};
+  };
+  const auto client = open(settings);
+  const std::optional<LinkEvent> event = next_event(*client, coordinator);
+  REQUIRE(event);
+  CHECK(std::holds_alternative<LinkUp>(*event));  // and no LinkDown before
+  CHECK(lookups == 1);
+}
+
+TEST_CASE("a name with an IPv6 address, and a coordinator on every interface") {
+  if (!atl::ZmqControlServer::open({"tcp://[::1]:*", make_key_pair().value(), false})) {
+    ATL_SKIP("this machine has no IPv6");
+  }
+  for (const auto& [bind, hosts] :
+       std::vector<std::pair<std::string, std::vector<std::string>>>{{"tcp://[::1]:*", {"::1"}}, {"tcp://*:*", {"::1", "127.0.0.1"}}}) {
+    for (const std::string& host : hosts) {
+      INFO(bind << " " << host);
+      Coordinator coordinator(false, bind);
+      ControlClientSettings settings = coordinator.for_client();
+      settings.address = "tcp://named.test:" + std::to_string(coordinator.port());
+      settings.resolver = [&](const Address& name) { return Result<std::vector<Address>>(std::vector<Address>{{host, name.port}}); };
+      const auto client = open(settings);
+      const std::optional<LinkEvent> event = next_event(*client, coordinator);
+      REQUIRE(event);
+      CHECK(std::holds_alternative<LinkUp>(*event));
+    }
+  }
+  CHECK(resolve({"localhost", 1}).value() == std::vector<Address>{{"127.0.0.1", 1}, {"::1", 1}});
+  CHECK(resolve({"::1", 4400}).value() == std::vector<Address>{{"::1", 4400}});
+  CHECK(resolve({"10.1.2.3", 4400}).value() == std::vector<Address>{{"10.1.2.3", 4400}});
+}
+
+TEST_CASE("an unknown name is called so and not a firewall, and one that nobody answers for holds up nobody") {
+  Coordinator coordinator;
+  ControlClientSettings settings = coordinator.for_client();
+  settings.address = "tcp://no-such-host.invalid:4400";
+  const auto unknown = open(settings);  // as an agent has it
+  const std::optional<LinkEvent> event = next_event(*unknown, coordinator);
+  REQUIRE(event);
+  REQUIRE(std::holds_alternative<LinkDown>(*event));
+  const std::string why = std::get<LinkDown>(*event).why.why;
+  INFO(why);
+  CHECK(contains(why, "the name no-such-host.invalid cannot be resolved"));
+  CHECK_FALSE(contains(why, "firewall"));
+
+  const auto end = std::make_shared<std::promise<void>>();
+  settings.connect_timeout = 500ms;
+  settings.resolver = [ended = end->get_future().share()](const Address&) -> Result<std::vector<Address>> {
+    ended.wait();
+    return Error{Code::unavailable, "too late"};
+  };
+  const TimePoint begin = now();
+  const auto slow = open(settings);
+  while (now() - begin < 400ms) {
+    CHECK_FALSE(slow->receive());
+    pollfd waiting{slow->fd(), POLLIN, 0};
+    ::poll(&waiting, 1, 50);
+  }
+  const std::optional<LinkEvent> down = next_event(*slow, coordinator);
+  REQUIRE(down);
+  REQUIRE(std::holds_alternative<LinkDown>(*down));
+  CHECK(contains(std::get<LinkDown>(*down).why.why, "looking up its name takes longer than 500 ms"));
+  end->set_value();
 }
 
 TEST_CASE("the log has one line when the coordinator is lost and one when it is back") {

@@ -215,6 +215,20 @@ TEST_CASE_METHOD(Fixture, "fetch: a silent server is given up") {
   CHECK(fetch(with).error().code == Code::unavailable);
 }
 
+TEST_CASE_METHOD(Fixture, "fetch: a server that drips is given up, and what came is kept") {
+  const HttpServer server([&](const Request&) { return Answer{200, content, "", std::string::npos, false, false, true}; });
+  FetchSettings with = settings(server);
+  with.stall_timeout = 1s;
+  with.attempts = 1;
+  const TimePoint begun = now();
+  const auto fetched = fetch(with);
+  REQUIRE_FALSE(fetched);
+  CHECK(fetched.error().code == Code::unavailable);
+  CHECK(contains(fetched.error().why, "the next try goes on from there"));
+  CHECK(now() - begun < 20s);
+  CHECK(std::filesystem::file_size(partial()) > 0);
+}
+
 TEST_CASE_METHOD(Fixture, "fetch: a file over the bound is not stored whole") {
   const HttpServer server([&](const Request&) { return Answer{200, content, "", std::string::npos, false, false}; });
   FetchSettings with = settings(server);

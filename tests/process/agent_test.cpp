@@ -321,6 +321,7 @@ TEST_CASE("process: a trainer killed in the middle of a round is started again a
         told || (event.value("kind", "") == "trainer_crashed" && event.at("text").get<std::string>().find("signal 9") != std::string::npos);
   }
   CHECK(told);
+  CHECK(cluster.log("a").find("run " + run + ": the trainer ended: ") != std::string::npos);
 }
 
 TEST_CASE("process: a coordinator killed in the middle of a run goes on from its ledger, and no island loses an inner step") {

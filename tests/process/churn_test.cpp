@@ -139,6 +139,8 @@ TEST_CASE("process: a drained island and one with a leave file contribute what t
   INFO(reason);
   CHECK(reason.find("completed with 1 of 3 islands") != std::string::npos);
   CHECK(reason.find("drained by an operator") != std::string::npos);
+  CHECK(cluster.log("b").find("leaves: drained by an operator") != std::string::npos);  // and so says its own log
+  CHECK(cluster.log("b").find("island b: has left") != std::string::npos);
   CHECK(reason.find("taken away in two minutes") != std::string::npos);
   CHECK(count_of(cluster, run, "round_committed") == 31);
   // Weighted by the tokens of the two steps that they had done.

@@ -1,4 +1,5 @@
 // Copies of checkpoints in a store, by real processes: made while the run goes on, and a whole new cluster goes on from the newest one.
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -182,6 +183,37 @@ TEST_CASE("process: a store that refuses costs the run nothing, is told in statu
       CHECK_FALSE(contains(atl_test::text_of(entry.path()), kToken));
     }
   }
+}
+
+TEST_CASE("process: the summary of `atoll local` says that the copies failed, of the last checkpoint too, and where they lie if not") {
+  std::atomic<bool> is_store = false;
+  const StoreServer server([&](const StoreServer::Request&) {
+    StoreServer::Failure failure;
+    failure.status = is_store ? 0 : 200;  // the store's console says 200 to everything
+    failure.body = "<!doctype html><html></html>";
+    return failure;
+  });
+  Cluster cluster;
+  const std::string corpus = (cluster.folder() / "corpus.txt").string();
+  std::ofstream(corpus) << std::string(100'000, 'x');
+  const std::string file = cluster.write_run(run_file(server.url() + "/kept"));
+  const auto train = [&](const std::string& name) {
+    const fs::path out = cluster.folder() / (name + ".out");
+    const fs::path err = cluster.folder() / (name + ".err");
+    atl_test::Process local(
+        {Cluster::program, "local", file, "--islands", "2", "--state", (cluster.folder() / name).string(), "--data", "corpus=" + corpus},
+        {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}}, out, err);
+    const int exit = local.wait();
+    INFO(atl_test::text_of(err));
+    CHECK(exit == 0);
+    return atl_test::text_of(out);
+  };
+  const std::string failed = train("console");
+  INFO(failed);
+  CHECK(contains(failed, "\ncopies    none: the checkpoint of round 12 was not copied by island "));
+  CHECK(contains(failed, "the store's own address"));
+  is_store = true;
+  CHECK(contains(train("store"), "\ncopies    of round 12\n"));
 }
 
 TEST_CASE("process: islands with states of their own each copy theirs") {

@@ -1,5 +1,6 @@
 // What the executable loads: a coordinator, an agent and the commands need no LibTorch, and a trainer the best kernels there are.
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -30,6 +31,34 @@ TEST_CASE("process: the executable loads no LibTorch, neither linked nor while a
     REQUIRE(mapped.find("libzmq") != std::string::npos);
     CHECK(mapped.find("libtorch") == std::string::npos);
   }
+}
+
+TEST_CASE("process: what the dynamic linker is told for a trainer reaches the trainer, and not the keeper that starts it") {
+  const atl_test::TemporaryFolder folder;
+  const std::filesystem::path said = folder.path() / "said";
+  Process keeper({atl_test::Cluster::program, "trainer", "--", "/usr/bin/env"},
+                 {{"ATOLL_COMMAND_LD_LIBRARY_PATH", "/of/torch"}, {"ATOLL_COMMAND_LD_NOTHING", "1"}}, said, said);
+  CHECK(keeper.wait() == 0);
+  const std::string variables = "\n" + atl_test::text_of(said);
+  CHECK(variables.find("\nLD_LIBRARY_PATH=/of/torch\n") != std::string::npos);
+  CHECK(variables.find("\nLD_NOTHING=1\n") != std::string::npos);
+  CHECK(variables.find("ATOLL_COMMAND_") == std::string::npos);
+}
+
+TEST_CASE("process: an agent whose key file is gone says so, and makes no new one beside the place that it joined") {
+  atl_test::Cluster cluster;
+  cluster.start_island("a");
+  REQUIRE(atl_test::Cluster::eventually([&] { return cluster.log("a").find("other islands reach it") != std::string::npos; }));
+  cluster.islands["a"].signal(SIGTERM);
+  CHECK(cluster.islands["a"].wait() == 0);
+  const std::filesystem::path key = cluster.state("a") / "keys" / "island";
+  REQUIRE(std::filesystem::remove(key));
+  const std::filesystem::path said = cluster.folder() / "said";
+  Process agent({atl_test::Cluster::program, "agent", "--state", cluster.state("a").string()}, {}, said, said);
+  CHECK(agent.wait() == 4);
+  INFO(atl_test::text_of(said));
+  CHECK(atl_test::text_of(said).find(key.string() + " is gone, the key by which the coordinator knows this island") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(key));
 }
 
 TEST_CASE("process: status and the agents' logs name the kernels that trainers compute with, and trainers keep what their owner has set") {

@@ -13,6 +13,7 @@
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
 #include "tests/places.hpp"
+#include "tests/temporary_folder.hpp"
 #include "transport/base/spelling.hpp"
 
 namespace of_run_file_test {
@@ -169,6 +170,30 @@ TEST_CASE("letters beyond ASCII belong into quotes and comments: elsewhere they 
                   "unknown key \"x\"");
   require_problem("# \u00e9\n[run]\n\"\u00e9\" = '\u00e9' # \u0459\n", "3:", "unknown key");
   require_problem("\xEF\xBB\xBF[run]\nx = 1\n", "2:1", "unknown key \"x\"");  // an editor's byte order mark
+}
+
+TEST_CASE("a run file that an editor saved as UTF-16 or UTF-32 is called so") {
+  const atl_test::TemporaryFolder folder;
+  const std::string text = "[run]\nname = \"x\"\n";
+  const auto widened = [&](std::string mark, std::size_t before, std::size_t after) {
+    for (const char c : text) {
+      mark += std::string(before, '\0') + c + std::string(after, '\0');
+    }
+    return mark;
+  };
+  for (const auto& [bytes, name] :
+       std::vector<std::pair<std::string, std::string>>{{widened("\xFF\xFE", 0, 1), "UTF-16"},
+                                                        {widened("\xFE\xFF", 1, 0), "UTF-16"},
+                                                        {widened("", 0, 1), "UTF-16"},
+                                                        {widened("", 1, 0), "UTF-16"},
+                                                        {widened(std::string("\xFF\xFE\0\0", 4), 0, 3), "UTF-32"},
+                                                        {widened(std::string("\0\0\xFE\xFF", 4), 3, 0), "UTF-32"}}) {
+    const Result<RunFile> file = read_run_file(folder.write("run.toml", bytes).string());
+    REQUIRE_FALSE(file);
+    CHECK(file.error().code == Code::invalid_argument);
+    CHECK(file.error().why.ends_with("run.toml is " + name + " text, as PowerShell's > and some editors write; save it as UTF-8"));
+  }
+  CHECK(read_run_file(folder.write("run.toml", "\xEF\xBB\xBF" + text).string()));
 }
 
 TEST_CASE("what cannot be streamed is a mistake at its place") {

@@ -52,7 +52,12 @@ TEST_CASE("events for people wait for the welcome, the newest few, and are said 
   for (int i = 0; i < 70; ++i) {
     bench.out.tell(RunId("r-1"), "info", "kind", std::to_string(i));
   }
-  CHECK(bench.out.take().empty());
+  const agent::Ready kept = bench.out.take();
+  CHECK(kept.messages.empty());
+  CHECK(kept.effects.size() == 70);  // the agent's own log has all of them at once
+  REQUIRE(std::holds_alternative<agent::Notice>(kept.effects.front()));
+  CHECK(std::get<agent::Notice>(kept.effects.front()).text == "run r-1: 0");
+  CHECK(std::get<agent::Notice>(kept.effects.front()).level == "info");
   CHECK(bench.session.welcome(Welcome{}));
   const std::vector<Message> said = bench.out.take().messages;
   REQUIRE(said.size() == 64);

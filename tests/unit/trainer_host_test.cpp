@@ -14,6 +14,7 @@
 #include "agent/host/trainer_session.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/base/own_disk.hpp"
 
 namespace of_trainer_host_test {
 
@@ -232,6 +233,95 @@ TEST_CASE("a trainer of one's own is the command, variables and folder that the 
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().code == Code::unauthorized);
   CHECK(unknown.error().why.find("--trainer bert='COMMAND'") != std::string::npos);
+}
+
+TEST_CASE("a trainer inherits neither its agent's secrets nor the agent's place in a group of processes") {
+  const std::map<std::string, std::string> had = {{"AWS_SECRET_ACCESS_KEY", "s"},
+                                                  {"AWS_ACCESS_KEY_ID", "k"},
+                                                  {"AWS_SESSION_TOKEN", "t"},
+                                                  {"ATOLL_STORE_TOKEN", "t"},
+                                                  {"ATOLL_JOIN_TOKEN", "t"},
+                                                  {"WORLD_SIZE", "2"},
+                                                  {"RANK", "0"},
+                                                  {"MASTER_ADDR", "10.0.0.1"},
+                                                  {"SLURM_PROCID", "0"},
+                                                  {"SLURM_NTASKS", "4"},
+                                                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                  {"TORCHELASTIC_RUN_ID", "x"},
+                                                  {"SLURM_JOB_ID", "17"},
+                                                  {"ATOLL_TEST_WORD", "kept"},
+                                                  {"AWS_REGION", "eu"}};
+  for (const auto& [name, value] : had) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  agent::SessionSettings settings;
+  const auto variables_of = [&](const std::string& trainer, const std::vector<std::string>& given) {
+    RunSpec spec;
+    if (!trainer.empty()) {
+      settings.trainers = agent::trainer_programs({{"gpt=" + trainer}, given, {}}, "/bin:/usr/bin").value();
+      spec.trainer.name = "gpt";
+    }
+    TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link").value();
+    command.program = "/usr/bin/env";  // in the keeper's place
+    command.arguments = {};
+    command.folder = "/";
+    command.kept = false;
+    std::map<std::string, std::string> variables;
+    command.on_line = [&](const std::string& line) { variables[line.substr(0, line.find('='))] = line.substr(line.find('=') + 1); };
+    TrainerHost host = TrainerHost::start(command, now()).value();
+    REQUIRE(wait_for_exit(host));
+    return variables;
+  };
+  for (const char* trainer : {"", "true"}) {  // the built-in one, and one's own
+    const std::map<std::string, std::string> alone = variables_of(trainer, {});
+    for (const auto& [name, value] : had) {
+      INFO(trainer << " " << name);
+      CHECK(alone.contains(name) == (name == "SLURM_JOB_ID" || name == "ATOLL_TEST_WORD" || name == "AWS_REGION"));
+    }
+  }
+  const auto given = variables_of("true", {"gpt=WORLD_SIZE=1", "gpt=AWS_ACCESS_KEY_ID=its own"});
+  CHECK(given.at("WORLD_SIZE") == "1");
+  CHECK(given.at("AWS_ACCESS_KEY_ID") == "its own");
+  CHECK_FALSE(given.contains("RANK"));
+  const atl_test::TemporaryFolder folder;
+  const std::string launcher = folder.write("torchrun", "#!/bin/sh\n").string();
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  const auto launched = variables_of(launcher + " train.py", {});
+  CHECK(launched.at("MASTER_ADDR") == "10.0.0.1");
+  CHECK(launched.at("SLURM_PROCID") == "0");
+  CHECK_FALSE(launched.contains("AWS_SECRET_ACCESS_KEY"));
+  for (const auto& [name, value] : had) {
+    ::unsetenv(name.c_str());
+  }
+}
+
+TEST_CASE("what the dynamic linker is told for a trainer is not for its keeper") {
+  agent::SessionSettings settings;
+  settings.trainers = agent::trainer_programs({{"gpt=true"}, {"gpt=LD_LIBRARY_PATH=/of/torch", "gpt=SIZE=4"}, {}}, "/bin").value();
+  RunSpec spec;
+  spec.trainer.name = "gpt";
+  const TrainerCommand command = agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link").value();
+  CHECK_FALSE(command.environment.contains("LD_LIBRARY_PATH"));
+  CHECK(command.environment.at("ATOLL_COMMAND_LD_LIBRARY_PATH") == "/of/torch");
+  CHECK(command.environment.at("SIZE") == "4");
+}
+
+TEST_CASE("a socket for trainers that attach whose path is too long for the system is refused before a trainer starts") {
+  agent::SessionSettings settings;
+  settings.trainers = agent::trainer_programs({{"gpt=attach"}, {}, {}}, "/bin").value();
+  RunSpec spec;
+  spec.trainer.name = "gpt";
+  const atl_test::TemporaryFolder folder;
+  const auto command_in = [&](const std::filesystem::path& state) {
+    settings.runs = on_this_machine(state / "runs");
+    return agent::trainer_command(settings, RunId("r-1"), spec, "/tmp/link");
+  };
+  CHECK(command_in(folder.path() / "short"));
+  const Result<TrainerCommand> refused = command_in(folder.path() / std::string(100, 'x'));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Code::invalid_argument);
+  CHECK(refused.error().why.find("the system takes 107") != std::string::npos);
+  CHECK(refused.error().why.find("agent --state") != std::string::npos);
 }
 
 TEST_CASE("a trainer of one's own is told where its library is: beside the agent's program, or below the same prefix") {

@@ -131,4 +131,23 @@ std::string make_plain(std::string_view text, TextRule rule, std::size_t max_byt
   return plain;
 }
 
+std::string settle_encoding(std::string& text) {
+  using namespace std::string_view_literals;
+  const std::string_view seen(text);
+  const std::string advice = " text, as PowerShell's > and some editors write; save it as UTF-8";
+  if (seen.starts_with("\xFF\xFE\0\0"sv) || seen.starts_with("\0\0\xFE\xFF"sv)) {
+    return "is UTF-32" + advice;
+  }
+  // Without a mark: of ASCII letters every other byte is zero.
+  const auto zero = [&](std::size_t at) { return seen[at] == '\0'; };
+  const bool unmarked = seen.size() >= 4 && zero(0) != zero(1) && zero(0) == zero(2) && zero(1) == zero(3);
+  if (seen.starts_with("\xFF\xFE"sv) || seen.starts_with("\xFE\xFF"sv) || unmarked) {
+    return "is UTF-16" + advice;
+  }
+  if (seen.starts_with("\xEF\xBB\xBF"sv)) {
+    text.erase(0, 3);
+  }
+  return "";
+}
+
 }  // namespace atl

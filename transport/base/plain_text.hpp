@@ -23,4 +23,8 @@ bool is_plain(std::string_view text, TextRule rule);
 // `text` made plain: what is not becomes U+FFFD, and what is longer than `max_bytes` is cut and ends in "…".
 std::string make_plain(std::string_view text, TextRule rule, std::size_t max_bytes);
 
+// A text file as an editor of another system may have saved it. A mark of UTF-8 at the beginning is taken away; of UTF-16 and UTF-32 the
+// value says so, with what to do ("is UTF-16 text, …"). Empty: it may be read.
+std::string settle_encoding(std::string& text);
+
 }  // namespace atl

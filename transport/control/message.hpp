@@ -17,6 +17,7 @@
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/base/not_measured.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control/span.hpp"
@@ -75,10 +76,10 @@ struct IslandReport {
   Step step;
   std::uint64_t tokens = 0;  // trained on in this run by this island
   double tokens_per_second = 0;
-  double compute_seconds = 0;    // of the trainer in this run
-  double wait_seconds = 0;       // of the trainer in this run, at merges
-  double training_loss = 0;      // nats per token; NaN: none yet
-  std::uint64_t bytes_sent = 0;  // bulk link, this run
+  double compute_seconds = 0;           // of the trainer in this run
+  double wait_seconds = 0;              // of the trainer in this run, at merges
+  double training_loss = kNotMeasured;  // nats per token
+  std::uint64_t bytes_sent = 0;         // bulk link, this run
   std::uint64_t bytes_received = 0;
   std::uint64_t agent_memory_bytes = 0;  // resident
   std::uint64_t trainer_memory_bytes = 0;

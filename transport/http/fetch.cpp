@@ -15,6 +15,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
+#include "transport/http/least_rate.hpp"
 #include "transport/http/url_part.hpp"
 #include "transport/identity/sha256.hpp"
 
@@ -201,7 +202,7 @@ class Transfer {
     set(CURLOPT_USERAGENT, "atoll");
     set(CURLOPT_ERRORBUFFER, message_);
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(std::chrono::ceil<std::chrono::milliseconds>(settings_.connect_timeout).count()));
-    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_LIMIT, kLeastRate);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::chrono::ceil<std::chrono::seconds>(settings_.stall_timeout).count()));
     set(CURLOPT_WRITEFUNCTION, &Transfer::on_data);
     set(CURLOPT_WRITEDATA, static_cast<void*>(this));

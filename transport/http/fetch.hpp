@@ -31,7 +31,7 @@ struct FetchSettings {
   unsigned attempts = 5;                           // in a row without a mebibyte gained
   Duration retry_first = std::chrono::seconds(1);  // doubles with each attempt in a row
   Duration connect_timeout = std::chrono::seconds(15);
-  Duration stall_timeout = std::chrono::seconds(30);   // without a byte
+  Duration stall_timeout = std::chrono::seconds(30);   // slower than kLeastRate
   std::function<bool(const FetchProgress&)> progress;  // called about once a second and more; false cancels
 };
 

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 #include "transport/base/check.hpp"
 #include "transport/base/store_address.hpp"
+#include "transport/http/least_rate.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -36,7 +39,26 @@ std::string element(const std::string& xml, const std::string& tag) {
              : xml.substr(begin + tag.size() + 2, end - begin - tag.size() - 2);
 }
 
-Error said(long status, const std::string& body) {
+// How far this machine's clock may be from the store's before signatures are refused: S3's bound, and MinIO's.
+constexpr std::time_t kClocksApart = 15 * 60;
+
+// What is wrong with a request that was refused for its keys: who refuses says it in words of its own, or not at all (HEAD).
+// clock: the store's, in seconds of Unix; 0: it did not say.
+std::string advice_about_keys(const std::string& code, std::time_t clock) {
+  if (code == "ExpiredToken" || code == "TokenRefreshRequired") {
+    return ": the temporary keys have run out; start with new ones";
+  }
+  const std::time_t here = std::time(nullptr);
+  const bool apart = clock > 0 && std::abs(here - clock) >= kClocksApart;
+  if (apart || code == "RequestTimeTooSkewed" || code == "RequestExpired") {
+    const auto text = [](std::time_t time) { return iso_time(TimePoint(std::chrono::seconds(time))).substr(0, 19) + "Z"; };
+    return ": this machine's clock and the store's differ: set the clock (timedatectl)" +
+           (apart ? "; the store's clock says " + text(clock) + ", this one " + text(here) : std::string());
+  }
+  return ": are the keys right, and may they read and write there?";
+}
+
+Error said(long status, const std::string& body, std::time_t clock) {
   const std::string code = element(body, "Code").substr(0, kLongestComplaint);  // S3 says why in XML
   std::string why = "the store says " + std::to_string(status);
   if (!code.empty()) {
@@ -44,8 +66,13 @@ Error said(long status, const std::string& body) {
   }
   std::ranges::replace_if(
       why, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, ' ');
-  if (status == 401 || status == 403) {
-    return Error{Code::unauthorized, why + ": are the keys right, and may they read and write there?"};
+  const bool of_keys =
+      code == "RequestTimeTooSkewed" || code == "RequestExpired" || code == "ExpiredToken" || code == "TokenRefreshRequired";
+  if (status == 401 || status == 403 || of_keys) {
+    return Error{Code::unauthorized, why + advice_about_keys(code, clock)};
+  }
+  if (code == "NoSuchBucket") {
+    return Error{Code::invalid_argument, why + ": is the bucket's name right?"};
   }
   if (status >= 300 && status < 400) {
     return Error{Code::invalid_argument, why + ": what is wanted lies elsewhere (for S3, set AWS_REGION)"};
@@ -92,6 +119,7 @@ struct ObjectStore::Answer {
   long status = 0;
   std::string body;
   std::string tag;
+  std::time_t clock = 0;     // the store's; 0: it did not say
   std::uint64_t length = 0;  // that it says it has
   bool too_much = false;
   std::uint64_t came = 0;  // into a file
@@ -124,6 +152,7 @@ struct StoreTransfer {
   int disk_error = 0;
   std::string body;
   std::string tag;
+  std::string date;
   Sha256 hash;
 
   [[nodiscard]] bool succeeds() const {
@@ -182,16 +211,27 @@ std::size_t receive_bytes(char* from, std::size_t size, std::size_t count, void*
   return bytes;
 }
 
-std::size_t receive_header(char* line, std::size_t size, std::size_t count, void* user) {
-  static constexpr std::string_view kName = "etag:";
-  const std::string_view text(line, size * count);
-  const bool same = text.size() > kName.size() && std::ranges::equal(text.substr(0, kName.size()), kName, [](char a, char b) {
+// The value of a header's line, if it is of this name (in lower case, with its colon).
+std::optional<std::string> value_of(std::string_view line, std::string_view name) {
+  const bool same = line.size() > name.size() && std::ranges::equal(line.substr(0, name.size()), name, [](char a, char b) {
                       return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b;
                     });
-  if (same) {
-    std::string value(text.substr(kName.size()));
-    std::erase_if(value, [](char c) { return c == ' ' || c == '\r' || c == '\n'; });
-    static_cast<StoreTransfer*>(user)->tag = value.substr(0, kLongestComplaint);
+  if (!same) {
+    return std::nullopt;
+  }
+  std::string_view value = line.substr(name.size());
+  const std::size_t begin = std::min(value.find_first_not_of(" \t\r\n"), value.size());
+  value = value.substr(begin, value.find_last_not_of(" \t\r\n") + 1 - begin);
+  return std::string(value.substr(0, kLongestComplaint));
+}
+
+std::size_t receive_header(char* line, std::size_t size, std::size_t count, void* user) {
+  const std::string_view text(line, size * count);
+  auto& transfer = *static_cast<StoreTransfer*>(user);
+  if (std::optional<std::string> tag = value_of(text, "etag:")) {
+    transfer.tag = *std::move(tag);
+  } else if (std::optional<std::string> date = value_of(text, "date:")) {
+    transfer.date = *std::move(date);
   }
   return size * count;
 }
@@ -226,11 +266,15 @@ std::optional<Error> trouble(CURLcode code, const StoreTransfer& transfer, const
   return Error{Code::unavailable, "the store cannot be reached, or broke off: " + why};
 }
 
-void set_times(CURL* curl, const StoreTimes& times) {
+// A store that drips keeps a request alive for ever. Whoever puts together an upload of many parts may drip, too, and for minutes.
+void set_times(CURL* curl, const StoreTimes& times, bool moves_file) {
   const auto seconds_of = [](Duration time) { return std::max<long>(1, std::chrono::ceil<std::chrono::seconds>(time).count()); };
   set_option(curl, CURLOPT_CONNECTTIMEOUT, seconds_of(times.connect));
-  set_option(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  set_option(curl, CURLOPT_LOW_SPEED_LIMIT, moves_file ? kLeastRate : 1L);
   set_option(curl, CURLOPT_LOW_SPEED_TIME, seconds_of(times.stall));
+  if (!moves_file) {
+    set_option(curl, CURLOPT_TIMEOUT, seconds_of(times.note));
+  }
 }
 
 void set_direction(CURL* curl, std::string_view method, bool sends, StoreTransfer& transfer) {
@@ -342,7 +386,7 @@ Result<ObjectStore::Answer> ObjectStore::perform(const Call& call) const {
   }
   // With what is large it waits a second for a refusal before it sends.
   set_option(handle, CURLOPT_EXPECT_100_TIMEOUT_MS, transfer.left > kSmall ? 1000L : 1L);
-  set_times(handle, times_);
+  set_times(handle, times_, call.sends.has_value() || call.into.has_value());
   set_direction(handle, method, sends, transfer);
   const CURLcode code = curl_easy_perform(handle);
   if (std::optional<Error> error = trouble(code, transfer, message)) {
@@ -354,6 +398,7 @@ Result<ObjectStore::Answer> ObjectStore::perform(const Call& call) const {
   curl_easy_getinfo(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
   answer.length = length > 0 ? static_cast<std::uint64_t>(length) : 0;
   answer.tag = std::move(transfer.tag);
+  answer.clock = std::max<std::time_t>(0, curl_getdate(transfer.date.c_str(), nullptr));
   answer.body = std::move(transfer.body);
   answer.too_much = transfer.too_much;
   answer.came = transfer.came;
@@ -364,7 +409,7 @@ Result<ObjectStore::Answer> ObjectStore::perform(const Call& call) const {
 Result<ObjectStore::Answer> ObjectStore::succeed(const Call& call) const {
   ATOLL_ASSIGN(Answer answer, perform(call));
   if (answer.status < 200 || answer.status >= 300) {
-    return said(answer.status, answer.body);
+    return said(answer.status, answer.body, answer.clock);
   }
   return answer;
 }
@@ -377,7 +422,7 @@ Result<std::optional<std::uint64_t>> ObjectStore::size_of(const std::string& nam
     return std::optional<std::uint64_t>();
   }
   return answer.status == 200 ? Result<std::optional<std::uint64_t>>(std::optional(answer.length))
-                              : Result<std::optional<std::uint64_t>>(said(answer.status, ""));
+                              : Result<std::optional<std::uint64_t>>(said(answer.status, "", answer.clock));
 }
 
 Status ObjectStore::put(const std::string& name, const std::string& text) const {
@@ -459,7 +504,7 @@ Status ObjectStore::finish_upload(const std::string& name, const std::string& up
   call.text += "</CompleteMultipartUpload>";
   ATOLL_ASSIGN(const Answer answer, succeed(call));
   if (answer.body.find("<Error>") != std::string::npos) {
-    return said(500, answer.body);  // it began to answer before it knew
+    return said(500, answer.body, answer.clock);  // it began to answer before it knew
   }
   return {};
 }

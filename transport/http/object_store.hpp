@@ -46,7 +46,8 @@ struct FileRange {
 
 struct StoreTimes {
   Duration connect = std::chrono::seconds(15);
-  Duration stall = std::chrono::seconds(30);  // without a byte
+  Duration stall = std::chrono::seconds(30);  // without a byte; of a part of a file: slower than kLeastRate
+  Duration note = std::chrono::minutes(10);   // for a request that moves no part of a file, all of it
 };
 
 class ObjectStore {

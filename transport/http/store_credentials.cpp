@@ -5,6 +5,7 @@
 #include <fstream>
 #include <initializer_list>
 
+#include "transport/base/plain_text.hpp"
 #include "transport/http/object_store.hpp"
 
 namespace atl {
@@ -20,6 +21,9 @@ Result<std::string> read_token(const std::string& path) {
   }
   if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return Error{Code::unauthorized, path + " (ATOLL_STORE_TOKEN_FILE) can be read by others: chmod 600 " + path};
+  }
+  if (const std::string other = settle_encoding(token); !other.empty()) {
+    return Error{Code::invalid_argument, path + " (ATOLL_STORE_TOKEN_FILE) " + other};
   }
   const std::size_t last = token.find_last_not_of(" \t\r");
   return token.substr(0, last == std::string::npos ? 0 : last + 1);

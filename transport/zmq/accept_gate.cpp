@@ -31,7 +31,9 @@ std::optional<std::string> host_of(int descriptor) {
       ::getnameinfo(generic, length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
     return std::nullopt;
   }
-  return std::string(host.data());
+  const std::string_view text(host.data());
+  static constexpr std::string_view kMapped = "::ffff:";  // IPv4, at a socket of both families
+  return std::string(text.starts_with(kMapped) && text.find('.') != std::string_view::npos ? text.substr(kMapped.size()) : text);
 }
 
 std::size_t most_strangers() { return std::clamp<std::size_t>(descriptor_limit() / 4, 16, kMostStrangers); }

@@ -26,6 +26,8 @@ using namespace std::chrono_literals;
 constexpr Duration kStable = 1s;    // a connection that lasted this long starts the back-off anew
 constexpr Duration kGreeting = 1s;  // a coordinator that has room for a connection greets it at once
 constexpr int kAskAttempts = 2;     // refused or rejected this often, a command gives up
+constexpr Duration kAtOnce = 50ms;  // a number, and a name that this machine knows, are looked up in less
+constexpr Duration kLookAgain = 20ms;
 
 int milliseconds(Duration duration) {
   return static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count(), 0, 1'000'000));
@@ -33,6 +35,7 @@ int milliseconds(Duration duration) {
 
 // What ended or prevented a connection.
 enum class Loss {
+  unnamed,       // the address is a name that nobody here knows, or whose lookup takes too long
   nobody,        // nothing answers at the address
   silent,        // something takes connections, but says nothing in time: a process that is stopped or overloaded
   handshake,     // something answers, but the handshake fails: keys or mechanisms that do not fit
@@ -49,9 +52,10 @@ struct Attempt {
 
 class DealerClient final : public ZmqControlClient {
  public:
-  DealerClient(ControlClientSettings settings, std::string endpoint, std::unique_ptr<ZmqContext> context, std::unique_ptr<PollSet> poll)
+  DealerClient(ControlClientSettings settings, Address address, std::unique_ptr<ZmqContext> context, std::unique_ptr<PollSet> poll)
       : settings_(std::move(settings)),
-        endpoint_(std::move(endpoint)),
+        address_(std::move(address)),
+        endpoint_(to_string(address_)),
         context_(std::move(context)),
         poll_(std::move(poll)),
         rng_(std::random_device{}(), stream_of("control-client")) {}
@@ -59,14 +63,22 @@ class DealerClient final : public ZmqControlClient {
   DealerClient(const DealerClient&) = delete;
   DealerClient& operator=(const DealerClient&) = delete;
 
+  // Begins an attempt at the next address of the name, or looks the name up.
   Status start() {
+    if (ways_.empty() && !find_ways()) {
+      return {};
+    }
+    endpoint_ = to_string(ways_.front());
+    ways_.pop_front();
     Result<Attempt> attempt = connect();
     if (!attempt) {
       return attempt.error();
     }
     attempt_ = std::move(*attempt);
-    deadline_ = now() + settings_.connect_timeout;
-    poll_->set_alarm(settings_.connect_timeout);
+    // A path that swallows everything leaves time for the addresses behind it.
+    const Duration patience = ways_.empty() ? settings_.connect_timeout : settings_.connect_timeout / static_cast<int>(ways_.size() + 1);
+    deadline_ = now() + patience;
+    poll_->set_alarm(patience);
     ATOLL_TRY(poll_->add(attempt_->dealer.fd()));
     ATOLL_TRY(poll_->add(attempt_->monitor.fd()));
     poll_->remind();
@@ -113,6 +125,7 @@ class DealerClient final : public ZmqControlClient {
 
  private:
   Result<Attempt> connect();
+  bool find_ways();
   void stop();
   void pump();
   std::optional<Loss> read_monitor();
@@ -123,10 +136,16 @@ class DealerClient final : public ZmqControlClient {
   void set_alarm();
   void announce(const LinkEvent& event);
   Result<std::optional<Reply>> answer(const LinkEvent& event, std::uint64_t id, bool& sent, const Request& request);
-  [[nodiscard]] Status check_name() const;
 
   ControlClientSettings settings_;
-  std::string endpoint_;
+  Address address_;                   // as it was given
+  std::string endpoint_;              // of the attempt: a number, not a name
+  std::deque<Address> ways_;          // the name's other addresses, not tried yet
+  std::optional<NameLookup> lookup_;  // under way
+  TimePoint lookup_ends_;             // then it is taking too long
+  bool looked_ = false;               // at it, in vain
+  std::string name_problem_;
+  std::string good_;  // the endpoint that was connected last
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<PollSet> poll_;
   Rng rng_;
@@ -187,11 +206,39 @@ void DealerClient::stop() {
   up_ = false;
 }
 
+// False: there is none yet. The attempt is over if the name is known to nobody, and is looked at again a little later if that takes time.
+bool DealerClient::find_ways() {
+  if (!lookup_) {
+    lookup_.emplace(address_, settings_.resolver);
+    lookup_ends_ = now() + settings_.connect_timeout;
+  }
+  const std::optional<Result<std::vector<Address>>> found = lookup_->result(std::exchange(looked_, true) ? Duration::zero() : kAtOnce);
+  if (!found && now() < lookup_ends_) {
+    deadline_ = now() + kLookAgain;
+    poll_->set_alarm(kLookAgain);
+    return false;
+  }
+  looked_ = false;
+  if (!found || !*found) {
+    name_problem_ = found ? found->error().why : "looking up its name takes longer than " + human_duration(settings_.connect_timeout);
+    lookup_ends_ = now() + settings_.connect_timeout;  // one that still waits is waited for again
+    if (found) {
+      lookup_.reset();
+    }
+    lose(Loss::unnamed);
+    return false;
+  }
+  lookup_.reset();
+  ways_.assign((*found)->begin(), (*found)->end());
+  std::ranges::stable_partition(ways_, [&](const Address& way) { return to_string(way) == good_; });
+  return !ways_.empty();
+}
+
 // Moves the connection on: reads what ZeroMQ noticed, notices time running out, tries again.
 void DealerClient::pump() {
   if (!attempt_) {
     if (now() >= deadline_ && !start()) {
-      lose(Loss::nobody);
+      lose(Loss::nobody);  // no socket
     }
     if (!attempt_) {
       return;
@@ -202,6 +249,8 @@ void DealerClient::pump() {
   const bool writable = !up_ && (attempt_->dealer.events() & ZMQ_POLLOUT) != 0;
   if (!loss && shaken_ && writable) {
     up_ = true;
+    good_ = endpoint_;
+    ways_.clear();
     cut_short_ = false;
     changed_ = now();
     events_.emplace_back(LinkUp{});
@@ -260,6 +309,11 @@ void DealerClient::lose(Loss loss) {
     }
   }
   stop();
+  if (loss == Loss::nobody && !ways_.empty()) {
+    deadline_ = now();  // the attempt goes on at the next address
+    poll_->set_alarm(Duration::zero());
+    return;
+  }
   ++losses_;
   if (loss == Loss::cut_short && std::exchange(cut_short_, true)) {
     loss = greets() ? Loss::handshake : Loss::silent;
@@ -304,6 +358,8 @@ bool DealerClient::greets() const {
 Error DealerClient::describe(Loss loss) const {
   const std::string where = "the coordinator at " + settings_.address;
   switch (loss) {
+    case Loss::unnamed:
+      return Error{Code::unavailable, "cannot reach " + where + ": " + name_problem_};
     case Loss::nobody:
       return Error{Code::unavailable,
                    "cannot reach " + where + ": is it running (atoll coordinator), is the address right, does a firewall let it through?"};
@@ -363,21 +419,6 @@ void DealerClient::announce(const LinkEvent& event) {
   }
 }
 
-// A name that does not resolve looks like silence to ZeroMQ; a person wants to know.
-Status DealerClient::check_name() const {
-  ATOLL_ASSIGN(const Address address, parse_address(settings_.address));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int problem = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
-  if (problem != 0) {
-    return Error{Code::unavailable, "cannot reach the coordinator at " + settings_.address + ": the name " + address.host +
-                                        " cannot be resolved (" + ::gai_strerror(problem) + ")"};
-  }
-  ::freeaddrinfo(found);
-  return {};
-}
-
 // The reply if this event is it; an error if there will be none.
 Result<std::optional<Reply>> DealerClient::answer(const LinkEvent& event, std::uint64_t id, bool& sent, const Request& request) {
   if (const auto* down = std::get_if<LinkDown>(&event)) {
@@ -420,9 +461,6 @@ Result<Reply> DealerClient::ask(const Request& request, Duration timeout) {
       lose(Loss::disconnected);  // ZeroMQ takes nothing for a connection that is gone
     }
   }
-  if (!sent) {
-    ATOLL_TRY(check_name());
-  }
   const unsigned losses_before = losses_;
   if (!attempt_) {
     deadline_ = now();  // somebody waits: try at once
@@ -452,7 +490,7 @@ Result<Reply> DealerClient::ask(const Request& request, Duration timeout) {
 }  // namespace
 
 Result<std::unique_ptr<ZmqControlClient>> ZmqControlClient::open(const ControlClientSettings& settings) {
-  ATOLL_ASSIGN(Address address, parse_address(settings.address));
+  ATOLL_ASSIGN(const Address address, parse_address(settings.address));
   if (address.port == 0 || address.host == "*") {
     return Error{Code::invalid_argument, "'" + settings.address + "' is no address to connect to: name the coordinator's host and port"};
   }
@@ -466,11 +504,8 @@ Result<std::unique_ptr<ZmqControlClient>> ZmqControlClient::open(const ControlCl
   if (!settings.insecure && !is_key(settings.coordinator_key)) {
     return Error{Code::invalid_argument, "the coordinator's key is not known: join with a token, or name its key"};
   }
-  if (address.host == "localhost") {
-    address.host = "127.0.0.1";  // where the coordinator listens
-  }
   ATOLL_ASSIGN(std::unique_ptr<PollSet> poll, PollSet::open());
-  auto client = std::make_unique<DealerClient>(settings, to_string(address), std::make_unique<ZmqContext>(), std::move(poll));
+  auto client = std::make_unique<DealerClient>(settings, address, std::make_unique<ZmqContext>(), std::move(poll));
   ATOLL_TRY(client->start());
   return std::unique_ptr<ZmqControlClient>(std::move(client));
 }

@@ -277,7 +277,8 @@ void set_options(ZmqSocket& router, const ControlServerSettings& settings, const
   // much.
   router.set(ZMQ_RCVHWM, 0);
   router.set(ZMQ_BACKLOG, 256);  // what is accepted at once, before the gate looks
-  router.set(ZMQ_IPV6, address.host.find(':') != std::string::npos ? 1 : 0);
+  const bool both_families = address.host == "*" || address.host.find(':') != std::string::npos;
+  router.set(ZMQ_IPV6, both_families ? 1 : 0);
   router.set(ZMQ_HANDSHAKE_IVL, 10'000);
   // The kernel clears away what a vanished host left; ZeroMQ's own heartbeats abort in the same way as a ping.
   router.set(ZMQ_TCP_KEEPALIVE, 1);

@@ -42,7 +42,7 @@ export function island(island, status, alone) {
       island.reason ? `: ${island.reason}` : '', island.connected ? '' : `, last heard at ${clock(island.last_seen_unix_ms)}`),
     status ? el('p', {}, 'In run ', alone ? status.run.name : el('a', { href: `/r/${encodeURIComponent(status.run.id)}`, 'data-key': 'run' }, status.run.name), '.') : el('p', {}, 'In no run at present.'),
     el('section', {}, sentences.map((sentence) => el('p', {}, sentence)), tries.length ? [el('p', {}, 'What to try:'), el('ul', {}, tries.map((text) => el('li', {}, text)))] : null),
-    el('dl', { class: 'facts plain' }, fact('time computing', percent(me?.compute_seconds, me?.wait_seconds)), fact('step', count(me?.step)), fact('training loss', loss(me?.training_loss)),
+    el('dl', { class: 'facts plain' }, fact('time computing', percent(me?.compute_seconds, me?.wait_seconds)), fact('step', count(me?.step)), fact('training loss', me?.step ? loss(me.training_loss) : loss(null)),
       fact('newest exchange, up', bits(island.uplink_bits_per_second)), fact('down', bits(island.downlink_bits_per_second)), fact('address', island.address),
       fact('machine', island.platform), fact('arithmetic', me?.kernels ?? null), fact('version', island.version), fact('data sets', island.data_sets.join(', ')), fact('id', island.id)),
   ];

@@ -66,7 +66,17 @@ TEST_CASE("islands: a second instance takes the place of one that says nothing, 
     REQUIRE(arrival);
     CHECK(arrival->new_boot);
     CHECK(islands.at(a).boot == 2);
-    CHECK_FALSE(islands.hears(a, 1, Heartbeat{1, {}}, out));  // the old one is not heard any more
+    (void)out.take();
+    CHECK_FALSE(islands.hears(a, 1, Heartbeat{1, {}}, out));  // the old one is not heard any more, and told so
+    const atl::coordinator::Ready told = out.take();
+    REQUIRE(told.messages.size() == 1);
+    CHECK(told.messages[0].boot == 1);
+    REQUIRE(std::holds_alternative<Refused>(told.messages[0].message));
+    CHECK(std::get<Refused>(told.messages[0].message).error.code == Code::conflict);
+    CHECK(std::get<Refused>(told.messages[0].message).error.why.find("took this one's place while it was silent") != std::string::npos);
+    CHECK(islands.hears(a, 2, Heartbeat{2, {}}, out));
+    CHECK_FALSE(islands.hears(a, 3, Heartbeat{3, {}}, out));  // nobody knows whose this is
+    CHECK(out.take().messages.empty());
   }
 }
 

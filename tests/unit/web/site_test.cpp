@@ -246,6 +246,7 @@ std::string agent_metrics() {
   IslandReport report;
   report.run = RunId("r-1");
   report.tokens = 7;
+  report.training_loss = 2.5;
   (*metrics)->note(Heartbeat{1, {report}});
   (*metrics)->connected(true);
   return (*metrics)->text();
