@@ -124,7 +124,6 @@ TEST_CASE("a command whose standard output is full fails and says so") {
                                                                                          {"validate", file},
                                                                                          {"validate", file, "--json"},
                                                                                          {"validate", "--keys-markdown"},
-                                                                                         {"plan", file},
                                                                                          {"completion", "bash"}}) {
     const Called into_pipe = call(arguments);
     const Called called = call_into("/dev/full", arguments);
