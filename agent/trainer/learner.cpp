@@ -271,6 +271,7 @@ std::uint64_t Learner::windows_per_step() const { return state_->training.batch;
 std::uint64_t Learner::tokens_available() const {
   return state_->objective->sequences_per_epoch() * state_->objective->tokens_per_sequence();
 }
+std::string Learner::data_listing() const { return state_->objective->data_listing(); }
 std::size_t Learner::fragments() const { return state_->runs.size(); }
 
 Status Learner::attach(std::span<float> arena, const ArenaLayout& layout) {

@@ -40,6 +40,8 @@ class Learner {
   [[nodiscard]] std::uint64_t tokens_per_step() const;
   [[nodiscard]] std::uint64_t windows_per_step() const;  // by which position() moves
   [[nodiscard]] std::uint64_t tokens_available() const;
+  // What is read, with counts, for people.
+  [[nodiscard]] std::string data_listing() const;
 
   // Gives the arena that fragments are copied to and from; it must stay mapped. Errors: corrupt if the layout does not fit the manifest.
   Status attach(std::span<float> arena, const island_link::ArenaLayout& layout);
