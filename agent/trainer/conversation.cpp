@@ -134,7 +134,9 @@ Status Conversation::begin(const Configure& configure) {
   ATOLL_TRY(client_.declare(learner_->manifest()));
   ATOLL_TRY(learner_->attach(client_.arena().floats(), client_.layout()));
   if (const std::optional<Resume>& resume = client_.resume(); resume && resume->directory) {
-    ATOLL_TRY(learner_->restore(*resume->directory, resume->step, resume->position));
+    const Status restored = learner_->restore(*resume->directory, resume->step, resume->position);
+    hopeless_ = !restored && restored.error().code == Code::invalid_argument;  // other data; another checkpoint may be whole
+    ATOLL_TRY(restored);
   } else if (resume) {
     learner_->stand_at(resume->step, resume->position);
   }

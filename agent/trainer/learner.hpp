@@ -82,7 +82,8 @@ class Learner {
 
   // Parameters, optimiser, step and position into `directory`/trainer.safetensors. Errors: io.
   Status save(const std::string& directory);
-  // What save wrote. Errors: not_found, io; corrupt if the file is broken, of another model or of another step than expected.
+  // What save wrote. Errors: not_found, io; corrupt if the file is broken, of another model or of another step than expected;
+  // invalid_argument if the data are not those that it was trained on.
   Status restore(const std::string& directory, std::uint64_t step, std::uint64_t position);
 
  private:

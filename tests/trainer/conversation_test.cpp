@@ -448,6 +448,42 @@ TEST_CASE("data and settings that cannot be trained on are refused with the reas
   CHECK(failure([&](Configure& c) { c.model.width = 1U << 20; }).find("out of memory") != std::string::npos);
 }
 
+TEST_CASE("data that changed while a run was stopped are noticed, and data that only moved are not") {
+  const Folder folder;
+  Configure configure = small_run(folder.write_text(20'000));
+  const std::string text = configure.data.files.front();
+  const std::string state = folder.path + "/state";
+  std::filesystem::create_directory(state);
+  {
+    TrainerProcess trainer(folder.path);
+    trainer.open(configure);
+    trainer.train_until(3);
+    trainer.send(Save{state});
+    CHECK_FALSE(trainer.expect<Saved>().error.has_value());
+  }
+  configure.resume = Resume{state, 3, 12};
+  std::filesystem::rename(text, folder.path + "/moved");
+  configure.data.files = {folder.path + "/moved"};
+  {
+    TrainerProcess trainer(folder.path);
+    CHECK(trainer.open(configure).step == 3);
+  }
+  {
+    std::fstream bytes(folder.path + "/moved", std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(10'000);
+    bytes.put('\t');
+  }
+  TrainerProcess trainer(folder.path);
+  trainer.expect<Hello>();
+  trainer.send(configure);
+  trainer.manifest = trainer.expect<Manifest>();
+  trainer.lay_out_arena(1);
+  const Failed failed = trainer.expect<Failed>();
+  CHECK(failed.why.find("the data are not those that were trained on up to step 3: then 20000 tokens, digest ") == 0);
+  CHECK(failed.permanent == std::optional(true));
+  CHECK(trainer.exit_status() == 1);
+}
+
 TEST_CASE("tokens outside the vocabulary end the trainer before its first step, with file and token, for good") {
   const Folder folder;
   Configure configure = small_run(folder.write_text(20'000));

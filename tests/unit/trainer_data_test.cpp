@@ -12,6 +12,7 @@
 
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
 #include "agent/trainer/data/token_check.hpp"
 #include "agent/trainer/data/token_stream.hpp"
 #include "tests/catch.hpp"
@@ -242,6 +243,30 @@ TEST_CASE("what is read is listed with counts") {
   CHECK(TokenStream::open({files[0], files[1]}, "bytes")->listing() == "2 files with 6 bytes: shard0 2, shard1 4");
   CHECK(TokenStream::open(files, "uint16")->listing() ==
         "8 files with 36 uint16 tokens: shard0 1, shard1 2, shard2 3, shard3 4, shard4 5, shard5 6, and 2 more");
+}
+
+TEST_CASE("the digest of data is that of their tokens, in however many files they lie") {
+  const Folder folder;
+  const auto digest = [&](const std::vector<std::string>& files) { return TokenStream::open(files, "uint16")->digest(); };
+  const auto file = [&](const std::string& name, std::vector<std::uint16_t> tokens) { return folder.write(name, tokens); };
+  const std::string whole = digest({file("a", {1, 2, 3, 4})});
+  CHECK(whole.find("4 tokens, digest ") == 0);
+  CHECK(digest({file("b", {1, 2}), file("c", {3, 4})}) == whole);
+  CHECK(digest({file("d", {3, 4}), file("e", {1, 2})}) != whole);
+  CHECK(digest({file("f", {1, 2, 3, 5})}) != whole);
+  CHECK(digest({file("g", {1, 2, 3, 4, 4})}) != whole);
+  CHECK(digest({file("h", {0, 1, 2, 3})}) != whole);
+  // Of many tokens the first, the last and some between them are looked at, and their number.
+  std::vector<std::uint16_t> many(SampledDigest::kWholeUpTo + 12'345, 7);
+  const std::string large = digest({folder.write("many", many)});
+  for (const std::size_t at : {std::size_t{0}, many.size() - 1}) {
+    many[at] = 8;
+    CHECK(digest({folder.write("many", many)}) != large);
+    many[at] = 7;
+  }
+  CHECK(digest({folder.write("many", many)}) == large);
+  many.pop_back();
+  CHECK(digest({folder.write("many", many)}) != large);
 }
 
 TEST_CASE("data files that cannot be read are refused with their name") {

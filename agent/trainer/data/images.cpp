@@ -17,6 +17,7 @@
 #include "agent/trainer/data/image_file.hpp"
 #include "agent/trainer/data/npy.hpp"
 #include "agent/trainer/data/packed_file.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
@@ -420,6 +421,17 @@ std::string ImageSet::listing() const {
     text += (i == 0 ? ": " : ", ") + (i < names_.size() ? names_[i] : std::to_string(i)) + " " + std::to_string(sizes[i]);
   }
   return text + (sizes.size() > kMostClassesListed ? ", and " + std::to_string(sizes.size() - kMostClassesListed) + " more" : "");
+}
+
+std::string ImageSet::digest() const {
+  SampledDigest digest;
+  const auto add = [&digest](std::span<const std::byte> all) {
+    SampledDigest::for_each_block(all.size(), [&](std::uint64_t offset, std::uint64_t count) { digest.add(all.subspan(offset, count)); });
+  };
+  add(std::as_bytes(std::span(bytes_)));
+  add(std::as_bytes(std::span(floats_)));
+  add(std::as_bytes(std::span(labels_)));
+  return std::to_string(count_) + " images, digest " + digest.text();
 }
 
 void ImageSet::read(std::size_t index, std::span<float> out) const {

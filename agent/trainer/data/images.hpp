@@ -54,6 +54,8 @@ class ImageSet {
   [[nodiscard]] std::uint32_t classes() const;
   // For people: "40 images of 3 × 32 × 32 from 40 files, 2 classes: cats 20, dogs 20".
   [[nodiscard]] std::string listing() const;
+  // "40 images, digest 0123456789abcdef": the same of the same images and labels (sampled_digest.hpp).
+  [[nodiscard]] std::string digest() const;
   // As they are kept, [N, C, H, W], of one of these kinds; the other is empty.
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return bytes_; }
   [[nodiscard]] std::span<const float> floats() const { return floats_; }

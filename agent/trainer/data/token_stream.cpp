@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "agent/trainer/data/file_kind.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
 
 namespace atl {
 
@@ -141,6 +142,18 @@ std::string TokenStream::listing() const {
     text += (i == 0 ? ": " : ", ") + std::filesystem::path(files_[i].path).filename().string() + " " + std::to_string(files_[i].count);
   }
   return text + (files_.size() > kMostFilesListed ? ", and " + std::to_string(files_.size() - kMostFilesListed) + " more" : "");
+}
+
+std::string TokenStream::digest() const {
+  SampledDigest digest;
+  std::vector<std::int64_t> tokens(SampledDigest::kBlock);
+  SampledDigest::for_each_block(size_, [&](std::uint64_t offset, std::uint64_t count) {
+    const std::span<std::int64_t> block = std::span(tokens).first(static_cast<std::size_t>(count));
+    if (read(offset, std::uint64_t{1} << 32, block)) {  // every token is below that
+      digest.add(std::as_bytes(block));
+    }
+  });
+  return std::to_string(size_) + " tokens, digest " + digest.text();
 }
 
 bool TokenStream::all_known(std::uint64_t vocabulary) const { return vocabulary >= std::uint64_t{1} << (8 * width_); }

@@ -34,6 +34,8 @@ class TokenStream {
   [[nodiscard]] std::uint64_t size() const { return size_; }
   // For people: "3 files with 1200 uint16 tokens: a.bin 1000, b.bin 100, c.bin 100".
   [[nodiscard]] std::string listing() const;
+  // "1200 tokens, digest 0123456789abcdef": the same of the same tokens, in however many files they lie (sampled_digest.hpp).
+  [[nodiscard]] std::string digest() const;
   // True if every number that a token can be is below this.
   [[nodiscard]] bool all_known(std::uint64_t vocabulary) const;
   // Copies tokens offset … offset + out.size() − 1, across file borders.

@@ -69,6 +69,7 @@ class LanguageObjective : public Objective {
   std::uint64_t tokens_per_sequence() const override { return sequence_length_; }
   std::uint64_t sequences_per_epoch() const override { return order_.windows_per_epoch(); }
   std::string data_listing() const override { return stream_->listing(); }
+  std::string data_digest() const override { return stream_->digest(); }
 
  private:
   // Windows `begin(0)` … `begin(count − 1)` as a [count, sequence_length + 1] tensor on the device.
