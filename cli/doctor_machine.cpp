@@ -160,9 +160,7 @@ void look_at_data(const AgentSettings& settings, std::vector<Finding>& findings)
     const auto closed = std::ranges::find_if(*files, [](const fs::path& file) { return ::access(file.c_str(), R_OK) != 0; });
     findings.push_back(closed != files->end()
                            ? Finding{"data", Health::bad, "data set " + name + ": this user may not read " + closed->string()}
-                           : Finding{"data", Health::good,
-                                     "data set " + name + " is " + std::to_string(files->size()) + " file" +
-                                         (files->size() == 1 ? "" : "s") + " that can be read"});
+                           : Finding{"data", Health::good, "data set " + name + " can be read: " + listing_of(*files)});
   }
   for (const std::string& folder : settings.allow_data) {
     if (::access(folder.c_str(), R_OK | X_OK) != 0) {

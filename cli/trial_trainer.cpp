@@ -150,6 +150,9 @@ Result<TrialResult> try_trainer(const RunSpec& spec, const agent::TrainerProgram
     ATOLL_ASSIGN(const std::vector<fs::path> found, expand_files(file));
     files.insert(files.end(), found.begin(), found.end());
   }
+  if (!files.empty()) {
+    talk << "it reads " << listing_of(files) << "\n";
+  }
   agent::StartTrainer order;
   order.run = RunId("r-plan");
   order.incarnation = 1;

@@ -6,6 +6,7 @@
 
 #include "agent/service/fetch_data.hpp"
 #include "strategies/specification/run_rules.hpp"
+#include "transport/base/log.hpp"
 
 namespace atl::agent {
 namespace fs = std::filesystem;
@@ -19,7 +20,8 @@ Files no_files() { return std::vector<fs::path>(); }
 Files files_of(const RunSpec& spec, const DataPermissions& permissions, const Downloader& download) {
   const bool own = spec.data.set.empty() && spec.data.files.empty() && spec.data.url.empty() && has_own_trainer(spec);
   const bool reads = spec.work.images.empty();  // else a group's islands have the images as results of its run
-  return reads && !own ? resolve_data(spec.data, permissions, download) : no_files();
+  const DataReader reader = has_own_trainer(spec) ? DataReader::own : DataReader::built_in;
+  return reads && !own ? resolve_data(spec.data, permissions, download, reader) : no_files();
 }
 
 PreparedTask prepare_task(StartTask order, const DataPermissions& permissions, const Downloader& download) {
@@ -27,7 +29,7 @@ PreparedTask prepare_task(StartTask order, const DataPermissions& permissions, c
   const bool spread = order.spec.data.spread > 0;
   const bool packs = order.task.starts_with("images/");
   const bool of_owner = order.spec.diffusion.features.starts_with("npy:") && spread ? packs : order.task.starts_with("features");
-  Files files = packs || !spread ? resolve_data(order.spec.data, permissions, download) : no_files();
+  Files files = packs || !spread ? resolve_data(order.spec.data, permissions, download, DataReader::built_in) : no_files();
   if (of_owner && files) {
     if (Result<std::string> features = resolve_features(order.spec.diffusion.features, permissions)) {
       order.spec.diffusion.features = *std::move(features);
@@ -48,7 +50,11 @@ Downloader Preparation::downloader(const RunId& run) const {
 
 void Preparation::begin(const StartTrainer& order) {
   std::thread([order, permissions = sources_.permissions, download = downloader(order.run), queue = prepared_] {
-    queue->push(PreparedTrainer{order, files_of(order.spec, permissions, download)});
+    Files files = files_of(order.spec, permissions, download);
+    if (files && !files->empty()) {
+      log_info("run " + order.run.text + ": the data are " + listing_of(*files));
+    }
+    queue->push(PreparedTrainer{order, std::move(files)});
   }).detach();
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -15,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
+constexpr std::size_t kLongestType = 32;
 
 Error corrupt(std::string why) { return Error{Code::corrupt, std::move(why)}; }
 
@@ -101,11 +104,11 @@ Result<TensorEntry> read_entry(const std::string& name, const Json& value, std::
   entry.dtype = value["dtype"].get<std::string>();
   ATOLL_ASSIGN(entry.shape, read_counts(value["shape"], kMaxTensorDimensions));
   ATOLL_ASSIGN(const std::vector<std::uint64_t> offsets, read_counts(value["data_offsets"], 2));
-  const std::uint64_t width = element_bytes(entry.dtype);
-  if (width == 0) {
-    return corrupt("its type is not known");
+  if (entry.dtype.empty() || entry.dtype.size() > kLongestType) {
+    return corrupt("its type is not one");
   }
-  std::uint64_t bytes = width;
+  const std::uint64_t width = element_bytes(entry.dtype);
+  std::uint64_t bytes = std::max<std::uint64_t>(width, 1);
   for (const std::uint64_t extent : entry.shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return corrupt("its shape is too large");
@@ -116,11 +119,9 @@ Result<TensorEntry> read_entry(const std::string& name, const Json& value, std::
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
-  if (entry.end - entry.begin != bytes) {
+  // Of a type that is not known (of half a byte, say) nobody here can say what it takes.
+  if (width != 0 && entry.end - entry.begin != bytes) {
     return corrupt("its size does not match its shape and type");
-  }
-  if (entry.begin % width != 0) {
-    return corrupt("its data is not aligned");
   }
   return entry;
 }
@@ -240,6 +241,28 @@ Status write_safetensors(std::vector<TensorView> tensors, const std::map<std::st
   return {};
 }
 
+// The format has no rule that data are aligned, and the header need not be padded: such floats are copied once.
+class SafetensorsFile::Aligned {
+ public:
+  Result<std::span<const float>> copy_of(const std::string& name, ByteView raw) {
+    const std::lock_guard lock(mutex_);
+    try {
+      std::vector<float>& copy = copies_[name];
+      if (copy.empty()) {
+        copy.resize(raw.size() / sizeof(float));
+        std::memcpy(copy.data(), raw.data(), copy.size() * sizeof(float));
+      }
+      return std::span<const float>(copy);
+    } catch (const std::bad_alloc&) {
+      return Error{Code::io, "there is not enough memory for a copy of the tensor '" + name + "', which is not aligned in the file"};
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<float>> copies_;
+};
+
 Result<SafetensorsFile> SafetensorsFile::open(const DiskPath& path) {
   const std::string name = path.text();
   ATOLL_ASSIGN(const std::unique_ptr<DiskFile> opened, path.open(OpenFor::reading));
@@ -254,6 +277,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const DiskPath& path) {
     return corrupt(name + ": the header's length of " + std::to_string(length) + " bytes is impossible; not a safetensors file");
   }
   SafetensorsFile file;
+  file.aligned_ = std::make_shared<Aligned>();
   file.mapping_ = mapped.owner;
   file.data_ = all.subspan(8 + length);
   Result<SafetensorsHeader> header = parse_safetensors_header(as_text(all.subspan(8, length)), file.data_.size());
@@ -274,7 +298,7 @@ Result<std::span<const float>> SafetensorsFile::floats(std::string_view name) co
   }
   const ByteView raw = bytes(*entry);
   if (reinterpret_cast<std::uintptr_t>(raw.data()) % alignof(float) != 0) {
-    return corrupt("the tensor '" + entry->name + "' is not aligned in the file: its header is not padded to a multiple of 4");
+    return aligned_->copy_of(entry->name, raw);
   }
   return std::span<const float>(reinterpret_cast<const float*>(raw.data()), raw.size() / sizeof(float));
 }

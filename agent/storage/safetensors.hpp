@@ -7,8 +7,9 @@
 // tensors and metadata are equal files.
 //
 // Reading verifies everything before any tensor is handed out, because files come from peers and from other tools: the
-// header's length and JSON, duplicate names, known types, shapes that overflow, sizes that disagree with their type and shape,
-// offsets beyond the file, misaligned, overlapping, or that leave bytes unaccounted for. A bad file is `corrupt`, never a crash.
+// header's length and JSON, duplicate names, shapes that overflow, sizes that disagree with their type and shape, offsets beyond the file,
+// overlapping, or that leave bytes unaccounted for. A bad file is `corrupt`, never a crash. Tensors of a type that is not known here may
+// stand beside those that are wanted; data need not be aligned, nor the header padded.
 // Threads: plain values; a SafetensorsFile may be read by any number of threads.
 #pragma once
 
@@ -82,14 +83,17 @@ class SafetensorsFile {
   static Result<SafetensorsFile> open(const std::filesystem::path& path) { return open(on_this_machine(path)); }
 
   [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
-  // The floats of an F32 tensor. Errors: not_found; invalid_argument for another type.
+  // The floats of an F32 tensor, as long as this value or a copy of it lives. Where they are not aligned in the file the first call copies
+  // them. Errors: not_found; invalid_argument for another type; io if there is no memory for the copy.
   [[nodiscard]] Result<std::span<const float>> floats(std::string_view name) const;
   // The bytes of any tensor, as they lie in the file.
   [[nodiscard]] ByteView bytes(const TensorEntry& entry) const { return data_.subspan(entry.begin, entry.end - entry.begin); }
 
  private:
   SafetensorsFile() = default;
+  class Aligned;
   std::shared_ptr<const void> mapping_;
+  std::shared_ptr<Aligned> aligned_;
   ByteView data_;
   SafetensorsHeader header_;
 };

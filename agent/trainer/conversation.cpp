@@ -17,6 +17,7 @@ using island_link::Configure;
 using island_link::Hello;
 using island_link::Order;
 using island_link::OrderKind;
+using island_link::Preparing;
 using island_link::Resume;
 using island_link::Task;
 using island_link::TaskDone;
@@ -37,7 +38,7 @@ Status Conversation::run() {
     return {};  // the agent said stop before there was an order, or during a task
   }
   if (!status && status.error().code != Code::unavailable) {
-    client_.fail(status.error().why, false);
+    client_.fail(status.error().why, hopeless_);
   }
   return status;
 }
@@ -127,12 +128,15 @@ Status Conversation::answer_ended(bool wait) {
 }
 
 Status Conversation::begin(const Configure& configure) {
-  ATOLL_ASSIGN(Learner learner, Learner::make(configure));
+  ATOLL_ASSIGN(Learner learner, noted(Learner::make(configure)));
   learner_ = std::make_unique<Learner>(std::move(learner));
+  ATOLL_TRY(client_.link().send(Preparing{"reading " + learner_->data_listing()}));
   ATOLL_TRY(client_.declare(learner_->manifest()));
   ATOLL_TRY(learner_->attach(client_.arena().floats(), client_.layout()));
   if (const std::optional<Resume>& resume = client_.resume(); resume && resume->directory) {
-    ATOLL_TRY(learner_->restore(*resume->directory, resume->step, resume->position));
+    const Status restored = learner_->restore(*resume->directory, resume->step, resume->position);
+    hopeless_ = !restored && restored.error().code == Code::invalid_argument;  // other data; another checkpoint may be whole
+    ATOLL_TRY(restored);
   } else if (resume) {
     learner_->stand_at(resume->step, resume->position);
   }
@@ -155,7 +159,7 @@ Result<Answer> Conversation::carry_out(const Order& order) {
   switch (order.kind) {
     case OrderKind::step:
     case OrderKind::gradient:
-      ATOLL_TRY(learner_->compute_gradient());
+      ATOLL_TRY(noted(learner_->compute_gradient()));
       if (order.kind == OrderKind::step) {
         ATOLL_TRY(learner_->apply_gradient(order.progress));
       }
@@ -169,7 +173,7 @@ Result<Answer> Conversation::carry_out(const Order& order) {
       learner_->stand_at(order.step, order.position);
       break;
     case OrderKind::evaluate: {
-      ATOLL_ASSIGN(answer.loss, learner_->evaluate());
+      ATOLL_ASSIGN(answer.loss, noted(learner_->evaluate()));
       answer.batches = learner_->evaluation_batches();
       break;
     }

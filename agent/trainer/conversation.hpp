@@ -27,6 +27,12 @@ class Conversation {
   Status serve();
   Status begin(const island_link::Configure& configure);
   Status work(const island_link::Task& task);
+  // Passes on what came of data and settings: if they are wrong now, they are next time.
+  template <typename Outcome>
+  Outcome noted(Outcome outcome) {
+    hopeless_ = !outcome && (outcome.error().code == Code::invalid_argument || outcome.error().code == Code::corrupt);
+    return outcome;
+  }
   // An order that goes on beside the steps.
   struct Begun {
     std::function<bool()> ended;
@@ -42,6 +48,7 @@ class Conversation {
   island_link::TrainerClient client_;  // the arena is its: the learner, which copies into it, goes first
   std::unique_ptr<Learner> learner_;
   std::deque<Begun> begun_;
+  bool hopeless_ = false;  // what failed would fail again
 };
 
 }  // namespace atl

@@ -81,6 +81,7 @@ struct Learner::State {
   Training training;
   bool gradients;  // are exchanged, not parameters
   std::unique_ptr<Objective> objective;
+  std::string data;  // which, as it was opened
   LearningRate learning_rate;
   at::Device device;
   bool bf16;
@@ -110,6 +111,7 @@ struct Learner::State {
       : training(configure.training),
         gradients(configure.payload == island_link::Payload::gradient),
         objective(std::move(aim)),
+        data(objective->data_digest()),
         learning_rate{training.learning_rate, training.warmup_steps, training.steps, training.final_learning_rate},
         device(where),
         bf16(half),
@@ -271,6 +273,7 @@ std::uint64_t Learner::windows_per_step() const { return state_->training.batch;
 std::uint64_t Learner::tokens_available() const {
   return state_->objective->sequences_per_epoch() * state_->objective->tokens_per_sequence();
 }
+std::string Learner::data_listing() const { return state_->objective->data_listing(); }
 std::size_t Learner::fragments() const { return state_->runs.size(); }
 
 Status Learner::attach(std::span<float> arena, const ArenaLayout& layout) {
@@ -495,7 +498,7 @@ Status Learner::save(const std::string& directory) {
     const at::Tensor second = s.second.cpu();
     const at::Tensor average = s.average.defined() ? s.average.cpu() : at::empty({0}, at::kFloat);
     return save_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)},
-                              {s.step, s.position, s.updates, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>()});
+                              {s.step, s.position, s.updates, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>(), s.data});
   });
 }
 
@@ -513,6 +516,12 @@ Status Learner::restore(const std::string& directory, std::uint64_t step, std::u
       return Error{Code::corrupt, "cannot resume from " + directory + ": it was saved at step " + std::to_string(place.step) +
                                       ", position " + std::to_string(place.position) + ", not at step " + std::to_string(step) +
                                       ", position " + std::to_string(position)};
+    }
+    if (!place.data.empty() && place.data != s.data) {
+      return Error{Code::invalid_argument, "the data are not those that were trained on up to step " + std::to_string(step) + ": then " +
+                                               place.data + ", and now " + s.data +
+                                               "; put the files back as they were, or begin another run from this one (model.from = "
+                                               "\"run:NAME\")"};
     }
     const at::NoGradGuard no_gradient;
     s.parameters.copy_(parameters);

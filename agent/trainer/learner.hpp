@@ -40,6 +40,8 @@ class Learner {
   [[nodiscard]] std::uint64_t tokens_per_step() const;
   [[nodiscard]] std::uint64_t windows_per_step() const;  // by which position() moves
   [[nodiscard]] std::uint64_t tokens_available() const;
+  // What is read, with counts, for people.
+  [[nodiscard]] std::string data_listing() const;
 
   // Gives the arena that fragments are copied to and from; it must stay mapped. Errors: corrupt if the layout does not fit the manifest.
   Status attach(std::span<float> arena, const island_link::ArenaLayout& layout);
@@ -80,7 +82,8 @@ class Learner {
 
   // Parameters, optimiser, step and position into `directory`/trainer.safetensors. Errors: io.
   Status save(const std::string& directory);
-  // What save wrote. Errors: not_found, io; corrupt if the file is broken, of another model or of another step than expected.
+  // What save wrote. Errors: not_found, io; corrupt if the file is broken, of another model or of another step than expected;
+  // invalid_argument if the data are not those that it was trained on.
   Status restore(const std::string& directory, std::uint64_t step, std::uint64_t position);
 
  private:

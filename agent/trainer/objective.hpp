@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
@@ -42,6 +43,10 @@ class Objective {
 
   [[nodiscard]] virtual std::uint64_t tokens_per_sequence() const = 0;
   [[nodiscard]] virtual std::uint64_t sequences_per_epoch() const = 0;
+  // What is read, with counts, for people: "2 files with 1200 bytes: a.txt 1000, b.txt 200".
+  [[nodiscard]] virtual std::string data_listing() const = 0;
+  // Of all the data, whichever part is this island's: the same as long as they are as they were.
+  [[nodiscard]] virtual std::string data_digest() const = 0;
   // Decay, at every step, of the average of the synchronised parameters that is kept beside them; empty: none is.
   [[nodiscard]] virtual std::optional<double> average_decay() const { return std::nullopt; }
 };

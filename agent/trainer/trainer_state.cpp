@@ -17,6 +17,7 @@ namespace atl {
 
 namespace {
 
+constexpr std::size_t kLongestData = 100;
 constexpr const char* kFile = "/trainer.safetensors";
 constexpr std::array<const char*, 4> kSuffixes = {"", ".exp_avg", ".exp_avg_sq", ".ema"};
 
@@ -117,6 +118,9 @@ Result<TrainerPlace> read_file(const SafetensorsFile& file, const island_link::M
       place.averaged_at.push_back(step);
     }
   }
+  if (const auto data = metadata.find("atoll.data"); data != metadata.end()) {
+    place.data = data->second.substr(0, kLongestData);
+  }
   return place;
 }
 
@@ -140,6 +144,9 @@ Status save_trainer_state(const std::string& directory, const island_link::Manif
                                                  {"atoll.checksums", checksums(arrays)}};
   if (!place.averaged_at.empty()) {
     metadata["atoll.averaged_at"] = joined(place.averaged_at, [](std::uint64_t step) { return std::to_string(step); });
+  }
+  if (!place.data.empty()) {
+    metadata["atoll.data"] = place.data;
   }
   const std::string path = directory + kFile;
   NewFile file(path + ".new");

@@ -2,8 +2,8 @@
 //
 // One safetensors file, `trainer.safetensors`, in a directory of the agent's choosing: for each parameter NAME of the manifest the tensors
 // NAME, NAME.exp_avg and NAME.exp_avg_sq, and NAME.ema where an average is kept; in the metadata `atoll.step`, `atoll.position`,
-// `atoll.updates`, `atoll.averaged_at` and `atoll.checksums` of the flat arrays, so that a flipped bit is found before a step is taken with
-// it. Threads: plain functions.
+// `atoll.updates`, `atoll.averaged_at`, `atoll.data` and `atoll.checksums` of the flat arrays, so that a flipped bit is found before a step
+// is taken with it. Threads: plain functions.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct TrainerPlace {
   std::uint64_t position = 0;
   std::uint64_t updates = 0;                    // of the optimiser; fewer than steps if it started afresh in the middle of a run
   std::vector<std::uint64_t> averaged_at = {};  // by fragment: the step that the average has come to
+  std::string data = {};                        // which it was trained on; empty: not known
 };
 
 // Writes under another name, syncs, renames. Errors: io, naming the file (a full disk says so); nothing is left behind then.

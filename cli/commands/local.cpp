@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "agent/host/trainer_programs.hpp"
+#include "agent/service/data_access.hpp"
 #include "cli/command.hpp"
 #include "cli/ensemble_folder.hpp"
 #include "cli/export_model.hpp"
@@ -53,18 +54,6 @@ struct LocalOptions {
   std::string web;
 };
 
-// The part of a pattern before its first wildcard, or all of it: what the run file names, and no more.
-std::string base_of(const std::string& pattern) {
-  fs::path base;
-  for (const fs::path& part : fs::path(pattern)) {
-    if (part.string().find_first_of("*?[") != std::string::npos) {
-      break;
-    }
-    base /= part;
-  }
-  return base.string();
-}
-
 // The programs of trainers: a run file's own command is started in the file's folder, and what the command line names where this was
 // called.
 void add_trainers(const std::string& name, const std::string& command, const LocalOptions& options,
@@ -101,13 +90,13 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
   std::vector<std::string> arguments;
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   for (const std::string& file : spec.data.files) {
-    add("--allow-data", base_of(file));
+    add("--allow-data", base_of_pattern(file).string());
   }
   if (const std::string features(features_file(spec.diffusion.features)); !features.empty()) {
-    add("--allow-data", base_of(features));
+    add("--allow-data", base_of_pattern(features).string());
   }
   if (begins_from_file(spec)) {
-    add("--allow-data", base_of(spec.model.from));
+    add("--allow-data", base_of_pattern(spec.model.from).string());
   }
   for (const std::string& folder : options.allow_data) {
     add("--allow-data", fs::absolute(folder).string());
@@ -365,6 +354,24 @@ void say_where(const Invocation& invocation, const LocalOptions& options, const 
   invocation.streams.err << std::flush;
 }
 
+// What the data set's folders and patterns stand for, before anything is trained on it. What cannot be found or read the islands say.
+void say_data(const Invocation& invocation, const RunSpec& spec, const LocalOptions& options) {
+  DataPermissions permissions;
+  for (const std::string& mapping : options.data) {
+    static_cast<void>(add_data_mapping(permissions, mapping));
+  }
+  for (const std::string& file : spec.data.files) {
+    permissions.folders.push_back(base_of_pattern(file));
+  }
+  permissions.folders.insert(permissions.folders.end(), options.allow_data.begin(), options.allow_data.end());
+  if (spec.data.set.empty() && spec.data.files.empty()) {
+    return;
+  }
+  if (const Result<std::vector<fs::path>> files = resolve_data(spec.data, permissions, {})) {
+    invocation.streams.err << "the data are " << printable(listing_of(*files)) << "\n" << std::flush;
+  }
+}
+
 Exit local(const Invocation& invocation, LocalOptions options) {
   Result<RunFile> file = read_run_file(options.file);
   const std::string trainer_command = file ? file->trainer_command : "";
@@ -408,6 +415,7 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   }
   const std::optional<LinkTerms> link = *link_of(options);
   say_where(invocation, options, *folder, link);
+  say_data(invocation, *spec, options);
   Result<LocalCluster> cluster = LocalCluster::start(
       {program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, options.web, faults, link});
   if (!cluster) {

@@ -170,6 +170,7 @@ TEST_CASE(
   first.signal(SIGINT);
   REQUIRE(first.wait(std::chrono::seconds(60)) == 130);
   CHECK(contains(parts.said("first.err"), "go on with: atoll local"));
+  CHECK(contains(parts.said("first.err"), "the data are 1 file of 100.0 kB: text.txt 100.0 kB"));
   CHECK_FALSE(fs::exists(parts.path("model.safetensors")));
   check_nothing_left(parts);
   const std::vector<unsigned> before = parts.committed();

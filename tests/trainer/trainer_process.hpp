@@ -122,7 +122,7 @@ class TrainerProcess {
 
   void send(const AgentMessage& message) { REQUIRE(end_.send(message).ok()); }
 
-  // The next message of one of these types; progress reports are passed over, anything else fails the test.
+  // The next message of one of these types; reports of progress and of preparations are passed over, anything else fails the test.
   template <typename... Wanted>
   std::variant<Wanted...> expect_any() {
     while (true) {
@@ -136,7 +136,9 @@ class TrainerProcess {
         return *std::move(found);
       }
       INFO(encode(**message));
-      REQUIRE(std::holds_alternative<Progress>(**message));
+      const auto* doing = std::get_if<Preparing>(&**message);
+      preparing = doing != nullptr ? doing->what : preparing;
+      REQUIRE((doing != nullptr || std::holds_alternative<Progress>(**message)));
     }
   }
   template <typename Message>
@@ -152,6 +154,10 @@ class TrainerProcess {
     return attach(fragments);
   }
   Ready attach(std::size_t fragments) {
+    lay_out_arena(fragments);
+    return expect<Ready>();
+  }
+  void lay_out_arena(std::size_t fragments) {
     std::vector<std::vector<std::uint32_t>> parts(fragments);
     for (std::uint32_t i = 0; i < manifest.parameters.size(); ++i) {
       parts[i % fragments].push_back(i);
@@ -160,7 +166,6 @@ class TrainerProcess {
     layout.path = end_.path() + ".arena";
     arena.emplace(Arena::create(layout.path, layout.bytes).value());
     send(layout);
-    return expect<Ready>();
   }
 
   std::vector<float> fragment(std::uint32_t index = 0) const {
@@ -206,6 +211,7 @@ class TrainerProcess {
   }
 
   Hello hello;
+  std::string preparing;  // what it said last that it was
   Manifest manifest;
   ArenaLayout layout;
   std::optional<Arena> arena;

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/storage/safetensors.hpp"
@@ -101,6 +103,66 @@ rlimit limit_memory(std::uint64_t more) {
   limit.rlim_cur = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more;
   ::setrlimit(RLIMIT_AS, &limit);
   return before;
+}
+
+// A PNG file of these rows, byte for byte as PNG has them, with other chunks before the image.
+Bytes8 png(std::uint32_t width, std::uint32_t height, std::uint8_t depth, std::uint8_t colour, const std::vector<Bytes8>& rows,
+           const std::vector<std::pair<std::string, Bytes8>>& chunks = {}) {
+  Bytes8 out = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  const auto number = [](Bytes8& to, std::uint32_t value) {
+    for (const int shift : {24, 16, 8, 0}) {
+      to.push_back(static_cast<std::uint8_t>(value >> shift));
+    }
+  };
+  const auto chunk = [&](const std::string& type, const Bytes8& data) {
+    number(out, static_cast<std::uint32_t>(data.size()));
+    Bytes8 checked(type.begin(), type.end());
+    checked.insert(checked.end(), data.begin(), data.end());
+    out.insert(out.end(), checked.begin(), checked.end());
+    number(out, static_cast<std::uint32_t>(crc32(0, checked.data(), static_cast<unsigned>(checked.size()))));
+  };
+  Bytes8 head;
+  number(head, width);
+  number(head, height);
+  head.insert(head.end(), {depth, colour, 0, 0, 0});
+  chunk("IHDR", head);
+  for (const auto& [type, data] : chunks) {
+    chunk(type, data);
+  }
+  Bytes8 raw;
+  for (const Bytes8& row : rows) {
+    raw.push_back(0);  // no filter
+    raw.insert(raw.end(), row.begin(), row.end());
+  }
+  uLongf size = compressBound(static_cast<uLong>(raw.size()));
+  Bytes8 packed(size);
+  compress(packed.data(), &size, raw.data(), static_cast<uLong>(raw.size()));
+  packed.resize(size);
+  chunk("IDAT", packed);
+  chunk("IEND", {});
+  return out;
+}
+
+Bytes8 bytes_of_hex(std::string_view text) {
+  Bytes8 bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::uint8_t>(std::stoi(std::string(text.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+// The pixels of a decoded image, one after the other, as PIL's getdata() gives them.
+Bytes8 pixels(const Result<DecodedImage>& image) {
+  INFO((image ? "" : image.error().why));
+  REQUIRE(image.has_value());
+  Bytes8 out;
+  const std::size_t plane = std::size_t{image->shape.height} * image->shape.width;
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < image->shape.channels; ++c) {
+      out.push_back(image->bytes[c * plane + i]);
+    }
+  }
+  return out;
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -234,6 +296,7 @@ TEST_CASE("PNG files are written and read back, folders are labels") {
   CHECK(set->labels() == std::vector<std::uint32_t>{0, 1});
   CHECK(image(*set, 0)[4] == 1.0F);
   CHECK(image(*set, 1)[9 + 4] == -1.0F);
+  CHECK(set->listing() == "2 images of 3 × 3 × 3 from 2 files, 2 classes: a 1, b 1");
 
   CHECK(has(refusal({one, grid}, "images"), "images of a set have one size"));
   CHECK(
@@ -243,6 +306,153 @@ TEST_CASE("PNG files are written and read back, folders are labels") {
   std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 20);
   CHECK(has(refusal({cut}, "images"), "cut.png"));
   CHECK_FALSE(write_png_grid(grid, {2, 1, 1}, {0, 0}, 1));
+}
+
+// What PIL 13 gives for each of these files, by Image.open(file).convert("RGB"), or its mode "L" where that is what it opens as: gamma is
+// not applied, of 16 bits the upper 8 count, and transparency is left out.
+TEST_CASE("PNG files are read as PIL reads them") {
+  const TemporaryFolder folder;
+  struct Case {
+    const char* what;
+    Bytes8 file;
+    std::uint32_t channels;
+    Bytes8 expected;
+  };
+  const Bytes8 linear = {0, 1, 0x86, 0xa0};  // gAMA 100000
+  const Bytes8 palette = {1, 2, 3, 250, 100, 50, 9, 9, 9};
+  const std::vector<Case> cases = {
+      {"16 bits, RGB",
+       png(2, 1, 16, 2, {{0x11, 0x22, 0x22, 0x33, 0x33, 0xff, 0xff, 0xff, 0, 0xff, 0x80, 0}}),
+       3,
+       {17, 34, 51, 255, 0, 128}},
+      {"16 bits, sRGB and gAMA said",
+       png(1, 1, 16, 2, {{0x11, 0x22, 0x22, 0x33, 0x33, 0xff}}, {{"sRGB", {0}}, {"gAMA", {0, 0, 0xb1, 0x8f}}}),
+       3,
+       {17, 34, 51}},
+      {"16 bits, RGB and alpha", png(1, 1, 16, 6, {{0x11, 0x22, 0x22, 0x33, 0x33, 0x44, 0x80, 0}}), 3, {17, 34, 51}},
+      {"16 bits, grey and alpha", png(2, 1, 16, 4, {{0x11, 0x80, 0x80, 0, 0x80, 0xff, 0, 0}}), 1, {17, 128}},
+      {"gAMA, RGB", png(2, 1, 8, 2, {{17, 34, 51, 200, 100, 50}}, {{"gAMA", linear}}), 3, {17, 34, 51, 200, 100, 50}},
+      {"gAMA, grey", png(2, 1, 8, 0, {{17, 128}}, {{"gAMA", linear}}), 1, {17, 128}},
+      {"half and all transparent",
+       png(3, 1, 8, 6, {{17, 34, 51, 128, 200, 100, 50, 0, 1, 2, 3, 255}}),
+       3,
+       {17, 34, 51, 200, 100, 50, 1, 2, 3}},
+      {"grey and alpha", png(2, 1, 8, 4, {{17, 128, 200, 0}}), 1, {17, 200}},
+      {"palette", png(3, 1, 8, 3, {{0, 1, 2}}, {{"PLTE", palette}}), 3, {1, 2, 3, 250, 100, 50, 9, 9, 9}},
+      {"palette with transparency",
+       png(3, 1, 8, 3, {{0, 1, 2}}, {{"PLTE", palette}, {"tRNS", {0, 128}}}),
+       3,
+       {1, 2, 3, 250, 100, 50, 9, 9, 9}},
+      {"palette of 2 bits", png(3, 1, 2, 3, {{0b00011000}}, {{"PLTE", palette}}), 3, {1, 2, 3, 250, 100, 50, 9, 9, 9}},
+      {"a transparent colour",
+       png(2, 1, 8, 2, {{17, 34, 51, 200, 100, 50}}, {{"tRNS", {0, 17, 0, 34, 0, 51}}}),
+       3,
+       {17, 34, 51, 200, 100, 50}},
+      {"a transparent grey", png(2, 1, 8, 0, {{17, 200}}, {{"tRNS", {0, 17}}}), 1, {17, 200}},
+      {"grey of 1 bit", png(8, 1, 1, 0, {{0b10110001}}), 1, {255, 0, 255, 255, 0, 0, 0, 255}},
+      {"grey of 2 bits", png(4, 1, 2, 0, {{0b00011011}}), 1, {0, 85, 170, 255}},
+      {"grey of 4 bits", png(2, 1, 4, 0, {{0x3f}}), 1, {51, 255}},
+      // PIL opens this one as 16 bits (4480, 32768, 65535) and its convert() cuts off what is above 255; the upper 8 bits are the image.
+      {"grey of 16 bits", png(3, 1, 16, 0, {{0x11, 0x80, 0x80, 0, 0xff, 0xff}}, {{"gAMA", linear}}), 1, {17, 128, 255}},
+  };
+  for (const Case& c : cases) {
+    INFO(c.what);
+    const auto image = read_image_file(write(folder, "x.png", c.file));
+    CHECK(pixels(image) == c.expected);
+    CHECK(image->shape.channels == c.channels);
+  }
+  Bytes8 wrong = png(2, 1, 8, 0, {{17, 128}});
+  wrong[wrong.size() - 14] ^= 0xffU;  // in the image's checksum
+  CHECK(has(refusal({write(folder, "sum.png", wrong)}, "images"), "sum.png: not a whole PNG file"));
+  CHECK(has(refusal({write(folder, "row.png", png(2, 2, 8, 0, {{17, 128}}))}, "images"), "row.png: not a whole PNG file"));
+  CHECK(has(refusal({write(folder, "none.png", png(0, 1, 8, 0, {{}}))}, "images"), "none.png"));
+}
+
+// Files that PIL 13 wrote and the pixels that it reads of them.
+TEST_CASE("JPEG files are read as PIL reads them, those of printers and untidy ones, too") {
+  const TemporaryFolder folder;
+  const Bytes8 cmyk = bytes_of_hex(
+      "ffd8ffee000e41646f626500640000000000ffdb00430002010101010102010101020202020204030202020205040403040605060606050606060709"
+      "08060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affc000140800020002044311004d11005911004b1100ffc4001500010100000000"
+      "000000000000000000000809ffc40020100002020203000301000000000000000001020304050600070809112131ffda000e0443004d0059004b0000"
+      "3f00addbc7c6b7c73ef7bae6378de3c07d2999cd6672962f6633195eabc458b57ad4d23492cf34b2572f2c8eeccccec4b333124927961fcf9b7ed99a"
+      "e84d1f3399d9f236ee5bd431935ab566ec9249348d56366776624b3124924fe927ef87af52fbfbddfaf7a73b1b0180f6bf6e51a1477ccbd7a54a9f64"
+      "652286bc29765548d11670a8aaa000a00000007179da7dff00df18feced8e850eecdba0820cf5c8e0821d92d2a468b3380aa049f400000007f39ffd9");
+  const Bytes8 of_cmyk = {255, 253, 253, 1, 255, 255, 220, 111, 167, 152, 144, 35};
+  CHECK(pixels(read_image_file(write(folder, "cmyk.jpg", cmyk))) == of_cmyk);
+  Bytes8 unmarked = cmyk;
+  unmarked.erase(unmarked.begin() + 2, unmarked.begin() + 18);  // Adobe's marker
+  CHECK(pixels(read_image_file(write(folder, "unmarked.jpg", unmarked))) == of_cmyk);
+  Bytes8 ycck = cmyk;
+  ycck[17] = 2;  // its transform
+  CHECK(pixels(read_image_file(write(folder, "ycck.jpg", ycck))) == Bytes8{0, 132, 0, 76, 255, 29, 0, 41, 0, 68, 0, 0});
+
+  const Bytes8 rgb = bytes_of_hex(
+      "ffd8ffe000104a46494600010100000100010000ffdb0043000201010101010201010102020202020403020202020504040304060506060605060606"
+      "070908060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affdb004301020202020202050303050a0706070a0a0a0a0a0a0a0a0a0a0a0a"
+      "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0affc00011080002000203011100021101031101ffc400"
+      "14000100000000000000000000000000000002ffc4001c1000020300030100000000000000000000010302040500060821ffc4001501010100000000"
+      "000000000000000000000708ffc4001d110003000300030100000000000000000001020304050600072141ffda000c03010002110311003f007e6ad3"
+      "d2b3e73e8166ce83d8c6749ca931936c8ca5234d449249fa78ebdefaa7d5d1ee76b39e8b0d55726e0018b0000156000013e01f83c9db73ce73dbbdc6"
+      "4ec763872be45e8f4a529347a528ec59dddd81677762599989666249249f3fffd9");
+  const Bytes8 of_rgb = {252, 0, 0, 0, 255, 4, 1, 4, 255, 97, 143, 203};
+  CHECK(pixels(read_image_file(write(folder, "rgb.jpg", rgb))) == of_rgb);
+  Bytes8 zeros = rgb;
+  zeros.insert(zeros.end() - 2, 18, 0);  // before the end marker
+  CHECK(pixels(read_image_file(write(folder, "zeros.jpg", zeros))) == of_rgb);
+  Bytes8 behind = rgb;
+  behind.insert(behind.end(), 16, 'j');
+  CHECK(pixels(read_image_file(write(folder, "behind.jpg", behind))) == of_rgb);
+  // What is missing is not made up.
+  for (const std::size_t missing : {2UL, 10UL, 60UL}) {
+    Bytes8 cut = rgb;
+    cut.resize(cut.size() - missing);
+    INFO(missing);
+    CHECK(has(refusal({write(folder, "cut.jpg", cut)}, "images"), "cut.jpg: not a whole JPEG file"));
+  }
+  // A set of all of them is one set.
+  const auto set =
+      ImageSet::open({write(folder, "set/a.jpg", cmyk), write(folder, "set/b.jpg", rgb), write(folder, "set/c.jpg", zeros)}, "images");
+  REQUIRE(set);
+  CHECK(set->shape() == ImageShape{3, 2, 2});
+  CHECK(set->listing() == "3 images of 3 × 2 × 2 from 3 files, without labels");
+}
+
+TEST_CASE("arrays with their channels last are not taken for images of many channels") {
+  const TemporaryFolder folder;
+  const std::vector<std::uint8_t> values(std::size_t{2} * 32 * 32 * 3, 7);
+  const std::string why = refusal({write(folder, "last.npy", npy<std::uint8_t>("|u1", "2, 32, 32, 3", values))}, "npy");
+  CHECK(has(why, "last.npy: its shape 2 × 32 × 32 × 3 looks like count × height × width × channels"));
+  CHECK(has(why, "numpy.moveaxis(a, -1, 1)"));
+  CHECK(has(refusal({write(folder, "wide.npy", npy<float>("<f4", "1, 8, 12, 4", std::vector<float>(384, 0.5F)))}, "npy"), "looks like"));
+  CHECK(has(refusal({write(folder, "idx", idx({1, 6, 8, 1}))}, "idx"), "looks like"));
+  // Latents and narrow images are what they say.
+  const std::vector<std::pair<std::string, std::size_t>> shapes = {
+      {"1, 16, 4, 4", 256}, {"1, 4, 8, 3", 96}, {"1, 3, 32, 2", 192}, {"1, 1, 6, 4", 24}};
+  for (const auto& [shape, count] : shapes) {
+    INFO(shape);
+    CHECK(ImageSet::open({write(folder, "x.npy", npy<float>("<f4", shape, std::vector<float>(count, 0.5F)))}, "npy"));
+  }
+}
+
+TEST_CASE("floats that are no values of a model are refused with their range") {
+  const TemporaryFolder folder;
+  std::vector<float> grey(64, 0.0F);
+  grey[1] = 255;
+  grey[2] = 128;
+  const std::string why = refusal({write(folder, "grey.npy", npy<float>("<f4", "1, 8, 8", grey))}, "npy");
+  CHECK(has(why, "grey.npy: its values lie between 0 and 255"));
+  CHECK(has(why, "-1 to 1"));
+  std::vector<double> doubles(64, 100.0);
+  CHECK(has(refusal({write(folder, "doubles.npy", npy<double>("<f8", "1, 8, 8", doubles))}, "npy"), "between 100 and 100"));
+  // Latents of a deviation near 1 reach beyond.
+  std::vector<float> latents(64);
+  for (std::size_t i = 0; i < latents.size(); ++i) {
+    latents[i] = static_cast<float>(i % 9) - 4.0F;
+  }
+  const auto set = ImageSet::open({write(folder, "latents.npy", npy<float>("<f4", "1, 4, 4, 4", latents))}, "npy");
+  REQUIRE(set);
+  CHECK(has(set->listing(), "1 image of 4 × 4 × 4 from 1 file, values from -4 to 4"));
 }
 
 TEST_CASE("an image that claims to be huge is refused before room is made for it") {

@@ -22,6 +22,19 @@ Bytes file_of(std::vector<TensorView> tensors, const std::map<std::string, std::
   return all;
 }
 
+// A file of this header and these data, as other tools write it.
+std::string file_with(const std::string& json, const std::string& data) {
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) {
+    length[i] = static_cast<char>(json.size() >> (8 * i));
+  }
+  return length + json + data;
+}
+
+std::string floats_as_text(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
 }  // namespace
 
 TEST_CASE("safetensors: equal tensors are equal bytes, in any order, and read back") {
@@ -107,7 +120,11 @@ TEST_CASE("safetensors: a hostile header is corrupt and says which tensor") {
       {"no entry", R"({"a":7})", 0},
       {"missing offsets", R"({"a":{"dtype":"F32","shape":[1]}})", 4},
       {"one key too many", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", 4},
-      {"unknown type", R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4},
+      {"a type without a name", R"({"a":{"dtype":"","shape":[1],"data_offsets":[0,4]}})", 4},
+      {"a type that is a novel", R"({"a":{"dtype":"F32F32F32F32F32F32F32F32F32F32F32","shape":[1],"data_offsets":[0,4]}})", 4},
+      {"unknown type beyond the end", R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,8]}})", 4},
+      {"unknown type that overlaps",
+       R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6},
       {"type of the wrong type", R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})", 4},
       {"negative shape", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4},
       {"fractional shape", R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4},
@@ -116,7 +133,6 @@ TEST_CASE("safetensors: a hostile header is corrupt and says which tensor") {
       {"end before begin", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 8},
       {"three offsets", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", 8},
       {"size unlike shape", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8},
-      {"misaligned", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6},
       {"overlap", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8},
       {"gap", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", 12},
       {"trailing data", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8},
@@ -142,13 +158,41 @@ TEST_CASE("safetensors: a file that is cut, too long in its header or no file is
   CHECK(SafetensorsFile::open(folder.write("empty", "")).error().code == Code::corrupt);
   CHECK(SafetensorsFile::open(folder.write("long", std::string(8, '\xff') + "{}")).error().code == Code::corrupt);
   CHECK(SafetensorsFile::open(folder.write("cut", std::string("\x10\0\0\0\0\0\0\0{}", 10))).error().code == Code::corrupt);
-  // A header that is not padded puts floats at odd addresses: refused, not undefined behaviour.
-  const std::string json = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+}
+
+TEST_CASE("safetensors: a header that is not padded and data that are not aligned are read") {
+  atl_test::TemporaryFolder folder;
+  const std::string json = R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})";
   REQUIRE(json.size() % 4 != 0);
-  const std::string odd = std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') + json + "abcd";
-  Result<SafetensorsFile> file = SafetensorsFile::open(folder.write("odd", odd));
-  REQUIRE(file.has_value());
-  CHECK(file->floats("a").error().code == Code::corrupt);
+  const std::vector<float> a = {1.5F, -2.0F, 3e-5F};
+  const SafetensorsFile unpadded = SafetensorsFile::open(folder.write("unpadded", file_with(json, floats_as_text(a)))).value();
+  const auto read = unpadded.floats("a");
+  REQUIRE(read.has_value());
+  CHECK(reinterpret_cast<std::uintptr_t>(read->data()) % alignof(float) == 0);
+  CHECK(std::vector<float>(read->begin(), read->end()) == a);
+  CHECK(unpadded.floats("a")->data() == read->data());  // once, however often it is asked for
+
+  const std::string odd = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[3],"data_offsets":[2,14]}})";
+  const SafetensorsFile unaligned = SafetensorsFile::open(folder.write("odd", file_with(odd, "xy" + floats_as_text(a)))).value();
+  const auto b = unaligned.floats("b");
+  REQUIRE(b.has_value());
+  CHECK(std::vector<float>(b->begin(), b->end()) == a);
+  CHECK(unaligned.bytes(*unaligned.header().find("a")).size() == 2);
+}
+
+TEST_CASE("safetensors: tensors of a type that is not known stand beside those that are wanted") {
+  atl_test::TemporaryFolder folder;
+  const std::vector<float> b = {4.0F};
+  const std::string json =
+      R"({"weight":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},)"
+      R"("packed":{"dtype":"F4","shape":[4],"data_offsets":[3,5]},"scale":{"dtype":"F8_E8M0","shape":[1],"data_offsets":[5,6]},)"
+      R"("far":{"dtype":"C64","shape":[1],"data_offsets":[6,14]},"bias":{"dtype":"F32","shape":[1],"data_offsets":[14,18]}})";
+  const SafetensorsFile file = SafetensorsFile::open(folder.write("x", file_with(json, std::string(14, 'x') + floats_as_text(b)))).value();
+  CHECK(file.header().tensors.size() == 5);
+  CHECK(file.floats("bias")->front() == 4.0F);
+  // What is wanted is called what it is.
+  CHECK(file.floats("weight").error().why == "the tensor 'weight' is F8_E4M3, not F32");
+  CHECK(file.floats("packed").error().why == "the tensor 'packed' is F4, not F32");
 }
 
 }  // namespace of_safetensors_test

@@ -6,11 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
+#include "agent/trainer/data/token_check.hpp"
 #include "agent/trainer/data/token_stream.hpp"
 #include "tests/catch.hpp"
 
@@ -45,6 +48,16 @@ std::vector<std::int64_t> read_all(const TokenStream& stream, std::uint64_t voca
   return tokens;
 }
 
+// nanoGPT's meta.pkl: what Python's pickle writes.
+std::string pickle() {
+  const std::string body = std::string("}\x94(\x8c\nvocab_size\x94K\x41u", 18) + ".";
+  std::string frame(8, '\0');
+  frame[0] = static_cast<char>(body.size());
+  return "\x80\x04\x95" + frame + body;
+}
+
+std::vector<char> chars(const std::string& text) { return {text.begin(), text.end()}; }
+
 std::string why(const Result<TokenStream>& stream) { return stream ? "(a stream)" : stream.error().why; }
 
 }  // namespace
@@ -68,7 +81,8 @@ TEST_CASE("several files are one stream of tokens") {
   CHECK(stream->read(5, 256, two).error().code == Code::invalid_argument);
   CHECK(stream->read(~0ULL, 256, two).error().code == Code::invalid_argument);
   const Status small = stream->read(2, 100, two);
-  CHECK(small.error().why == "data file " + files[0] + ": token 255 is not in the model's vocabulary of 100; set model.vocabulary");
+  CHECK(small.error().why ==
+        "data file " + files[0] + ": token 255, number 3 of the file, is not in the model's vocabulary of 100; set model.vocabulary");
 }
 
 TEST_CASE("token shards are read with llm.c's header and without") {
@@ -88,6 +102,171 @@ TEST_CASE("token shards are read with llm.c's header and without") {
   CHECK(why(TokenStream::open({folder.write("long", with_header)}, "uint16")).find("announces 3 tokens, the file holds 4") !=
         std::string::npos);
   CHECK(why(TokenStream::open({folder.path + "/long"}, "uint32")).find("its header says uint16 tokens") != std::string::npos);
+}
+
+TEST_CASE("files of another format are not read as tokens, and the refusal says what they are") {
+  const Folder folder;
+  std::string npy = std::string("\x93NUMPY\1\0\x76\0", 10) + "{'descr': '<u2', 'fortran_order': False, 'shape': (3,), }";
+  npy.resize(128, ' ');
+  npy += std::string("\1\0\2\0\3\0", 6);
+  std::string shard(1024, '\0');
+  const std::int32_t header[3] = {20240520, 1, 2};
+  std::memcpy(shard.data(), header, sizeof header);
+  shard += std::string("\7\0\7\0", 4);
+  std::string tensors = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  tensors = std::string(1, static_cast<char>(tensors.size())) + std::string(7, '\0') + tensors + "ab";
+  std::string mnist = std::string("\0\0\x08\1\0\0\0\4", 8) + "abcd";
+  struct Case {
+    const char* name;
+    std::string content;
+    const char* is;
+  };
+  const std::vector<Case> cases = {
+      {"tokens.npy", npy, "a NumPy array"},
+      {"meta.pkl", pickle(), "a Python pickle"},
+      {"old.pkl", "\x80\3}q\1X\2...", "a Python pickle"},
+      {"text.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + "abcd", "a gzip file"},
+      {"text.npz", std::string("PK\3\4\x14\0\0\0\0\0", 10) + "abcd", "a zip file"},
+      {"text.zst", std::string("\x28\xb5\x2f\xfd\x24\4\x21\0\0abc", 12), "a Zstandard file"},
+      {"text.xz",
+       std::string("\xfd"
+                   "7zXZ\0",
+                   6) +
+           std::string(8, 'x'),
+       "an xz file"},
+      {"a.parquet", "PAR1" + std::string(8, 'x') + "PAR1", "a Parquet file"},
+      {"a.arrow", std::string("ARROW1\0\0", 8) + std::string(8, 'x'), "an Arrow file"},
+      {"hf.arrow", std::string("\xff\xff\xff\xff\x10\0\0\0\x10\0\0\0", 12) + std::string(20, 'x'), "an Arrow file"},
+      {"a.tar", std::string(257, '\0') + "ustar" + std::string(250, '\0'), "a tar archive"},
+      {"a.pdf", "%PDF-1.7\n%..", "a PDF file"},
+      {"a.so",
+       std::string("\x7f"
+                   "ELF\2\1\1\0\0\0\0\0",
+                   12),
+       "a program"},
+      {"a.h5", std::string("\x89HDF\r\n\x1a\n", 8) + std::string(8, 'x'), "an HDF5 file"},
+      {"a.png", std::string("\x89PNG\r\n\x1a\n", 8) + std::string(8, 'x'), "a PNG image"},
+      {"a.jpg", std::string("\xff\xd8\xff\xe0\0\x10JFIF", 10) + "xx", "a JPEG image"},
+      {"a.safetensors", tensors, "a safetensors file"}};
+  for (const Case& c : cases) {
+    const std::string path = folder.write(c.name, chars(c.content));
+    for (const char* format : {"bytes", "uint16", "uint32"}) {
+      INFO(c.name << " as " << format);
+      const auto stream = TokenStream::open({path}, format);
+      REQUIRE_FALSE(stream.has_value());
+      CHECK(stream.error().code == Code::corrupt);
+      const bool shown = std::string(c.name) == "old.pkl" && std::string(format) != "bytes";  // too few bytes to tell from tokens
+      CHECK((shown || stream.error().why.find("data file " + path + ": it is " + c.is) != std::string::npos));
+    }
+  }
+  CHECK(why(TokenStream::open({folder.write("mnist", chars(mnist))}, "bytes")).find("it is an idx file") != std::string::npos);
+  const std::string llmc = folder.write("shard.bin", chars(shard));
+  CHECK(why(TokenStream::open({llmc}, "bytes")) == "data file " + llmc + ": it is a shard of uint16 tokens; set data.format to \"uint16\"");
+  CHECK(TokenStream::open({llmc}, "uint16")->size() == 2);
+}
+
+TEST_CASE("text is not read as integers, and data that only begin like another format are data") {
+  const Folder folder;
+  const std::string program = folder.write("prepare.py", chars("import numpy as np\n# Saves the text as tokens.\nids = np.array([])\n"));
+  for (const char* format : {"uint16", "uint32"}) {
+    const auto stream = TokenStream::open({program}, format);
+    REQUIRE_FALSE(stream.has_value());
+    CHECK((stream.error().why.find("data file " + program) == 0));
+  }
+  CHECK(why(TokenStream::open({program + ""}, "uint16")).find("it is text, not uint16 tokens") != std::string::npos);
+  CHECK(TokenStream::open({program}, "bytes").has_value());
+  // Text that speaks of formats is text.
+  for (const char* text : {"PK is a pair of letters", "BZhou wrote this", "PAR1 was the first of four", "%PDF is a format", "GIF89a"}) {
+    INFO(text);
+    CHECK(TokenStream::open({folder.write("words.txt", chars(text))}, "bytes").has_value());
+  }
+  // Numbers of twice the width.
+  std::vector<std::uint16_t> small;
+  std::vector<std::uint32_t> wide;
+  for (int i = 0; i < 500; ++i) {
+    small.push_back(static_cast<std::uint16_t>(i * 7 % 65));
+    wide.push_back(static_cast<std::uint32_t>(i * 131 % 50'257));
+  }
+  const std::string narrow_file = folder.write("small", small);
+  CHECK(why(TokenStream::open({narrow_file}, "bytes")).find("every second byte is 0, so it is uint16 tokens or UTF-16 text") !=
+        std::string::npos);
+  CHECK(TokenStream::open({narrow_file}, "uint16").has_value());
+  const std::string wide_file = folder.write("wide", wide);
+  CHECK(why(TokenStream::open({wide_file}, "uint16")).find("every second number is 0, so it is uint32 tokens") != std::string::npos);
+  CHECK(TokenStream::open({wide_file}, "uint32").has_value());
+  CHECK(TokenStream::open({folder.write("zeros", std::vector<std::uint8_t>(1000, 0))}, "bytes").has_value());
+  // Tokens whose bytes happen to be letters, all of them.
+  CHECK(TokenStream::open({folder.write<std::uint16_t>("letters", std::vector<std::uint16_t>(64, 0x4141))}, "uint16").has_value());
+  // The first two tokens of a pickle, a gzip file or an image begin a shard that goes on as none of them.
+  for (const std::uint16_t first : {std::uint16_t{0x0480}, std::uint16_t{0x8b1f}, std::uint16_t{0xd8ff}, std::uint16_t{0x4b50}}) {
+    std::vector<std::uint16_t> tokens(600, 311);
+    tokens[0] = first;
+    CHECK(TokenStream::open({folder.write("tokens", tokens)}, "uint16").has_value());
+  }
+}
+
+TEST_CASE("a token beyond the vocabulary is found before the first step, wherever an island reads it") {
+  const Folder folder;
+  std::vector<std::uint16_t> tokens(200'000, 7);
+  tokens[150'000] = 500;
+  const std::string first = folder.write<std::uint16_t>("first", {1, 2, 3});
+  const std::string second = folder.write("second", tokens);
+  const auto stream = std::make_shared<const TokenStream>(std::move(TokenStream::open({first, second}, "uint16")).value());
+  const std::string expected =
+      "data file " + second + ": token 500, number 150001 of the file, is not in the model's vocabulary of 500; set model.vocabulary";
+  const auto at_once = TokenCheck::make(stream, {{0, 100}, {100'000, 100'003}}, 500);
+  REQUIRE_FALSE(at_once.has_value());
+  CHECK(at_once.error().why == expected);
+  CHECK(at_once.error().code == Code::corrupt);
+  // What other islands read is theirs to look at.
+  CHECK(TokenCheck::make(stream, {{0, 150'003}, {150'004, 49'999}}, 500).has_value());
+  CHECK(TokenCheck::make(stream, {{0, stream->size()}}, 501).has_value());
+  // Of many tokens it is known a little later.
+  auto later = TokenCheck::make(stream, {{0, stream->size()}}, 500, 1000);
+  REQUIRE(later.has_value());
+  later->wait();
+  CHECK(later->found().error().why == expected);
+  auto good = TokenCheck::make(stream, {{0, stream->size()}}, 501, 1000);
+  good->wait();
+  CHECK(good->found().ok());
+  const auto dropped = TokenCheck::make(stream, {{0, stream->size()}}, 501, 1000);  // ends with its thread at work
+  CHECK(dropped.has_value());
+}
+
+TEST_CASE("what is read is listed with counts") {
+  const Folder folder;
+  std::vector<std::string> files;
+  for (int i = 0; i < 8; ++i) {
+    files.push_back(folder.write("shard" + std::to_string(i), std::vector<std::uint16_t>(static_cast<std::size_t>(i + 1), 7)));
+  }
+  CHECK(TokenStream::open({files[1]}, "uint16")->listing() == "1 file with 2 uint16 tokens: shard1 2");
+  CHECK(TokenStream::open({files[0], files[1]}, "bytes")->listing() == "2 files with 6 bytes: shard0 2, shard1 4");
+  CHECK(TokenStream::open(files, "uint16")->listing() ==
+        "8 files with 36 uint16 tokens: shard0 1, shard1 2, shard2 3, shard3 4, shard4 5, shard5 6, and 2 more");
+}
+
+TEST_CASE("the digest of data is that of their tokens, in however many files they lie") {
+  const Folder folder;
+  const auto digest = [&](const std::vector<std::string>& files) { return TokenStream::open(files, "uint16")->digest(); };
+  const auto file = [&](const std::string& name, std::vector<std::uint16_t> tokens) { return folder.write(name, tokens); };
+  const std::string whole = digest({file("a", {1, 2, 3, 4})});
+  CHECK(whole.find("4 tokens, digest ") == 0);
+  CHECK(digest({file("b", {1, 2}), file("c", {3, 4})}) == whole);
+  CHECK(digest({file("d", {3, 4}), file("e", {1, 2})}) != whole);
+  CHECK(digest({file("f", {1, 2, 3, 5})}) != whole);
+  CHECK(digest({file("g", {1, 2, 3, 4, 4})}) != whole);
+  CHECK(digest({file("h", {0, 1, 2, 3})}) != whole);
+  // Of many tokens the first, the last and some between them are looked at, and their number.
+  std::vector<std::uint16_t> many(SampledDigest::kWholeUpTo + 12'345, 7);
+  const std::string large = digest({folder.write("many", many)});
+  for (const std::size_t at : {std::size_t{0}, many.size() - 1}) {
+    many[at] = 8;
+    CHECK(digest({folder.write("many", many)}) != large);
+    many[at] = 7;
+  }
+  CHECK(digest({folder.write("many", many)}) == large);
+  many.pop_back();
+  CHECK(digest({folder.write("many", many)}) != large);
 }
 
 TEST_CASE("data files that cannot be read are refused with their name") {

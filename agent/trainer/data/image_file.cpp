@@ -17,7 +17,8 @@
 #include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
 
-// Needs <cstdio> before it.
+// They need <cstdio> before them.
+#include <jerror.h>
 #include <jpeglib.h>
 
 namespace atl {
@@ -48,30 +49,93 @@ std::vector<std::uint8_t> planes_of(const std::vector<std::uint8_t>& pixels, con
   return planes;
 }
 
-Result<DecodedImage> read_png(const std::string& path) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  if (png_image_begin_read_from_file(&image, path.c_str()) == 0) {
-    return corrupt(path, std::string("not a PNG file that can be read: ") + image.message);
+// libpng and libjpeg report errors by a call that must not return.
+struct PngErrors {
+  std::string message;
+};
+void png_failed(png_structp png, png_const_charp message) {
+  static_cast<PngErrors*>(png_get_error_ptr(png))->message = message;
+  png_longjmp(png, 1);
+}
+void png_warned(png_structp, png_const_charp) {}  // of text, colour profiles and other chunks that are not looked at
+
+struct PngReader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  PngReader() = default;
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+// Bytes of 8 bits, grey or RGB: numbers as they are in the file, whatever gamma it says; the upper half of 16 bits; without transparency.
+void choose_transformations(png_structp png, png_infop info) {
+  const png_byte colour = png_get_color_type(png, info);
+  const png_byte depth = png_get_bit_depth(png, info);
+  if (colour == PNG_COLOR_TYPE_PALETTE) {
+    png_set_palette_to_rgb(png);
+  } else if (depth < 8) {
+    png_set_expand_gray_1_2_4_to_8(png);
   }
-  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
-  image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  if (std::uint64_t{image.width} * image.height > kMaxPixels) {
-    png_image_free(&image);
-    return too_large(path, image.width, image.height);
+  if (depth == 16) {
+    png_set_strip_16(png);
   }
-  const ImageShape shape{colour ? 3U : 1U, image.height, image.width};
-  std::vector<std::uint8_t> pixels(shape.values());
-  const png_color black{0, 0, 0};
-  if (png_image_finish_read(&image, &black, pixels.data(), 0, nullptr) == 0) {
-    const std::string why = image.message;
-    png_image_free(&image);
-    return corrupt(path, "not a whole PNG file: " + why);
-  }
-  return DecodedImage{shape, planes_of(pixels, shape)};
+  png_set_strip_alpha(png);
 }
 
-// libjpeg reports errors by a call that must not return.
+// Nothing with a destructor may live across the jump, so the caller owns the memory. An image that is too large is refused with its size in
+// the shape, without channels.
+bool decode_png(PngReader& reader, std::FILE* file, ImageShape& shape, std::vector<std::uint8_t>& pixels) {
+  if (setjmp(png_jmpbuf(reader.png)) != 0) {  // NOLINT(cert-err52-cpp): libpng's way
+    return false;
+  }
+  png_init_io(reader.png, file);
+  png_set_user_limits(reader.png, 0x7fffffff, 0x7fffffff);  // kMaxPixels counts
+  png_read_info(reader.png, reader.info);
+  const png_uint_32 width = png_get_image_width(reader.png, reader.info);
+  const png_uint_32 height = png_get_image_height(reader.png, reader.info);
+  if (std::uint64_t{width} * height > kMaxPixels) {
+    shape = ImageShape{0, height, width};
+    return false;
+  }
+  choose_transformations(reader.png, reader.info);
+  const int passes = png_set_interlace_handling(reader.png);
+  png_read_update_info(reader.png, reader.info);
+  shape = ImageShape{png_get_channels(reader.png, reader.info), height, width};
+  const std::size_t row_bytes = std::size_t{width} * shape.channels;
+  if (row_bytes != png_get_rowbytes(reader.png, reader.info)) {
+    png_error(reader.png, "its pixels have an unknown layout");
+  }
+  pixels.resize(shape.values());
+  for (int pass = 0; pass < passes; ++pass) {
+    for (png_uint_32 y = 0; y < height; ++y) {
+      png_read_row(reader.png, pixels.data() + y * row_bytes, nullptr);
+    }
+  }
+  png_read_end(reader.png, nullptr);
+  return true;
+}
+
+Result<DecodedImage> read_png(const std::string& path, std::FILE* file) {
+  PngErrors errors;
+  PngReader reader;
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors, png_failed, png_warned);
+  reader.info = reader.png == nullptr ? nullptr : png_create_info_struct(reader.png);
+  if (reader.info == nullptr) {
+    return Error{Code::io, path + ": cannot be read: no memory is left"};
+  }
+  DecodedImage image;
+  std::vector<std::uint8_t> pixels;
+  if (!decode_png(reader, file, image.shape, pixels)) {
+    if (image.shape.height > 0 && image.shape.channels == 0) {
+      return too_large(path, image.shape.width, image.shape.height);
+    }
+    return corrupt(path, "not a whole PNG file: " + errors.message);
+  }
+  image.bytes = planes_of(pixels, image.shape);
+  return image;
+}
+
 struct JpegErrors {
   jpeg_error_mgr manager;
   std::jmp_buf escape;
@@ -82,11 +146,30 @@ void jpeg_failed(j_common_ptr info) {
   info->err->format_message(info, errors->message.data());
   std::longjmp(errors->escape, 1);
 }
-// A file that is cut short is a warning to libjpeg, and grey below; to us it is an error.
+// A file that is cut short or damaged is a warning to libjpeg, and grey below; to us it is an error. Of what is only untidy (bytes between
+// markers, a marker of another program) the image is whole.
 void jpeg_warned(j_common_ptr info, int level) {
-  if (level < 0) {
+  constexpr std::array<int, 5> kUntidy = {JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR, JWRN_BOGUS_PROGRESSION,
+                                          JWRN_NOT_SEQUENTIAL};
+  if (level < 0 && std::ranges::find(kUntidy, info->err->msg_code) == kUntidy.end()) {
     jpeg_failed(info);
   }
+}
+
+// From inverted CMYK, as programs write it into JPEG, to RGB, in place: as PIL does, without a colour profile.
+void rgb_of_inverted_cmyk(std::vector<std::uint8_t>& pixels) {
+  const auto times = [](unsigned a, unsigned b) {  // a · b / 255, rounded
+    const unsigned product = a * b + 128;
+    return ((product >> 8) + product) >> 8;
+  };
+  std::size_t to = 0;
+  for (std::size_t from = 0; from + 4 <= pixels.size(); from += 4) {
+    const unsigned light = pixels[from + 3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      pixels[to++] = static_cast<std::uint8_t>(light - times(255U - pixels[from + c], light));
+    }
+  }
+  pixels.resize(to);
 }
 
 // Nothing with a destructor may live across the jump, so the caller owns the memory. An image that is too large is refused with its size in
@@ -108,7 +191,7 @@ bool decode_jpeg(std::FILE* file, ImageShape& shape, std::vector<std::uint8_t>& 
     jpeg_destroy_decompress(&info);
     return false;
   }
-  info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : info.num_components == 4 ? JCS_CMYK : JCS_RGB;
   info.dct_method = JDCT_ISLOW;
   jpeg_start_decompress(&info);
   shape = ImageShape{static_cast<std::uint32_t>(info.output_components), info.output_height, info.output_width};
@@ -139,7 +222,8 @@ Result<DecodedImage> read_image_file(const std::string& path) {
   std::array<std::uint8_t, 8> head{};
   const std::size_t got = std::fread(head.data(), 1, head.size(), file.get());
   if (got == head.size() && png_sig_cmp(head.data(), 0, head.size()) == 0) {
-    return read_png(path);
+    std::rewind(file.get());
+    return read_png(path, file.get());
   }
   if (got < 3 || head[0] != 0xff || head[1] != 0xd8 || head[2] != 0xff) {
     return corrupt(path, "neither a PNG nor a JPEG file; format \"images\" reads no other");
@@ -153,6 +237,10 @@ Result<DecodedImage> read_image_file(const std::string& path) {
       return too_large(path, image.shape.width, image.shape.height);
     }
     return corrupt(path, std::string("not a whole JPEG file: ") + errors.message.data());
+  }
+  if (image.shape.channels == 4) {
+    rgb_of_inverted_cmyk(pixels);
+    image.shape.channels = 3;
   }
   image.bytes = planes_of(pixels, image.shape);
   return image;

@@ -16,8 +16,10 @@ struct DecodedImage {
   std::vector<std::uint8_t> bytes;  // channel by channel
 };
 
-// An image file, whatever its name says: the first bytes decide. 16-bit, palette and transparency become 8-bit grey or RGB on black.
-// Errors: not_found, io; corrupt, naming the file, for one that is neither or does not decode.
+// An image file, whatever its name says: the first bytes decide. The pixels are those that PIL gives for convert("RGB"), or of grey files
+// for mode "L": gamma and colour profiles are not applied, transparency is left out, palettes and CMYK become RGB. Of 16 bits the upper 8
+// count (PIL's convert() cuts a grey 16-bit image off at 255 instead). Errors: not_found, io; corrupt, naming the file, for one that is
+// neither or does not decode.
 Result<DecodedImage> read_image_file(const std::string& path);
 
 // Writes images of one shape side by side as one PNG, `columns` to a row with a grey line between, from values in [−1, 1] (clamped).

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "agent/storage/safetensors.hpp"
 #include "agent/trainer/data/corrupt_file.hpp"
@@ -14,6 +17,7 @@
 #include "agent/trainer/data/image_file.hpp"
 #include "agent/trainer/data/npy.hpp"
 #include "agent/trainer/data/packed_file.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 
@@ -23,6 +27,9 @@ namespace {
 constexpr std::array<std::string_view, 5> kFormats = {"idx", "cifar10", "images", "npy", "safetensors"};
 constexpr std::uint64_t kMostPixels = 1ULL << 36;
 constexpr std::uint32_t kMaxLabel = 1U << 16;
+constexpr std::uint64_t kFewChannels = 4;      // grey, RGB, with transparency: so many or fewer in the last place are channels
+constexpr double kLargestDeviation = 10;       // root mean square of floats; latents have about 1, unscaled ones 6, bytes as floats 80
+constexpr std::size_t kMostClassesListed = 6;  // classes by name
 
 Error unfit(const std::string& path, const std::string& why) { return Error{Code::invalid_argument, path + ": " + why}; }
 
@@ -49,6 +56,15 @@ Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>
     values *= extent;
   }
   const bool planes = dimensions.size() == 4;
+  if (planes && dimensions[3] <= kFewChannels && dimensions[1] > kFewChannels && dimensions[2] > kFewChannels) {
+    std::string shape;
+    for (const std::uint64_t extent : dimensions) {
+      shape += (shape.empty() ? "" : " × ") + std::to_string(extent);
+    }
+    return corrupt(path, "its shape " + shape +
+                             " looks like count × height × width × channels, and count × channels × height × width is read; save it as "
+                             "numpy.ascontiguousarray(numpy.moveaxis(a, -1, 1))");
+  }
   const auto extent = [&](std::size_t i) { return static_cast<std::uint32_t>(dimensions[i]); };
   Shard shard;
   shard.images = dimensions[0];
@@ -205,6 +221,12 @@ Result<Shard> read_tensors(const std::string& path) {
   return shard;
 }
 
+std::string short_number(float value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", static_cast<double>(value));
+  return text.data();
+}
+
 }  // namespace
 
 // Puts the shards of a set together.
@@ -221,7 +243,9 @@ class ImageReading {
     return {};
   }
 
-  Result<ImageSet> finish() {
+  Result<ImageSet> finish(std::size_t files, std::vector<std::string> classes = {}) {
+    set_.files_ = files;
+    set_.names_ = std::move(classes);
     if (set_.count_ == 0) {
       return Error{Code::invalid_argument, last_labels_.empty()
                                                ? std::string("the data set has no images")
@@ -245,14 +269,36 @@ class ImageReading {
     } else if (shard.floats.empty() != set_.floats_.empty()) {
       return unfit(path, "its images are " + std::string(shard.floats.empty() ? "bytes" : "floats") + ", those of " + first_ + " are not");
     }
-    for (std::size_t i = 0; i < shard.floats.size(); ++i) {
-      if (!std::isfinite(shard.floats[i])) {
-        return corrupt(path, "value " + std::to_string(i) + " of its images is not finite");
-      }
-    }
+    ATOLL_TRY(check_floats(path, shard.floats));
     set_.count_ += shard.images;
     set_.bytes_.insert(set_.bytes_.end(), shard.bytes.begin(), shard.bytes.end());
     set_.floats_.insert(set_.floats_.end(), shard.floats.begin(), shard.floats.end());
+    return {};
+  }
+
+  // Floats are the model's values as they are: what was meant to be divided before is refused.
+  Status check_floats(const std::string& path, std::span<const float> floats) {
+    if (floats.empty()) {
+      return {};
+    }
+    double squares = 0;
+    float least = floats.front();
+    float most = floats.front();
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      if (!std::isfinite(floats[i])) {
+        return corrupt(path, "value " + std::to_string(i) + " of its images is not finite");
+      }
+      least = std::min(least, floats[i]);
+      most = std::max(most, floats[i]);
+      squares += double{floats[i]} * floats[i];
+    }
+    if (squares > kLargestDeviation * kLargestDeviation * static_cast<double>(floats.size())) {
+      return corrupt(path, "its values lie between " + short_number(least) + " and " + short_number(most) +
+                               "; floats are taken as they are, so images are from -1 to 1 (a / 127.5 - 1), and latents have a deviation "
+                               "near 1; or save bytes from 0 to 255 as u1");
+    }
+    set_.least_ = set_.floats_.empty() ? least : std::min(set_.least_, least);
+    set_.most_ = set_.floats_.empty() ? most : std::max(set_.most_, most);
     return {};
   }
 
@@ -310,7 +356,12 @@ Result<ImageSet> read_folder(const std::vector<std::string>& files) {
     }
     ATOLL_TRY(reading.add(files[i], std::move(shard)));
   }
-  return reading.finish();
+  std::vector<std::string> classes;
+  if (folders.size() > 1) {
+    std::ranges::transform(folders, std::back_inserter(classes),
+                           [](const std::string& folder) { return std::filesystem::path(folder).filename().string(); });
+  }
+  return reading.finish(files.size(), std::move(classes));
 }
 
 Result<ImageSet> read_shards(const std::vector<std::string>& files, std::string_view format) {
@@ -327,7 +378,7 @@ Result<ImageSet> read_shards(const std::vector<std::string>& files, std::string_
     }
     ATOLL_TRY(reading.add(path, *std::move(shard)));
   }
-  return reading.finish();
+  return reading.finish(files.size());
 }
 
 }  // namespace
@@ -350,6 +401,38 @@ Result<ImageSet> ImageSet::open(const std::vector<std::string>& files, std::stri
 }
 
 std::uint32_t ImageSet::classes() const { return labels_.empty() ? 0 : *std::max_element(labels_.begin(), labels_.end()) + 1; }
+
+std::string ImageSet::listing() const {
+  std::string text = std::to_string(count_) + (count_ == 1 ? " image of " : " images of ") + to_string(shape_) + " from " +
+                     std::to_string(files_) + (files_ == 1 ? " file" : " files");
+  if (!floats_.empty()) {
+    text += ", values from " + short_number(least_) + " to " + short_number(most_) +
+            (least_ < -1 || most_ > 1 || least_ >= 0 ? " (of images they should be from -1 to 1)" : "");
+  }
+  if (labels_.empty()) {
+    return text + ", without labels";
+  }
+  text += ", " + std::to_string(classes()) + (classes() == 1 ? " class" : " classes");
+  std::vector<std::size_t> sizes(classes(), 0);
+  for (const std::uint32_t label : labels_) {
+    ++sizes[label];
+  }
+  for (std::size_t i = 0; i < std::min(sizes.size(), kMostClassesListed); ++i) {
+    text += (i == 0 ? ": " : ", ") + (i < names_.size() ? names_[i] : std::to_string(i)) + " " + std::to_string(sizes[i]);
+  }
+  return text + (sizes.size() > kMostClassesListed ? ", and " + std::to_string(sizes.size() - kMostClassesListed) + " more" : "");
+}
+
+std::string ImageSet::digest() const {
+  SampledDigest digest;
+  const auto add = [&digest](std::span<const std::byte> all) {
+    SampledDigest::for_each_block(all.size(), [&](std::uint64_t offset, std::uint64_t count) { digest.add(all.subspan(offset, count)); });
+  };
+  add(std::as_bytes(std::span(bytes_)));
+  add(std::as_bytes(std::span(floats_)));
+  add(std::as_bytes(std::span(labels_)));
+  return std::to_string(count_) + " images, digest " + digest.text();
+}
 
 void ImageSet::read(std::size_t index, std::span<float> out) const {
   const std::size_t values = shape_.values();

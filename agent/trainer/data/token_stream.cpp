@@ -9,15 +9,17 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
+
+#include "agent/trainer/data/file_kind.hpp"
+#include "agent/trainer/data/sampled_digest.hpp"
 
 namespace atl {
 
 namespace {
 
-constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
-constexpr std::int32_t kMagic16 = 20240520;
-constexpr std::int32_t kMagic32 = 20240801;
+constexpr std::size_t kMostFilesListed = 6;  // files by name
 
 Error file_error(const std::string& path, int number) {
   return {number == ENOENT ? Code::not_found : Code::io, "data file " + path + ": " + std::strerror(number)};
@@ -90,21 +92,16 @@ Status TokenStream::add(const std::string& path) {
   }
   File file{path, memory, bytes, static_cast<const std::byte*>(memory), bytes / width_, size_};
   files_.push_back(file);  // from here on the destructor unmaps it
+  ATOLL_TRY(check_kind(path, {static_cast<const std::byte*>(memory), bytes}));
   if (bytes % width_ != 0) {
     return Error{Code::corrupt, "data file " + path + ": " + std::to_string(bytes) + " bytes are not a whole number of uint" +
                                     std::to_string(8 * width_) + " tokens"};
   }
-  std::array<std::int32_t, 3> header{};  // magic, version, tokens
-  if (width_ > 1 && bytes >= kHeaderBytes) {
+  if (!shard_tokens({static_cast<const std::byte*>(memory), bytes}).empty()) {
+    std::array<std::int32_t, 3> header{};  // magic, version, tokens
     std::memcpy(header.data(), memory, sizeof header);
-  }
-  if (header[0] == kMagic16 || header[0] == kMagic32) {
-    if ((header[0] == kMagic16) != (width_ == 2)) {
-      return Error{Code::corrupt,
-                   "data file " + path + ": its header says uint" + (width_ == 2 ? "32" : "16") + " tokens; set data.format to that"};
-    }
-    file.tokens += kHeaderBytes;
-    file.count = (bytes - kHeaderBytes) / width_;
+    file.tokens += kShardHeadBytes;
+    file.count = (bytes - kShardHeadBytes) / width_;
     if (header[2] < 0 || static_cast<std::uint64_t>(header[2]) != file.count || file.count == 0) {
       return Error{Code::corrupt, "data file " + path + ": its header announces " + std::to_string(header[2]) + " tokens, the file holds " +
                                       std::to_string(file.count)};
@@ -114,6 +111,52 @@ Status TokenStream::add(const std::string& path) {
   size_ += file.count;
   return {};
 }
+
+// What is no text and no tokens would be trained on all the same: every byte is a number.
+Status TokenStream::check_kind(const std::string& path, std::span<const std::byte> content) const {
+  const std::string format = width_ == 1 ? "bytes" : "uint" + std::to_string(8 * width_);
+  const auto refused = [&](const std::string& why) { return Error{Code::corrupt, "data file " + path + ": " + why}; };
+  if (const std::string tokens(shard_tokens(content)); !tokens.empty()) {
+    return tokens == format ? Status() : refused("it is a shard of " + tokens + " tokens; set data.format to \"" + tokens + "\"");
+  }
+  if (const std::string kind(kind_of_file(content)); !kind.empty()) {
+    const std::string wanted = width_ == 1 ? "text" : "bare " + format + " tokens (of an array: array.astype(numpy." + format + ").tofile)";
+    return refused("it is " + kind + ", not " + wanted + "; name the files that are meant, or convert it");
+  }
+  if (width_ == 1 && looks_wider(content, 1)) {
+    return refused("every second byte is 0, so it is uint16 tokens or UTF-16 text; set data.format to \"uint16\", or save text as UTF-8");
+  }
+  if (width_ == 2 && looks_wider(content, 2)) {
+    return refused("every second number is 0, so it is uint32 tokens; set data.format to \"uint32\"");
+  }
+  if (width_ > 1 && looks_like_text(content)) {
+    return refused("it is text, not " + format + " tokens; name the files that are meant, or set data.format to \"bytes\"");
+  }
+  return {};
+}
+
+std::string TokenStream::listing() const {
+  std::string text = std::to_string(files_.size()) + (files_.size() == 1 ? " file" : " files") + " with " + std::to_string(size_) + " " +
+                     (width_ == 1 ? "bytes" : "uint" + std::to_string(8 * width_) + " tokens");
+  for (std::size_t i = 0; i < std::min(files_.size(), kMostFilesListed); ++i) {
+    text += (i == 0 ? ": " : ", ") + std::filesystem::path(files_[i].path).filename().string() + " " + std::to_string(files_[i].count);
+  }
+  return text + (files_.size() > kMostFilesListed ? ", and " + std::to_string(files_.size() - kMostFilesListed) + " more" : "");
+}
+
+std::string TokenStream::digest() const {
+  SampledDigest digest;
+  std::vector<std::int64_t> tokens(SampledDigest::kBlock);
+  SampledDigest::for_each_block(size_, [&](std::uint64_t offset, std::uint64_t count) {
+    const std::span<std::int64_t> block = std::span(tokens).first(static_cast<std::size_t>(count));
+    if (read(offset, std::uint64_t{1} << 32, block)) {  // every token is below that
+      digest.add(std::as_bytes(block));
+    }
+  });
+  return std::to_string(size_) + " tokens, digest " + digest.text();
+}
+
+bool TokenStream::all_known(std::uint64_t vocabulary) const { return vocabulary >= std::uint64_t{1} << (8 * width_); }
 
 Status TokenStream::read(std::uint64_t offset, std::uint64_t vocabulary, std::span<std::int64_t> out) const {
   if (offset > size_ || out.size() > size_ - offset) {
@@ -132,8 +175,10 @@ Status TokenStream::read(std::uint64_t offset, std::uint64_t vocabulary, std::sp
     if (!known) {
       const auto unknown =
           std::find_if(part.begin(), part.end(), [&](std::int64_t token) { return static_cast<std::uint64_t>(token) >= vocabulary; });
-      return Error{Code::corrupt, "data file " + file->path + ": token " + std::to_string(*unknown) +
-                                      " is not in the model's vocabulary of " + std::to_string(vocabulary) + "; set model.vocabulary"};
+      return Error{Code::corrupt, "data file " + file->path + ": token " + std::to_string(*unknown) + ", number " +
+                                      std::to_string(skip + static_cast<std::uint64_t>(unknown - part.begin()) + 1) +
+                                      " of the file, is not in the model's vocabulary of " + std::to_string(vocabulary) +
+                                      "; set model.vocabulary"};
     }
     offset += count;
     out = out.subspan(count);

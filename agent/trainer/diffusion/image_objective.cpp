@@ -76,6 +76,8 @@ class ImageObjective : public Objective {
   // An image counts as one.
   std::uint64_t tokens_per_sequence() const override { return 1; }
   std::uint64_t sequences_per_epoch() const override { return mine_.size(); }
+  std::string data_listing() const override { return material_.images.listing(); }
+  std::string data_digest() const override { return material_.images.digest(); }
   std::optional<double> average_decay() const override { return keeps_average_ ? std::optional(diffusion_.ema) : std::nullopt; }
 
  private:

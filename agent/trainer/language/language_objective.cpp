@@ -1,9 +1,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "agent/island_link/arena.hpp"
 #include "agent/trainer/data/data_order.hpp"
+#include "agent/trainer/data/token_check.hpp"
 #include "agent/trainer/data/token_stream.hpp"
 #include "agent/trainer/language/model.hpp"
 #include "agent/trainer/objective.hpp"
@@ -17,12 +20,13 @@ using island_link::Manifest;
 
 class LanguageObjective : public Objective {
  public:
-  LanguageObjective(const Configure& configure, const island_link::Model& sizes, TokenStream tokens, DataOrder order,
-                    ValidationWindows validation, const at::Tensor& flat)
+  LanguageObjective(const Configure& configure, const island_link::Model& sizes, std::shared_ptr<const TokenStream> tokens,
+                    TokenCheck check, DataOrder order, ValidationWindows validation, const at::Tensor& flat)
       : manifest_(Model::manifest(sizes)),
         vocabulary_(sizes.vocabulary),
         sequence_length_(configure.training.sequence_length),
         stream_(std::move(tokens)),
+        check_(std::move(check)),
         order_(order),
         validation_(validation),
         flat_(flat),
@@ -41,6 +45,7 @@ class LanguageObjective : public Objective {
   }
 
   Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const override {
+    ATOLL_TRY(check_.found());
     ATOLL_ASSIGN(const at::Tensor tokens, batch(rows, [&](std::uint64_t i) { return order_.window(position + i); }));
     return model_.loss(tokens);
   }
@@ -63,6 +68,8 @@ class LanguageObjective : public Objective {
 
   std::uint64_t tokens_per_sequence() const override { return sequence_length_; }
   std::uint64_t sequences_per_epoch() const override { return order_.windows_per_epoch(); }
+  std::string data_listing() const override { return stream_->listing(); }
+  std::string data_digest() const override { return stream_->digest(); }
 
  private:
   // Windows `begin(0)` … `begin(count − 1)` as a [count, sequence_length + 1] tensor on the device.
@@ -72,7 +79,7 @@ class LanguageObjective : public Objective {
     const at::Tensor tokens = at::empty({static_cast<std::int64_t>(count), static_cast<std::int64_t>(length)}, at::kLong);
     auto* to = tokens.data_ptr<std::int64_t>();
     for (std::uint64_t i = 0; i < count; ++i) {
-      ATOLL_TRY(stream_.read(begin(i), vocabulary_, {to + i * length, length}));
+      ATOLL_TRY(stream_->read(begin(i), vocabulary_, {to + i * length, length}));
     }
     return tokens.to(flat_.device());
   }
@@ -80,7 +87,8 @@ class LanguageObjective : public Objective {
   Manifest manifest_;
   std::uint64_t vocabulary_;
   std::uint64_t sequence_length_;
-  TokenStream stream_;
+  std::shared_ptr<const TokenStream> stream_;
+  TokenCheck check_;
   DataOrder order_;
   ValidationWindows validation_;
   at::Tensor flat_;
@@ -92,18 +100,21 @@ class LanguageObjective : public Objective {
 Result<std::unique_ptr<Objective>> language_objective(const Configure& configure, const at::Device& device) {
   const island_link::Training& training = configure.training;
   ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
-  ATOLL_ASSIGN(TokenStream stream, TokenStream::open(configure.data.files, configure.data.format));
+  ATOLL_ASSIGN(TokenStream opened, TokenStream::open(configure.data.files, configure.data.format));
+  const auto stream = std::make_shared<const TokenStream>(std::move(opened));
   ATOLL_ASSIGN(const DataSplit split,
-               split_data(stream.size(), configure.data.validation_fraction, configure.data.part, configure.data.parts));
+               split_data(stream->size(), configure.data.validation_fraction, configure.data.part, configure.data.parts));
   ATOLL_ASSIGN(const DataOrder order,
                DataOrder::make(split.training, training.sequence_length, training.batch, configure.seed, configure.data.part));
   ATOLL_ASSIGN(const ValidationWindows validation,
                ValidationWindows::make(split.validation, training.sequence_length,
                                        static_cast<std::uint64_t>(training.evaluate_batches) * training.batch));
+  ATOLL_ASSIGN(TokenCheck check, TokenCheck::make(stream, {split.training, split.validation}, sizes.vocabulary));
   const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
   ATOLL_TRY(fits_in_memory(count, device));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
-  return std::unique_ptr<Objective>(std::make_unique<LanguageObjective>(configure, sizes, std::move(stream), order, validation, flat));
+  return std::unique_ptr<Objective>(
+      std::make_unique<LanguageObjective>(configure, sizes, stream, std::move(check), order, validation, flat));
 }
 
 }  // namespace atl
