@@ -153,7 +153,7 @@ def enough():
     for step in island.steps():
         if step == 2:
             island.enough("accuracy 0.9 after step 2")
-        island.done(1.0, **{f"number_{i}": i for i in range(33 if step == 4 else 32)})
+        island.done(1.0, samples=1, **{f"number_{i}": i for i in range(33 if step == 4 else 32)})
 
 
 def with_accelerate():
@@ -213,7 +213,7 @@ def twice():
     island.start({"w": numpy.ones(2, numpy.float32)})
     for _ in island.steps():
         told = []
-        for again in (lambda: island._trainer.next(0), lambda: island.done(1.0), lambda: island._trainer.answer(), lambda: island.done(1.0)):
+        for again in (lambda: island._trainer.next(0), lambda: island.done(1.0, samples=1), lambda: island._trainer.answer(), lambda: island.done(1.0, samples=1)):
             try:
                 again()
             except RuntimeError as failure:

@@ -63,6 +63,21 @@ class Loops(unittest.TestCase):
             numpy.testing.assert_allclose(agent.parameters(), [2, 2, 0.3, 0.3, 0.3], rtol=1e-6)
             self.assertEqual(agent.stop(), 0, agent.text())
 
+    def test_types_that_float32_cannot_carry_and_steps_without_samples(self):
+        from atoll import Alone, NumpyIsland
+        from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain
+
+        for kind in ("complex64", "float64", "int32", "bool"):
+            arrays = {"w": numpy.zeros(2, numpy.float32), "odd": numpy.zeros(2, kind)}
+            for island in (NumpyIsland(Alone({}), {}), ExchangeIsland(Alone({}), {}, flatten_plain, rebuild_plain)):
+                with self.assertRaisesRegex(ValueError, f"parameter 'odd' has type {kind}, which float32 cannot carry"):
+                    island.start(arrays)
+        island = NumpyIsland(Alone({}), {})
+        island.start({"w": numpy.zeros(2, numpy.float16)})
+        self.assertTrue(island.wants_step())
+        with self.assertRaisesRegex(TypeError, "say how many samples this step took"):
+            island.done(1.0)
+
     def test_an_exception_is_told(self):
         with FakeAgent(loop("raises")) as agent:
             agent.lay_out()
@@ -188,7 +203,7 @@ class TorchLoops(unittest.TestCase):
         island = atoll.jax.join()
         params, _ = island.start({"w": jax.numpy.ones(3)})
         self.assertTrue(island.running)
-        self.assertEqual(island.exchange(params, 1.0)["w"].shape, (3,))
+        self.assertEqual(island.exchange(params, 1.0, samples=1)["w"].shape, (3,))
 
 
 @unittest.skipUnless(ATOLL, "the executable is not given")
@@ -554,7 +569,7 @@ class Pieces(unittest.TestCase):
     def test_alone_it_ends_after_the_steps_that_it_says(self):
         code = """import atoll, numpy
 i = atoll.join(steps=3)
-i.start({"w": numpy.zeros(2)})
+i.start({"w": numpy.zeros(2, numpy.float32)})
 print(i.training, [(step, i.done(1.0, samples=4))[0] for step in i.steps()], i.position)"""
         environment = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
         said = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True, timeout=60)

@@ -23,8 +23,30 @@ _MOST_METRICS = 32
 _LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
 
 
+class Refused(ValueError):
+    """What the program asks for cannot be done, and starting it again would not help."""
+
+    permanent = True
+
+
 class Stopped(SystemExit):
     """The agent wants no more steps, or is gone: the program ends with status 0."""
+
+
+def refuse_type(name: str, kind: str) -> None:
+    """kind: a type's name, as NumPy's and PyTorch's agree on it. Errors: Refused where float32 cannot carry its values."""
+    kind = kind.replace("torch.", "")
+    if kind not in ("float32", "float16", "bfloat16") and not kind.startswith("float8"):
+        raise Refused(
+            f"parameter '{name}' has type {kind}, which float32 cannot carry; parameters of float32, bfloat16 and float16 are synchronised"
+        )
+
+
+def samples_of(samples: Optional[int]) -> int:
+    """Errors: TypeError where the loop does not say how many it took: any default would be wrong for its batches."""
+    if samples is None:
+        raise TypeError("island.done(loss, samples=…): say how many samples this step took, of all ranks together; the next ones are found by it")
+    return samples
 
 
 def blocks_of(names: Sequence[str]) -> list[int]:
@@ -127,6 +149,8 @@ class Island:
         self._begun: deque[Begun] = deque()
         self._evaluate: Optional[Callable[[], Any]] = None
         self._started = False
+        self._stood = 0  # the step that what counts by itself has come to
+        self._named: set[str] = set()  # what was said of it
 
     # ---- what subclasses know
 
@@ -153,6 +177,31 @@ class Island:
 
     def _norm(self) -> float:
         return 0.0
+
+    def _counters(self) -> list[str]:
+        """What the program has given to be saved that may count steps by itself, and cannot be moved."""
+        return []
+
+    def _jumped(self, before: int) -> None:
+        """The run's step is not the one after the last that was done here: this island joined, came back, or left out steps."""
+        self._tell_of(self._counters(), before)
+
+    def _tell_of(self, names: Sequence[str], before: int) -> None:
+        """Each is named once: with adaptive pace a run jumps in every round."""
+        new = [name for name in names if name not in self._named]
+        self._named.update(new)
+        if new:
+            print(
+                f"atoll: the run goes on at step {self.step}, and this program has done its steps to {before}: {', '.join(new)} cannot be moved there; "
+                "what counts steps should take them from island.step",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    def _stand(self) -> None:
+        """Before each step: what can be moved to the run's step is."""
+        if self._stood != self.step:
+            self._jumped(self._stood)
+            self._stood = self.step
 
     def _numbers(self, values: Sequence[Any]) -> list[float]:
         """Losses or metrics as the loop gave them, as floats."""
@@ -181,6 +230,7 @@ class Island:
         if resume:
             self.step, self.position = resume["step"], resume["position"]
             if resume.get("directory"):
+                self._stood = self.step  # unless the checkpoint says that it is of an earlier one
                 self._load(resume["directory"])
         self._trainer.ready(samples * self._tokens_per_sample)
 
@@ -207,6 +257,7 @@ class Island:
                 if order.kind in (library.STEP, library.GRADIENT):
                     self._in_hand = order
                     self.progress = order.progress
+                    self._stand()
                     return True
                 if order.kind != library.NONE:
                     self._carry_out(order)
@@ -268,16 +319,17 @@ class Island:
             if order.kind != library.NONE:
                 self._carry_out(order)
 
-    def done(self, loss: Any = None, samples: int = 1, tokens: Optional[int] = None, **metrics: Any) -> None:
+    def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         """A step is done: forward, backward and the optimiser's.
 
         loss     its mean training loss, a number or a tensor with one element, which is not looked at before it has to be; None: unknown
-        samples  that it has taken from this part of the data, of all ranks together
+        samples  that it has taken from this part of the data, of all ranks together; must be given
         tokens   if they are not samples × [trainer].tokens_per_sample
         metrics  at most 32 numbers of your own: the mean of those since the last report goes to `status` and the tape; `island.metrics` has
                  the newest
-        Errors: ValueError for more metrics than 32.
+        Errors: ValueError for more metrics than 32; TypeError without samples.
         """
+        samples = samples_of(samples)
         order, self._in_hand = self._in_hand, None
         if order is None:
             raise RuntimeError("island.done() without a step: loop over island.steps()")
@@ -288,6 +340,7 @@ class Island:
         self._note(metrics)
         self.step += 1
         self.position += samples
+        self._stood = self.step
         try:
             self._trainer.answer(
                 samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens, enough=self._take_enough()
@@ -473,7 +526,9 @@ def tell_failures(trainer: Any) -> None:
     def hook(kind, value, trace):
         if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
             lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
-            trainer.fail(lines[-1 if issubclass(kind, SyntaxError) else 0][:500], False)  # of which the place comes first
+            said = lines[-1 if issubclass(kind, SyntaxError) else 0]  # of which the place comes first
+            said = str(value) if isinstance(value, Refused) else said
+            trainer.fail(said[:500], getattr(value, "permanent", False) is True)
             trainer.leave()
         before(kind, value, trace)
 
