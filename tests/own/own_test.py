@@ -22,6 +22,7 @@ from islands import (
 
 import numpy
 from fake_agent import FakeAgent
+from true_loops import TrueLoops
 
 
 class Loops(unittest.TestCase):
@@ -107,7 +108,7 @@ class Loops(unittest.TestCase):
 
 
 @needs_torch
-class TorchLoops(unittest.TestCase):
+class TorchLoops(TrueLoops, unittest.TestCase):
     def rounds(self, ranks=1, save=None, resume=None, first=1, count=2):
         with FakeAgent(loop("torch", ranks), resume=resume) as agent:
             agent.lay_out(fragments=2)

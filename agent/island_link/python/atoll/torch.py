@@ -30,6 +30,7 @@ from . import _library as library
 from ._device import DeviceCopies, on_gpu
 from ._island import Alone, Dataset, Island, LinkError, Stopped, connect, die_with_parent, digest_of
 from ._library import Order
+from ._names import plainly_named
 from ._shards import Box, ShardedArena, box_of, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
@@ -110,13 +111,13 @@ class TorchIsland(Island):
         self._model, self._optimizer, self._state, self._user_evaluate = _bare(model), optimizer, dict(state or {}), evaluate
         self._evaluate = self._evaluate_all if evaluate else None
         wanted = synchronise or (lambda name, parameter: parameter.requires_grad)
-        named = [(name, parameter) for name, parameter in self._model.named_parameters()]
+        named = plainly_named(self._model, self._model.named_parameters())
         shared = [(name, parameter) for name, parameter in named if wanted(name, parameter)]
         if buffers not in _BUFFERS:
             raise ValueError(f"buffers is {buffers!r}; it can be 'mean', 'one' or False")
         kinds = [0] * len(shared)
         if buffers:
-            found = [(name, buffer) for name, buffer in self._model.named_buffers() if buffer.dtype.is_floating_point]
+            found = [(name, buffer) for name, buffer in plainly_named(self._model, self._model.named_buffers()) if buffer.dtype.is_floating_point]
             shared += found
             kinds += [_BUFFERS[buffers]] * len(found)
         if not shared:
