@@ -69,6 +69,60 @@ def rates_of(make, island, how, own_steps, save_at=None, restore=None):
 
 
 class TrueLoops:
+    def schedulers(self):
+        from torch.optim import lr_scheduler as of
+
+        return {
+            "lambda": lambda opt: of.LambdaLR(opt, lambda step: 1 - step / 300),
+            "cosine": lambda opt: of.CosineAnnealingLR(opt, 300),
+            "one cycle": lambda opt: of.OneCycleLR(opt, 0.1, total_steps=301),
+            "sequential": lambda opt: of.SequentialLR(opt, [of.LinearLR(opt, 0.1, total_iters=20), of.StepLR(opt, 40)], [20]),
+            "chained": lambda opt: of.ChainedScheduler([of.ConstantLR(opt, 0.1, 30), of.ExponentialLR(opt, 0.99)]),
+            "restarts": lambda opt: of.CosineAnnealingWarmRestarts(opt, 70),
+        }
+
+    def test_the_learning_rate_is_that_of_the_run_s_step_whatever_jumps(self):
+        from atoll import _library as library
+
+        stand = {120: library.Order(library.STAND_AT, step=150, position=150), 200: library.Order(library.STAND_AT, step=190, position=190)}
+        warnings.simplefilter("ignore")
+        for name, make in self.schedulers().items():
+            whole = dict((step, rest) for step, *rest in rates_of(make, island_of(), "scheduler", False))
+            self.assertEqual(len(whole), 300)
+            for how, own in (("scheduler", False), ("scheduler", True), ("state", True)):
+                with self.subTest(name, how=how, own=own), tempfile.TemporaryDirectory() as folder:
+                    runs = [rates_of(make, island_of({"step": 50, "position": 50}), how, own)]  # joins late
+                    runs.append(rates_of(make, island_of(orders=stand), how, own))  # leaves out steps, and goes back
+                    rates_of(make, island_of(), how, own, save_at=99, restore=folder)
+                    runs.append(rates_of(make, island_of({"step": 260, "position": 260, "directory": folder}), how, own))
+                    runs.append(rates_of(make, island_of({"step": 80, "position": 80, "directory": folder}), how, own))
+                    for run in runs:
+                        self.assertEqual([rest for _, *rest in run], [whole[step] for step, *_ in run])
+                    self.assertEqual([len(run) for run in runs], [250, 280, 40, 220])
+
+    def told(self, island, state, scheduler=None, steps=3):
+        model, opt = optimizer_of()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            island.start(model, opt, state=state(model, opt) if callable(state) else state, scheduler=scheduler(opt) if scheduler else None)
+            for step in island.steps():
+                island.done(0.0, samples=1)
+                if step > 50 + steps:
+                    break
+        return said.getvalue()
+
+    def test_what_counts_by_itself_is_named_after_a_jump(self):
+        import torch
+
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+        joins = {"step": 50, "position": 50}
+        self.assertIn("state['sched'] (it goes by the loss)", self.told(island_of(joins), lambda _, opt: {"sched": plateau(opt)}))
+        self.assertIn("scheduler[0] (it goes by the loss)", self.told(island_of(joins), None, scheduler=plateau))
+        said = self.told(island_of(joins), lambda model, _: {"ema": torch.optim.swa_utils.AveragedModel(model), "seen": 3, "second": optimizer_of()[1]})
+        self.assertIn("goes on at step 50", said)
+        self.assertIn("state['ema'], state['seen'] cannot be moved", said)
+        self.assertEqual(self.told(island_of(), {"seen": 3}), "")
+        self.assertEqual(self.told(island_of(joins), None), "")
 
     def test_names_are_those_of_the_plain_model(self):
         import torch
@@ -96,8 +150,53 @@ class TrueLoops:
         self.assertEqual(names(peft), plain)
         peft.module = torch.nn.Linear(1, 1)  # whose name is that of another one inside
         self.assertEqual(len(set(names(peft))), 8)
+        self.assertEqual(names([Own(), Own()]), [f"{number}.{name}" for number in (0, 1) for name in plain])
+        self.assertEqual(names({"left": Own()}), ["left." + name for name in plain])
 
     def declared(self, model, **how):
         island = island_of()
         island.start(model, **how)
         return island.agent.parameters
+
+    def test_state_is_checked_at_the_start_and_comes_back(self):
+        import random
+
+        import numpy
+        import torch
+
+        def state():
+            models = [optimizer_of() for _ in range(2)]
+            return {
+                "epoch": 1, "nested": {"best": [0.5, None, "x"]}, "models": [model for model, _ in models], "opts": tuple(opt for _, opt in models),
+                "torch": torch.Generator(), "numpy": numpy.random.default_rng(3), "old": numpy.random.RandomState(3), "python": random.Random(3),
+                "tensor": torch.zeros(2), "array": numpy.zeros(2),
+                "ema": torch.optim.swa_utils.AveragedModel(models[0][0]),
+            }  # fmt: skip
+
+        with tempfile.TemporaryDirectory() as folder:
+            (model, opt), kept, island = optimizer_of(), state(), island_of()
+            island.start(model, opt, state=kept)
+            kept["epoch"], kept["nested"]["best"][0] = 4, 0.25
+            kept["tensor"] += 2
+            kept["array"] += 3
+            kept["opts"][1].param_groups[0]["lr"] = 0.7
+            island._save(folder)
+            drawn = [torch.rand(1, generator=kept["torch"]).item(), kept["numpy"].random(), kept["old"].rand(), kept["python"].random()]
+            back, (model, opt) = state(), optimizer_of()
+            island = island_of({"step": 0, "position": 0, "directory": folder})
+            island.start(model, opt, state=back)
+            self.assertEqual((island.state["epoch"], back["nested"]["best"]), (4, [0.25, None, "x"]))
+            self.assertEqual((back["tensor"].tolist(), back["array"].tolist()), ([2, 2], [3, 3]))
+            self.assertEqual(back["opts"][1].param_groups[0]["lr"], 0.7)
+            self.assertEqual(back["models"][1].weight.tolist(), kept["models"][1].weight.tolist())
+            self.assertEqual([torch.rand(1, generator=back["torch"]).item(), back["numpy"].random(), back["old"].rand(), back["python"].random()], drawn)
+            with self.assertRaisesRegex(ValueError, r"the checkpoint has no state\['more'\]"):
+                island_of({"step": 0, "position": 0, "directory": folder}).start(model, opt, state={**state(), "more": 1})
+        for bad, why in (
+            ({"a": [object()]}, r"state\['a'\]\[0\] is of type object"),
+            ({"a": (1,)}, r"state\['a'\]\[0\] is a plain value in a tuple"),
+            ({"a": lambda: 1}, "of type function"),
+            ({"a": torch.nn.Linear}, r"state\['a'\] is of type type"),
+        ):
+            with self.subTest(why), self.assertRaisesRegex(ValueError, why):
+                island_of().start(*optimizer_of(), state=bad)

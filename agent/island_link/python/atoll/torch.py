@@ -3,10 +3,10 @@
     import atoll.torch as atoll
     island = atoll.join()                         # started by an agent, or alone: the same program
     model, opt, sched, data = build(island.settings, island.part, island.parts)
-    island.start(model, opt, state={"sched": sched}, evaluate=validate)
-    for step in island.steps():
-        batch = data.at(island.position)
-        loss = model(batch); opt.zero_grad(); loss.backward(); opt.step(); sched.step()
+    island.start(model, opt, scheduler=sched, evaluate=validate)
+    for step in island.steps():                   # the scheduler stands at the run's step: nobody calls sched.step()
+        batch = data.at(island.position, 32)
+        loss = model(batch); opt.zero_grad(); loss.backward(); opt.step()
         island.done(loss, samples=len(batch))
 
 PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
@@ -28,9 +28,11 @@ import torch.distributed as distributed
 
 from . import _library as library
 from ._device import DeviceCopies, on_gpu
-from ._island import Alone, Dataset, Island, LinkError, Stopped, connect, die_with_parent, digest_of
+from . import _state
+from ._island import Alone, Dataset, Island, LinkError, Refused, Stopped, connect, die_with_parent, digest_of, refuse_type, samples_of
 from ._library import Order
 from ._names import plainly_named
+from ._schedule import Schedule, scheduler_in
 from ._shards import Box, ShardedArena, box_of, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
@@ -47,9 +49,8 @@ def _bare(model: torch.nn.Module) -> torch.nn.Module:
 
 def _refuse_flat(name: str, parameter: torch.Tensor) -> None:
     if hasattr(parameter, "_local_shards") or hasattr(parameter, "_is_flat_param") or type(parameter).__name__ == "FlatParameter":
-        raise ValueError(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
-    if not parameter.dtype.is_floating_point:
-        raise ValueError(f"parameter '{name}' has type {parameter.dtype}; only floating-point parameters are synchronised")
+        raise Refused(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
+    refuse_type(name, str(parameter.dtype))
 
 
 def _bytes_of(parameter: torch.Tensor) -> bytes:
@@ -85,9 +86,10 @@ class TorchIsland(Island):
     def start(
         self,
         model: torch.nn.Module,
-        optimizer: Optional[torch.optim.Optimizer] = None,
+        optimizer: Any = None,
         *,
-        state: Optional[Mapping[str, Any]] = None,
+        scheduler: Any = None,
+        state: Any = None,
         evaluate: Optional[Callable[[], Any]] = None,
         synchronise: Optional[Callable[[str, torch.nn.Parameter], bool]] = None,
         buffers: Union[bool, str] = False,
@@ -97,8 +99,13 @@ class TorchIsland(Island):
     ) -> None:
         """Declares the model's parameters and goes on from a checkpoint if there is one.
 
-        optimizer    whose state is saved and restored with the model's
-        state        further objects with state_dict() and load_state_dict() that are saved and restored
+        model        a module; or a list or dict of modules, whose parameters are named by its indices or keys
+        optimizer    whose state is saved and restored with the model's; or a list or dict of optimisers
+        scheduler    of the learning rate, or a list: before each step it stands at the run's step. The loop need not step it, and may. One that
+                     goes by the loss (ReduceLROnPlateau) is saved and restored alone
+        state        what else is saved and restored: dicts and lists of objects with state_dict() and load_state_dict(), of random generators,
+                     tensors, arrays and plain values. Plain values are restored in the dict or list that holds them, which is island.state. A
+                     scheduler of PyTorch's is moved to the run's step where it was stepped once in each step
         evaluate     gives the loss on held-out data, or (loss, {name: number}); called without gradients
         synchronise  (name, parameter) → whether the islands share it; by default those that require gradients. Of the rest a digest is
                      compared, so that nobody trains on another base
@@ -107,12 +114,19 @@ class TorchIsland(Island):
         samples      in this island's part of the data; 0: unknown
         blocks       (name) → block, where names do not number the layers
         description  of the model, at most 4096 bytes, the same on all islands; goes into exported files
+        Errors: ValueError for what cannot be synchronised, saved or restored, by its name.
         """
-        self._model, self._optimizer, self._state, self._user_evaluate = _bare(model), optimizer, dict(state or {}), evaluate
+        if isinstance(model, Mapping):
+            model = torch.nn.ModuleDict(dict(model))
+        elif isinstance(model, (list, tuple)):
+            model = torch.nn.ModuleList(model)
+        self._model, self._optimizer, self._user_evaluate = _bare(model), optimizer, evaluate
+        self.state = {} if state is None else state
+        self._take_state(scheduler)
         self._evaluate = self._evaluate_all if evaluate else None
-        wanted = synchronise or (lambda name, parameter: parameter.requires_grad)
+        self._wanted, self._chosen = synchronise or (lambda name, parameter: parameter.requires_grad), synchronise is not None
         named = plainly_named(self._model, self._model.named_parameters())
-        shared = [(name, parameter) for name, parameter in named if wanted(name, parameter)]
+        shared = [(name, parameter) for name, parameter in named if self._wanted(name, parameter)]
         if buffers not in _BUFFERS:
             raise ValueError(f"buffers is {buffers!r}; it can be 'mean', 'one' or False")
         kinds = [0] * len(shared)
@@ -134,6 +148,58 @@ class TorchIsland(Island):
             digest = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in frozen)
             description = f"{description or ''} (the parameters that are not synchronised have the digest {digest[:16]})".strip()
         self._begin([name for name, _ in shared], self._shapes, blocks, description, samples, kinds)
+
+    def _take_state(self, scheduler: Any) -> None:
+        """Schedulers, state and optimisers as they were given. Errors: ValueError for what could not be saved."""
+        schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
+        for number, given in enumerate(schedulers):
+            if scheduler_in(given) is None:
+                raise ValueError(f"scheduler[{number}] is of type {type(given).__name__}; a learning-rate scheduler of torch.optim.lr_scheduler is taken")
+        _state.check(self.state)
+        for path, one, _ in _state.leaves(self._optimizer, "optimizer"):
+            if one is not None and not hasattr(one, "param_groups"):
+                raise ValueError(f"{path} is of type {type(one).__name__}; optimisers of torch.optim, and lists and dicts of them, are taken")
+        self._schedulers = schedulers
+        self._followed = [Schedule(f"scheduler[{number}]", scheduler_in(given)) for number, given in enumerate(schedulers)]
+        found = [(path, scheduler_in(leaf)) for path, leaf, _ in _state.leaves(self.state)]
+        self._stepped_by_loop = [Schedule(path, one) for path, one in found if one is not None]
+
+    def _optimizers(self) -> list[Any]:
+        return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
+
+    # ---- what counts steps
+
+    def _jumped(self, before):
+        cannot = self._counters()
+        for schedule in self._stepped_by_loop:
+            if schedule.by_loss:
+                why = "it goes by the loss"
+            elif schedule.stood_at() != before:
+                why = "it is not stepped once in each step"
+            else:
+                why = schedule.stand_at(self.step)
+            if why:
+                cannot.append(f"{schedule.name} ({why})")
+        cannot += [f"{schedule.name} (it goes by the loss)" for schedule in self._followed if schedule.by_loss]
+        self._tell_of(cannot, before)
+
+    def _stand(self):
+        super()._stand()
+        for schedule in self._followed:
+            why = None if schedule.by_loss else schedule.stand_at(self.step)
+            if why:
+                raise Refused(f"{schedule.name} cannot stand at step {self.step}: {why}")
+
+    def _counters(self):
+        """Averages, samplers and objects of the program's own. Optimisers, modules and generators do not count the run's steps."""
+        optimizers, modules = torch.optim.Optimizer, torch.nn.Module
+        return [
+            path
+            for path, leaf, _ in _state.leaves(self.state)
+            if scheduler_in(leaf) is None
+            and (isinstance(leaf, int) and not isinstance(leaf, bool) or hasattr(leaf, "n_averaged") or hasattr(leaf, "load_state_dict"))
+            and (hasattr(leaf, "n_averaged") or not (isinstance(leaf, (optimizers, modules)) or hasattr(leaf, "param_groups")))
+        ]
 
     # ---- copies
 
@@ -243,11 +309,12 @@ class TorchIsland(Island):
             return [float(value) for value in values]
         return torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
 
-    def done(self, loss: Any = None, samples: int = 1, tokens: Optional[int] = None, **metrics: Any) -> None:
+    def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         metrics = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()}
         if self.ranks == 1:
             return super().done(loss, samples, tokens, **metrics)
+        samples = samples_of(samples)
         if self._in_hand is None:
             raise RuntimeError("island.done() without a step: loop over island.steps()")
         if self._in_hand.kind == library.GRADIENT:
@@ -257,6 +324,7 @@ class TorchIsland(Island):
         self._note(metrics)
         self.step += 1
         self.position += samples
+        self._stood = self.step
         done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
         self._owed = [owed + more for owed, more in zip(self._owed, done)]
         self._in_hand = None
@@ -293,6 +361,7 @@ class TorchIsland(Island):
                     break
                 self._follow(order)
         self._free -= 1
+        self._stand()
         self._in_hand = Order(library.STEP)
         return True
 
@@ -457,10 +526,18 @@ class TorchIsland(Island):
         return {
             "ranks": self.ranks,
             "model": plain(self._model.state_dict()),
-            "optimizer": plain(self._optimizer.state_dict()) if self._optimizer else None,
-            "state": {name: value.state_dict() for name, value in self._state.items()},
+            "optimizer": [plain(one.state_dict()) for one in self._optimizers()],
+            **self._counted_state(),
             "random": self._random(),
         }
+
+    def _counted_state(self) -> dict[str, Any]:
+        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedulers), "step": self.step}
+
+    def _restore_counted(self, saved: Mapping[str, Any]) -> None:
+        _state.restore(self.state, saved["state"])
+        _state.restore(self._schedulers, saved.get("schedulers", []), "scheduler")
+        self._stood = saved.get("step", self._stood)
 
     def _save_shards(self, directory):
         """Each rank's state is a file; ranks that do not see the folder send theirs through rank 0."""
@@ -487,13 +564,12 @@ class TorchIsland(Island):
         with torch.no_grad():
             for name, value in self._model.state_dict().items():
                 local(value).copy_(saved["model"][name])
-        if self._optimizer:
-            parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
-            for number, values in saved["optimizer"]["state"].items():
+        for optimizer, kept in zip(self._optimizers(), saved["optimizer"]):
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            for number, values in kept["state"].items():
                 values.update({key: like(value, parameters[number]) for key, value in values.items()})
-            self._optimizer.load_state_dict(saved["optimizer"])
-        for name, value in self._state.items():
-            value.load_state_dict(saved["state"][name])
+            optimizer.load_state_dict(kept)
+        self._restore_counted(saved)
         self._set_random(saved["random"])
 
     def _save(self, directory):
@@ -509,8 +585,8 @@ class TorchIsland(Island):
         torch.save(
             {
                 "model": self._model.state_dict(),
-                "optimizer": self._optimizer.state_dict() if self._optimizer else None,
-                "state": {name: value.state_dict() for name, value in self._state.items()},
+                "optimizer": _state.capture(self._optimizer),
+                **self._counted_state(),
                 "random": states,
             },
             os.path.join(directory, "state.pt"),
@@ -532,10 +608,8 @@ class TorchIsland(Island):
             distributed.broadcast_object_list(said, 0, group=self._talk)
             saved = said[0]
         self._model.load_state_dict(saved["model"])
-        if self._optimizer:
-            self._optimizer.load_state_dict(saved["optimizer"])
-        for name, value in self._state.items():
-            value.load_state_dict(saved["state"][name])
+        _state.restore_whole(self._optimizer, saved["optimizer"], "optimizer")
+        self._restore_counted(saved)
         self._set_random(saved["random"][min(self.rank, len(saved["random"]) - 1)])
 
 

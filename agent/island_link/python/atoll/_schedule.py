@@ -1,0 +1,89 @@
+"""Learning-rate schedulers of PyTorch that stand at the run's step, whatever this island has done of it itself.
+
+A scheduler counts how often it was stepped. A run's step jumps where an island joins late, comes back from an older checkpoint, or leaves
+out steps (adaptive pace). A scheduler is moved there by stepping it as often as is missing; backwards from its beginning on.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any, Optional
+
+import torch
+from torch.optim import lr_scheduler
+
+_SCHEDULERS = tuple(getattr(lr_scheduler, name) for name in ("LRScheduler", "_LRScheduler", "ReduceLROnPlateau") if hasattr(lr_scheduler, name))
+
+
+def scheduler_in(value: Any) -> Optional[Any]:
+    """The scheduler that `value` is, or that it wraps (Accelerate's); None where it is another thing."""
+    if isinstance(value, _SCHEDULERS):
+        return value
+    inner = getattr(value, "scheduler", None)
+    return inner if isinstance(inner, _SCHEDULERS) else None
+
+
+class Schedule:
+    """A scheduler and where it began."""
+
+    def __init__(self, name: str, scheduler: Any):
+        self.name, self._scheduler = name, scheduler
+        self.by_loss = isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+        self._optimizers = list({id(one): one for one in self._optimizers_of(scheduler)}.values())
+        self._base = 0 if self.by_loss else self._count()
+        try:
+            self._first = copy.deepcopy(scheduler.state_dict()), [self._hyperparameters(one) for one in self._optimizers]
+        except Exception:  # a scheduler whose state cannot be copied can be moved forwards alone
+            self._first = None
+
+    @staticmethod
+    def _optimizers_of(scheduler: Any) -> list:
+        inner = getattr(scheduler, "_schedulers", None)
+        if inner:
+            return [one for part in inner for one in Schedule._optimizers_of(part)]
+        return [scheduler.optimizer]
+
+    @staticmethod
+    def _hyperparameters(optimizer: Any) -> list:
+        return [{key: copy.deepcopy(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+    def _count(self) -> int:
+        scheduler = self._scheduler
+        while isinstance(scheduler, lr_scheduler.ChainedScheduler):  # whose own counter some versions lack
+            scheduler = scheduler._schedulers[0]
+        return int(scheduler.last_epoch)
+
+    def stood_at(self) -> int:
+        """How often it was stepped since it was given."""
+        return self._count() - self._base
+
+    def stand_at(self, step: int) -> Optional[str]:
+        """Moves it; gives why it could not be moved."""
+        missing = step - self.stood_at()
+        if missing == 0:
+            return None
+        if missing < 0:
+            if self._first is None:
+                return "its state at the beginning cannot be copied"
+            self._begin_anew()
+            missing = step
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that no optimiser's step came before
+                for _ in range(missing):
+                    self._scheduler.step()
+        except (ValueError, TypeError) as failure:  # OneCycleLR past its last step; a step() that asks for more
+            return str(failure).splitlines()[0]
+        return None if self.stood_at() == step else "it does not count its steps"
+
+    def _begin_anew(self) -> None:
+        state, hyperparameters = self._first
+        for optimizer, groups in zip(self._optimizers, hyperparameters):
+            for group, values in zip(optimizer.param_groups, groups):
+                for key, value in values.items():
+                    if isinstance(group.get(key), torch.Tensor) and isinstance(value, torch.Tensor):
+                        group[key].copy_(value)
+                    else:
+                        group[key] = copy.deepcopy(value)
+        self._scheduler.load_state_dict(copy.deepcopy(state))
