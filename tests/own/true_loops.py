@@ -124,6 +124,54 @@ class TrueLoops:
         self.assertEqual(self.told(island_of(), {"seen": 3}), "")
         self.assertEqual(self.told(island_of(joins), None), "")
 
+    def test_what_changed_since_it_was_declared_is_taken_or_refused_by_name(self):
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        write = library.Order(library.WRITE)
+
+        def begun(**how):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+            model[1].requires_grad_(False)
+            opt = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.1)
+            island = island_of()
+            island.start(model, opt, **how)
+            island._carry_out(write)
+            island.step += 1
+            return model, opt, island
+
+        model, opt, island = begun()
+        model[1].requires_grad_(True)
+        opt.add_param_group({"params": model[1].parameters()})
+        with self.assertRaisesRegex(Refused, "'1.weight' requires a gradient now"):
+            island._carry_out(write)
+        model, _, island = begun(synchronise=lambda name, _: name.startswith("0."))
+        model[1].requires_grad_(True)
+        island._carry_out(write)  # which the program chose not to share
+        model, _, island = begun()
+        del model[0].bias
+        with self.assertRaisesRegex(Refused, "'0.bias' was declared by island.start\\(\\), and the model has it no more"):
+            island._carry_out(write)
+        model, _, island = begun()
+        model[0].weight.data = torch.ones(3, 2)
+        with self.assertRaisesRegex(Refused, "'0.weight' was declared with shape \\(2, 2\\), and has \\(3, 2\\) now"):
+            island._carry_out(write)
+        model, opt, island = begun()
+        model[0].weight = torch.nn.Parameter(torch.full((2, 2), 7.0))
+        with self.assertRaisesRegex(Refused, "optimizer 0 trains a parameter of shape \\(2, 2\\) that the model lacks"):
+            island._carry_out(write)
+        model, opt, island = begun()
+        model[0].weight = torch.nn.Parameter(torch.full((2, 2), 7.0))
+        opt.param_groups[0]["params"][0] = model[0].weight
+        island._carry_out(write)
+        self.assertEqual(island._arena[:4].tolist(), [7] * 4)
+        model[0].weight.data = torch.full((2, 2), 8.0)
+        island.step += 1
+        island._carry_out(write)
+        self.assertEqual(island._arena[:4].tolist(), [8] * 4)
+
     def test_names_are_those_of_the_plain_model(self):
         import torch
 
@@ -200,3 +248,23 @@ class TrueLoops:
         ):
             with self.subTest(why), self.assertRaisesRegex(ValueError, why):
                 island_of().start(*optimizer_of(), state=bad)
+
+    def test_several_optimisers_and_those_of_another_model(self):
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            (left, a), (right, b) = optimizer_of(0.1), optimizer_of(0.2)
+            island = island_of()
+            island.start([left, right], {"a": a, "b": b})
+            island._save(folder)
+            (left, c), (right, d) = optimizer_of(1), optimizer_of(1)
+            island_of({"step": 0, "position": 0, "directory": folder}).start([left, right], {"a": c, "b": d})
+            self.assertEqual([one.param_groups[0]["lr"] for one in (c, d)], [0.1, 0.2])
+        with self.assertRaisesRegex(ValueError, r"optimizer 0 trains a parameter of shape \(1, 2\) that the model lacks"):
+            island_of().start(left, b)
+        with self.assertRaisesRegex(ValueError, r"optimizer\[0\] is of type Linear"):
+            island_of().start(left, [left])
+        with self.assertRaisesRegex(ValueError, r"scheduler\[0\] is of type SGD"):
+            island_of().start(left, c, scheduler=c)
+        with self.assertRaisesRegex(ValueError, "'w' has type complex64, which float32 cannot carry"):
+            island_of().start(torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))}))

@@ -82,6 +82,7 @@ class TorchIsland(Island):
         self._sharded: Optional[ShardedArena] = None
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
+        self._checked_at = -1  # the step at which the model was last compared with what is declared
 
     def start(
         self,
@@ -138,6 +139,8 @@ class TorchIsland(Island):
             raise ValueError("no parameter is to be synchronised: none requires a gradient")
         for name, parameter in shared:
             _refuse_flat(name, parameter)
+        self._refuse_strangers()
+        self._declared = {name: index for index, (name, _) in enumerate(shared)}
         self._shared = [parameter for _, parameter in shared]
         self._shapes = [tuple(parameter.shape) or (1,) for _, parameter in shared]
         if any(is_sharded(parameter) for parameter in self._model.parameters()):
@@ -166,6 +169,49 @@ class TorchIsland(Island):
 
     def _optimizers(self) -> list[Any]:
         return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
+
+    def _refuse_strangers(self) -> None:
+        """An optimiser of parameters that the model lacks trains what nobody else hears of: of a model that was copied or moved, say."""
+        own = {id(parameter) for parameter in self._model.parameters()}
+        for number, optimizer in enumerate(self._optimizers()):
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if id(parameter) not in own:
+                        raise Refused(
+                            f"optimizer {number} trains a parameter of shape {tuple(parameter.shape)} that the model lacks: give its module in start([model, …]), "
+                            "or make the optimiser of the model's parameters as they are now"
+                        )
+
+    def _check_model(self) -> None:
+        """What is exchanged is what the model has now. Errors: Refused by name."""
+        if self._checked_at == self.step:
+            return
+        self._checked_at = self.step
+        present = dict(plainly_named(self._model, self._model.named_parameters()))
+        for name, parameter in present.items():
+            if name not in self._declared and self._wanted(name, parameter):
+                why = "is to be synchronised now" if self._chosen else "requires a gradient now"
+                raise Refused(
+                    f"parameter '{name}' {why} and did not when island.start() declared what the islands share: it would be trained on this island alone; "
+                    "declare it from the beginning, with synchronise="
+                )
+        tensors = {**dict(plainly_named(self._model, self._model.named_buffers())), **present}
+        replaced = [(name, index) for name, index in self._declared.items() if tensors.get(name) is not self._shared[index]]
+        for name, index in self._declared.items():
+            self._check_one(name, self._shapes[index], tensors.get(name))
+        for name, index in replaced:
+            self._shared[index] = tensors[name]
+            if self._boxes:
+                self._boxes[index] = box_of(name, tensors[name], self.rank)
+        self._refuse_strangers()
+
+    def _check_one(self, name: str, declared: Sequence[int], tensor: Optional[torch.Tensor]) -> None:
+        if tensor is None:
+            raise Refused(f"parameter '{name}' was declared by island.start(), and the model has it no more")
+        shape = tuple(tensor.shape) or (1,)
+        if shape != tuple(declared):
+            raise Refused(f"parameter '{name}' was declared with shape {tuple(declared)}, and has {shape} now")
+        _refuse_flat(name, tensor)
 
     # ---- what counts steps
 
@@ -226,6 +272,8 @@ class TorchIsland(Island):
             self._fetched.pop(entry.parameter, None)
 
     def _copy(self, order):
+        if order.kind in (library.WRITE, library.MERGE):
+            self._check_model()
         self._forget_fetched(order)
         super()._copy(order)
 
@@ -425,6 +473,7 @@ class TorchIsland(Island):
         elif order.kind == library.REPORT:
             self._norm()
         elif order.kind == library.MERGE:
+            self._check_model()
             for entry in self._entries[order.fragment]:
                 self._spread(self._shared[entry.parameter])
         self._owed, self._losses, self._metrics = [0, 0, 0], [], {}
@@ -446,6 +495,8 @@ class TorchIsland(Island):
             self._trainer.answer(**all_have_copied())
 
     def _copy_shards(self, arena: ShardedArena, order: Order) -> None:
+        if order.kind in (library.WRITE, library.MERGE):
+            self._check_model()
         self._forget_fetched(order)
         if order.kind == library.FETCH or (order.kind == library.MERGE and not order.fetched):
             arena.arrived(order.fragment, self._shapes)
