@@ -126,7 +126,7 @@ def with_huggingface():
     from atoll.callbacks import HuggingFaceCallback
 
     torch, island, model, opt, xs = torch_parts()
-    callback, control = HuggingFaceCallback(island, samples=6), Fake(should_training_stop=False)
+    callback, control = HuggingFaceCallback(island, samples=6, data="own"), Fake(should_training_stop=False)
     callback.on_train_begin(None, None, control, model=model, optimizer=opt, lr_scheduler=None)
     while not control.should_training_stop:
         callback.on_log(None, None, control, logs={"loss": one_step(torch, model, opt, xs).item()})
@@ -138,7 +138,7 @@ def with_lightning():
     from atoll.callbacks import LightningCallback
 
     torch, island, model, opt, xs = torch_parts()
-    callback, trainer = LightningCallback(island, samples=6), Fake(optimizers=[opt], should_stop=False)
+    callback, trainer = LightningCallback(island, samples=6, data="own"), Fake(optimizers=[opt], should_stop=False)
     callback.on_train_start(trainer, model)
     while not trainer.should_stop:
         callback.on_train_batch_end(trainer, model, {"loss": one_step(torch, model, opt, xs)}, None, 0)

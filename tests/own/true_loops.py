@@ -268,3 +268,42 @@ class TrueLoops:
             island_of().start(left, c, scheduler=c)
         with self.assertRaisesRegex(ValueError, "'w' has type complex64, which float32 cannot carry"):
             island_of().start(torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))}))
+
+    def test_callbacks_refuse_data_that_are_not_cut(self):
+        from atoll.callbacks import HuggingFaceCallback, LightningCallback
+
+        for callback in (HuggingFaceCallback, LightningCallback):
+            island = island_of(data={"part": 1, "parts": 2})
+            with self.assertRaisesRegex(ValueError, "part 1 of 2 of the data, and the loop's data are not cut"):
+                callback(island, samples=1)
+            callback(island, samples=1, data="own")
+            callback(island_of(), samples=1)
+
+    def test_the_frameworks_schedulers_follow_the_run(self):
+        import types
+
+        import torch
+
+        from atoll.callbacks import HuggingFaceCallback, LightningCallback
+
+        linear = lambda opt: torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 - step / 300)  # noqa: E731
+        for framework in ("huggingface", "lightning"):
+            model, opt = optimizer_of()
+            sched, control = linear(opt), types.SimpleNamespace(should_training_stop=False)
+            config = types.SimpleNamespace(scheduler=sched, interval="step", frequency=1, reduce_on_plateau=False)
+            trainer = types.SimpleNamespace(optimizers=[opt], lr_scheduler_configs=[config], should_stop=False)
+            island = island_of({"step": 50, "position": 50})
+            if framework == "huggingface":
+                callback = HuggingFaceCallback(island, samples=1)
+                callback.on_train_begin(None, None, control, model=model, optimizer=opt, lr_scheduler=sched)
+            else:
+                callback = LightningCallback(island, samples=1)
+                callback.on_train_start(trainer, model)
+            for step in (50, 51):
+                self.assertAlmostEqual(opt.param_groups[0]["lr"], 0.1 * (1 - step / 300), msg=framework)
+                opt.step()
+                sched.step()
+                if framework == "huggingface":
+                    callback.on_step_end(None, None, control)
+                else:
+                    callback.on_train_batch_end(trainer, model, None, None, 0)
