@@ -68,13 +68,23 @@ class Loops(unittest.TestCase):
         from atoll import Alone, NumpyIsland
         from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain
 
-        for kind in ("complex64", "float64", "int32", "bool"):
+        for kind in ("complex64", "int64", "int32", "bool"):
             arrays = {"w": numpy.zeros(2, numpy.float32), "odd": numpy.zeros(2, kind)}
             for island in (NumpyIsland(Alone({}), {}), ExchangeIsland(Alone({}), {}, flatten_plain, rebuild_plain)):
                 with self.assertRaisesRegex(ValueError, f"parameter 'odd' has type {kind}, which float32 cannot carry"):
                     island.start(arrays)
+        for kind in ("float16", "float64"):  # rounded where it is exchanged, and still what the program gave
+            given = numpy.full(2, 1 / 3, kind)
+            for island in (NumpyIsland(Alone({}), {}), ExchangeIsland(Alone({}), {}, flatten_plain, rebuild_plain)):
+                island.start({"w": given.copy()})
+                out = numpy.zeros(2, numpy.float32)
+                island._write(0, out)
+                island._merge(0, out, 0.5)
+                after = (island._parameters if isinstance(island, NumpyIsland) else island._arrays)[0]
+                self.assertEqual((after.dtype, out[0]), (given.dtype, numpy.float32(given[0])))
+                numpy.testing.assert_allclose(after, given, rtol=1e-7)
         island = NumpyIsland(Alone({}), {})
-        island.start({"w": numpy.zeros(2, numpy.float16)})
+        island.start({"w": numpy.zeros(2)})
         self.assertTrue(island.wants_step())
         with self.assertRaisesRegex(TypeError, "say how many samples this step took"):
             island.done(1.0)
@@ -570,7 +580,7 @@ class Pieces(unittest.TestCase):
     def test_alone_it_ends_after_the_steps_that_it_says(self):
         code = """import atoll, numpy
 i = atoll.join(steps=3)
-i.start({"w": numpy.zeros(2, numpy.float32)})
+i.start({"w": numpy.zeros(2)})
 print(i.training, [(step, i.done(1.0, samples=4))[0] for step in i.steps()], i.position)"""
         environment = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
         said = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True, timeout=60)

@@ -139,7 +139,7 @@ class TrueLoops:
             island = island_of()
             island.start(model, opt, **how)
             island._carry_out(write)
-            island.step += 1
+            island._stand()
             return model, opt, island
 
         model, opt, island = begun()
@@ -168,7 +168,7 @@ class TrueLoops:
         island._carry_out(write)
         self.assertEqual(island._arena[:4].tolist(), [7] * 4)
         model[0].weight.data = torch.full((2, 2), 8.0)
-        island.step += 1
+        island._stand()
         island._carry_out(write)
         self.assertEqual(island._arena[:4].tolist(), [8] * 4)
 

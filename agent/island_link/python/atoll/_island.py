@@ -34,11 +34,12 @@ class Stopped(SystemExit):
 
 
 def refuse_type(name: str, kind: str) -> None:
-    """kind: a type's name, as NumPy's and PyTorch's agree on it. Errors: Refused where float32 cannot carry its values."""
+    """kind: a type's name, as NumPy's and PyTorch's agree on it. Values of float64 are rounded where they are exchanged, as everything is
+    there. Errors: Refused where float32 cannot stand for its values: half of a complex number, a mean of integers."""
     kind = kind.replace("torch.", "")
-    if kind not in ("float32", "float16", "bfloat16") and not kind.startswith("float8"):
+    if kind not in ("float64", "float32", "float16", "bfloat16") and not kind.startswith("float8"):
         raise Refused(
-            f"parameter '{name}' has type {kind}, which float32 cannot carry; parameters of float32, bfloat16 and float16 are synchronised"
+            f"parameter '{name}' has type {kind}, which float32 cannot carry; parameters of float64, float32, bfloat16 and float16 are synchronised"
         )
 
 

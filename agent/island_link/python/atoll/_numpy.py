@@ -22,7 +22,7 @@ class NumpyIsland(Island):
         blocks=None,
         description: Optional[str] = None,
     ) -> None:
-        """Declares the parameters, by name, arrays of float32 or float16 of any shape, and goes on from a checkpoint if there is one.
+        """Declares the parameters, by name, arrays of float64, float32 or float16 of any shape, and goes on from a checkpoint if there is one.
 
         state      a dict of picklable values that is saved and restored in place (optimiser state, a random generator)
         evaluate   gives the loss on held-out data

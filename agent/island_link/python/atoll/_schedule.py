@@ -13,6 +13,9 @@ from typing import Any, Optional
 import torch
 from torch.optim import lr_scheduler
 
+from . import _state
+from ._island import Refused
+
 _SCHEDULERS = tuple(getattr(lr_scheduler, name) for name in ("LRScheduler", "_LRScheduler", "ReduceLROnPlateau") if hasattr(lr_scheduler, name))
 
 
@@ -87,3 +90,54 @@ class Schedule:
                     else:
                         group[key] = copy.deepcopy(value)
         self._scheduler.load_state_dict(copy.deepcopy(state))
+
+
+class Schedules:
+    """Those that a program gave to follow the run, and those in its state, which its loop steps.
+
+    given  as they were given, to be saved and restored
+    Errors: Refused for what is no scheduler.
+    """
+
+    def __init__(self, scheduler: Any, state: Any):
+        self.given = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
+        for number, one in enumerate(self.given):
+            if scheduler_in(one) is None:
+                raise Refused(f"scheduler[{number}] is of type {type(one).__name__}; a learning-rate scheduler of torch.optim.lr_scheduler is taken")
+        self._followed = [Schedule(f"scheduler[{number}]", scheduler_in(one)) for number, one in enumerate(self.given)]
+        found = [(path, scheduler_in(leaf)) for path, leaf, _ in _state.leaves(state)]
+        self._stepped_by_loop = [Schedule(path, one) for path, one in found if one is not None]
+
+    def stand_at(self, step: int) -> None:
+        """Before each step. Errors: Refused where one of those that follow cannot."""
+        for schedule in self._followed:
+            why = None if schedule.by_loss else schedule.stand_at(step)
+            if why:
+                raise Refused(f"{schedule.name} cannot stand at step {step}: {why}")
+
+    def jumped(self, before: int, step: int) -> list[str]:
+        """The run's step is `step`, and the last one that was done here is `before`: gives those that cannot be moved there."""
+        cannot = []
+        for schedule in self._stepped_by_loop:
+            if schedule.by_loss:
+                why = "it goes by the loss"
+            elif schedule.stood_at() != before:
+                why = "it is not stepped once in each step"
+            else:
+                why = schedule.stand_at(step)
+            if why:
+                cannot.append(f"{schedule.name} ({why})")
+        return cannot + [f"{schedule.name} (it goes by the loss)" for schedule in self._followed if schedule.by_loss]
+
+
+def counters(state: Any) -> list[str]:
+    """What of `state` may count steps and is no scheduler: averages, samplers, objects of the program's own. Optimisers, modules and
+    generators do not count the run's steps."""
+    optimizers, modules = torch.optim.Optimizer, torch.nn.Module
+    return [
+        path
+        for path, leaf, _ in _state.leaves(state)
+        if scheduler_in(leaf) is None
+        and (isinstance(leaf, int) and not isinstance(leaf, bool) or hasattr(leaf, "n_averaged") or hasattr(leaf, "load_state_dict"))
+        and (hasattr(leaf, "n_averaged") or not (isinstance(leaf, (optimizers, modules)) or hasattr(leaf, "param_groups")))
+    ]

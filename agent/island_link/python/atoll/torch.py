@@ -27,17 +27,16 @@ import torch
 import torch.distributed as distributed
 
 from . import _library as library
+from . import _schedule, _state
+from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from . import _state
-from ._island import Alone, Dataset, Island, LinkError, Refused, Stopped, connect, die_with_parent, digest_of, refuse_type, samples_of
+from ._island import Alone, Dataset, Island, LinkError, Refused, Stopped, connect, die_with_parent, samples_of
 from ._library import Order
-from ._names import plainly_named
-from ._schedule import Schedule, scheduler_in
-from ._shards import Box, ShardedArena, box_of, is_sharded, like, local, plain
+from ._ranks import Listener, end_process_groups
+from ._shards import Box, ShardedArena, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
 
-_BUFFERS = {False: 0, None: 0, True: library.BUFFER_MEAN, "mean": library.BUFFER_MEAN, "one": library.BUFFER_ONE}
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
@@ -45,17 +44,6 @@ _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.F
 def _bare(model: torch.nn.Module) -> torch.nn.Module:
     """The user's module inside DistributedDataParallel."""
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-
-
-def _refuse_flat(name: str, parameter: torch.Tensor) -> None:
-    if hasattr(parameter, "_local_shards") or hasattr(parameter, "_is_flat_param") or type(parameter).__name__ == "FlatParameter":
-        raise Refused(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
-    refuse_type(name, str(parameter.dtype))
-
-
-def _bytes_of(parameter: torch.Tensor) -> bytes:
-    whole = parameter.detach().full_tensor() if is_sharded(parameter) else parameter.detach()
-    return whole.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _mix(parameter: torch.Tensor, new: torch.Tensor, alpha: float) -> None:
@@ -82,7 +70,7 @@ class TorchIsland(Island):
         self._sharded: Optional[ShardedArena] = None
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
-        self._checked_at = -1  # the step at which the model was last compared with what is declared
+        self._checked = False  # the model was compared with what is declared, and no step was done since
 
     def start(
         self,
@@ -123,129 +111,38 @@ class TorchIsland(Island):
             model = torch.nn.ModuleList(model)
         self._model, self._optimizer, self._user_evaluate = _bare(model), optimizer, evaluate
         self.state = {} if state is None else state
-        self._take_state(scheduler)
-        self._evaluate = self._evaluate_all if evaluate else None
-        self._wanted, self._chosen = synchronise or (lambda name, parameter: parameter.requires_grad), synchronise is not None
-        named = plainly_named(self._model, self._model.named_parameters())
-        shared = [(name, parameter) for name, parameter in named if self._wanted(name, parameter)]
-        if buffers not in _BUFFERS:
-            raise ValueError(f"buffers is {buffers!r}; it can be 'mean', 'one' or False")
-        kinds = [0] * len(shared)
-        if buffers:
-            found = [(name, buffer) for name, buffer in plainly_named(self._model, self._model.named_buffers()) if buffer.dtype.is_floating_point]
-            shared += found
-            kinds += [_BUFFERS[buffers]] * len(found)
-        if not shared:
-            raise ValueError("no parameter is to be synchronised: none requires a gradient")
-        for name, parameter in shared:
-            _refuse_flat(name, parameter)
-        self._refuse_strangers()
-        self._declared = {name: index for index, (name, _) in enumerate(shared)}
-        self._shared = [parameter for _, parameter in shared]
-        self._shapes = [tuple(parameter.shape) or (1,) for _, parameter in shared]
-        if any(is_sharded(parameter) for parameter in self._model.parameters()):
-            self._boxes = [box_of(name, parameter, self.rank) for name, parameter in shared]
-        ids = {id(parameter) for parameter in self._shared}
-        frozen = [(name, parameter) for name, parameter in named if id(parameter) not in ids]
-        if frozen:
-            digest = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in frozen)
-            description = f"{description or ''} (the parameters that are not synchronised have the digest {digest[:16]})".strip()
-        self._begin([name for name, _ in shared], self._shapes, blocks, description, samples, kinds)
-
-    def _take_state(self, scheduler: Any) -> None:
-        """Schedulers, state and optimisers as they were given. Errors: ValueError for what could not be saved."""
-        schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
-        for number, given in enumerate(schedulers):
-            if scheduler_in(given) is None:
-                raise ValueError(f"scheduler[{number}] is of type {type(given).__name__}; a learning-rate scheduler of torch.optim.lr_scheduler is taken")
         _state.check(self.state)
         for path, one, _ in _state.leaves(self._optimizer, "optimizer"):
             if one is not None and not hasattr(one, "param_groups"):
-                raise ValueError(f"{path} is of type {type(one).__name__}; optimisers of torch.optim, and lists and dicts of them, are taken")
-        self._schedulers = schedulers
-        self._followed = [Schedule(f"scheduler[{number}]", scheduler_in(given)) for number, given in enumerate(schedulers)]
-        found = [(path, scheduler_in(leaf)) for path, leaf, _ in _state.leaves(self.state)]
-        self._stepped_by_loop = [Schedule(path, one) for path, one in found if one is not None]
+                raise Refused(f"{path} is of type {type(one).__name__}; optimisers of torch.optim, and lists and dicts of them, are taken")
+        self._schedules = _schedule.Schedules(scheduler, self.state)
+        self._evaluate = self._evaluate_all if evaluate else None
+        self._declared = Declared(self._model, synchronise, buffers, self.rank)
+        self._shared, self._shapes, self._boxes = self._declared.tensors, self._declared.shapes, self._declared.boxes
+        refuse_strangers(self._model, self._optimizers())
+        if self._declared.frozen:
+            description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
+        self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
 
     def _optimizers(self) -> list[Any]:
         return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
 
-    def _refuse_strangers(self) -> None:
-        """An optimiser of parameters that the model lacks trains what nobody else hears of: of a model that was copied or moved, say."""
-        own = {id(parameter) for parameter in self._model.parameters()}
-        for number, optimizer in enumerate(self._optimizers()):
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    if id(parameter) not in own:
-                        raise Refused(
-                            f"optimizer {number} trains a parameter of shape {tuple(parameter.shape)} that the model lacks: give its module in start([model, …]), "
-                            "or make the optimiser of the model's parameters as they are now"
-                        )
-
     def _check_model(self) -> None:
-        """What is exchanged is what the model has now. Errors: Refused by name."""
-        if self._checked_at == self.step:
-            return
-        self._checked_at = self.step
-        present = dict(plainly_named(self._model, self._model.named_parameters()))
-        for name, parameter in present.items():
-            if name not in self._declared and self._wanted(name, parameter):
-                why = "is to be synchronised now" if self._chosen else "requires a gradient now"
-                raise Refused(
-                    f"parameter '{name}' {why} and did not when island.start() declared what the islands share: it would be trained on this island alone; "
-                    "declare it from the beginning, with synchronise="
-                )
-        tensors = {**dict(plainly_named(self._model, self._model.named_buffers())), **present}
-        replaced = [(name, index) for name, index in self._declared.items() if tensors.get(name) is not self._shared[index]]
-        for name, index in self._declared.items():
-            self._check_one(name, self._shapes[index], tensors.get(name))
-        for name, index in replaced:
-            self._shared[index] = tensors[name]
-            if self._boxes:
-                self._boxes[index] = box_of(name, tensors[name], self.rank)
-        self._refuse_strangers()
-
-    def _check_one(self, name: str, declared: Sequence[int], tensor: Optional[torch.Tensor]) -> None:
-        if tensor is None:
-            raise Refused(f"parameter '{name}' was declared by island.start(), and the model has it no more")
-        shape = tuple(tensor.shape) or (1,)
-        if shape != tuple(declared):
-            raise Refused(f"parameter '{name}' was declared with shape {tuple(declared)}, and has {shape} now")
-        _refuse_flat(name, tensor)
+        """Once between two steps, which are where a program changes its model. Errors: Refused by name."""
+        if not self._checked:
+            self._checked = True
+            self._declared.check()
+            refuse_strangers(self._model, self._optimizers())
 
     # ---- what counts steps
 
     def _jumped(self, before):
-        cannot = self._counters()
-        for schedule in self._stepped_by_loop:
-            if schedule.by_loss:
-                why = "it goes by the loss"
-            elif schedule.stood_at() != before:
-                why = "it is not stepped once in each step"
-            else:
-                why = schedule.stand_at(self.step)
-            if why:
-                cannot.append(f"{schedule.name} ({why})")
-        cannot += [f"{schedule.name} (it goes by the loss)" for schedule in self._followed if schedule.by_loss]
-        self._tell_of(cannot, before)
+        self._tell_of(_schedule.counters(self.state) + self._schedules.jumped(before, self.step), before)
 
     def _stand(self):
         super()._stand()
-        for schedule in self._followed:
-            why = None if schedule.by_loss else schedule.stand_at(self.step)
-            if why:
-                raise Refused(f"{schedule.name} cannot stand at step {self.step}: {why}")
-
-    def _counters(self):
-        """Averages, samplers and objects of the program's own. Optimisers, modules and generators do not count the run's steps."""
-        optimizers, modules = torch.optim.Optimizer, torch.nn.Module
-        return [
-            path
-            for path, leaf, _ in _state.leaves(self.state)
-            if scheduler_in(leaf) is None
-            and (isinstance(leaf, int) and not isinstance(leaf, bool) or hasattr(leaf, "n_averaged") or hasattr(leaf, "load_state_dict"))
-            and (hasattr(leaf, "n_averaged") or not (isinstance(leaf, (optimizers, modules)) or hasattr(leaf, "param_groups")))
-        ]
+        self._checked = False
+        self._schedules.stand_at(self.step)
 
     # ---- copies
 
@@ -664,42 +561,6 @@ class TorchIsland(Island):
         self._set_random(saved["random"][min(self.rank, len(saved["random"]) - 1)])
 
 
-class _Listener:
-    """The trainer of a rank that does not talk."""
-
-    def __init__(self, configuration: Mapping[str, Any]):
-        self.configuration = configuration
-
-    def declare(self, parameters, description):
-        return numpy.zeros(0, numpy.float32), []
-
-    def nothing(self, *given: Any, **named: Any) -> None:
-        pass
-
-    prepare = ready = answer = fail = leave = nothing
-
-
-def _gloo_of(group: Any) -> Any:
-    """A group's backend for tensors of the processor; None where it has none, or is its own backend (before PyTorch 2.0)."""
-    try:
-        return group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def end_process_groups(groups: list) -> None:
-    """Ends all process groups: their threads must end before the interpreter does. `groups`: the caller's last references, taken over.
-
-    From PyTorch 2.0 on a group that is freed waits for the threads of its backend and keeps the interpreter's lock meanwhile. A thread that is
-    just letting go of a tensor wants that lock, and both wait for ever. A backend that is freed by itself gives the lock away first: so
-    the groups go while their backends are still held, and the backends after them.
-    """
-    held = [_gloo_of(group) for group in (*groups, distributed.group.WORLD)]
-    groups.clear()
-    distributed.destroy_process_group()
-    held.clear()
-
-
 def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
     """Joins the agent that started this program, or the one whose socket is at `path`; alone where there is none.
 
@@ -719,4 +580,4 @@ def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = 
     trainer = connect(name, path, ranks, torch.__version__, steps) if rank == 0 else None  # which talks for all
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
-    return TorchIsland(trainer or _Listener(said[0]), settings or {}, rank, ranks, talk)
+    return TorchIsland(trainer or Listener(said[0]), settings or {}, rank, ranks, talk)
