@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|numbers`."""
 
 import os
 import sys
@@ -19,6 +19,29 @@ def with_numpy():
         w -= 0.1 * gradients["w"]
         b -= 0.1 * gradients["b"]
         island.done(0.5, samples=3, accuracy=0.25)
+
+
+def with_numbers():
+    """Parameters without dimensions, in NumPy's arrays."""
+    import atoll
+
+    island = atoll.join()
+    w, scale = numpy.ones(3), numpy.array(2.0)
+    island.start({"scale": scale, "w": w})
+    for _ in island.steps():
+        w -= 0.125
+        scale[...] -= 0.25
+        island.done(0.5, samples=3)
+
+
+def leaves_out():
+    """Steps whose gradients are infinite, and are left out, as a GradScaler does."""
+    torch, island, model, opt, _ = torch_parts()
+    island.start(model, opt)
+    for _ in island.steps():
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, float("inf"))
+        island.done(0.5, samples=3)
 
 
 def torch_parts():
@@ -293,7 +316,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups,
+    ends_groups=ends_groups, leaves_out=leaves_out, numbers=with_numbers,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

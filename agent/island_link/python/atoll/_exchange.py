@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Optional
 
 import numpy
 
-from ._island import Island, refuse_type, samples_of
+from ._island import Island, Misused, refuse_type, samples_of
 
 
 class ExchangeIsland(Island):
@@ -29,7 +29,7 @@ class ExchangeIsland(Island):
         for name, array in zip(names, self._arrays):
             refuse_type(name, array.dtype.name)
         self._evaluate = (lambda: evaluate(self._present())) if evaluate else None
-        self._begin(names, [array.shape or (1,) for array in self._arrays], blocks, description, samples)
+        self._begin(names, [array.shape for array in self._arrays], blocks, description, samples)
         self.running = self.wants_step()
         return self._present(), self._kept
 
@@ -63,7 +63,7 @@ class ExchangeIsland(Island):
         self._changed = True
 
     def reduce_gradients(self, loss, samples, tokens=None):
-        raise RuntimeError("exchange() works with strategies that exchange parameters, not gradients")
+        raise Misused("exchange() works with strategies that exchange parameters, not gradients")
 
     def _save(self, directory):
         with open(os.path.join(directory, "state.pickle"), "wb") as file:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
-from ._island import Island, connect, refuse_type
+from ._island import Island, Refused, connect, refuse_type
 
 
 class NumpyIsland(Island):
@@ -31,6 +31,12 @@ class NumpyIsland(Island):
         """
         self._parameters = [parameters[name] for name in parameters]
         for name, array in parameters.items():
+            if not isinstance(array, numpy.ndarray):
+                raise Refused(
+                    f"parameter '{name}' is of type {type(array).__name__}, which cannot be changed in place: give an array, numpy.array({array!r}) of a number"
+                    if numpy.isscalar(array)
+                    else f"parameter '{name}' is of type {type(array).__name__}, not a NumPy array"
+                )
             refuse_type(name, array.dtype.name)
         self._gradient_arrays = [gradients[name] for name in parameters] if gradients is not None else []
         self._state = state if state is not None else {}
