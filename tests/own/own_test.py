@@ -89,6 +89,14 @@ class Loops(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "say how many samples this step took"):
             island.done(1.0)
 
+    @needs_torch
+    def test_a_gradient_that_no_step_has_used_does_not_spoil_a_contribution(self):
+        with FakeAgent(loop("leaves_out")) as agent:
+            agent.lay_out()
+            said = agent.round(1, 2)[0]
+            self.assertEqual((said["nonfinite"], said["norm"], said["loss"]), (False, None, 0.5))
+            self.assertEqual(agent.stop(), 0, agent.text())
+
     def test_an_exception_is_told(self):
         with FakeAgent(loop("raises")) as agent:
             agent.lay_out()
@@ -431,13 +439,17 @@ class BadTrainers(Clusters):
         "huge": "the trainer's parameter 'w' has no elements or more than 2^40",
         "large": "the model needs an arena of 4.3 GB, [run].arena_limit is 67.1 MB",
         "permanent": "the trainer failed: there is no such model",
+        "module": "No module named 'no_such_module'",
+        "done_twice": "island.done() without a step",
+        "same_words": "the trainer keeps failing (it ended 3 times with the same words)",
+        "same_status": "the trainer keeps failing (it ended 3 times with the same words)",
         "nan": "was not finite",
         "early": "though nobody asked it to",
         "prints": "though nobody asked it to",
         "scribbles": "the trainer failed: it wrote into fragment 0 of the arena out of turn",
     }
     WITHIN = {"silent": "1500ms", "unready": "1500ms", "flood": "15s"}
-    ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent")  # of no use to try again
+    ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent", "module", "done_twice")  # of no use to try again
 
     def status(self, folder):
         command = [ATOLL, "status", "--state", folder + "/state/coordinator", "-o", "json"]

@@ -20,11 +20,18 @@ from . import _library as library
 from ._library import LinkError, Order
 
 _MOST_METRICS = 32
+_OF_THE_PROGRAM = ImportError, SyntaxError, NameError  # which another try meets again
 _LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
 
 
 class Refused(ValueError):
     """What the program asks for cannot be done, and starting it again would not help."""
+
+    permanent = True
+
+
+class Misused(RuntimeError):
+    """The program calls the library as it cannot be called, and would so again."""
 
     permanent = True
 
@@ -43,10 +50,14 @@ def refuse_type(name: str, kind: str) -> None:
         )
 
 
+class Unsaid(TypeError):
+    permanent = True
+
+
 def samples_of(samples: Optional[int]) -> int:
-    """Errors: TypeError where the loop does not say how many it took: any default would be wrong for its batches."""
+    """Errors: Unsaid where the loop does not say how many it took: any default would be wrong for its batches."""
     if samples is None:
-        raise TypeError("island.done(loss, samples=…): say how many samples this step took, of all ranks together; the next ones are found by it")
+        raise Unsaid("island.done(loss, samples=…): say how many samples this step took, of all ranks together; the next ones are found by it")
     return samples
 
 
@@ -220,7 +231,7 @@ class Island:
         buffers: Optional[Sequence[int]] = None,  # 0: trained
     ) -> None:
         if self._started:
-            raise RuntimeError("island.start() is called once")
+            raise Misused("island.start() is called once")
         self._started = True
         numbers = [blocks(name) for name in names] if callable(blocks) else blocks or blocks_of(names)
         arena, entries = self._trainer.declare(list(zip(names, shapes, numbers, buffers or [0] * len(names))), description)
@@ -243,13 +254,13 @@ class Island:
         while self.wants_step():
             yield self.step
             if self._in_hand is not None:
-                raise RuntimeError("a step ended without island.done(loss, samples=…)")
+                raise Misused("a step ended without island.done(loss, samples=…)")
         self.leave()
 
     def wants_step(self) -> bool:
         """Carries out what is due (copies, merges, evaluations, saves) and says whether another step is wanted."""
         if not self._started:
-            raise RuntimeError("island.start(…) comes before the first step")
+            raise Misused("island.start(…) comes before the first step")
         try:
             while True:
                 order = self._next()
@@ -333,9 +344,9 @@ class Island:
         samples = samples_of(samples)
         order, self._in_hand = self._in_hand, None
         if order is None:
-            raise RuntimeError("island.done() without a step: loop over island.steps()")
+            raise Misused("island.done() without a step: loop over island.steps()")
         if order.kind == library.GRADIENT:
-            raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if order.kind == library.STEP and loss is not None:
             self._losses.append(loss)
         self._note(metrics)
@@ -359,7 +370,7 @@ class Island:
 
     def _note(self, metrics: Mapping[str, Any]) -> None:
         if len(metrics) > _MOST_METRICS:
-            raise ValueError(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
+            raise Refused(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
         self.metrics = dict(metrics)
         for name, value in metrics.items():
             self._metrics.setdefault(name, []).append(value)
@@ -446,7 +457,7 @@ class Dataset:
         self._pass = -1
         self._order: list[int] = []
         if not self._own:
-            raise ValueError(f"part {island.part} of {island.parts} of {len(items)} items is empty")
+            raise Refused(f"part {island.part} of {island.parts} of {len(items)} items is empty")
 
     def __len__(self) -> int:
         return len(self._own)
@@ -529,7 +540,7 @@ def tell_failures(trainer: Any) -> None:
             lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
             said = lines[-1 if issubclass(kind, SyntaxError) else 0]  # of which the place comes first
             said = str(value) if isinstance(value, Refused) else said
-            trainer.fail(said[:500], getattr(value, "permanent", False) is True)
+            trainer.fail(said[:500], getattr(value, "permanent", False) is True or issubclass(kind, _OF_THE_PROGRAM))
             trainer.leave()
         before(kind, value, trace)
 

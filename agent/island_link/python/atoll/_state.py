@@ -10,6 +10,8 @@ from typing import Any, Iterator, Mapping, MutableMapping, MutableSequence
 
 import numpy
 
+from ._island import Refused
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), numpy.generic)
 
 
@@ -51,7 +53,7 @@ def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any, Any]]:
 
     def walk(value, path, holder, above):
         if id(value) in above:
-            raise ValueError(f"{path} holds itself")
+            raise Refused(f"{path} holds itself")
         children = _children(value)
         if children is None:
             yield path, value, holder
@@ -63,16 +65,16 @@ def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any, Any]]:
 
 
 def check(value: Any, path: str = "state") -> None:
-    """Errors: ValueError with the path of the first leaf that could not be saved or restored."""
+    """Errors: Refused with the path of the first leaf that could not be saved or restored."""
     for where, leaf, holder in leaves(value, path):
         if _pair(leaf) is not None:
             continue
         if not isinstance(leaf, _PLAIN):
-            raise ValueError(
+            raise Refused(
                 f"{where} is of type {type(leaf).__name__}, which has no state_dict() and load_state_dict(), and is no plain value: it cannot be saved"
             )
         if leaf is not None and holder is not None and not isinstance(holder, (MutableMapping, MutableSequence)):
-            raise ValueError(f"{where} is a plain value in a {type(holder).__name__}, where it cannot be restored; hold it in a dict or a list")
+            raise Refused(f"{where} is a plain value in a {type(holder).__name__}, where it cannot be restored; hold it in a dict or a list")
 
 
 def capture(value: Any) -> Any:
@@ -85,13 +87,13 @@ def capture(value: Any) -> Any:
 
 
 def restore(value: Any, saved: Any, path: str = "state") -> None:
-    """Errors: ValueError if `saved` is of another tree."""
+    """Errors: Refused if `saved` is of another tree."""
     for key, child in _children(value) or []:
         where = f"{path}[{key!r}]"
         try:
             found = saved[key]
         except (KeyError, IndexError, TypeError):
-            raise ValueError(f"the checkpoint has no {where}: it is of another program or another state=") from None
+            raise Refused(f"the checkpoint has no {where}: it is of another program or another state=") from None
         if _children(child) is not None:
             restore(child, found, where)
         elif _pair(child):

@@ -35,7 +35,7 @@ __all__ = ["HuggingFaceCallback", "LightningCallback"]
 
 def _refuse_whole_data(island: Any, data: Optional[str]) -> None:
     if data not in (None, "own"):
-        raise ValueError(f"data is {data!r}; 'own' says that the loop's data are this island's part alone")
+        raise Refused(f"data is {data!r}; 'own' says that the loop's data are this island's part alone")
     if island.parts > 1 and data is None:
         raise Refused(
             f"this island has part {island.part} of {island.parts} of the data, and the loop's data are not cut: all islands would train on the same samples; "

@@ -30,7 +30,7 @@ from . import _library as library
 from . import _schedule, _state
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Alone, Dataset, Island, LinkError, Refused, Stopped, connect, die_with_parent, samples_of
+from ._island import Alone, Dataset, Island, LinkError, Misused, Refused, Stopped, connect, die_with_parent, samples_of
 from ._library import Order
 from ._ranks import Listener, end_process_groups
 from ._shards import Box, ShardedArena, is_sharded, like, local, plain
@@ -261,9 +261,9 @@ class TorchIsland(Island):
             return super().done(loss, samples, tokens, **metrics)
         samples = samples_of(samples)
         if self._in_hand is None:
-            raise RuntimeError("island.done() without a step: loop over island.steps()")
+            raise Misused("island.done() without a step: loop over island.steps()")
         if self._in_hand.kind == library.GRADIENT:
-            raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if loss is not None and self.rank == 0:
             self._losses.append(loss)
         self._note(metrics)
@@ -281,7 +281,7 @@ class TorchIsland(Island):
         if self.ranks == 1:
             return super().reduce_gradients(loss, samples, tokens)
         if self._in_hand is not None and self._in_hand.kind == library.GRADIENT:
-            raise RuntimeError("strategies that exchange gradients work with trainers of one rank")
+            raise Misused("strategies that exchange gradients work with trainers of one rank")
 
     reduce_gradients.__doc__ = Island.reduce_gradients.__doc__
 
@@ -291,7 +291,7 @@ class TorchIsland(Island):
         if self.ranks == 1:
             return super().wants_step()
         if not self._started:
-            raise RuntimeError("island.start(…) comes before the first step")
+            raise Misused("island.start(…) comes before the first step")
         if self._free == 0:
             if self._sharded:
                 self._answer_ended()
@@ -321,7 +321,7 @@ class TorchIsland(Island):
             while True:
                 order = self._trainer.next(500) if self._sharded else self._next()
                 if order.kind == library.GRADIENT:
-                    raise RuntimeError("strategies that exchange gradients work with trainers of one rank")
+                    raise Misused("strategies that exchange gradients work with trainers of one rank")
                 if order.kind == library.STEP:
                     batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
                     return order._replace(free_until=min(order.free_until, order.step + batch - 1))
@@ -403,7 +403,7 @@ class TorchIsland(Island):
                     module.reshard()  # what an evaluation has gathered is old now
         for entry in self._entries[order.fragment]:
             box, own = self._boxes[entry.parameter], local(self._shared[entry.parameter])
-            values = box.of(arena.values(entry, self._shapes[entry.parameter])) if own.dim() else arena.values(entry, (1,)).view(())
+            values = box.of(arena.values(entry, self._shapes[entry.parameter]))
             if own.numel() == 0:
                 continue  # of a parameter with fewer rows than there are ranks
             if order.kind == library.FETCH:
@@ -480,11 +480,11 @@ class TorchIsland(Island):
         }
 
     def _counted_state(self) -> dict[str, Any]:
-        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedulers), "step": self.step}
+        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
 
     def _restore_counted(self, saved: Mapping[str, Any]) -> None:
         _state.restore(self.state, saved["state"])
-        _state.restore(self._schedulers, saved.get("schedulers", []), "scheduler")
+        _state.restore(self._schedules.given, saved.get("schedulers", []), "scheduler")
         self._stood = saved.get("step", self._stood)
 
     def _save_shards(self, directory):
@@ -502,7 +502,7 @@ class TorchIsland(Island):
         if self.rank == 0:
             names = [name for name in os.listdir(directory) if name.startswith("rank-")]
             if len(names) != self.ranks:
-                raise ValueError(f"the checkpoint is of {len(names)} ranks, and there are {self.ranks}")
+                raise Refused(f"the checkpoint is of {len(names)} ranks, and there are {self.ranks}")
             for rank in range(self.ranks):
                 with open(os.path.join(directory, f"rank-{rank}.pt"), "rb") as file:
                     contents[rank] = file.read()
