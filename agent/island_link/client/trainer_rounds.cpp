@@ -1,5 +1,4 @@
 // What a round asks of a trainer: its publish, its merge, and the state that is saved with it.
-#include <cmath>
 #include <iterator>
 #include <memory>
 
