@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|numbers`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers`."""
 
 import os
 import sys
@@ -42,6 +42,22 @@ def leaves_out():
         for parameter in model.parameters():
             parameter.grad = torch.full_like(parameter, float("inf"))
         island.done(0.5, samples=3)
+
+
+def rates():
+    """Writes "STEP RATE ." of each step to FOLDER/ISLAND.rates. The scheduler counts its steps by itself, and the loop does not step it."""
+    import time
+
+    torch, island, model, opt, xs = torch_parts()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 - step / island.training["steps"])
+    island.start(model, opt, scheduler=sched)
+    with open(f"{island.settings['folder']}/{island.name}.rates", "a", buffering=1) as out:
+        for step in island.steps():
+            loss = one_step(torch, model, opt, xs)
+            out.write(f"{step} {opt.param_groups[0]['lr']:.12f} .\n")
+            time.sleep(island.settings[island.name])
+            island.done(loss, samples=6)
 
 
 def torch_parts():
@@ -316,7 +332,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups, leaves_out=leaves_out, numbers=with_numbers,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()
