@@ -77,12 +77,15 @@ def blocks_of(names: Sequence[str]) -> list[int]:
 
 
 class Alone:
-    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged."""
+    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged, saved or restored. The loop ends after its steps
+    or once the program says that it is enough; then the loss on held-out data is computed and printed."""
 
     def __init__(self, configuration: Mapping[str, Any]):
         self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": None, **configuration}
         self._steps = self.configuration.get("training", {}).get("steps")
         self._step = self._position = 0
+        self._enough: Optional[str] = None
+        self._in_hand = Order(library.NONE)
 
     def declare(self, parameters, description):
         length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _, _ in parameters)
@@ -92,14 +95,20 @@ class Alone:
         pass
 
     def next(self, timeout_ms: int) -> Order:
-        if self._steps is not None and self._step >= self._steps:
-            return Order(library.STOP)
+        if self._enough is not None or (self._steps is not None and self._step >= self._steps):
+            self._in_hand = Order(library.STOP if self._in_hand.kind == library.EVALUATE else library.EVALUATE)
+            return self._in_hand
         progress = (self._step + 1) / self._steps if self._steps else 0.0
         return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1, progress=progress)
 
-    def answer(self, steps: int = 0, samples: int = 0, **rest: Any) -> None:
+    def answer(self, steps: int = 0, samples: int = 0, enough: Optional[str] = None, loss: Optional[float] = None, **rest: Any) -> None:
+        if self._in_hand.kind == library.EVALUATE:
+            if loss is not None:
+                print(f"atoll: the loss on held-out data is {loss:.6g} after step {self._step}", file=sys.stderr, flush=True)
+            return
         self._step += max(steps, 1)
         self._position += samples
+        self._enough = enough or self._enough
 
     def arena_path(self) -> str:
         return ""
@@ -409,17 +418,29 @@ class Island:
         elif kind == library.STAND_AT:
             self.step, self.position = order.step, order.position
         elif kind == library.EVALUATE:
-            loss = self._evaluate() if self._evaluate else None
-            if isinstance(loss, tuple):
-                loss, metrics = loss
-                answer["metrics"] = {name: self._numbers([value])[0] for name, value in metrics.items()}
-            answer["loss"] = None if loss is None else self._numbers([loss])[0]
-            answer["batches"] = 0 if loss is None else 1
+            answer = self._evaluated()
         elif kind == library.SAVE:
             answer["error"] = self._try_to_save(order.directory)
         else:
             self._copy(order)
         self._trainer.answer(**answer)
+
+    def _evaluated(self) -> dict[str, Any]:
+        """What an evaluation is answered with. Training goes on where it fails: it has no loss then. Ranks that share one fail together."""
+        try:
+            loss = self._evaluate() if self._evaluate else None
+            metrics: Mapping[str, Any] = {}
+            if isinstance(loss, tuple):
+                loss, metrics = loss
+            said = {"metrics": {name: self._numbers([value])[0] for name, value in metrics.items()}}
+            return {**said, "loss": None if loss is None else self._numbers([loss])[0], "batches": 0 if loss is None else 1}
+        except Exception:
+            if self.ranks > 1:
+                raise
+            print("atoll: the evaluation failed, and the training goes on without its loss:", file=sys.stderr)
+            traceback.print_exc()
+            sys.stderr.flush()
+            return {"loss": None, "batches": 0}
 
     def _try_to_save(self, directory: str) -> Optional[str]:
         try:
@@ -507,6 +528,7 @@ def code_digest() -> str:
 
 def attach(path: str) -> tuple[str, socket.socket]:
     """Waits at an agent's socket for a run; the path of its link, and the connection that is held as long as this program takes part."""
+    told = None
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -514,8 +536,16 @@ def attach(path: str) -> tuple[str, socket.socket]:
             link = connection.makefile().readline().strip()
             if link:
                 return link, connection
-        except (FileNotFoundError, ConnectionError):
-            pass
+            why = f"atoll: waits for the agent behind {path} to have a run"
+        except FileNotFoundError:
+            why = f"atoll: waits for {path}, which is not there: an agent makes STATE/trainers/NAME once it is started with --trainer NAME=attach"
+        except ConnectionError:
+            why = f"atoll: waits for an agent at {path}, where nobody listens"
+        except OSError as failure:
+            raise Refused(f"{path} is no agent's socket, STATE/trainers/NAME: {failure.strerror or failure}") from None
+        if why != told:  # once for each thing that is waited for
+            print(why, file=sys.stderr, flush=True)
+            told = why
         connection.close()
         time.sleep(0.2)
 
@@ -538,9 +568,9 @@ def tell_failures(trainer: Any) -> None:
     def hook(kind, value, trace):
         if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
             lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
-            said = lines[-1 if issubclass(kind, SyntaxError) else 0]  # of which the place comes first
+            said = lines[-1] if issubclass(kind, SyntaxError) else " ".join(line.strip() for line in lines)  # of which the place comes first
             said = str(value) if isinstance(value, Refused) else said
-            trainer.fail(said[:500], getattr(value, "permanent", False) is True or issubclass(kind, _OF_THE_PROGRAM))
+            trainer.fail(said[:1000], getattr(value, "permanent", False) is True or issubclass(kind, _OF_THE_PROGRAM))
             trainer.leave()
         before(kind, value, trace)
 
