@@ -127,10 +127,17 @@ class TorchIsland(Island):
     def _optimizers(self) -> list[Any]:
         return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
 
+    def _reshard(self) -> None:
+        for module in self._model.modules():
+            if hasattr(module, "unshard") and hasattr(module, "reshard"):
+                module.reshard()
+
     def _check_model(self) -> None:
         """Once between two steps, which are where a program changes its model. Errors: Refused by name."""
         if not self._checked:
             self._checked = True
+            if self._boxes:
+                self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
 
@@ -398,9 +405,7 @@ class TorchIsland(Island):
         if order.kind == library.FETCH or (order.kind == library.MERGE and not order.fetched):
             arena.arrived(order.fragment, self._shapes)
         if order.kind == library.MERGE:
-            for module in self._model.modules():
-                if hasattr(module, "unshard") and hasattr(module, "reshard"):
-                    module.reshard()  # what an evaluation has gathered is old now
+            self._reshard()  # what an evaluation has gathered is old now
         for entry in self._entries[order.fragment]:
             box, own = self._boxes[entry.parameter], local(self._shared[entry.parameter])
             values = box.of(arena.values(entry, self._shapes[entry.parameter]))
