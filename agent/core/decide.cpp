@@ -45,9 +45,16 @@ Activity decide_activity(const ActivityInput& input) {
   return {"waiting", "waits for the others to start" + away};
 }
 
-RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay, std::string_view progress) {
+// The second try shows that it was no accident; the third that no server was just starting.
+constexpr unsigned kAlike = 3;
+
+RestartDecision decide_restart(unsigned crashes, unsigned alike, unsigned limit, bool permanent, Duration first_delay,
+                               std::string_view progress) {
   if (permanent) {
     return {false, {}, "trying again cannot help"};
+  }
+  if (alike >= kAlike) {
+    return {false, {}, "it ended " + std::to_string(alike) + " times with the same words"};
   }
   if (crashes >= limit) {
     return {false, {}, "it ended " + std::to_string(crashes) + " times without " + std::string(progress) + " in between"};

@@ -43,8 +43,10 @@ struct RestartDecision {
   Duration delay{};
   std::string why;  // of giving up
 };
-// crashes: without `progress` in between ("a committed round", "a checkpoint"), this one included.
-RestartDecision decide_restart(unsigned crashes, unsigned limit, bool permanent, Duration first_delay, std::string_view progress);
+// crashes: without `progress` in between ("a committed round", "a checkpoint"), this one included. alike: those of them, up to this one,
+// that ended with the same words.
+RestartDecision decide_restart(unsigned crashes, unsigned alike, unsigned limit, bool permanent, Duration first_delay,
+                               std::string_view progress);
 
 // What a trainer is asked for in a run's rounds.
 struct PlanSettings {

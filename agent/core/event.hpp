@@ -129,6 +129,7 @@ struct TrainerExited {
   std::uint64_t incarnation = 0;
   bool permanent = false;  // trying again cannot help: the owner does not allow the data, the model does not fit
   Error error;
+  std::string words = {};  // its own last ones, which come again if it fails alike; empty where it was killed, or said nothing
 };
 
 // ---- sync engine -----------------------------------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ std::optional<Error> Tasks::on(const TaskEnded& event, TimePoint now) {
   }
   const bool permanent = event.permanent || event.refused;
   ++crashes_;
-  const RestartDecision decision = decide_restart(crashes_, settings_->crashes, permanent, settings_->restart_delay, "a checkpoint");
+  const RestartDecision decision = decide_restart(crashes_, 1, settings_->crashes, permanent, settings_->restart_delay, "a checkpoint");
   if (decision.restart) {
     out_->tell(run(), "warning", "trainer_crashed",
                "task " + assignment_.task + ": " + event.error.why + "; it is started again" +

@@ -267,7 +267,7 @@ void Trainer::on(const TrainerSaid& event) {
   told_.enough = event.enough.empty() ? told_.enough : event.enough;
 }
 
-void Trainer::on(const TrainerExited&) {
+void Trainer::on(const TrainerExited& event) {
   told_.before.tokens += told_.progress.tokens;
   told_.before.compute_seconds += told_.progress.compute_seconds;
   told_.before.wait_seconds += told_.progress.wait_seconds;
@@ -275,10 +275,13 @@ void Trainer::on(const TrainerExited&) {
   phase_ = Phase::none;
   holds_.reset();
   crashes_ += 1;
+  alike_ = !event.words.empty() && event.words == words_ ? alike_ + 1 : 1;
+  words_ = event.words;
 }
 
 RestartDecision Trainer::restart(bool permanent, TimePoint now) {
-  const RestartDecision decision = decide_restart(crashes_, settings_->crashes, permanent, settings_->restart_delay, "a committed round");
+  const RestartDecision decision =
+      decide_restart(crashes_, alike_, settings_->crashes, permanent, settings_->restart_delay, "a committed round");
   if (decision.restart) {
     restart_at_ = now + decision.delay;
   }

@@ -108,7 +108,7 @@ class Trainer {
   void hurry(Round round, Round committed);
   void forget_hurry() { cut_.reset(); }
   // A round is committed: crashes before it do not count.
-  void note_progress() { crashes_ = 0; }
+  void note_progress() { crashes_ = alike_ = 0; }
 
   // An error: the run is impossible with this trainer.
   Status on(const TrainerReady& event, const std::string& island);
@@ -156,6 +156,8 @@ class Trainer {
   std::uint64_t incarnation_ = 0;
   std::optional<TimePoint> restart_at_;
   unsigned crashes_ = 0;  // since the last committed round
+  unsigned alike_ = 0;    // the newest of them that ended with the same words
+  std::string words_;
   std::optional<Round> holds_;
   Round planned_;
   std::optional<Round> horizon_of_;  // committed round that planned_ was last decided for

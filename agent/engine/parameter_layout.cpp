@@ -101,6 +101,12 @@ std::string shown(const std::vector<std::uint64_t>& shape) {
   return text.empty() ? "one number" : text;
 }
 
+// A single number has no dimensions, or is written as [1] by programs that know no such shape.
+bool same_shape(const std::vector<std::uint64_t>& one, const std::vector<std::uint64_t>& other) {
+  const std::vector<std::uint64_t> number = {1};
+  return one == other || (one.empty() && other == number) || (one == number && other.empty());
+}
+
 std::string shown(const island_link::Parameter& parameter, bool block) {
   return "'" + make_plain(parameter.name, TextRule::name, 120) + "' (" + shown(parameter.shape) +
          (block ? ", block " + std::to_string(parameter.block) + (parameter.buffer ? ", a buffer: " + *parameter.buffer : "") : "") + ")";
@@ -150,7 +156,7 @@ Status holds_parameters(const SafetensorsHeader& header, const island_link::Mani
     if (entry == nullptr) {
       return Error{Code::invalid_argument, "it has no tensor " + shown(parameter, false)};
     }
-    if (entry->shape != parameter.shape) {
+    if (!same_shape(entry->shape, parameter.shape)) {
       return Error{Code::invalid_argument, "its tensor is " + shown(entry->shape) + ", and the model's " + shown(parameter, false)};
     }
     if (entry->dtype != "F32" && entry->dtype != "BF16" && entry->dtype != "F16") {

@@ -324,7 +324,9 @@ TrainerExit TrainerHost::describe(int wait_status, TimePoint now) const {
     exit.why += "; its last lines:";
     const std::size_t from = last_lines_.size() > 3 ? last_lines_.size() - 3 : 0;
     for (std::size_t i = from; i < last_lines_.size(); ++i) {
-      exit.why += (i == from ? " " : " | ") + last_lines_[i].substr(0, 300);
+      const std::string line = last_lines_[i].substr(0, 300);
+      exit.why += (i == from ? " " : " | ") + line;
+      exit.last_lines += line + "\n";
     }
   }
   return exit;

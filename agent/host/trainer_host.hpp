@@ -49,6 +49,7 @@ struct TrainerExit {
   int signal = 0;      // the signal that ended it, 0 if none
   // One line for a person: "was killed by signal 11 (Segmentation fault) after 2m10s; its last lines: …".
   std::string why;
+  std::string last_lines;  // of what it printed; empty if it was asked to end
 };
 
 class TrainerHost {

@@ -140,7 +140,9 @@ void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutpu
   } else if (exit.clean) {
     why += " though nobody asked it to";
   }
-  out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}}));
+  const bool killed = exit.signal != 0 || exit.status > 128;  // a shell ends so where a signal ended its child
+  const std::string words = failure_.value_or(killed ? "" : exit.last_lines);
+  out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}, words}));
 }
 
 void TrainerSession::send(const island_link::AgentMessage& message) {

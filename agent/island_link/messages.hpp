@@ -226,7 +226,7 @@ struct Published {
   std::uint64_t steps = 0;
   std::optional<double> loss;    // mean training loss of those steps; empty when not finite
   std::optional<double> norm;    // of the last step's gradient, before clipping
-  bool nonfinite = false;        // a loss or gradient of those steps was not finite
+  bool nonfinite = false;        // a loss of those steps, or a gradient that was used, was not finite
   double compute_seconds = 0.0;  // since the trainer started
   std::optional<double> local_validation_loss;
   friend bool operator==(const Published&, const Published&) = default;

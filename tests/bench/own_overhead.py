@@ -69,7 +69,7 @@ def python_loop():
     island.start(torch.nn.Linear(2, 2))
     took, begin = [], time.perf_counter()
     for _ in island.steps():
-        island.done(loss)
+        island.done(loss, samples=1)
         end = time.perf_counter()
         took.append(end - begin)
         begin = end

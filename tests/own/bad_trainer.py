@@ -101,7 +101,42 @@ def never_ready():
     link.send("preparing", what="compiling for ever")
 
 
+def lacks_a_module():
+    island = joined()
+    import no_such_module  # noqa: F401
+
+
+def joined():
+    import atoll
+
+    island = atoll.join()
+    island.start({"w": numpy.zeros(2)})
+    return island
+
+
+def done_twice():
+    island = joined()
+    for _ in island.steps():
+        island.done(1.0, samples=1)
+        island.done(1.0, samples=1)
+
+
+def same_words():
+    import atoll
+
+    atoll.join()
+    raise ValueError("the file of labels has 3 columns")
+
+
+def same_status():
+    sys.exit("the file of labels has 3 columns")
+
+
 KINDS = {
+    "module": lacks_a_module,
+    "done_twice": done_twice,
+    "same_words": same_words,
+    "same_status": same_status,
     "unready": never_ready,
     "silent": lambda: None,
     "version": lambda: hello(protocol=1),

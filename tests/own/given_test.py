@@ -32,6 +32,22 @@ class GivenParameters(Clusters):
             self.assertEqual(document["run"]["state"], "failed")
             self.assertIn("its tensor is 3, and the model's 'w' (4)", json.dumps(document, ensure_ascii=False))
 
+    def test_a_parameter_without_dimensions_keeps_its_shape(self):
+        loops = f"{PYTHON} '{HERE}/loops.py' numbers"
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second, tempfile.TemporaryDirectory() as third:
+            self.completed(self.local(first, loops, {}, 20))
+            end = tensors_of(first + "/model.safetensors")
+            self.assertEqual({name: values.shape for name, values in end.items()}, {"scale": (), "w": (3,)})
+            self.completed(self.local(second, loops, {}, 20, model=f"[model]\nfrom = '{first}/model.safetensors'\n"))
+            self.assertEqual(tensors_of(self.outer(second, 0))["scale"], end["scale"])
+            content = pathlib.Path(first, "model.safetensors").read_bytes()  # as programs write it that know no such shape
+            length = int.from_bytes(content[:8], "little")
+            header = content[8 : 8 + length].rstrip().replace(b'"shape":[]', b'"shape":[1]')
+            header += b" " * (-len(header) % 8)
+            pathlib.Path(third, "one.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+            self.completed(self.local(third, loops, {}, 20, model=f"[model]\nfrom = '{third}/one.safetensors'\n"))
+            self.assertEqual(tensors_of(self.outer(third, 0))["scale"], end["scale"])
+
     def test_the_built_in_model_begins_with_exactly_the_loss_that_another_run_ended_with(self):
         if not (pathlib.Path(ATOLL).parent / "atoll_trainer.so").exists():
             self.skipTest("LibTorch is not installed")

@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers`."""
 
 import os
 import sys
@@ -19,6 +19,45 @@ def with_numpy():
         w -= 0.1 * gradients["w"]
         b -= 0.1 * gradients["b"]
         island.done(0.5, samples=3, accuracy=0.25)
+
+
+def with_numbers():
+    """Parameters without dimensions, in NumPy's arrays."""
+    import atoll
+
+    island = atoll.join()
+    w, scale = numpy.ones(3), numpy.array(2.0)
+    island.start({"scale": scale, "w": w})
+    for _ in island.steps():
+        w -= 0.125
+        scale[...] -= 0.25
+        island.done(0.5, samples=3)
+
+
+def leaves_out():
+    """Steps whose gradients are infinite, and are left out, as a GradScaler does."""
+    torch, island, model, opt, _ = torch_parts()
+    island.start(model, opt)
+    for _ in island.steps():
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, float("inf"))
+        island.done(0.5, samples=3)
+
+
+def rates():
+    """Writes "STEP RATE ." of each step to FOLDER/ISLAND.rates. The scheduler counts its steps by itself, and the loop does not step it."""
+    import time
+
+    torch, island, model, opt, xs = torch_parts()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 - step / island.training["steps"])
+    island.start(model, opt, scheduler=sched)
+    with open(f"{island.settings['folder']}/{island.name}.rates", "a", buffering=1) as out:
+        for step in island.steps():
+            loss = one_step(torch, model, opt, xs)
+            out.write(f"{step} {opt.param_groups[0]['lr']:.12f} .\n")
+            time.sleep(island.settings[island.name])
+            island.done(loss, samples=6)
 
 
 def torch_parts():
@@ -92,6 +131,8 @@ def with_fsdp():
         norm = torch.stack([parameter.grad.full_tensor().norm() for parameter in model.parameters()]).norm()
         opt.step()
         sched.step()
+        with torch.no_grad():
+            model(xs)  # leaves the parameters gathered
         island.done(loss, samples=6, **{f"norm_{island.step}": norm})
 
 
@@ -126,7 +167,7 @@ def with_huggingface():
     from atoll.callbacks import HuggingFaceCallback
 
     torch, island, model, opt, xs = torch_parts()
-    callback, control = HuggingFaceCallback(island, samples=6), Fake(should_training_stop=False)
+    callback, control = HuggingFaceCallback(island, samples=6, data="own"), Fake(should_training_stop=False)
     callback.on_train_begin(None, None, control, model=model, optimizer=opt, lr_scheduler=None)
     while not control.should_training_stop:
         callback.on_log(None, None, control, logs={"loss": one_step(torch, model, opt, xs).item()})
@@ -138,7 +179,7 @@ def with_lightning():
     from atoll.callbacks import LightningCallback
 
     torch, island, model, opt, xs = torch_parts()
-    callback, trainer = LightningCallback(island, samples=6), Fake(optimizers=[opt], should_stop=False)
+    callback, trainer = LightningCallback(island, samples=6, data="own"), Fake(optimizers=[opt], should_stop=False)
     callback.on_train_start(trainer, model)
     while not trainer.should_stop:
         callback.on_train_batch_end(trainer, model, {"loss": one_step(torch, model, opt, xs)}, None, 0)
@@ -153,7 +194,7 @@ def enough():
     for step in island.steps():
         if step == 2:
             island.enough("accuracy 0.9 after step 2")
-        island.done(1.0, **{f"number_{i}": i for i in range(33 if step == 4 else 32)})
+        island.done(1.0, samples=1, **{f"number_{i}": i for i in range(33 if step == 4 else 32)})
 
 
 def with_accelerate():
@@ -213,7 +254,7 @@ def twice():
     island.start({"w": numpy.ones(2, numpy.float32)})
     for _ in island.steps():
         told = []
-        for again in (lambda: island._trainer.next(0), lambda: island.done(1.0), lambda: island._trainer.answer(), lambda: island.done(1.0)):
+        for again in (lambda: island._trainer.next(0), lambda: island.done(1.0, samples=1), lambda: island._trainer.answer(), lambda: island.done(1.0, samples=1)):
             try:
                 again()
             except RuntimeError as failure:
@@ -293,7 +334,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

@@ -11,11 +11,13 @@ using namespace atl::agent;
 using namespace std::chrono_literals;
 
 TEST_CASE("decide_restart doubles the delay and gives up after the limit") {
-  REQUIRE(decide_restart(1, 5, false, 1s, "a checkpoint").delay == 1s);
-  REQUIRE(decide_restart(4, 5, false, 1s, "a checkpoint").delay == 8s);
-  REQUIRE_FALSE(decide_restart(5, 5, false, 1s, "a checkpoint").restart);
-  REQUIRE_FALSE(decide_restart(5, 5, false, 1s, "a checkpoint").why.empty());
-  REQUIRE_FALSE(decide_restart(1, 5, true, 1s, "a checkpoint").restart);
+  REQUIRE(decide_restart(1, 1, 5, false, 1s, "a checkpoint").delay == 1s);
+  REQUIRE(decide_restart(4, 1, 5, false, 1s, "a checkpoint").delay == 8s);
+  REQUIRE_FALSE(decide_restart(5, 1, 5, false, 1s, "a checkpoint").restart);
+  REQUIRE_FALSE(decide_restart(5, 1, 5, false, 1s, "a checkpoint").why.empty());
+  REQUIRE_FALSE(decide_restart(1, 1, 5, true, 1s, "a checkpoint").restart);
+  REQUIRE(decide_restart(3, 2, 5, false, 1s, "a checkpoint").restart);
+  REQUIRE(decide_restart(3, 3, 5, false, 1s, "a checkpoint").why == "it ended 3 times with the same words");
 }
 
 TEST_CASE("decide_plan: every round has one publish and one merge, however the plan is cut") {

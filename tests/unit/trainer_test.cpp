@@ -125,6 +125,27 @@ TEST_CASE("a trainer that keeps ending is started again later and later, until a
   CHECK_FALSE(bench.trainer.restart(true, bench.now).restart);
 }
 
+TEST_CASE("a trainer that ends with the same words again and again is not started a fourth time") {
+  Bench bench;
+  bench.bring_up();
+  const auto ends = [&](const std::string& words) {
+    bench.trainer.on(TrainerExited{bench.run.id, bench.trainer.incarnation(), false, Error{Code::internal, "ended"}, words});
+    return bench.trainer.restart(false, bench.now).restart;
+  };
+  CHECK(ends("no such file"));
+  CHECK(ends("no such file"));
+  CHECK(ends(""));  // killed: nobody knows of what
+  CHECK(ends(""));
+  bench.trainer.note_progress();
+  CHECK(ends("no such file"));
+  CHECK(ends("no such file"));
+  CHECK(ends("out of memory"));
+  bench.trainer.note_progress();
+  CHECK(ends("no such file"));
+  CHECK(ends("no such file"));
+  CHECK_FALSE(ends("no such file"));
+}
+
 TEST_CASE("a trainer skips to the synchronisation point that others have come to, once it has done enough steps") {
   Bench bench;
   bench.bring_up();

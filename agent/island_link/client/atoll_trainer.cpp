@@ -118,10 +118,8 @@ Manifest manifest_of(const atoll_parameter* parameters, std::size_t count, const
   Manifest manifest;
   for (std::size_t i = 0; i < count; ++i) {
     const atoll_parameter& given = parameters[i];
-    manifest.parameters.push_back(
-        {text_or_empty(given.name),
-         given.dimensions == 0 ? std::vector<std::uint64_t>{1} : std::vector<std::uint64_t>(given.shape, given.shape + given.dimensions),
-         given.block, buffer_of(given.buffer)});
+    manifest.parameters.push_back({text_or_empty(given.name), std::vector<std::uint64_t>(given.shape, given.shape + given.dimensions),
+                                   given.block, buffer_of(given.buffer)});
   }
   if (description != nullptr) {
     manifest.description = description;

@@ -66,7 +66,7 @@ enum {
 
 typedef struct {
   const char* name;      /* unique */
-  const uint64_t* shape; /* `dimensions` numbers of at least 1; the arena holds the tensor row by row */
+  const uint64_t* shape; /* `dimensions` numbers of at least 1, none of a single number; the arena holds the tensor row by row */
   size_t dimensions;
   int32_t block;  /* -1 embeddings, 0 ... L-1 the layers, L what comes after them */
   int32_t buffer; /* 0: it is trained; else an ATOLL_BUFFER_ */

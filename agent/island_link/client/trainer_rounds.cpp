@@ -1,5 +1,4 @@
 // What a round asks of a trainer: its publish, its merge, and the state that is saved with it.
-#include <cmath>
 #include <iterator>
 #include <memory>
 
@@ -44,8 +43,7 @@ void TrainerClient::publish(const PublishOrder& due) {
     const auto publish = [this, numbers = answer_, tally = counts_.close(due.fragment)](Published report) {
       report.compute_seconds = times_.compute_seconds;
       return say([this, numbers, tally, report]() mutable {
-        report.norm = finite(numbers->norm);
-        report.nonfinite = !std::isfinite(numbers->norm);
+        report.norm = finite(numbers->norm);  // a gradient that no step has used (a scaler leaves it out) says nothing of the contribution
         tally->fill(report);
         return link_.send(report);
       });

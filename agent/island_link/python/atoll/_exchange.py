@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Optional
 
 import numpy
 
-from ._island import Island
+from ._island import Island, Misused, refuse_type, samples_of
 
 
 class ExchangeIsland(Island):
@@ -26,13 +26,16 @@ class ExchangeIsland(Island):
         """
         names, arrays = self._flatten(parameters)
         self._tree, self._arrays, self._kept = parameters, [numpy.array(array) for array in arrays], state
+        for name, array in zip(names, self._arrays):
+            refuse_type(name, array.dtype.name)
         self._evaluate = (lambda: evaluate(self._present())) if evaluate else None
-        self._begin(names, [array.shape or (1,) for array in self._arrays], blocks, description, samples)
+        self._begin(names, [array.shape for array in self._arrays], blocks, description, samples)
         self.running = self.wants_step()
         return self._present(), self._kept
 
-    def exchange(self, parameters: Any, loss: Any = None, samples: int = 1, state: Any = None, tokens: Optional[int] = None, **metrics: Any) -> Any:
+    def exchange(self, parameters: Any, loss: Any = None, samples: Optional[int] = None, state: Any = None, tokens: Optional[int] = None, **metrics: Any) -> Any:
         """A step led to these parameters (and this state of the optimiser): gives those to go on with. `island.running` says whether to."""
+        samples = samples_of(samples)
         _, arrays = self._flatten(parameters)
         self._tree, self._kept, self._changed = parameters, state, False
         self._lazy = arrays
@@ -60,16 +63,20 @@ class ExchangeIsland(Island):
         self._changed = True
 
     def reduce_gradients(self, loss, samples, tokens=None):
-        raise RuntimeError("exchange() works with strategies that exchange parameters, not gradients")
+        raise Misused("exchange() works with strategies that exchange parameters, not gradients")
 
     def _save(self, directory):
         with open(os.path.join(directory, "state.pickle"), "wb") as file:
-            pickle.dump({"parameters": self._arrays, "state": self._kept}, file)
+            pickle.dump({"parameters": self._arrays, "state": self._kept, "step": self.step}, file)
 
     def _load(self, directory):
         with open(os.path.join(directory, "state.pickle"), "rb") as file:
             saved = pickle.load(file)  # what this program wrote on this island
         self._arrays, self._kept = saved["parameters"], saved["state"]
+        self._stood = saved.get("step", self._stood)
+
+    def _counters(self):
+        return [] if self._kept is None else ["state"]
 
 
 def flatten_plain(tree: Any, prefix: str = "") -> tuple:

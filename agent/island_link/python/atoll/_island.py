@@ -20,11 +20,45 @@ from . import _library as library
 from ._library import LinkError, Order
 
 _MOST_METRICS = 32
+_OF_THE_PROGRAM = ImportError, SyntaxError, NameError  # which another try meets again
 _LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
+
+
+class Refused(ValueError):
+    """What the program asks for cannot be done, and starting it again would not help."""
+
+    permanent = True
+
+
+class Misused(RuntimeError):
+    """The program calls the library as it cannot be called, and would so again."""
+
+    permanent = True
 
 
 class Stopped(SystemExit):
     """The agent wants no more steps, or is gone: the program ends with status 0."""
+
+
+def refuse_type(name: str, kind: str) -> None:
+    """kind: a type's name, as NumPy's and PyTorch's agree on it. Values of float64 are rounded where they are exchanged, as everything is
+    there. Errors: Refused where float32 cannot stand for its values: half of a complex number, a mean of integers."""
+    kind = kind.replace("torch.", "")
+    if kind not in ("float64", "float32", "float16", "bfloat16") and not kind.startswith("float8"):
+        raise Refused(
+            f"parameter '{name}' has type {kind}, which float32 cannot carry; parameters of float64, float32, bfloat16 and float16 are synchronised"
+        )
+
+
+class Unsaid(TypeError):
+    permanent = True
+
+
+def samples_of(samples: Optional[int]) -> int:
+    """Errors: Unsaid where the loop does not say how many it took: any default would be wrong for its batches."""
+    if samples is None:
+        raise Unsaid("island.done(loss, samples=…): say how many samples this step took, of all ranks together; the next ones are found by it")
+    return samples
 
 
 def blocks_of(names: Sequence[str]) -> list[int]:
@@ -43,12 +77,15 @@ def blocks_of(names: Sequence[str]) -> list[int]:
 
 
 class Alone:
-    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged."""
+    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged, saved or restored. The loop ends after its steps
+    or once the program says that it is enough; then the loss on held-out data is computed and printed."""
 
     def __init__(self, configuration: Mapping[str, Any]):
         self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": None, **configuration}
         self._steps = self.configuration.get("training", {}).get("steps")
         self._step = self._position = 0
+        self._enough: Optional[str] = None
+        self._in_hand = Order(library.NONE)
 
     def declare(self, parameters, description):
         length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _, _ in parameters)
@@ -58,14 +95,20 @@ class Alone:
         pass
 
     def next(self, timeout_ms: int) -> Order:
-        if self._steps is not None and self._step >= self._steps:
-            return Order(library.STOP)
+        if self._enough is not None or (self._steps is not None and self._step >= self._steps):
+            self._in_hand = Order(library.STOP if self._in_hand.kind == library.EVALUATE else library.EVALUATE)
+            return self._in_hand
         progress = (self._step + 1) / self._steps if self._steps else 0.0
         return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1, progress=progress)
 
-    def answer(self, steps: int = 0, samples: int = 0, **rest: Any) -> None:
+    def answer(self, steps: int = 0, samples: int = 0, enough: Optional[str] = None, loss: Optional[float] = None, **rest: Any) -> None:
+        if self._in_hand.kind == library.EVALUATE:
+            if loss is not None:
+                print(f"atoll: the loss on held-out data is {loss:.6g} after step {self._step}", file=sys.stderr, flush=True)
+            return
         self._step += max(steps, 1)
         self._position += samples
+        self._enough = enough or self._enough
 
     def arena_path(self) -> str:
         return ""
@@ -127,6 +170,8 @@ class Island:
         self._begun: deque[Begun] = deque()
         self._evaluate: Optional[Callable[[], Any]] = None
         self._started = False
+        self._stood = 0  # the step that what counts by itself has come to
+        self._named: set[str] = set()  # what was said of it
 
     # ---- what subclasses know
 
@@ -154,6 +199,31 @@ class Island:
     def _norm(self) -> float:
         return 0.0
 
+    def _counters(self) -> list[str]:
+        """What the program has given to be saved that may count steps by itself, and cannot be moved."""
+        return []
+
+    def _jumped(self, before: int) -> None:
+        """The run's step is not the one after the last that was done here: this island joined, came back, or left out steps."""
+        self._tell_of(self._counters(), before)
+
+    def _tell_of(self, names: Sequence[str], before: int) -> None:
+        """Each is named once: with adaptive pace a run jumps in every round."""
+        new = [name for name in names if name not in self._named]
+        self._named.update(new)
+        if new:
+            print(
+                f"atoll: the run goes on at step {self.step}, and this program has done its steps to {before}: {', '.join(new)} cannot be moved there; "
+                "what counts steps should take them from island.step",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    def _stand(self) -> None:
+        """Before each step: what can be moved to the run's step is."""
+        if self._stood != self.step:
+            self._jumped(self._stood)
+            self._stood = self.step
+
     def _numbers(self, values: Sequence[Any]) -> list[float]:
         """Losses or metrics as the loop gave them, as floats."""
         return [float(value) for value in values]
@@ -170,7 +240,7 @@ class Island:
         buffers: Optional[Sequence[int]] = None,  # 0: trained
     ) -> None:
         if self._started:
-            raise RuntimeError("island.start() is called once")
+            raise Misused("island.start() is called once")
         self._started = True
         numbers = [blocks(name) for name in names] if callable(blocks) else blocks or blocks_of(names)
         arena, entries = self._trainer.declare(list(zip(names, shapes, numbers, buffers or [0] * len(names))), description)
@@ -181,6 +251,7 @@ class Island:
         if resume:
             self.step, self.position = resume["step"], resume["position"]
             if resume.get("directory"):
+                self._stood = self.step  # unless the checkpoint says that it is of an earlier one
                 self._load(resume["directory"])
         self._trainer.ready(samples * self._tokens_per_sample)
 
@@ -192,13 +263,13 @@ class Island:
         while self.wants_step():
             yield self.step
             if self._in_hand is not None:
-                raise RuntimeError("a step ended without island.done(loss, samples=…)")
+                raise Misused("a step ended without island.done(loss, samples=…)")
         self.leave()
 
     def wants_step(self) -> bool:
         """Carries out what is due (copies, merges, evaluations, saves) and says whether another step is wanted."""
         if not self._started:
-            raise RuntimeError("island.start(…) comes before the first step")
+            raise Misused("island.start(…) comes before the first step")
         try:
             while True:
                 order = self._next()
@@ -207,6 +278,7 @@ class Island:
                 if order.kind in (library.STEP, library.GRADIENT):
                     self._in_hand = order
                     self.progress = order.progress
+                    self._stand()
                     return True
                 if order.kind != library.NONE:
                     self._carry_out(order)
@@ -268,26 +340,28 @@ class Island:
             if order.kind != library.NONE:
                 self._carry_out(order)
 
-    def done(self, loss: Any = None, samples: int = 1, tokens: Optional[int] = None, **metrics: Any) -> None:
+    def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         """A step is done: forward, backward and the optimiser's.
 
         loss     its mean training loss, a number or a tensor with one element, which is not looked at before it has to be; None: unknown
-        samples  that it has taken from this part of the data, of all ranks together
+        samples  that it has taken from this part of the data, of all ranks together; must be given
         tokens   if they are not samples × [trainer].tokens_per_sample
         metrics  at most 32 numbers of your own: the mean of those since the last report goes to `status` and the tape; `island.metrics` has
                  the newest
-        Errors: ValueError for more metrics than 32.
+        Errors: ValueError for more metrics than 32; TypeError without samples.
         """
+        samples = samples_of(samples)
         order, self._in_hand = self._in_hand, None
         if order is None:
-            raise RuntimeError("island.done() without a step: loop over island.steps()")
+            raise Misused("island.done() without a step: loop over island.steps()")
         if order.kind == library.GRADIENT:
-            raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if order.kind == library.STEP and loss is not None:
             self._losses.append(loss)
         self._note(metrics)
         self.step += 1
         self.position += samples
+        self._stood = self.step
         try:
             self._trainer.answer(
                 samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens, enough=self._take_enough()
@@ -305,7 +379,7 @@ class Island:
 
     def _note(self, metrics: Mapping[str, Any]) -> None:
         if len(metrics) > _MOST_METRICS:
-            raise ValueError(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
+            raise Refused(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
         self.metrics = dict(metrics)
         for name, value in metrics.items():
             self._metrics.setdefault(name, []).append(value)
@@ -344,17 +418,29 @@ class Island:
         elif kind == library.STAND_AT:
             self.step, self.position = order.step, order.position
         elif kind == library.EVALUATE:
-            loss = self._evaluate() if self._evaluate else None
-            if isinstance(loss, tuple):
-                loss, metrics = loss
-                answer["metrics"] = {name: self._numbers([value])[0] for name, value in metrics.items()}
-            answer["loss"] = None if loss is None else self._numbers([loss])[0]
-            answer["batches"] = 0 if loss is None else 1
+            answer = self._evaluated()
         elif kind == library.SAVE:
             answer["error"] = self._try_to_save(order.directory)
         else:
             self._copy(order)
         self._trainer.answer(**answer)
+
+    def _evaluated(self) -> dict[str, Any]:
+        """What an evaluation is answered with. Training goes on where it fails: it has no loss then. Ranks that share one fail together."""
+        try:
+            loss = self._evaluate() if self._evaluate else None
+            metrics: Mapping[str, Any] = {}
+            if isinstance(loss, tuple):
+                loss, metrics = loss
+            said = {"metrics": {name: self._numbers([value])[0] for name, value in metrics.items()}}
+            return {**said, "loss": None if loss is None else self._numbers([loss])[0], "batches": 0 if loss is None else 1}
+        except Exception:
+            if self.ranks > 1:
+                raise
+            print("atoll: the evaluation failed, and the training goes on without its loss:", file=sys.stderr)
+            traceback.print_exc()
+            sys.stderr.flush()
+            return {"loss": None, "batches": 0}
 
     def _try_to_save(self, directory: str) -> Optional[str]:
         try:
@@ -392,7 +478,7 @@ class Dataset:
         self._pass = -1
         self._order: list[int] = []
         if not self._own:
-            raise ValueError(f"part {island.part} of {island.parts} of {len(items)} items is empty")
+            raise Refused(f"part {island.part} of {island.parts} of {len(items)} items is empty")
 
     def __len__(self) -> int:
         return len(self._own)
@@ -442,6 +528,7 @@ def code_digest() -> str:
 
 def attach(path: str) -> tuple[str, socket.socket]:
     """Waits at an agent's socket for a run; the path of its link, and the connection that is held as long as this program takes part."""
+    told = None
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -449,8 +536,16 @@ def attach(path: str) -> tuple[str, socket.socket]:
             link = connection.makefile().readline().strip()
             if link:
                 return link, connection
-        except (FileNotFoundError, ConnectionError):
-            pass
+            why = f"atoll: waits for the agent behind {path} to have a run"
+        except FileNotFoundError:
+            why = f"atoll: waits for {path}, which is not there: an agent makes STATE/trainers/NAME once it is started with --trainer NAME=attach"
+        except ConnectionError:
+            why = f"atoll: waits for an agent at {path}, where nobody listens"
+        except OSError as failure:
+            raise Refused(f"{path} is no agent's socket, STATE/trainers/NAME: {failure.strerror or failure}") from None
+        if why != told:  # once for each thing that is waited for
+            print(why, file=sys.stderr, flush=True)
+            told = why
         connection.close()
         time.sleep(0.2)
 
@@ -473,7 +568,9 @@ def tell_failures(trainer: Any) -> None:
     def hook(kind, value, trace):
         if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
             lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
-            trainer.fail(lines[-1 if issubclass(kind, SyntaxError) else 0][:500], False)  # of which the place comes first
+            said = lines[-1] if issubclass(kind, SyntaxError) else " ".join(line.strip() for line in lines)  # of which the place comes first
+            said = str(value) if isinstance(value, Refused) else said
+            trainer.fail(said[:1000], getattr(value, "permanent", False) is True or issubclass(kind, _OF_THE_PROGRAM))
             trainer.leave()
         before(kind, value, trace)
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
-from ._island import Island, connect
+from ._island import Island, Refused, connect, refuse_type
 
 
 class NumpyIsland(Island):
@@ -22,7 +22,7 @@ class NumpyIsland(Island):
         blocks=None,
         description: Optional[str] = None,
     ) -> None:
-        """Declares the parameters, by name, floating-point arrays of any shape, and goes on from a checkpoint if there is one.
+        """Declares the parameters, by name, arrays of float64, float32 or float16 of any shape, and goes on from a checkpoint if there is one.
 
         state      a dict of picklable values that is saved and restored in place (optimiser state, a random generator)
         evaluate   gives the loss on held-out data
@@ -30,6 +30,14 @@ class NumpyIsland(Island):
         samples    in this island's part of the data; 0: unknown
         """
         self._parameters = [parameters[name] for name in parameters]
+        for name, array in parameters.items():
+            if not isinstance(array, numpy.ndarray):
+                raise Refused(
+                    f"parameter '{name}' is of type {type(array).__name__}, which cannot be changed in place: give an array, numpy.array({array!r}) of a number"
+                    if numpy.isscalar(array)
+                    else f"parameter '{name}' is of type {type(array).__name__}, not a NumPy array"
+                )
+            refuse_type(name, array.dtype.name)
         self._gradient_arrays = [gradients[name] for name in parameters] if gradients is not None else []
         self._state = state if state is not None else {}
         self._evaluate = evaluate
@@ -51,7 +59,7 @@ class NumpyIsland(Island):
 
     def _save(self, directory):
         with open(os.path.join(directory, "state.pickle"), "wb") as file:
-            pickle.dump({"parameters": self._parameters, "state": dict(self._state)}, file)
+            pickle.dump({"parameters": self._parameters, "state": dict(self._state), "step": self.step}, file)
 
     def _load(self, directory):
         with open(os.path.join(directory, "state.pickle"), "rb") as file:
@@ -59,6 +67,10 @@ class NumpyIsland(Island):
         for array, values in zip(self._parameters, saved["parameters"]):
             array[...] = values
         self._state.update(saved["state"])
+        self._stood = saved.get("step", self._stood)
+
+    def _counters(self):
+        return [f"state[{name!r}]" for name, value in self._state.items() if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool)]
 
 
 def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> NumpyIsland:

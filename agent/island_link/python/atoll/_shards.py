@@ -16,6 +16,7 @@ import numpy
 import torch
 import torch.distributed as distributed
 
+from ._island import Refused
 from ._library import Entry
 
 _EXACT = "Shard", "Replicate"
@@ -67,7 +68,7 @@ def like(value: Any, parameter: torch.Tensor) -> Any:
 
 
 def box_of(name: str, tensor: torch.Tensor, rank: int) -> Box:
-    """Errors: ValueError naming the parameter, for a placement that is neither Shard nor Replicate, and for shards that do not lie as
+    """Errors: Refused naming the parameter, for a placement that is neither Shard nor Replicate, and for shards that do not lie as
     torch.chunk would cut them."""
     if not is_sharded(tensor):
         return Box((0,) * tensor.dim(), tuple(tensor.shape), rank == 0)
@@ -75,7 +76,7 @@ def box_of(name: str, tensor: torch.Tensor, rank: int) -> Box:
     where = tensor.device_mesh.get_coordinate()
     for dimension, (placement, at) in enumerate(zip(tensor.placements, where)):
         if type(placement).__name__ not in _EXACT:
-            raise ValueError(f"parameter '{name}' is placed as {tensor.placements}; atoll.torch knows Shard and Replicate")
+            raise Refused(f"parameter '{name}' is placed as {tensor.placements}; atoll.torch knows Shard and Replicate")
         if type(placement).__name__ == "Replicate":
             writes = writes and at == 0
             continue
@@ -84,7 +85,7 @@ def box_of(name: str, tensor: torch.Tensor, rank: int) -> Box:
         first = min(at * each, length[cut])
         start[cut], length[cut] = start[cut] + first, min(each, length[cut] - first)
     if tuple(local(tensor).shape) != tuple(length) and local(tensor).numel() + int(numpy.prod(length)) > 0:
-        raise ValueError(f"parameter '{name}' has shards of {tuple(local(tensor).shape)} where {tuple(length)} was due; atoll.torch knows even cuts")
+        raise Refused(f"parameter '{name}' has shards of {tuple(local(tensor).shape)} where {tuple(length)} was due; atoll.torch knows even cuts")
     return Box(tuple(start), tuple(length), writes)
 
 

@@ -3,10 +3,10 @@
     import atoll.torch as atoll
     island = atoll.join()                         # started by an agent, or alone: the same program
     model, opt, sched, data = build(island.settings, island.part, island.parts)
-    island.start(model, opt, state={"sched": sched}, evaluate=validate)
-    for step in island.steps():
-        batch = data.at(island.position)
-        loss = model(batch); opt.zero_grad(); loss.backward(); opt.step(); sched.step()
+    island.start(model, opt, scheduler=sched, evaluate=validate)
+    for step in island.steps():                   # the scheduler stands at the run's step: nobody calls sched.step()
+        batch = data.at(island.position, 32)
+        loss = model(batch); opt.zero_grad(); loss.backward(); opt.step()
         island.done(loss, samples=len(batch))
 
 PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
@@ -27,14 +27,16 @@ import torch
 import torch.distributed as distributed
 
 from . import _library as library
+from . import _schedule, _state
+from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Alone, Dataset, Island, LinkError, Stopped, connect, die_with_parent, digest_of
+from ._island import Alone, Dataset, Island, LinkError, Misused, Refused, Stopped, connect, die_with_parent, samples_of
 from ._library import Order
-from ._shards import Box, ShardedArena, box_of, is_sharded, like, local, plain
+from ._ranks import Listener, end_process_groups
+from ._shards import Box, ShardedArena, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
 
-_BUFFERS = {False: 0, None: 0, True: library.BUFFER_MEAN, "mean": library.BUFFER_MEAN, "one": library.BUFFER_ONE}
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
@@ -42,18 +44,6 @@ _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.F
 def _bare(model: torch.nn.Module) -> torch.nn.Module:
     """The user's module inside DistributedDataParallel."""
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-
-
-def _refuse_flat(name: str, parameter: torch.Tensor) -> None:
-    if hasattr(parameter, "_local_shards") or hasattr(parameter, "_is_flat_param") or type(parameter).__name__ == "FlatParameter":
-        raise ValueError(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
-    if not parameter.dtype.is_floating_point:
-        raise ValueError(f"parameter '{name}' has type {parameter.dtype}; only floating-point parameters are synchronised")
-
-
-def _bytes_of(parameter: torch.Tensor) -> bytes:
-    whole = parameter.detach().full_tensor() if is_sharded(parameter) else parameter.detach()
-    return whole.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _mix(parameter: torch.Tensor, new: torch.Tensor, alpha: float) -> None:
@@ -80,13 +70,15 @@ class TorchIsland(Island):
         self._sharded: Optional[ShardedArena] = None
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
+        self._checked = False  # the model was compared with what is declared, and no step was done since
 
     def start(
         self,
         model: torch.nn.Module,
-        optimizer: Optional[torch.optim.Optimizer] = None,
+        optimizer: Any = None,
         *,
-        state: Optional[Mapping[str, Any]] = None,
+        scheduler: Any = None,
+        state: Any = None,
         evaluate: Optional[Callable[[], Any]] = None,
         synchronise: Optional[Callable[[str, torch.nn.Parameter], bool]] = None,
         buffers: Union[bool, str] = False,
@@ -96,8 +88,13 @@ class TorchIsland(Island):
     ) -> None:
         """Declares the model's parameters and goes on from a checkpoint if there is one.
 
-        optimizer    whose state is saved and restored with the model's
-        state        further objects with state_dict() and load_state_dict() that are saved and restored
+        model        a module; or a list or dict of modules, whose parameters are named by its indices or keys
+        optimizer    whose state is saved and restored with the model's; or a list or dict of optimisers
+        scheduler    of the learning rate, or a list: before each step it stands at the run's step. The loop need not step it, and may. One that
+                     goes by the loss (ReduceLROnPlateau) is saved and restored alone
+        state        what else is saved and restored: dicts and lists of objects with state_dict() and load_state_dict(), of random generators,
+                     tensors, arrays and plain values. Plain values are restored in the dict or list that holds them, which is island.state. A
+                     scheduler of PyTorch's is moved to the run's step where it was stepped once in each step
         evaluate     gives the loss on held-out data, or (loss, {name: number}); called without gradients
         synchronise  (name, parameter) → whether the islands share it; by default those that require gradients. Of the rest a digest is
                      compared, so that nobody trains on another base
@@ -106,33 +103,53 @@ class TorchIsland(Island):
         samples      in this island's part of the data; 0: unknown
         blocks       (name) → block, where names do not number the layers
         description  of the model, at most 4096 bytes, the same on all islands; goes into exported files
+        Errors: ValueError for what cannot be synchronised, saved or restored, by its name.
         """
-        self._model, self._optimizer, self._state, self._user_evaluate = _bare(model), optimizer, dict(state or {}), evaluate
+        if isinstance(model, Mapping):
+            model = torch.nn.ModuleDict(dict(model))
+        elif isinstance(model, (list, tuple)):
+            model = torch.nn.ModuleList(model)
+        self._model, self._optimizer, self._user_evaluate = _bare(model), optimizer, evaluate
+        self.state = {} if state is None else state
+        _state.check(self.state)
+        for path, one, _ in _state.leaves(self._optimizer, "optimizer"):
+            if one is not None and not hasattr(one, "param_groups"):
+                raise Refused(f"{path} is of type {type(one).__name__}; optimisers of torch.optim, and lists and dicts of them, are taken")
+        self._schedules = _schedule.Schedules(scheduler, self.state)
         self._evaluate = self._evaluate_all if evaluate else None
-        wanted = synchronise or (lambda name, parameter: parameter.requires_grad)
-        named = [(name, parameter) for name, parameter in self._model.named_parameters()]
-        shared = [(name, parameter) for name, parameter in named if wanted(name, parameter)]
-        if buffers not in _BUFFERS:
-            raise ValueError(f"buffers is {buffers!r}; it can be 'mean', 'one' or False")
-        kinds = [0] * len(shared)
-        if buffers:
-            found = [(name, buffer) for name, buffer in self._model.named_buffers() if buffer.dtype.is_floating_point]
-            shared += found
-            kinds += [_BUFFERS[buffers]] * len(found)
-        if not shared:
-            raise ValueError("no parameter is to be synchronised: none requires a gradient")
-        for name, parameter in shared:
-            _refuse_flat(name, parameter)
-        self._shared = [parameter for _, parameter in shared]
-        self._shapes = [tuple(parameter.shape) or (1,) for _, parameter in shared]
-        if any(is_sharded(parameter) for parameter in self._model.parameters()):
-            self._boxes = [box_of(name, parameter, self.rank) for name, parameter in shared]
-        ids = {id(parameter) for parameter in self._shared}
-        frozen = [(name, parameter) for name, parameter in named if id(parameter) not in ids]
-        if frozen:
-            digest = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in frozen)
-            description = f"{description or ''} (the parameters that are not synchronised have the digest {digest[:16]})".strip()
-        self._begin([name for name, _ in shared], self._shapes, blocks, description, samples, kinds)
+        self._declared = Declared(self._model, synchronise, buffers, self.rank)
+        self._shared, self._shapes, self._boxes = self._declared.tensors, self._declared.shapes, self._declared.boxes
+        refuse_strangers(self._model, self._optimizers())
+        if self._declared.frozen:
+            description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
+        self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+
+    def _optimizers(self) -> list[Any]:
+        return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
+
+    def _reshard(self) -> None:
+        for module in self._model.modules():
+            if hasattr(module, "unshard") and hasattr(module, "reshard"):
+                module.reshard()
+
+    def _check_model(self) -> None:
+        """Once between two steps, which are where a program changes its model. Errors: Refused by name."""
+        if not self._checked:
+            self._checked = True
+            if self._boxes:
+                self._reshard()  # gathered parameters are other tensors than those that are declared
+            self._declared.check()
+            refuse_strangers(self._model, self._optimizers())
+
+    # ---- what counts steps
+
+    def _jumped(self, before):
+        self._tell_of(_schedule.counters(self.state) + self._schedules.jumped(before, self.step), before)
+
+    def _stand(self):
+        super()._stand()
+        self._checked = False
+        self._schedules.stand_at(self.step)
 
     # ---- copies
 
@@ -159,6 +176,8 @@ class TorchIsland(Island):
             self._fetched.pop(entry.parameter, None)
 
     def _copy(self, order):
+        if order.kind in (library.WRITE, library.MERGE):
+            self._check_model()
         self._forget_fetched(order)
         super()._copy(order)
 
@@ -242,20 +261,22 @@ class TorchIsland(Island):
             return [float(value) for value in values]
         return torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
 
-    def done(self, loss: Any = None, samples: int = 1, tokens: Optional[int] = None, **metrics: Any) -> None:
+    def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         metrics = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()}
         if self.ranks == 1:
             return super().done(loss, samples, tokens, **metrics)
+        samples = samples_of(samples)
         if self._in_hand is None:
-            raise RuntimeError("island.done() without a step: loop over island.steps()")
+            raise Misused("island.done() without a step: loop over island.steps()")
         if self._in_hand.kind == library.GRADIENT:
-            raise RuntimeError("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
         if loss is not None and self.rank == 0:
             self._losses.append(loss)
         self._note(metrics)
         self.step += 1
         self.position += samples
+        self._stood = self.step
         done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
         self._owed = [owed + more for owed, more in zip(self._owed, done)]
         self._in_hand = None
@@ -267,7 +288,7 @@ class TorchIsland(Island):
         if self.ranks == 1:
             return super().reduce_gradients(loss, samples, tokens)
         if self._in_hand is not None and self._in_hand.kind == library.GRADIENT:
-            raise RuntimeError("strategies that exchange gradients work with trainers of one rank")
+            raise Misused("strategies that exchange gradients work with trainers of one rank")
 
     reduce_gradients.__doc__ = Island.reduce_gradients.__doc__
 
@@ -277,7 +298,7 @@ class TorchIsland(Island):
         if self.ranks == 1:
             return super().wants_step()
         if not self._started:
-            raise RuntimeError("island.start(…) comes before the first step")
+            raise Misused("island.start(…) comes before the first step")
         if self._free == 0:
             if self._sharded:
                 self._answer_ended()
@@ -292,6 +313,7 @@ class TorchIsland(Island):
                     break
                 self._follow(order)
         self._free -= 1
+        self._stand()
         self._in_hand = Order(library.STEP)
         return True
 
@@ -306,7 +328,7 @@ class TorchIsland(Island):
             while True:
                 order = self._trainer.next(500) if self._sharded else self._next()
                 if order.kind == library.GRADIENT:
-                    raise RuntimeError("strategies that exchange gradients work with trainers of one rank")
+                    raise Misused("strategies that exchange gradients work with trainers of one rank")
                 if order.kind == library.STEP:
                     batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
                     return order._replace(free_until=min(order.free_until, order.step + batch - 1))
@@ -355,6 +377,7 @@ class TorchIsland(Island):
         elif order.kind == library.REPORT:
             self._norm()
         elif order.kind == library.MERGE:
+            self._check_model()
             for entry in self._entries[order.fragment]:
                 self._spread(self._shared[entry.parameter])
         self._owed, self._losses, self._metrics = [0, 0, 0], [], {}
@@ -376,16 +399,16 @@ class TorchIsland(Island):
             self._trainer.answer(**all_have_copied())
 
     def _copy_shards(self, arena: ShardedArena, order: Order) -> None:
+        if order.kind in (library.WRITE, library.MERGE):
+            self._check_model()
         self._forget_fetched(order)
         if order.kind == library.FETCH or (order.kind == library.MERGE and not order.fetched):
             arena.arrived(order.fragment, self._shapes)
         if order.kind == library.MERGE:
-            for module in self._model.modules():
-                if hasattr(module, "unshard") and hasattr(module, "reshard"):
-                    module.reshard()  # what an evaluation has gathered is old now
+            self._reshard()  # what an evaluation has gathered is old now
         for entry in self._entries[order.fragment]:
             box, own = self._boxes[entry.parameter], local(self._shared[entry.parameter])
-            values = box.of(arena.values(entry, self._shapes[entry.parameter])) if own.dim() else arena.values(entry, (1,)).view(())
+            values = box.of(arena.values(entry, self._shapes[entry.parameter]))
             if own.numel() == 0:
                 continue  # of a parameter with fewer rows than there are ranks
             if order.kind == library.FETCH:
@@ -456,10 +479,18 @@ class TorchIsland(Island):
         return {
             "ranks": self.ranks,
             "model": plain(self._model.state_dict()),
-            "optimizer": plain(self._optimizer.state_dict()) if self._optimizer else None,
-            "state": {name: value.state_dict() for name, value in self._state.items()},
+            "optimizer": [plain(one.state_dict()) for one in self._optimizers()],
+            **self._counted_state(),
             "random": self._random(),
         }
+
+    def _counted_state(self) -> dict[str, Any]:
+        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+
+    def _restore_counted(self, saved: Mapping[str, Any]) -> None:
+        _state.restore(self.state, saved["state"])
+        _state.restore(self._schedules.given, saved.get("schedulers", []), "scheduler")
+        self._stood = saved.get("step", self._stood)
 
     def _save_shards(self, directory):
         """Each rank's state is a file; ranks that do not see the folder send theirs through rank 0."""
@@ -476,7 +507,7 @@ class TorchIsland(Island):
         if self.rank == 0:
             names = [name for name in os.listdir(directory) if name.startswith("rank-")]
             if len(names) != self.ranks:
-                raise ValueError(f"the checkpoint is of {len(names)} ranks, and there are {self.ranks}")
+                raise Refused(f"the checkpoint is of {len(names)} ranks, and there are {self.ranks}")
             for rank in range(self.ranks):
                 with open(os.path.join(directory, f"rank-{rank}.pt"), "rb") as file:
                     contents[rank] = file.read()
@@ -486,13 +517,12 @@ class TorchIsland(Island):
         with torch.no_grad():
             for name, value in self._model.state_dict().items():
                 local(value).copy_(saved["model"][name])
-        if self._optimizer:
-            parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
-            for number, values in saved["optimizer"]["state"].items():
+        for optimizer, kept in zip(self._optimizers(), saved["optimizer"]):
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            for number, values in kept["state"].items():
                 values.update({key: like(value, parameters[number]) for key, value in values.items()})
-            self._optimizer.load_state_dict(saved["optimizer"])
-        for name, value in self._state.items():
-            value.load_state_dict(saved["state"][name])
+            optimizer.load_state_dict(kept)
+        self._restore_counted(saved)
         self._set_random(saved["random"])
 
     def _save(self, directory):
@@ -508,8 +538,8 @@ class TorchIsland(Island):
         torch.save(
             {
                 "model": self._model.state_dict(),
-                "optimizer": self._optimizer.state_dict() if self._optimizer else None,
-                "state": {name: value.state_dict() for name, value in self._state.items()},
+                "optimizer": _state.capture(self._optimizer),
+                **self._counted_state(),
                 "random": states,
             },
             os.path.join(directory, "state.pt"),
@@ -531,47 +561,9 @@ class TorchIsland(Island):
             distributed.broadcast_object_list(said, 0, group=self._talk)
             saved = said[0]
         self._model.load_state_dict(saved["model"])
-        if self._optimizer:
-            self._optimizer.load_state_dict(saved["optimizer"])
-        for name, value in self._state.items():
-            value.load_state_dict(saved["state"][name])
+        _state.restore_whole(self._optimizer, saved["optimizer"], "optimizer")
+        self._restore_counted(saved)
         self._set_random(saved["random"][min(self.rank, len(saved["random"]) - 1)])
-
-
-class _Listener:
-    """The trainer of a rank that does not talk."""
-
-    def __init__(self, configuration: Mapping[str, Any]):
-        self.configuration = configuration
-
-    def declare(self, parameters, description):
-        return numpy.zeros(0, numpy.float32), []
-
-    def nothing(self, *given: Any, **named: Any) -> None:
-        pass
-
-    prepare = ready = answer = fail = leave = nothing
-
-
-def _gloo_of(group: Any) -> Any:
-    """A group's backend for tensors of the processor; None where it has none, or is its own backend (before PyTorch 2.0)."""
-    try:
-        return group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def end_process_groups(groups: list) -> None:
-    """Ends all process groups: their threads must end before the interpreter does. `groups`: the caller's last references, taken over.
-
-    From PyTorch 2.0 on a group that is freed waits for the threads of its backend and keeps the interpreter's lock meanwhile. A thread that is
-    just letting go of a tensor wants that lock, and both wait for ever. A backend that is freed by itself gives the lock away first: so
-    the groups go while their backends are still held, and the backends after them.
-    """
-    held = [_gloo_of(group) for group in (*groups, distributed.group.WORLD)]
-    groups.clear()
-    distributed.destroy_process_group()
-    held.clear()
 
 
 def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
@@ -593,4 +585,4 @@ def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = 
     trainer = connect(name, path, ranks, torch.__version__, steps) if rank == 0 else None  # which talks for all
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
-    return TorchIsland(trainer or _Listener(said[0]), settings or {}, rank, ranks, talk)
+    return TorchIsland(trainer or Listener(said[0]), settings or {}, rank, ranks, talk)

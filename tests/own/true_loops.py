@@ -1,0 +1,309 @@
+"""What a PyTorch loop must not get wrong in silence: rates after jumps, what is exchanged, names, what is saved. Tests of own_test.py."""
+
+import contextlib
+import io
+import tempfile
+import warnings
+
+
+def island_of(resume=None, orders=(), **configuration):
+    """An island whose agent gives the orders {step: order} before that step; whose `agent.parameters` are those that it declared."""
+    import numpy
+
+    import atoll.torch
+    from atoll import _library as library
+    from atoll._island import Alone
+
+    class Agent(Alone):
+        def __init__(self):
+            super().__init__({"training": {"steps": 300}, "resume": resume, **configuration})
+            self.orders, self._step = dict(orders), (resume or {}).get("step", 0)
+
+        def declare(self, parameters, description):
+            self.parameters, entries, at = parameters, [], 0
+            for index, (_, shape, _, _) in enumerate(parameters):
+                count = int(numpy.prod(shape, dtype=int))
+                entries.append(library.Entry(index, 0, at, count))
+                at += count
+            return numpy.zeros(at, numpy.float32), entries
+
+        def next(self, timeout_ms):
+            order = self.orders.pop(self._step, None) or super().next(timeout_ms)
+            self._step = order.step if order.kind == library.STAND_AT else self._step
+            return order
+
+        def answer(self, steps=0, samples=0, **rest):
+            if samples:
+                self._step += 1
+
+    island = atoll.torch.TorchIsland(Agent(), {})
+    island.agent = island._trainer
+    return island
+
+
+def optimizer_of(rate=0.1, momentum=0.9):
+    import torch
+
+    model = torch.nn.Linear(2, 1)
+    return model, torch.optim.SGD(model.parameters(), rate, momentum=momentum)
+
+
+def rates_of(make, island, how, own_steps, save_at=None, restore=None):
+    """The rates of the steps that the island does, with the scheduler given as scheduler= or in state=."""
+    model, opt = optimizer_of()
+    sched = make(opt)
+    given = {"scheduler": sched} if how == "scheduler" else {"state": {"deep": [{"sched": sched}]}}
+    island.start(model, opt, **given)
+    rates = []
+    for step in island.steps():
+        rates.append((step, round(opt.param_groups[0]["lr"], 9), round(opt.param_groups[0]["momentum"], 9)))
+        opt.step()
+        if own_steps:
+            sched.step()
+        if save_at == step:
+            island.done(0.0, samples=1)
+            island._save(restore)
+            return rates
+        island.done(0.0, samples=1)
+    return rates
+
+
+class TrueLoops:
+    def schedulers(self):
+        from torch.optim import lr_scheduler as of
+
+        return {
+            "lambda": lambda opt: of.LambdaLR(opt, lambda step: 1 - step / 300),
+            "cosine": lambda opt: of.CosineAnnealingLR(opt, 300),
+            "one cycle": lambda opt: of.OneCycleLR(opt, 0.1, total_steps=301),
+            "sequential": lambda opt: of.SequentialLR(opt, [of.LinearLR(opt, 0.1, total_iters=20), of.StepLR(opt, 40)], [20]),
+            "chained": lambda opt: of.ChainedScheduler([of.ConstantLR(opt, 0.1, 30), of.ExponentialLR(opt, 0.99)]),
+            "restarts": lambda opt: of.CosineAnnealingWarmRestarts(opt, 70),
+        }
+
+    def test_the_learning_rate_is_that_of_the_run_s_step_whatever_jumps(self):
+        from atoll import _library as library
+
+        stand = {120: library.Order(library.STAND_AT, step=150, position=150), 200: library.Order(library.STAND_AT, step=190, position=190)}
+        warnings.simplefilter("ignore")
+        for name, make in self.schedulers().items():
+            whole = dict((step, rest) for step, *rest in rates_of(make, island_of(), "scheduler", False))
+            self.assertEqual(len(whole), 300)
+            for how, own in (("scheduler", False), ("scheduler", True), ("state", True)):
+                with self.subTest(name, how=how, own=own), tempfile.TemporaryDirectory() as folder:
+                    runs = [rates_of(make, island_of({"step": 50, "position": 50}), how, own)]  # joins late
+                    runs.append(rates_of(make, island_of(orders=stand), how, own))  # leaves out steps, and goes back
+                    rates_of(make, island_of(), how, own, save_at=99, restore=folder)
+                    runs.append(rates_of(make, island_of({"step": 260, "position": 260, "directory": folder}), how, own))
+                    runs.append(rates_of(make, island_of({"step": 80, "position": 80, "directory": folder}), how, own))
+                    for run in runs:
+                        self.assertEqual([rest for _, *rest in run], [whole[step] for step, *_ in run])
+                    self.assertEqual([len(run) for run in runs], [250, 280, 40, 220])
+
+    def told(self, island, state, scheduler=None, steps=3):
+        model, opt = optimizer_of()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            island.start(model, opt, state=state(model, opt) if callable(state) else state, scheduler=scheduler(opt) if scheduler else None)
+            for step in island.steps():
+                island.done(0.0, samples=1)
+                if step > 50 + steps:
+                    break
+        return said.getvalue()
+
+    def test_what_counts_by_itself_is_named_after_a_jump(self):
+        import torch
+
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+        joins = {"step": 50, "position": 50}
+        self.assertIn("state['sched'] (it goes by the loss)", self.told(island_of(joins), lambda _, opt: {"sched": plateau(opt)}))
+        self.assertIn("scheduler[0] (it goes by the loss)", self.told(island_of(joins), None, scheduler=plateau))
+        said = self.told(island_of(joins), lambda model, _: {"ema": torch.optim.swa_utils.AveragedModel(model), "seen": 3, "second": optimizer_of()[1]})
+        self.assertIn("goes on at step 50", said)
+        self.assertIn("state['ema'], state['seen'] cannot be moved", said)
+        self.assertEqual(self.told(island_of(), {"seen": 3}), "")
+        self.assertEqual(self.told(island_of(joins), None), "")
+
+    def test_what_changed_since_it_was_declared_is_taken_or_refused_by_name(self):
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        write = library.Order(library.WRITE)
+
+        def begun(**how):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+            model[1].requires_grad_(False)
+            opt = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.1)
+            island = island_of()
+            island.start(model, opt, **how)
+            island._carry_out(write)
+            island._stand()
+            return model, opt, island
+
+        model, opt, island = begun()
+        model[1].requires_grad_(True)
+        opt.add_param_group({"params": model[1].parameters()})
+        with self.assertRaisesRegex(Refused, "'1.weight' requires a gradient now"):
+            island._carry_out(write)
+        model, _, island = begun(synchronise=lambda name, _: name.startswith("0."))
+        model[1].requires_grad_(True)
+        island._carry_out(write)  # which the program chose not to share
+        model, _, island = begun()
+        del model[0].bias
+        with self.assertRaisesRegex(Refused, "'0.bias' was declared by island.start\\(\\), and the model has it no more"):
+            island._carry_out(write)
+        model, _, island = begun()
+        model[0].weight.data = torch.ones(3, 2)
+        with self.assertRaisesRegex(Refused, "'0.weight' was declared with shape \\(2, 2\\), and has \\(3, 2\\) now"):
+            island._carry_out(write)
+        model, opt, island = begun()
+        model[0].weight = torch.nn.Parameter(torch.full((2, 2), 7.0))
+        with self.assertRaisesRegex(Refused, "optimizer 0 trains a parameter of shape \\(2, 2\\) that the model lacks"):
+            island._carry_out(write)
+        model, opt, island = begun()
+        model[0].weight = torch.nn.Parameter(torch.full((2, 2), 7.0))
+        opt.param_groups[0]["params"][0] = model[0].weight
+        island._carry_out(write)
+        self.assertEqual(island._arena[:4].tolist(), [7] * 4)
+        model[0].weight.data = torch.full((2, 2), 8.0)
+        island._stand()
+        island._carry_out(write)
+        self.assertEqual(island._arena[:4].tolist(), [8] * 4)
+
+    def test_names_are_those_of_the_plain_model(self):
+        import torch
+
+        class Own(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.module, self.model, self._orig_mod = (torch.nn.Linear(1, 1) for _ in range(3))
+
+        names = lambda model: [name for name, *_ in self.declared(model)]  # noqa: E731
+        plain = [name for name, _ in Own().named_parameters()]
+        self.assertEqual(names(Own()), plain)  # its own modules keep their names
+        averaged = torch.optim.swa_utils.AveragedModel
+        self.assertEqual(names(torch.nn.DataParallel(averaged(Own()))), plain)
+        self.assertEqual(names(torch.nn.Sequential(averaged(Own()))), ["0." + name for name in plain])
+        if hasattr(torch, "compile"):
+            self.assertEqual(names(torch.compile(torch.nn.DataParallel(Own()))), plain)
+            self.assertEqual(names(torch.nn.Sequential(torch.compile(Own()))), ["0." + name for name in plain])
+            bare = [name for name, _ in torch.nn.BatchNorm1d(2).named_parameters()]
+            shared = self.declared(torch.compile(torch.nn.BatchNorm1d(2)), buffers="mean")
+            self.assertEqual([name for name, *_ in shared], [*bare, "running_mean", "running_var"])
+        peft = type("PeftModel", (torch.nn.Module,), {"__module__": "peft.peft_model"})()
+        peft.base_model = type("LoraModel", (type("BaseTuner", (torch.nn.Module,), {"__module__": "peft.tuners.tuners_utils"}),), {})()
+        peft.base_model.model = Own()
+        self.assertEqual(names(peft), plain)
+        peft.module = torch.nn.Linear(1, 1)  # whose name is that of another one inside
+        self.assertEqual(len(set(names(peft))), 8)
+        self.assertEqual(names([Own(), Own()]), [f"{number}.{name}" for number in (0, 1) for name in plain])
+        self.assertEqual(names({"left": Own()}), ["left." + name for name in plain])
+
+    def declared(self, model, **how):
+        island = island_of()
+        island.start(model, **how)
+        return island.agent.parameters
+
+    def test_state_is_checked_at_the_start_and_comes_back(self):
+        import random
+
+        import numpy
+        import torch
+
+        def state():
+            models = [optimizer_of() for _ in range(2)]
+            return {
+                "epoch": 1, "nested": {"best": [0.5, None, "x"]}, "models": [model for model, _ in models], "opts": tuple(opt for _, opt in models),
+                "torch": torch.Generator(), "numpy": numpy.random.default_rng(3), "old": numpy.random.RandomState(3), "python": random.Random(3),
+                "tensor": torch.zeros(2), "array": numpy.zeros(2),
+                "ema": torch.optim.swa_utils.AveragedModel(models[0][0]),
+            }  # fmt: skip
+
+        with tempfile.TemporaryDirectory() as folder:
+            (model, opt), kept, island = optimizer_of(), state(), island_of()
+            island.start(model, opt, state=kept)
+            kept["epoch"], kept["nested"]["best"][0] = 4, 0.25
+            kept["tensor"] += 2
+            kept["array"] += 3
+            kept["opts"][1].param_groups[0]["lr"] = 0.7
+            island._save(folder)
+            drawn = [torch.rand(1, generator=kept["torch"]).item(), kept["numpy"].random(), kept["old"].rand(), kept["python"].random()]
+            back, (model, opt) = state(), optimizer_of()
+            island = island_of({"step": 0, "position": 0, "directory": folder})
+            island.start(model, opt, state=back)
+            self.assertEqual((island.state["epoch"], back["nested"]["best"]), (4, [0.25, None, "x"]))
+            self.assertEqual((back["tensor"].tolist(), back["array"].tolist()), ([2, 2], [3, 3]))
+            self.assertEqual(back["opts"][1].param_groups[0]["lr"], 0.7)
+            self.assertEqual(back["models"][1].weight.tolist(), kept["models"][1].weight.tolist())
+            self.assertEqual([torch.rand(1, generator=back["torch"]).item(), back["numpy"].random(), back["old"].rand(), back["python"].random()], drawn)
+            with self.assertRaisesRegex(ValueError, r"the checkpoint has no state\['more'\]"):
+                island_of({"step": 0, "position": 0, "directory": folder}).start(model, opt, state={**state(), "more": 1})
+        for bad, why in (
+            ({"a": [object()]}, r"state\['a'\]\[0\] is of type object"),
+            ({"a": (1,)}, r"state\['a'\]\[0\] is a plain value in a tuple"),
+            ({"a": lambda: 1}, "of type function"),
+            ({"a": torch.nn.Linear}, r"state\['a'\] is of type type"),
+        ):
+            with self.subTest(why), self.assertRaisesRegex(ValueError, why):
+                island_of().start(*optimizer_of(), state=bad)
+
+    def test_several_optimisers_and_those_of_another_model(self):
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            (left, a), (right, b) = optimizer_of(0.1), optimizer_of(0.2)
+            island = island_of()
+            island.start([left, right], {"a": a, "b": b})
+            island._save(folder)
+            (left, c), (right, d) = optimizer_of(1), optimizer_of(1)
+            island_of({"step": 0, "position": 0, "directory": folder}).start([left, right], {"a": c, "b": d})
+            self.assertEqual([one.param_groups[0]["lr"] for one in (c, d)], [0.1, 0.2])
+        with self.assertRaisesRegex(ValueError, r"optimizer 0 trains a parameter of shape \(1, 2\) that the model lacks"):
+            island_of().start(left, b)
+        with self.assertRaisesRegex(ValueError, r"optimizer\[0\] is of type Linear"):
+            island_of().start(left, [left])
+        with self.assertRaisesRegex(ValueError, r"scheduler\[0\] is of type SGD"):
+            island_of().start(left, c, scheduler=c)
+        with self.assertRaisesRegex(ValueError, "'w' has type complex64, which float32 cannot carry"):
+            island_of().start(torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))}))
+
+    def test_callbacks_refuse_data_that_are_not_cut(self):
+        from atoll.callbacks import HuggingFaceCallback, LightningCallback
+
+        for callback in (HuggingFaceCallback, LightningCallback):
+            island = island_of(data={"part": 1, "parts": 2})
+            with self.assertRaisesRegex(ValueError, "part 1 of 2 of the data, and the loop's data are not cut"):
+                callback(island, samples=1)
+            callback(island, samples=1, data="own")
+            callback(island_of(), samples=1)
+
+    def test_the_frameworks_schedulers_follow_the_run(self):
+        import types
+
+        import torch
+
+        from atoll.callbacks import HuggingFaceCallback, LightningCallback
+
+        linear = lambda opt: torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 - step / 300)  # noqa: E731
+        for framework in ("huggingface", "lightning"):
+            model, opt = optimizer_of()
+            sched, control = linear(opt), types.SimpleNamespace(should_training_stop=False)
+            config = types.SimpleNamespace(scheduler=sched, interval="step", frequency=1, reduce_on_plateau=False)
+            trainer = types.SimpleNamespace(optimizers=[opt], lr_scheduler_configs=[config], should_stop=False)
+            island = island_of({"step": 50, "position": 50})
+            if framework == "huggingface":
+                callback = HuggingFaceCallback(island, samples=1)
+                callback.on_train_begin(None, None, control, model=model, optimizer=opt, lr_scheduler=sched)
+            else:
+                callback = LightningCallback(island, samples=1)
+                callback.on_train_start(trainer, model)
+            for step in (50, 51):
+                self.assertAlmostEqual(opt.param_groups[0]["lr"], 0.1 * (1 - step / 300), msg=framework)
+                opt.step()
+                sched.step()
+                if framework == "huggingface":
+                    callback.on_step_end(None, None, control)
+                else:
+                    callback.on_train_batch_end(trainer, model, None, None, 0)
