@@ -312,6 +312,8 @@ struct Core::State {
   // Whether its islands show that the ledger is an older copy: what they have is taken over then, as after a restore.
   void notice_older_ledger(Run& run);
   [[nodiscard]] bool began_before(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> holders_of_beginning(const Run& run) const;
+  [[nodiscard]] bool claims_alone(const Run& run, const IslandId& island) const;
   bool take_over_beginning(Run& run);
   bool adopt_newer(Run& run);
   [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;

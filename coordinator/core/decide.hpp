@@ -288,15 +288,17 @@ struct AdoptionDecision {
   KnownRound round;  // of adopt
   Wait wait;
 };
-// The newest round after the ledger's that an island holds which knows the newest epoch: it was recorded before it was announced, so one
-// that holds it is proof enough; who knows older epochs only may hold rounds that were rolled back. At least min islands must be there, and
-// those that are away are given `grace` to come and say what they know. Islands that hold that round with different digests followed
-// different coordinators: nothing is taken over before their owner has chosen.
+// The newest round after the ledger's that at least min islands tell of which know the newest epoch; who knows older epochs only may hold
+// rounds that were rolled back. One island's word is never enough where min is more: whoever claims a round beyond what the others hold
+// catches up with them. Islands that hold the round before may not have heard of a commit, and speak for it where no round has min holders.
+// At least min islands must be there, and those that are away are given `grace` to come and say what they know. Islands that hold the round
+// with different digests followed different coordinators: nothing is taken over before their owner has chosen, but where min islands hold
+// one and fewer another.
 AdoptionDecision decide_adoption(const AdoptionInput& input);
 
-// Nobody is left in the run, and an island came with a round that the ledger does not know although it knew no older epoch: the ledger is
-// an older copy that was put in the place of a newer one. The island that shows it, with its round; null: the ledger is the newest. (Epochs
-// go on since: whoever was left out because of what it holds has made one.)
+// Nobody is left in the run, and at least min islands came with rounds that the ledger does not know although they knew no older epoch: the
+// ledger is an older copy that was put in the place of a newer one. The first of them, with its round; null: the ledger is the newest, as
+// far as enough islands say.
 std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input);
 
 // "a, b and c"; more than six are counted.

@@ -59,7 +59,7 @@ void Core::State::advance_initial(Run& run) {
       continue;
     }
     starting.push_back(islands.name_of(id));
-    if (due(membership.entry.resend)) {
+    if (due(membership.entry.resend) && !claims_alone(run, id)) {
       send_invite(run, membership);
     }
     wake_at(membership.entry.resend.next);
@@ -108,6 +108,7 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
     }
   }
   run.lineage.commit(Committed{Round(0), Attempt(0), digest, true, value.members});
+  run.lineage.decide_in(run.epoch);
   record(std::move(value));
   // A state that is agreed on exists only in later epochs than every order to begin from scratch: a late one is stale.
   new_epoch(run, "the initial state is agreed");

@@ -6,6 +6,7 @@
 // Threads: owned by one core.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -63,6 +64,8 @@ class Lineage {
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
   void allow(Round round) { past_.try_emplace(round); }
   void has_checkpoint(Round round) { checkpoints_.insert(round); }
+  // What was committed, or rolled back, last happened in this epoch, or before it.
+  void decide_in(Epoch epoch) { decided_ = std::max(decided_, epoch); }
   // The first digest told of a round's checkpoint stands. False: this one is another.
   bool agrees_on_file(Round round, const Digest& file);
 
@@ -74,6 +77,9 @@ class Lineage {
   // That committed contributions were trained on, each once.
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
+  // The epoch before which nothing can have been committed that the ledger does not know: that of its newest decision on a round, or its
+  // newest of all when the coordinator began. Epochs that were made because somebody came or went are no decision.
+  [[nodiscard]] Epoch decided() const { return decided_; }
   [[nodiscard]] Round committed() const { return committed_; }
   [[nodiscard]] Round next() const { return committed_.next(); }
   [[nodiscard]] const Digest& digest() const { return digest_; }
@@ -105,6 +111,7 @@ class Lineage {
   void remember(Committed committed);
 
   std::uint32_t number_ = 0;
+  Epoch decided_;
   Epoch recovered_;  // the ledger's, when the coordinator began; what was committed after that ledger was in no older epoch
   bool initialised_ = false;
   bool restored_ = false;

@@ -34,6 +34,10 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
       own != run.memberships.end() && own->second.record.state == MembershipState::refused) {
     return "cannot take part: " + own->second.record.cause;
   }
+  if (const IslandId& id = island.record.id; island.greeted && claims_alone(run, id)) {
+    return "says that it has round " + std::to_string(newest_held(run, islands.held(id, run.about.id)).value) +
+           " of the run, which has not begun: that is believed once " + std::to_string(run.spec.islands.min) + " islands say so";
+  }
   const std::string busy = serves_another(run, island.record.id);
   return busy.empty() ? "" : "serves run " + busy;
 }
@@ -113,6 +117,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   fresh.entry.from = from;
   fresh.entry.assigned = run.lineage.committed();
   fresh.entry.failures = membership.entry.failures;
+  fresh.entry.ahead = membership.entry.ahead;
   fresh.entry.misfits = membership.entry.misfits;
   fresh.progress.merged = membership.progress.merged;
   fresh.progress.waits = membership.progress.waits;
@@ -225,9 +230,18 @@ Round Core::State::newest_held(const Run& run, const HeldRun& held) {
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_held(run, *held) > run.lineage.committed();
-  if (membership.entry.ahead && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
-    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have.
+  membership.entry.ahead = held != nullptr && held->epoch >= run.lineage.decided() && newest_held(run, *held) > run.lineage.committed();
+  const auto ahead =
+      std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands.alive(each.first); });
+  const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
+  if (enough && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
+    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
+    // that came before them with such a round was taken for one that has to catch up.
+    for (auto& [id, other] : run.memberships) {
+      if (other.record.state == MembershipState::joining) {
+        vacate(run, other, MembershipState::absent, "the ledger is older than what " + islands.name_of(island) + " has");
+      }
+    }
     const std::vector<IslandId> members = run.members;
     for (const IslandId& id : members) {
       leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
@@ -419,6 +433,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.entry.caught_up.reset();
   membership.entry.boundaries_missed = 0;
   membership.entry.memory_offered = false;
+  membership.entry.ahead = false;
   if (!run.phased()) {
     run.in_rounds().hold_since.reset();
   }

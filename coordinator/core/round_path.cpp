@@ -488,6 +488,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   run.in_rounds().last_round = now() - run.last_commit;
   run.last_commit = now();
   run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
+  run.lineage.decide_in(run.epoch);
   record(value);
   record(run.to_record());
   tell_commit(run, value);

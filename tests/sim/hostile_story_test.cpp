@@ -1,0 +1,122 @@
+// Stories of an island that lies to the coordinator.
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/stories.hpp"
+
+using namespace atl;
+using namespace atl::sim;
+using coordinator::RunState;
+using std::chrono::minutes;
+using namespace std::chrono_literals;
+
+namespace {
+
+Digest invented() {
+  Digest digest;
+  digest.bytes.fill(std::byte{0x5a});
+  return digest;
+}
+
+// Its hellos say that it holds this round of the run, in memory and on its disk.
+std::function<void(Message&)> claiming(const RunId& run, Round round, Epoch epoch) {
+  return [=](Message& message) {
+    if (auto* hello = std::get_if<Hello>(&message)) {
+      hello->runs = {HeldRun{run, epoch, true, round, invented(), {HeldCheckpoint{round, invented(), epoch}}}};
+    }
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a run that has not begun is not completed, nor stopped, by one island that says it holds rounds of it") {
+  for (const std::uint64_t claimed : {8, 3, 1}) {  // the last one, and any other
+    for (const bool first : {true, false}) {
+      INFO(claimed << " " << first);
+      Cluster cluster(calm(4, 3));
+      cluster.lie(3, claiming(cluster.run_id(), Round(claimed), Epoch(7)));
+      cluster.start();
+      if (first) {
+        for (const std::string island : {"i0", "i1", "i2"}) {
+          cluster.cut(island, kCoordinator);
+        }
+        cluster.run_for(60s);
+        REQUIRE(cluster.view()->state == RunState::queued);
+        for (const std::string island : {"i0", "i1", "i2"}) {
+          cluster.join(island, kCoordinator);
+        }
+      }
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "ledger_restored") == 0);
+      CHECK(cluster.ledger().runs.begin()->second.committed == Round(8));
+      for (const std::size_t i : {0, 1, 2}) {
+        CHECK(cluster.host(i).steps() == 32);
+      }
+    }
+  }
+}
+
+TEST_CASE("a run that goes on is not stopped, nor set to another round, by one island that says it holds a later one") {
+  for (const std::uint64_t claimed : {40, 12}) {
+    for (const std::uint64_t epoch : {1, 3, 1000}) {
+      INFO(claimed << " " << epoch);
+      Cluster cluster(calm(4, 2, 40));
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+      cluster.lie(3, claiming(cluster.run_id(), Round(claimed), Epoch(epoch)));
+      cluster.host(3).crash();
+      cluster.run_for(8s);
+      cluster.host(3).start();
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "ledger_restored") == 0);
+      CHECK(events(cluster, "rolled_back") == 0);
+      for (const std::size_t i : {0, 1, 2}) {
+        CHECK(cluster.host(i).steps() == 160);
+      }
+    }
+  }
+}
+
+TEST_CASE("under an older copy of the ledger the run goes on from what enough islands hold, whatever one of them claims") {
+  const bool restored = GENERATE(true, false);   // as a backup, or copied over the newer one by hand
+  const bool begun = GENERATE(true, false);      // by the older ledger
+  for (const std::uint64_t claimed : {40, 0}) {  // 0: the one after the newest
+    INFO(restored << " " << begun << " " << claimed);
+    Cluster cluster(calm(4, 2, 40));
+    cluster.start();
+    // It takes no part in what the ledger does not know: how far its part of the data is, it would lie about, too.
+    if (begun) {
+      REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+      cluster.host(3).crash();
+      cluster.run_for(8s);
+    } else {
+      cluster.cut("i3", kCoordinator);
+      REQUIRE(cluster.run_until_state(RunState::queued, minutes(1)));
+    }
+    const LedgerCopy backup = cluster.copy_ledger();
+    const Round known = cluster.ledger().runs.begin()->second.committed;
+    REQUIRE(cluster.run_until_committed(Round(known.value + 6), minutes(2)));
+    cluster.run_for(300ms);
+    cluster.crash_coordinator();
+    cluster.run_for(2s);
+    const Round newest = cluster.ledger().runs.begin()->second.committed;
+    cluster.lie(3, claiming(cluster.run_id(), claimed > 0 ? Round(claimed) : newest.next(), Epoch(50)));
+    if (begun) {
+      cluster.host(3).start();
+    } else {
+      cluster.join("i3", kCoordinator);
+    }
+    cluster.start_coordinator_from(backup, restored);
+    finish(cluster);
+    CHECK(events(cluster, "ledger_restored") == 1);
+    CHECK(events(cluster, "rolled_back") == 0);
+    CHECK(cluster.ledger().runs.begin()->second.committed == Round(40));
+    for (const std::size_t i : {0, 1, 2}) {
+      CHECK(cluster.host(i).steps() == 160);  // no island did a step twice
+    }
+  }
+}
