@@ -186,6 +186,9 @@ struct OwnCopies {
   bool anybody = false;              // is connected
 };
 
+// So far beyond what is committed of a part of the data may be what an island says of it: a few lies do not drive positions to their end.
+inline constexpr std::uint64_t kSequencesAhead = std::uint64_t{1} << 40U;
+
 // What a message may change for the runs. Whatever has the core say something is looked at, but for the numbers of a round.
 enum class Stir : std::uint8_t {
   nothing,
@@ -251,6 +254,7 @@ struct Core::State {
   // ---- memberships.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
   void heed_epoch(Run& run, const IslandId& island);
+  void adopt_position(Run& run, const HeldRun& held);
   void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
   void send_invite(Run& run, Membership& membership);
   static Round newest_held(const Run& run, const HeldRun& held);

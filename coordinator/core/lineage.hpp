@@ -15,6 +15,7 @@
 
 #include "coordinator/core/decide.hpp"
 #include "coordinator/core/record.hpp"
+#include "transport/base/bounded_sum.hpp"
 #include "transport/control/message.hpp"
 
 namespace atl::coordinator {
@@ -46,9 +47,12 @@ class Lineage {
   void begin_unknown() { initialised_ = restored_ = true; }
   void begin_anew() { initialised_ = false; }
   void commit(Committed committed);
-  void count_tokens(std::uint64_t tokens) { tokens_ += tokens; }
+  // So many sequences of so many tokens each. The sum stays within what a message may hold.
+  void count_tokens(std::uint64_t sequences, std::uint64_t tokens_each) {
+    tokens_ = bounded_sum(tokens_, bounded_product(sequences, tokens_each, kMaxCount), kMaxCount);
+  }
   // The rounds are others than those whose tokens were counted.
-  void recount_tokens(std::uint64_t tokens) { tokens_ = tokens; }
+  void recount_tokens(std::uint64_t sequences, std::uint64_t tokens_each) { tokens_ = bounded_product(sequences, tokens_each, kMaxCount); }
   // Islands commit by themselves, and all have come to this round; or so many tasks are done.
   void reach(Round round) { committed_ = round; }
   // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.

@@ -93,9 +93,21 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   event(run.about.id, {}, "info", "run_started", "run " + run.about.name + " starts on " + list_of(names));
 }
 
-// Epochs go on after all that anybody knows: an island drops what is of older ones.
+// Epochs go on after all that anybody knows: an island drops what is of older ones. No run makes so many epochs between a copy of its
+// ledger and the ledger: an island that claims more is not heeded, or epochs would come to their end.
 void Core::State::heed_epoch(Run& run, const IslandId& island) {
-  run.epoch = std::max(run.epoch, islands.held(island, run.about.id).epoch);
+  constexpr std::uint64_t kEpochsAhead = std::uint64_t{1} << 32U;
+  const Epoch claimed = islands.held(island, run.about.id).epoch;
+  if (claimed > run.epoch && claimed.value - run.epoch.value <= kEpochsAhead) {
+    run.epoch = claimed;
+  }
+}
+
+// How far its part of the data is, by an island that holds the run's state.
+void Core::State::adopt_position(Run& run, const HeldRun& held) {
+  if (held.position <= run.data.position(held.part) + kSequencesAhead) {
+    run.data.adopt(held, out);
+  }
 }
 
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
@@ -103,7 +115,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
   } else if (const HeldRun& held = islands.held(island, run.about.id); !run.private_states() && run.lineage.remembers(held)) {
-    run.data.adopt(held, out);  // it was a member by a newer ledger, and knows how far its part of the data is
+    adopt_position(run, held);  // it was a member by a newer ledger, and knows how far its part of the data is
   }
   value.run = run.about.id;
   value.island = island;
@@ -250,12 +262,15 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
   const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.private_states() && run.lineage.initialised();
   if (held != nullptr && held->epoch > run.epoch && asked) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
+    const Epoch before = run.epoch;
     heed_epoch(run, island);
-    new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
+    if (run.epoch > before) {
+      new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
+    }
   }
   const bool known = held != nullptr && (run.lineage.verified(island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)));
   if (known && !run.private_states()) {
-    run.data.adopt(*held, out);
+    adopt_position(run, *held);
   }
 }
 

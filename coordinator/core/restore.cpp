@@ -68,7 +68,7 @@ void Core::State::recount_tokens(Run& run) {
   for (const DataRange& part : run.data.snapshot()) {
     sequences += part.sequences();
   }
-  run.lineage.recount_tokens(sequences * tokens_per_sequence(run.spec));
+  run.lineage.recount_tokens(sequences, tokens_per_sequence(run.spec));
 }
 
 void Core::State::roll_back(Run& run, Round round) {
@@ -171,7 +171,7 @@ bool Core::State::adopt_newer(Run& run) {
       const bool stored = !held.live && !held.checkpoints.empty() && held.checkpoints.back().round == decision.round.round &&
                           held.checkpoints.back().digest == decision.round.digest;
       if (live || stored) {
-        run.data.adopt(held, out);
+        adopt_position(run, held);
       }
     }
   }

@@ -481,7 +481,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   }
   const std::vector<DataRange> parts = run.data.snapshot();
   value.parts = value.checkpoint ? parts : std::vector<DataRange>();
-  run.lineage.count_tokens(sequences * tokens_per_sequence(run.spec));
+  run.lineage.count_tokens(sequences, tokens_per_sequence(run.spec));
   if (run.in_rounds().hold_since && now() >= *run.in_rounds().hold_since + hold_limit(run)) {
     run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one
   }

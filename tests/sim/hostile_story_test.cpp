@@ -120,3 +120,31 @@ TEST_CASE("under an older copy of the ledger the run goes on from what enough is
     }
   }
 }
+
+TEST_CASE("an epoch near the largest number in a hello does not bring a run's epochs to their end") {
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t claimed : {kLargest - 1, kLargest, kMaxCount}) {
+    for (const bool queued : {true, false}) {
+      INFO(claimed << " " << queued);
+      Cluster cluster(calm(3, 2, 20));
+      const auto lie = [run = cluster.run_id(), claimed](Message& message) {
+        if (auto* hello = std::get_if<Hello>(&message)) {
+          hello->runs.resize(1);
+          hello->runs.front().run = run;
+          hello->runs.front().epoch = Epoch(claimed);
+        }
+      };
+      if (queued) {
+        cluster.lie(2, lie);
+      }
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+      cluster.lie(2, lie);
+      cluster.crash_coordinator();
+      cluster.run_for(1s);
+      cluster.start_coordinator();
+      finish(cluster);
+      CHECK(cluster.ledger().runs.begin()->second.epoch < Epoch(100));
+    }
+  }
+}
