@@ -360,7 +360,9 @@ struct Core::State {
   void send_exchange(Run& run, Round round, const std::vector<IslandId>& to, bool again);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
-  void reject_exploding(Run& run, Round round);
+  static std::string misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data);
+  void reject_unbelievable(Run& run, Round round);
+  bool reject_contribution(Run& run, Round round, const IslandId& island, const std::string& why, std::vector<Field> fields);
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
@@ -372,6 +374,7 @@ struct Core::State {
   void tell_of_grace(Run& run);
   static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
+  [[nodiscard]] static std::uint32_t missed_by(const Run& run, const Contribution& contribution);
   static JudgedNorm judged(const Run& run, const IslandId& island, const Contribution& contribution);
   [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
 

@@ -169,6 +169,28 @@ struct NormDecision {
 // all.
 NormDecision decide_norms(const NormInput& input);
 
+// ---- contributions that claim more than they can hold ---------------------------------------------------------------------------------
+
+struct JudgedAmount {
+  IslandId island;
+  std::uint64_t tokens = 0;
+  std::uint32_t missed = 0;  // rounds of its fragment that it missed: it may hold the steps of those, too
+};
+struct AmountInput {
+  std::vector<JudgedAmount> amounts;  // of this round's contributions
+  std::uint64_t inner_steps = 1;      // between two rounds of a fragment
+  std::uint64_t tokens_per_step = 0;  // of the built-in trainer; 0: not known, the trainer is of the islands' owners
+};
+struct RejectedAmount {
+  IslandId island;
+  std::string why;
+};
+// Rejects contributions that claim more tokens than their steps can hold, kMostPeriods periods where the tokens of a step are known; and of
+// three or more those that claim kMostTimes the median, which takes all the weight. Never rejects all.
+std::vector<RejectedAmount> decide_amounts(const AmountInput& input);
+inline constexpr std::uint64_t kMostPeriods = 4;  // the first and the last of a fragment are longer than the others
+inline constexpr std::uint64_t kMostTimes = 1000;
+
 // ---- joiners -------------------------------------------------------------------------------------------------------------------------
 
 struct Joiner {

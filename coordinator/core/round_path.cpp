@@ -213,7 +213,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   if (run.members.size() < run.spec.islands.min) {
     return;
   }
-  reject_exploding(run, number);
+  reject_unbelievable(run, number);
   if (run.rounds().find(number) == nullptr ||
       !std::ranges::all_of(decision.participants, [&](const IslandId& id) { return run.is_member(id); })) {
     return;  // somebody was quarantined: what that means is decided anew
@@ -261,32 +261,52 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   return input;
 }
 
-// Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
-void Core::State::reject_exploding(Run& run, Round number) {
+// Contributions whose norm is out of all proportion, or that claim more tokens than they can hold, do not count: their islands receive the
+// result, and are named.
+void Core::State::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
+  AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
+  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec)) {
+    amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
+  }
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
+      amounts.amounts.push_back({id, contribution.tokens, missed_by(run, contribution)});
       fragment = contribution.fragment;
     }
   }
-  const NormDecision decision = run.guards.judge(fragment, norms);
-  for (const auto& [id, usual, why] : decision.rejected) {
-    OpenRound& round = run.rounds().at(number);
-    const Contribution rejected = *round.contribution_of(id);
-    const double norm = rejected.norm;
-    round.reject(id);
-    record(DroppedRecord{run.about.id, run.lineage.number(), id, fragment, number, rejected.data, Fate::rejected, rejected.tokens,
-                         rejected.overwritten});
-    event(run.about.id, id, "warning", "contribution_rejected",
-          "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
-          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", usual}});
-    offend(run, id, why);
-    if (run.rounds().find(number) == nullptr) {
+  for (const auto& [id, usual, why] : run.guards.judge(fragment, norms).rejected) {
+    const double norm = run.rounds().at(number).contribution_of(id)->norm;
+    if (!reject_contribution(run, number, id, why, {Field{"norm", norm}, Field{"median", usual}})) {
+      return;
+    }
+    std::erase_if(amounts.amounts, [&rejected = id](const JudgedAmount& judged) { return judged.island == rejected; });
+  }
+  if (run.private_states()) {
+    return;  // the merge of all islands' models is weighted by all that they trained on
+  }
+  for (const auto& [id, why] : decide_amounts(amounts)) {
+    if (!reject_contribution(run, number, id, why, {})) {
       return;
     }
   }
+}
+
+// False: somebody was quarantined, and the round is given up.
+bool Core::State::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
+  OpenRound& round = run.rounds().at(number);
+  const Contribution rejected = *round.contribution_of(island);
+  round.reject(island);
+  record(DroppedRecord{run.about.id, run.lineage.number(), island, rejected.fragment, number, rejected.data, Fate::rejected,
+                       rejected.tokens, rejected.overwritten});
+  fields.insert(fields.begin(), Field{"round", static_cast<std::int64_t>(number.value)});
+  event(run.about.id, island, "warning", "contribution_rejected",
+        "the contribution of island " + islands.name_of(island) + " to round " + std::to_string(number.value) + " does not count: " + why,
+        std::move(fields));
+  offend(run, island, why);
+  return run.rounds().find(number) != nullptr;
 }
 
 void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
@@ -336,6 +356,9 @@ void Core::State::send_exchange(Run& run, Round number, const std::vector<Island
   const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
+  if (const double largest = round.largest_norm(); !norms && largest > 0) {
+    order.norms = {largest};  // what no contribution may go beyond
+  }
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;

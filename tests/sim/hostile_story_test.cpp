@@ -121,6 +121,44 @@ TEST_CASE("under an older copy of the ledger the run goes on from what enough is
   }
 }
 
+TEST_CASE("a contribution whose values are beyond the norm that was said is summed by nobody, and its island is named") {
+  Cluster cluster(calm(4, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+  cluster.lie(2, [](Message& message) {
+    if (auto* ready = std::get_if<Ready>(&message)) {
+      ready->norm /= ready->norm > 10 ? 1000 : 1;
+    }
+  });
+  cluster.host(2).explode_next_contribution();
+  finish(cluster);
+  const std::string how = cluster.view()->reason.text;
+  INFO(how);
+  CHECK(events(cluster, "round_retried") >= 3);
+  CHECK(how.find("i2 was away from round") != std::string::npos);
+  for (const std::string honest : {"i0", "i1", "i3"}) {
+    CHECK(how.find(honest + " was away") == std::string::npos);
+  }
+}
+
+TEST_CASE("a contribution that claims more tokens than a round's steps can hold does not count, and its island is out after three") {
+  for (const std::uint64_t claimed : {std::uint64_t{1} << 47U, std::uint64_t{1'000'000}}) {
+    INFO(claimed);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    cluster.lie(2, [=](Message& message) {
+      if (auto* ready = std::get_if<Ready>(&message)) {
+        ready->tokens = claimed;
+      }
+    });
+    finish(cluster);
+    CHECK(events(cluster, "contribution_rejected") == 3);
+    CHECK(events(cluster, "island_quarantined") == 1);
+    CHECK(cluster.host(0).steps() == 80);
+  }
+}
+
 TEST_CASE("an epoch near the largest number in a hello does not bring a run's epochs to their end") {
   constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
   for (const std::uint64_t claimed : {kLargest - 1, kLargest, kMaxCount}) {

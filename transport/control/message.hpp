@@ -345,7 +345,9 @@ struct Exchange {
   std::uint32_t fragment = 0;
   bool rejected = false;                  // the contribution of whom this is sent to does not count, in no later round either
   std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
-  std::vector<double> norms = {};         // per member: of its contribution; empty: nobody needs them
+  // Per member: of its contribution. One value where the aggregator does not count them: the largest, beyond which none may go. Empty: none
+  // was said.
+  std::vector<double> norms = {};
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 
