@@ -25,6 +25,7 @@
 #include "coordinator/core/phases.hpp"
 #include "coordinator/core/tasks.hpp"
 #include "coordinator/core/work_list.hpp"
+#include "strategies/schedule.hpp"
 
 namespace atl::coordinator {
 
@@ -133,7 +134,8 @@ struct Run {
   Guards guards;
   Copies copies;
   std::map<IslandId, Membership> memberships;
-  std::vector<IslandId> members;  // of the epoch, in order
+  std::vector<IslandId> members;     // of the epoch, in order
+  std::optional<Schedule> schedule;  // of a run of rounds, where it is known before a trainer has declared its parameters
   TimePoint last_commit;
   TimePoint nobody_since;  // last arrival or loss, for a restore
   Wait wait;               // of the present pass

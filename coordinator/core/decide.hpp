@@ -137,7 +137,8 @@ struct AttemptDecision {
   Wait wait;
 };
 // A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
-// attempts the most accused is left out; of several the later in order.
+// attempts the most accused is left out; of several the later in order. Whoever fails and accuses nobody accuses itself, and so does
+// whoever fails and accuses one that has finished, as more than half have.
 AttemptDecision decide_attempt(const AttemptInput& input);
 inline constexpr unsigned kBadAttempts = 3;
 

@@ -53,7 +53,9 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
       forgive(run, membership);
     }
     membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
-    run.data.count_in(message.data, message.sequences, out);
+    if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part < run.data.count()) {
+      run.data.count_in(message.data, message.sequences, out);
+    }
     membership.progress.settled =
         current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told
     return;
@@ -84,8 +86,29 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
+  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    offend(run, membership.record.island, why);
+    return;
+  }
   membership.progress.last = LastContribution{message.round, message.tokens, message.training_loss, message.norm, 0, 0};
   contribute(run, membership, message.round, contribution_in(message));
+}
+
+// Why a contribution can be none to its round: it is of another fragment than the round, or of data that are far from what is committed.
+// Empty: it may be one.
+std::string Core::State::misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data) {
+  const std::uint64_t position = run.data.position(data.part);
+  if (data.to > position && data.to - position > kSequencesAhead) {
+    return "its contribution claims sequence " + std::to_string(data.to) + " of its data, of which " + std::to_string(position) +
+           " are committed";
+  }
+  const Result<RoundPlan> plan = run.schedule ? run.schedule->round_at(round) : Error{Code::not_found, ""};
+  if (plan && plan->fragment != fragment) {
+    return "its contribution to round " + std::to_string(round.value) + " is of fragment " + std::to_string(fragment) +
+           ", and the round is of fragment " + std::to_string(plan->fragment);
+  }
+  return "";
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
@@ -109,6 +132,11 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);
   if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
+    return;
+  }
+  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    offend(run, membership.record.island, why);
     return;
   }
   const OpenRound* round = run.rounds().find(message.round);

@@ -159,6 +159,58 @@ TEST_CASE("a contribution that claims more tokens than a round's steps can hold 
   }
 }
 
+TEST_CASE("a contribution of another fragment than its round costs its island its place, and not the others their run") {
+  Cluster cluster(calm(3, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  cluster.lie(2, [](Message& message) {
+    if (auto* ready = std::get_if<Ready>(&message)) {
+      ready->fragment = 3;
+    }
+  });
+  finish(cluster);
+  const std::string how = cluster.view()->reason.text;
+  INFO(how);
+  CHECK(how.find("i2 was away from round") != std::string::npos);
+  CHECK(how.find("is of fragment 3, and the round is of fragment 0") != std::string::npos);
+  CHECK(cluster.host(0).steps() == 80);
+  CHECK(cluster.host(1).steps() == 80);
+}
+
+TEST_CASE("who fails and accuses nobody, or another where most have finished, is left out itself") {
+  for (const bool accuses : {false, true}) {
+    INFO(accuses);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    const IslandId other = accuses ? cluster.host(3).id() : IslandId();
+    cluster.lie(1, [=](Message& message) {
+      if (const auto* done = std::get_if<Exchanged>(&message)) {
+        const Exchanged said = *done;
+        message = ExchangeFailed{said.run, said.epoch, said.round, said.attempt, other, Error{Code::internal, "it does not fit"}};
+      }
+    });
+    finish(cluster);
+    const std::string how = cluster.view()->reason.text;
+    INFO(how);
+    CHECK(how.find("i1 was away from round") != std::string::npos);
+    for (const std::string honest : {"i0", "i2", "i3"}) {
+      CHECK(how.find(honest + " was away") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the initial state is the one that most islands have, whoever is first") {
+  for (const std::size_t deviant : {0, 1, 2, 3}) {
+    INFO(deviant);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.host(deviant).set_other_initial(true);
+    cluster.start();
+    finish(cluster);
+    CHECK(events(cluster, "island_joined") == 1);
+  }
+}
+
 TEST_CASE("an epoch near the largest number in a hello does not bring a run's epochs to their end") {
   constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
   for (const std::uint64_t claimed : {kLargest - 1, kLargest, kMaxCount}) {
@@ -184,5 +236,18 @@ TEST_CASE("an epoch near the largest number in a hello does not bring a run's ep
       finish(cluster);
       CHECK(cluster.ledger().runs.begin()->second.epoch < Epoch(100));
     }
+  }
+}
+
+TEST_CASE("a trainer that publishes another fragment than it is asked for leaves the run, which goes on") {
+  Cluster cluster(calm(4, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  cluster.host(1).misname_fragments();
+  finish(cluster);
+  CHECK(events(cluster, "island_failed") == 1);
+  CHECK(events(cluster, "round_retried") == 0);
+  for (const std::size_t i : {0, 2, 3}) {
+    CHECK(cluster.host(i).steps() == 80);
   }
 }
