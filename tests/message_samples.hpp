@@ -36,7 +36,7 @@ class MessageSampler {
             Leave{text(), rng_.chance(0.5)},
             Drain{text()},
             Cut{run(), epoch(), round()},
-            Welcome{word(), island(), number(), number(), number()},
+            Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},
             Refused{error()},
             Invite{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number(),
                    number()},
@@ -105,8 +105,9 @@ class MessageSampler {
   }
 
  private:
-  // Small, large and zero.
-  std::uint64_t number() { return rng_.next_u64() >> rng_.below(64); }
+  // Small, large and zero, within what every number may be.
+  std::uint64_t number() { return rng_.next_u64() >> (16 + rng_.below(48)); }
+  std::uint64_t milliseconds() { return number() >> 16; }
   std::uint32_t half() { return rng_.next_u32() >> rng_.below(32); }
   double real() { return rng_.chance(0.05) ? std::numeric_limits<double>::infinity() : rng_.normal() * 1e3; }
   std::string word() {

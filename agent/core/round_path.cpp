@@ -62,6 +62,14 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (run->terms.passes_over() && !run->turns.is(event.fragment, ArenaTurns::Turn::publishing)) {
     return;
   }
+  const std::optional<Schedule>& schedule = run->trainer.schedule();
+  if (const Result<RoundPlan> plan = schedule ? schedule->round_at(event.round) : Error{Code::not_found, ""};
+      plan && plan->fragment != event.fragment) {
+    give_up(Error{Code::invalid_argument, "the trainer published fragment " + std::to_string(event.fragment) + " for round " +
+                                              std::to_string(event.round.value) + ", which is of fragment " +
+                                              std::to_string(plan->fragment) + ": its program does not answer what it is asked for"});
+    return;
+  }
   const std::optional<Round> round = open_round(event.round, event.fragment);
   if (!round) {
     if (run->terms.passes_over()) {

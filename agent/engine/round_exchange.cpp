@@ -2,9 +2,11 @@
 #include "agent/engine/round_exchange.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "agent/engine/sync_engine_state.hpp"
 #include "strategies/aggregate.hpp"
+#include "strategies/contribution.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/planted.hpp"
 
@@ -93,6 +95,12 @@ Status RoundExchange::weigh(const IslandRun& run) {
   }
   const bool merges = run.merges(order_.round);
   aggregator_ = run.aggregator(order_.round, order_.fragment);
+  // The norms that radial-directional averaging counts are of the trained values alone.
+  const bool of_all_values = !merges && (aggregator_ != Aggregator::radial_directional || buffers_.empty());
+  for (const double norm : norms_) {
+    most_ = of_all_values && std::isfinite(norm) ? std::max(most_, norm) : most_;
+  }
+  squares_.assign(tokens.size(), 0.0);
   ATOLL_ASSIGN(weights_, contribution_weights(tokens, merges ? Weighting::tokens : run.composition().weighting, steps));
   if (aggregator_ != Aggregator::radial_directional || tokens.size() == 1) {
     norms_.assign(tokens.size(), 0.0);
@@ -106,6 +114,16 @@ Status RoundExchange::weigh(const IslandRun& run) {
     contributors.push_back({{}, weights_[i], norms_[i]});
   }
   length_ = radial_length(contributors);
+  return {};
+}
+
+// Rounding makes a contribution longer, with error feedback by what was rounded before, too.
+Status RoundExchange::check_told(std::size_t contributor, double norm) const {
+  const double room = codec_.kind == CodecKind::f32 ? 1.0 + 0x1p-10 : 4.0;
+  if (most_ > 0 && !(norm <= most_ * room)) {
+    return Error{Code::corrupt, "the contribution of member " + std::to_string(contributor) + " has a norm of " + std::to_string(norm) +
+                                    ", and the largest norm that was said is " + std::to_string(most_)};
+  }
   return {};
 }
 
@@ -133,6 +151,13 @@ std::optional<ReduceFailure> RoundExchange::sum_contributions(const ReducePiece&
     const std::size_t contributor = piece.contributors[i];
     if (const Status checked = check(contributor, piece.contributions[i], piece.elements); !checked) {
       return ReduceFailure{i, checked.error()};
+    }
+    if (most_ > 0) {
+      const double norm = encoded_norm(codec_, piece.contributions[i], piece.elements).value_or(0);
+      squares_[contributor] += norm * norm;
+      if (const Status told = check_told(contributor, std::sqrt(squares_[contributor])); !told) {
+        return ReduceFailure{i, told.error()};
+      }
     }
     terms.push_back({piece.contributions[i], weights_[contributor], norms_[contributor]});
   }
@@ -184,6 +209,9 @@ Status RoundExchange::check_result(std::optional<std::size_t>& contributor, cons
     contributor = outcome_.gathered ? std::optional(i) : std::nullopt;
     ATOLL_TRY(outcome_.gathered ? check(i, terms[i].bytes, values_, in_parts)
                                 : check_encoded(reduce_codec_, terms[i].bytes, values_, in_parts));
+    if (outcome_.gathered && most_ > 0) {
+      ATOLL_TRY(check_told(i, encoded_norm(codec_, terms[i].bytes, values_).value_or(0)));
+    }
   }
   return {};
 }

@@ -50,6 +50,8 @@ class RoundExchange {
   // A contribution, or a part of one, can be used.
   [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values,
                              const InParts& in_parts = one_after_another) const;
+  // That its norm is not beyond what was said. Takes the norm of a part of it.
+  [[nodiscard]] Status check_told(std::size_t contributor, double norm) const;
   // Puts one piece of all contributions together, or of a group's, or of the groups' sums, and encodes it.
   std::optional<ReduceFailure> reduce(const ReducePiece& piece);
   std::optional<ReduceFailure> sum_contributions(const ReducePiece& piece);
@@ -63,9 +65,11 @@ class RoundExchange {
   CodecSettings reduce_codec_;  // of sums
   std::uint64_t values_ = 0;
   std::vector<BufferRange> buffers_;
-  std::vector<float> weights_;  // of the contributors
-  std::vector<double> norms_;   // theirs, where the aggregator counts them
-  double length_ = 0;           // the R of all of them (radial_length)
+  std::vector<float> weights_;   // of the contributors
+  std::vector<double> norms_;    // theirs, where the aggregator counts them
+  double most_ = 0;              // no contribution has a larger norm, as far as was said; 0: nothing was
+  std::vector<double> squares_;  // of the contributors: of what was summed of each, so far
+  double length_ = 0;            // the R of all of them (radial_length)
   Aggregator aggregator_ = Aggregator::weighted_mean;
   std::vector<float> sum_;      // one piece
   std::vector<float> scratch_;  // of the aggregator

@@ -7,6 +7,23 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
+namespace {
+
+// Which round is of which fragment, where that follows from the specification: the number of its rounds shows how many fragments there are.
+std::optional<Schedule> schedule_in(const RunSpec& spec) {
+  const Result<Composition> composition = compose(spec.strategy);
+  const std::uint32_t fragments = std::max<std::uint32_t>(1, spec.strategy.fragments);
+  for (std::uint32_t count = fragments; composition && count <= fragments + 1; ++count) {  // the embeddings may be one more
+    const Result<Schedule> schedule = schedule_of(*composition, spec.training.steps, count);
+    if (schedule && schedule->rounds() + spec.merge_rounds == spec.rounds) {
+      return *schedule;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 bool Run::merging() const { return lineage.committed() >= last_own() && !at_end(); }
 
 void Run::adopt_spec(RunSpec value) {
@@ -15,6 +32,8 @@ void Run::adopt_spec(RunSpec value) {
   guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
   if (phased()) {
     work = Tasks{};
+  } else if (spec.strategy.group == Group::all) {
+    schedule = schedule_in(spec);
   }
 }
 

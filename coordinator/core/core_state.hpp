@@ -25,6 +25,7 @@
 #include "coordinator/core/phases.hpp"
 #include "coordinator/core/tasks.hpp"
 #include "coordinator/core/work_list.hpp"
+#include "strategies/schedule.hpp"
 
 namespace atl::coordinator {
 
@@ -139,7 +140,8 @@ struct Run {
   Guards guards;
   Copies copies;
   std::map<IslandId, Membership> memberships;
-  std::vector<IslandId> members;  // of the epoch, in order
+  std::vector<IslandId> members;     // of the epoch, in order
+  std::optional<Schedule> schedule;  // of a run of rounds, where it is known before a trainer has declared its parameters
   TimePoint last_commit;
   TimePoint nobody_since;  // last arrival or loss, for a restore
   Wait wait;               // of the present pass
@@ -193,6 +195,9 @@ struct OwnCopies {
   std::vector<std::string> missing;  // names of those that left last of all, and are away
   bool anybody = false;              // is connected
 };
+
+// So far beyond what is committed of a part of the data may be what an island says of it: a few lies do not drive positions to their end.
+inline constexpr std::uint64_t kSequencesAhead = std::uint64_t{1} << 40U;
 
 // What a message may change for the runs. Whatever has the core say something is looked at, but for the numbers of a round.
 enum class Stir : std::uint8_t {
@@ -259,6 +264,7 @@ struct Core::State {
   // ---- memberships.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
   void heed_epoch(Run& run, const IslandId& island);
+  void adopt_position(Run& run, const HeldRun& held);
   void add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from);
   void send_invite(Run& run, Membership& membership);
   static Round newest_held(const Run& run, const HeldRun& held);
@@ -321,6 +327,8 @@ struct Core::State {
   // Whether its islands show that the ledger is an older copy: what they have is taken over then, as after a restore.
   void notice_older_ledger(Run& run);
   [[nodiscard]] bool began_before(const Run& run, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> holders_of_beginning(const Run& run) const;
+  [[nodiscard]] bool claims_alone(const Run& run, const IslandId& island) const;
   bool take_over_beginning(Run& run);
   bool adopt_newer(Run& run);
   [[nodiscard]] AdoptionInput adoption_input(const Run& run) const;
@@ -365,7 +373,9 @@ struct Core::State {
   void send_exchange(Run& run, Round round, const std::vector<IslandId>& to, bool again);
   void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
-  void reject_exploding(Run& run, Round round);
+  static std::string misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data);
+  void reject_unbelievable(Run& run, Round round);
+  bool reject_contribution(Run& run, Round round, const IslandId& island, const std::string& why, std::vector<Field> fields);
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
@@ -377,6 +387,7 @@ struct Core::State {
   void tell_of_grace(Run& run);
   static bool late(const Run& run, const OpenRound& round, const IslandId& island);
   static std::uint32_t spanned_by(const Run& run, const Contribution& contribution);
+  [[nodiscard]] static std::uint32_t missed_by(const Run& run, const Contribution& contribution);
   static JudgedNorm judged(const Run& run, const IslandId& island, const Contribution& contribution);
   [[nodiscard]] static DataRange counted_by(const Run& run, const Contribution& contribution);
 

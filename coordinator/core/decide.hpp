@@ -143,7 +143,8 @@ struct AttemptDecision {
   Wait wait;
 };
 // A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
-// attempts the most accused is left out; of several the later in order.
+// attempts the most accused is left out; of several the later in order. Whoever fails and accuses nobody accuses itself, and so does
+// whoever fails and accuses one that has finished, as more than half have.
 AttemptDecision decide_attempt(const AttemptInput& input);
 inline constexpr unsigned kBadAttempts = 3;
 
@@ -174,6 +175,28 @@ struct NormDecision {
 // change that most islands make is no offence. A contribution of more inner steps than others may be larger in proportion. Never rejects
 // all.
 NormDecision decide_norms(const NormInput& input);
+
+// ---- contributions that claim more than they can hold ---------------------------------------------------------------------------------
+
+struct JudgedAmount {
+  IslandId island;
+  std::uint64_t tokens = 0;
+  std::uint32_t missed = 0;  // rounds of its fragment that it missed: it may hold the steps of those, too
+};
+struct AmountInput {
+  std::vector<JudgedAmount> amounts;  // of this round's contributions
+  std::uint64_t inner_steps = 1;      // between two rounds of a fragment
+  std::uint64_t tokens_per_step = 0;  // of the built-in trainer; 0: not known, the trainer is of the islands' owners
+};
+struct RejectedAmount {
+  IslandId island;
+  std::string why;
+};
+// Rejects contributions that claim more tokens than their steps can hold, kMostPeriods periods where the tokens of a step are known; and of
+// three or more those that claim kMostTimes the median, which takes all the weight. Never rejects all.
+std::vector<RejectedAmount> decide_amounts(const AmountInput& input);
+inline constexpr std::uint64_t kMostPeriods = 4;  // the first and the last of a fragment are longer than the others
+inline constexpr std::uint64_t kMostTimes = 1000;
 
 // ---- joiners -------------------------------------------------------------------------------------------------------------------------
 
@@ -295,15 +318,17 @@ struct AdoptionDecision {
   KnownRound round;  // of adopt
   Wait wait;
 };
-// The newest round after the ledger's that an island holds which knows the newest epoch: it was recorded before it was announced, so one
-// that holds it is proof enough; who knows older epochs only may hold rounds that were rolled back. At least min islands must be there, and
-// those that are away are given `grace` to come and say what they know. Islands that hold that round with different digests followed
-// different coordinators: nothing is taken over before their owner has chosen.
+// The newest round after the ledger's that at least min islands tell of which know the newest epoch; who knows older epochs only may hold
+// rounds that were rolled back. One island's word is never enough where min is more: whoever claims a round beyond what the others hold
+// catches up with them. Islands that hold the round before may not have heard of a commit, and speak for it where no round has min holders.
+// At least min islands must be there, and those that are away are given `grace` to come and say what they know. Islands that hold the round
+// with different digests followed different coordinators: nothing is taken over before their owner has chosen, but where min islands hold
+// one and fewer another.
 AdoptionDecision decide_adoption(const AdoptionInput& input);
 
-// Nobody is left in the run, and an island came with a round that the ledger does not know although it knew no older epoch: the ledger is
-// an older copy that was put in the place of a newer one. The island that shows it, with its round; null: the ledger is the newest. (Epochs
-// go on since: whoever was left out because of what it holds has made one.)
+// Nobody is left in the run, and at least min islands came with rounds that the ledger does not know although they knew no older epoch: the
+// ledger is an older copy that was put in the place of a newer one. The first of them, with its round; null: the ledger is the newest, as
+// far as enough islands say.
 std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input);
 
 // "a, b and c"; more than six are counted.

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "coordinator/core/decide.hpp"
+#include "transport/base/bounded_sum.hpp"
 #include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {
@@ -26,6 +28,30 @@ NormDecision decide_norms(const NormInput& input) {
     }
   }
   return decision;
+}
+
+std::vector<RejectedAmount> decide_amounts(const AmountInput& input) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::vector<std::uint64_t> tokens;
+  for (const JudgedAmount& judged : input.amounts) {
+    tokens.push_back(judged.tokens);
+  }
+  std::ranges::sort(tokens);
+  const std::uint64_t median = tokens.size() < 3 ? 0 : tokens[(tokens.size() - 1) / 2];
+  std::vector<RejectedAmount> rejected;
+  for (const JudgedAmount& judged : input.amounts) {
+    const std::uint64_t steps = bounded_product(bounded_product(input.inner_steps, kMostPeriods, kMost), 1ULL + judged.missed, kMost);
+    const std::uint64_t most = input.tokens_per_step == 0 ? kMost : bounded_product(steps, input.tokens_per_step, kMost);
+    const std::uint64_t most_beside = median == 0 ? kMost : bounded_product(median, kMostTimes, kMost);
+    const std::string claims = "it claims " + std::to_string(judged.tokens) + " tokens, ";
+    if (judged.tokens > most) {
+      rejected.push_back({judged.island, claims + "and a contribution of this run holds " + std::to_string(most) + " at most"});
+    } else if (judged.tokens > most_beside) {
+      rejected.push_back({judged.island, claims + "more than " + std::to_string(kMostTimes) + " times the median of the round's, " +
+                                             std::to_string(median)});
+    }
+  }
+  return rejected.size() == input.amounts.size() ? std::vector<RejectedAmount>() : rejected;
 }
 
 }  // namespace atl::coordinator

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 
 #include "coordinator/core/decide.hpp"
 
@@ -65,20 +66,112 @@ RestoreDecision decide_restore(const RestoreInput& input) {
 
 namespace {
 
-// "a has one, b another": connected islands that know the newest epoch and hold this round with another digest. Empty: there are none.
-std::string holders_of_another(const AdoptionInput& input, Epoch newest, const KnownRound& round) {
-  std::vector<std::string> same;
-  std::vector<std::string> other;
+// The newest round that an island says it holds, where that is one the ledger does not know.
+std::optional<Round> claim_of(const AdoptionInput& input, const AdoptionCandidate& candidate) {
+  std::optional<Round> newest;
+  for (const KnownRound& known : candidate.known) {
+    if (!input.committed || known.round > *input.committed) {
+      newest = std::max(newest, std::optional(known.round));
+    }
+  }
+  return candidate.connected ? newest : std::nullopt;
+}
+
+// Connected islands that know the newest epoch. That an epoch is newer is no claim of one island either: who also tells of rounds counts
+// as one that knows the newest epoch which min islands know. Who tells of none shows that later rounds were given up.
+std::vector<const AdoptionCandidate*> of_newest_epoch(const AdoptionInput& input) {
+  std::vector<Epoch> epochs;
   for (const AdoptionCandidate& candidate : input.candidates) {
-    for (const KnownRound& known : candidate.known) {
-      if (candidate.connected && candidate.epoch == newest && known.round == round.round) {
-        std::vector<std::string>& names = known.digest == round.digest ? same : other;
-        if (names.empty() || names.back() != candidate.name) {
-          names.push_back(candidate.name);
+    if (candidate.connected) {
+      epochs.push_back(candidate.epoch);
+    }
+  }
+  std::ranges::sort(epochs, std::greater());
+  const std::size_t enough = std::max<std::uint32_t>(1, input.min);
+  const Epoch agreed = epochs.empty() ? Epoch(0) : epochs[std::min(enough, epochs.size()) - 1];
+  const auto counted = [&](const AdoptionCandidate& candidate) {
+    return claim_of(input, candidate) ? std::min(candidate.epoch, agreed) : candidate.epoch;
+  };
+  Epoch newest;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    newest = candidate.connected ? std::max(newest, counted(candidate)) : newest;
+  }
+  std::vector<const AdoptionCandidate*> found;
+  for (const AdoptionCandidate& candidate : input.candidates) {
+    if (candidate.connected && counted(candidate) == newest) {
+      found.push_back(&candidate);
+    }
+  }
+  return found;
+}
+
+// What islands say of one round that the ledger does not know.
+struct Told {
+  std::map<Digest, std::vector<std::string>> holders;  // names, by the digest that they hold
+  std::size_t past = 0;                                // islands that hold a later round, and do not tell of this one
+  std::size_t before = 0;                              // islands that hold the round before it: they may not have heard of the commit
+
+  [[nodiscard]] std::size_t most() const {
+    std::size_t most = 0;
+    for (const auto& [digest, names] : holders) {
+      most = std::max(most, names.size());
+    }
+    return most;
+  }
+  [[nodiscard]] std::size_t in_all() const {
+    std::size_t count = past;
+    for (const auto& [digest, names] : holders) {
+      count += names.size();
+    }
+    return count;
+  }
+};
+
+std::map<Round, Told> told_rounds(const AdoptionInput& input) {
+  std::map<Round, Told> told;
+  const std::vector<const AdoptionCandidate*> candidates = of_newest_epoch(input);
+  for (const AdoptionCandidate* candidate : candidates) {
+    for (const KnownRound& known : candidate->known) {
+      if (!input.committed || known.round > *input.committed) {
+        std::vector<std::string>& names = told[known.round].holders[known.digest];
+        if (names.empty() || names.back() != candidate->name) {
+          names.push_back(candidate->name);
         }
       }
     }
   }
+  for (const AdoptionCandidate* candidate : candidates) {
+    const std::optional<Round> claim = claim_of(input, *candidate);
+    for (auto& [round, of] : told) {
+      const bool holds = std::ranges::find(candidate->known, round, &KnownRound::round) != candidate->known.end();
+      of.past += claim && !holds && *claim > round ? 1U : 0U;
+      of.before += claim && claim->next() == round ? 1U : 0U;
+    }
+  }
+  return told;
+}
+
+// The round that enough islands tell of: the newest that at least min of them have come to. Where these do not all hold it, the round after
+// it counts, too, if the others hold the one before. Null: there is none.
+const std::pair<const Round, Told>* agreed_round(const std::map<Round, Told>& told, std::size_t enough) {
+  const auto reached = std::find_if(told.rbegin(), told.rend(), [&](const auto& each) { return each.second.in_all() >= enough; });
+  if (reached != told.rend() && reached->second.most() >= enough) {
+    return &*reached;
+  }
+  const auto nearly =
+      std::find_if(told.rbegin(), told.rend(), [&](const auto& each) { return each.second.in_all() + each.second.before >= enough; });
+  return nearly == told.rend() ? nullptr : &*nearly;
+}
+
+// "a has one, b another": who holds this digest of the round, and who another. Empty: nobody does, or too few to stand against it.
+std::string two_histories(const Told& told, const Digest& digest, std::size_t enough) {
+  std::vector<std::string> other;
+  for (const auto& [each, names] : told.holders) {
+    if (each != digest && (told.holders.at(digest).size() < enough || names.size() >= enough)) {
+      other.insert(other.end(), names.begin(), names.end());
+    }
+  }
+  const std::vector<std::string>& same = told.holders.at(digest);
   return other.empty() ? "" : list_of(same) + (same.size() == 1 ? " has" : " have") + " one, " + list_of(other) + " another";
 }
 
@@ -88,11 +181,9 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
   AdoptionDecision decision;
   std::vector<std::string> away;
   std::size_t connected = 0;
-  Epoch newest;
   for (const AdoptionCandidate& candidate : input.candidates) {
     if (candidate.connected) {
       ++connected;
-      newest = std::max(newest, candidate.epoch);
     } else {
       away.push_back(candidate.name);
     }
@@ -105,17 +196,23 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
     return decision;
   }
   decision.round.round = input.committed.value_or(Round(0));
-  for (const AdoptionCandidate& candidate : input.candidates) {
-    for (const KnownRound& known : candidate.known) {
-      const bool first = !input.committed && decision.kind == AdoptionDecision::Kind::nothing;
-      if (candidate.connected && candidate.epoch == newest && (first || known.round > decision.round.round)) {
-        decision.kind = AdoptionDecision::Kind::adopt;
-        decision.round = known;
-      }
-    }
+  const std::size_t enough = std::max<std::uint32_t>(1, input.min);
+  const std::map<Round, Told> told = told_rounds(input);
+  const std::pair<const Round, Told>* agreed = agreed_round(told, enough);
+  if (agreed == nullptr && !input.committed) {
+    decision.kind = AdoptionDecision::Kind::wait;
+    decision.wait.text = "the run had begun before this ledger, and no round of it is held by " + std::to_string(enough) +
+                         " of the connected islands; waits for others that hold it";
+    return decision;
   }
-  if (const std::string apart = holders_of_another(input, newest, decision.round);
-      decision.kind == AdoptionDecision::Kind::adopt && !apart.empty()) {
+  if (agreed == nullptr) {
+    return decision;  // what fewer than min islands say is not believed
+  }
+  const auto& holders = agreed->second.holders;
+  const auto most = std::ranges::max_element(holders, {}, [](const auto& each) { return each.second.size(); });
+  decision.kind = AdoptionDecision::Kind::adopt;
+  decision.round = KnownRound{agreed->first, most->first};
+  if (const std::string apart = two_histories(agreed->second, most->first, enough); !apart.empty()) {
     decision.kind = AdoptionDecision::Kind::wait;
     decision.wait.text = "round " + std::to_string(decision.round.round.value) + " is of two histories: " + apart +
                          "; the islands followed two coordinators. `atoll islands revoke` those whose rounds shall not count";
@@ -125,14 +222,16 @@ AdoptionDecision decide_adoption(const AdoptionInput& input) {
 }
 
 std::optional<std::pair<std::string, Round>> find_newer_than_ledger(const AdoptionInput& input) {
+  std::optional<std::pair<std::string, Round>> first;
+  std::size_t claims = 0;
   for (const AdoptionCandidate& candidate : input.candidates) {
-    for (const KnownRound& known : candidate.known) {
-      if (candidate.connected && candidate.ahead && known.round > input.committed) {
-        return std::pair(candidate.name, known.round);
-      }
+    const auto newer = std::ranges::find_if(candidate.known, [&](const KnownRound& known) { return known.round > input.committed; });
+    if (candidate.connected && candidate.ahead && newer != candidate.known.end()) {
+      ++claims;
+      first = first ? first : std::optional(std::pair(candidate.name, newer->round));
     }
   }
-  return std::nullopt;
+  return claims >= std::max<std::uint32_t>(1, input.min) ? first : std::nullopt;
 }
 
 }  // namespace atl::coordinator

@@ -1,6 +1,7 @@
 // What a round does while it collects contributions, and what an attempt to exchange them came to.
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "coordinator/core/decide.hpp"
 #include "transport/base/planted.hpp"
@@ -213,12 +214,18 @@ AttemptDecision decide_attempt(const AttemptInput& input) {
   std::vector<std::string> silent;
   std::vector<std::string> failed;
   std::map<IslandId, unsigned> blame = input.blame;
+  std::set<IslandId> finished;
+  for (const AttemptMember& member : input.members) {
+    if (member.done) {
+      finished.insert(member.island);
+    }
+  }
   for (const AttemptMember& member : input.members) {
     if (member.failed) {
       failed.push_back(member.name);
-      if (!member.accused.empty()) {
-        ++blame[member.accused];
-      }
+      // Most have finished, for which they needed everybody: what one says that did not is no proof against one that did.
+      const bool alone = finished.size() * 2 > input.members.size() && finished.contains(member.accused);
+      ++blame[member.accused.empty() || alone ? member.island : member.accused];
     } else if (!member.done) {
       silent.push_back(member.name);
     }

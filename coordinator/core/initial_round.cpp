@@ -1,5 +1,6 @@
 // Round 0, on which everybody agrees: the digest of the initial state.
 #include <algorithm>
+#include <map>
 
 #include "coordinator/core/core_state.hpp"
 
@@ -22,8 +23,8 @@ void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready&
   }
 }
 
-// Round 0: every member says the digest of its initial state; the first one's stands. Who lacks the parameters that the run begins with
-// says an empty one, and copies the state of those that have them.
+// Round 0: every member says the digest of its initial state; the one that most have stands, of several the first island's. Who lacks the
+// parameters that the run begins with says an empty one, and copies the state of those that have them.
 void Core::State::advance_initial(Run& run) {
   if (take_over_beginning(run)) {
     return;
@@ -49,17 +50,18 @@ void Core::State::advance_initial(Run& run) {
     return;
   }
   std::vector<std::string> starting;
+  std::map<Digest, std::size_t> votes;
   const Digest* digest = nullptr;
   std::size_t ready = 0;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
     if (membership.entry.initial) {
       ++ready;
-      digest = digest == nullptr && !lacks_parameters(run, membership) ? &*membership.entry.initial : digest;
+      votes[*membership.entry.initial] += lacks_parameters(run, membership) ? 0U : 1U;
       continue;
     }
     starting.push_back(islands.name_of(id));
-    if (due(membership.entry.resend)) {
+    if (due(membership.entry.resend) && !claims_alone(run, id)) {
       send_invite(run, membership);
     }
     wake_at(membership.entry.resend.next);
@@ -70,6 +72,12 @@ void Core::State::advance_initial(Run& run) {
       wake_at(*apart->until);
     }
     return;
+  }
+  for (const IslandId& id : run.members) {
+    const std::optional<Digest>& told = run.memberships.at(id).entry.initial;
+    if (told && votes[*told] > (digest == nullptr ? 0 : votes[*digest])) {
+      digest = &*told;
+    }
   }
   const InitialDecision decision = decide_initial({now(), deadline, run.spec.islands.min, ready, starting, digest != nullptr});
   if (decision.commit) {
@@ -104,10 +112,11 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
     } else {
       others.emplace_back(id, !membership.entry.initial           ? "was not ready by the deadline"
                               : lacks_parameters(run, membership) ? "it lacks the parameters that the run begins with, and copies them"
-                                                                  : "its initial state differs from the first island's");
+                                                                  : "its initial state differs from that of most islands");
     }
   }
   run.lineage.commit(Committed{Round(0), Attempt(0), digest, true, value.members});
+  run.lineage.decide_in(run.epoch);
   record(std::move(value));
   // A state that is agreed on exists only in later epochs than every order to begin from scratch: a late one is stale.
   new_epoch(run, "the initial state is agreed");

@@ -17,7 +17,7 @@ constexpr std::size_t kKnownFiles = 16;
 
 void Lineage::recover(const RunRecord& record) {
   number_ = record.lineage;
-  recovered_ = record.epoch;
+  recovered_ = decided_ = record.epoch;
   initialised_ = record.initialised;
   restored_ = record.restored;
   tokens_ = record.tokens;
@@ -90,6 +90,7 @@ void Lineage::start_over() {
   Lineage next;
   next.number_ = number_ + 1;
   next.recovered_ = recovered_;
+  next.decided_ = decided_;
   next.restored_ = restored_;
   next.tokens_ = tokens_;
   *this = std::move(next);

@@ -6,6 +6,7 @@
 // Threads: owned by one core.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "coordinator/core/decide.hpp"
 #include "coordinator/core/record.hpp"
+#include "transport/base/bounded_sum.hpp"
 #include "transport/control/message.hpp"
 
 namespace atl::coordinator {
@@ -45,9 +47,12 @@ class Lineage {
   void begin_unknown() { initialised_ = restored_ = true; }
   void begin_anew() { initialised_ = false; }
   void commit(Committed committed);
-  void count_tokens(std::uint64_t tokens) { tokens_ += tokens; }
+  // So many sequences of so many tokens each. The sum stays within what a message may hold.
+  void count_tokens(std::uint64_t sequences, std::uint64_t tokens_each) {
+    tokens_ = bounded_sum(tokens_, bounded_product(sequences, tokens_each, kMaxCount), kMaxCount);
+  }
   // The rounds are others than those whose tokens were counted.
-  void recount_tokens(std::uint64_t tokens) { tokens_ = tokens; }
+  void recount_tokens(std::uint64_t sequences, std::uint64_t tokens_each) { tokens_ = bounded_product(sequences, tokens_each, kMaxCount); }
   // Islands commit by themselves, and all have come to this round; or so many tasks are done.
   void reach(Round round) { committed_ = round; }
   // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.
@@ -63,6 +68,8 @@ class Lineage {
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
   void allow(Round round) { past_.try_emplace(round); }
   void has_checkpoint(Round round) { checkpoints_.insert(round); }
+  // What was committed, or rolled back, last happened in this epoch, or before it.
+  void decide_in(Epoch epoch) { decided_ = std::max(decided_, epoch); }
   // The first digest told of a round's checkpoint stands. False: this one is another.
   bool agrees_on_file(Round round, const Digest& file);
 
@@ -74,6 +81,9 @@ class Lineage {
   // That committed contributions were trained on, each once.
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
+  // The epoch before which nothing can have been committed that the ledger does not know: that of its newest decision on a round, or its
+  // newest of all when the coordinator began. Epochs that were made because somebody came or went are no decision.
+  [[nodiscard]] Epoch decided() const { return decided_; }
   [[nodiscard]] Round committed() const { return committed_; }
   [[nodiscard]] Round next() const { return committed_.next(); }
   [[nodiscard]] const Digest& digest() const { return digest_; }
@@ -105,6 +115,7 @@ class Lineage {
   void remember(Committed committed);
 
   std::uint32_t number_ = 0;
+  Epoch decided_;
   Epoch recovered_;  // the ledger's, when the coordinator began; what was committed after that ledger was in no older epoch
   bool initialised_ = false;
   bool restored_ = false;

@@ -34,6 +34,10 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
       own != run.memberships.end() && own->second.record.state == MembershipState::refused) {
     return "cannot take part: " + own->second.record.cause;
   }
+  if (const IslandId& id = island.record.id; island.greeted && claims_alone(run, id)) {
+    return "says that it has round " + std::to_string(newest_held(run, islands.held(id, run.about.id)).value) +
+           " of the run, which has not begun: that is believed once " + std::to_string(run.spec.islands.min) + " islands say so";
+  }
   const std::string busy = serves_another(run, island.record.id);
   return busy.empty() ? "" : "serves run " + busy;
 }
@@ -89,9 +93,21 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   event(run.about.id, {}, "info", "run_started", "run " + run.about.name + " starts on " + list_of(names));
 }
 
-// Epochs go on after all that anybody knows: an island drops what is of older ones.
+// Epochs go on after all that anybody knows: an island drops what is of older ones. No run makes so many epochs between a copy of its
+// ledger and the ledger: an island that claims more is not heeded, or epochs would come to their end.
 void Core::State::heed_epoch(Run& run, const IslandId& island) {
-  run.epoch = std::max(run.epoch, islands.held(island, run.about.id).epoch);
+  constexpr std::uint64_t kEpochsAhead = std::uint64_t{1} << 32U;
+  const Epoch claimed = islands.held(island, run.about.id).epoch;
+  if (claimed > run.epoch && claimed.value - run.epoch.value <= kEpochsAhead) {
+    run.epoch = claimed;
+  }
+}
+
+// How far its part of the data is, by an island that holds the run's state.
+void Core::State::adopt_position(Run& run, const HeldRun& held) {
+  if (held.position <= run.data.position(held.part) + kSequencesAhead) {
+    run.data.adopt(held, out);
+  }
 }
 
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
@@ -99,7 +115,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
   } else if (const HeldRun& held = islands.held(island, run.about.id); !run.private_states() && run.lineage.remembers(held)) {
-    run.data.adopt(held, out);  // it was a member by a newer ledger, and knows how far its part of the data is
+    adopt_position(run, held);  // it was a member by a newer ledger, and knows how far its part of the data is
   }
   value.run = run.about.id;
   value.island = island;
@@ -113,6 +129,7 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   fresh.entry.from = from;
   fresh.entry.assigned = run.lineage.committed();
   fresh.entry.failures = membership.entry.failures;
+  fresh.entry.ahead = membership.entry.ahead;
   fresh.entry.misfits = membership.entry.misfits;
   fresh.progress.merged = membership.progress.merged;
   fresh.progress.waits = membership.progress.waits;
@@ -225,9 +242,18 @@ Round Core::State::newest_held(const Run& run, const HeldRun& held) {
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && held->epoch >= run.epoch && newest_held(run, *held) > run.lineage.committed();
-  if (membership.entry.ahead && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
-    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have.
+  membership.entry.ahead = held != nullptr && held->epoch >= run.lineage.decided() && newest_held(run, *held) > run.lineage.committed();
+  const auto ahead =
+      std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands.alive(each.first); });
+  const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
+  if (enough && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
+    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
+    // that came before them with such a round was taken for one that has to catch up.
+    for (auto& [id, other] : run.memberships) {
+      if (other.record.state == MembershipState::joining) {
+        vacate(run, other, MembershipState::absent, "the ledger is older than what " + islands.name_of(island) + " has");
+      }
+    }
     const std::vector<IslandId> members = run.members;
     for (const IslandId& id : members) {
       leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
@@ -236,12 +262,15 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
   const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.private_states() && run.lineage.initialised();
   if (held != nullptr && held->epoch > run.epoch && asked) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
+    const Epoch before = run.epoch;
     heed_epoch(run, island);
-    new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
+    if (run.epoch > before) {
+      new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
+    }
   }
   const bool known = held != nullptr && (run.lineage.verified(island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)));
   if (known && !run.private_states()) {
-    run.data.adopt(*held, out);
+    adopt_position(run, *held);
   }
 }
 
@@ -419,6 +448,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.entry.caught_up.reset();
   membership.entry.boundaries_missed = 0;
   membership.entry.memory_offered = false;
+  membership.entry.ahead = false;
   if (!run.phased()) {
     run.in_rounds().hold_since.reset();
   }

@@ -1,6 +1,7 @@
 #include "coordinator/core/open_rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "transport/base/planted.hpp"
 
@@ -178,6 +179,14 @@ std::vector<IslandId> OpenRound::silent_and_due(const Outbox& out) {
 bool OpenRound::rejects(const IslandId& island) const {
   const Contribution* contribution = contribution_of(island);
   return contribution != nullptr && contribution->rejected;
+}
+
+double OpenRound::largest_norm() const {
+  double largest = 0;
+  for (std::size_t i = 0; i < plan_.norms.size() && i < plan_.tokens.size(); ++i) {
+    largest = plan_.tokens[i] > 0 && std::isfinite(plan_.norms[i]) ? std::max(largest, plan_.norms[i]) : largest;
+  }
+  return largest;
 }
 
 std::optional<std::size_t> OpenRound::awaited() const {

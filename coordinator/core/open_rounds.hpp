@@ -98,6 +98,8 @@ class OpenRound {
   // What is said of the attempt, without the run and the round: in short where members are those of the epoch, and where what is said of
   // each is the same for all. Whose contribution does not count is told so besides.
   [[nodiscard]] Exchange exchange_of(const std::vector<IslandId>& members_of_epoch, bool with_norms) const;
+  // Of the contributions that are exchanged the largest norm that was said; 0: none was.
+  [[nodiscard]] double largest_norm() const;
   [[nodiscard]] bool rejects(const IslandId& island) const;
   // How many of the attempt's members have not said that they have the result; nothing: there is no attempt, or somebody failed in it.
   [[nodiscard]] std::optional<std::size_t> awaited() const;

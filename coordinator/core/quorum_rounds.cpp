@@ -29,16 +29,22 @@ bool Core::State::late(const Run& run, const OpenRound& round, const IslandId& i
   return contribution != nullptr && contribution->staleness > usual;
 }
 
+// How many rounds of its fragment a contribution missed, as far as that can be so: an island that claims more would have any norm and any
+// number of steps allowed.
+std::uint32_t Core::State::missed_by(const Run& run, const Contribution& contribution) {
+  return std::min(contribution.staleness, run.passes_over() ? run.spec.strategy.max_staleness + 1 : 1U);
+}
+
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest
 // outer parameters.
 std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contribution) {
-  return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? contribution.staleness : 0;
+  return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? missed_by(run, contribution) : 0;
 }
 
 // What the guard of norms looks at. An island may claim as many inner steps as a round has, once more for each round that it missed: with
 // more it could claim any norm.
 JudgedNorm Core::State::judged(const Run& run, const IslandId& island, const Contribution& contribution) {
-  const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + contribution.staleness);
+  const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + missed_by(run, contribution));
   return {island, contribution.norm, spanned_by(run, contribution), std::min(contribution.steps, most)};
 }
 

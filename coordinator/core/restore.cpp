@@ -68,7 +68,7 @@ void Core::State::recount_tokens(Run& run) {
   for (const DataRange& part : run.data.snapshot()) {
     sequences += part.sequences();
   }
-  run.lineage.recount_tokens(sequences * tokens_per_sequence(run.spec));
+  run.lineage.recount_tokens(sequences, tokens_per_sequence(run.spec));
 }
 
 void Core::State::roll_back(Run& run, Round round) {
@@ -76,6 +76,7 @@ void Core::State::roll_back(Run& run, Round round) {
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
   run.data.return_to(run.lineage.roll_back(round), out);
+  run.lineage.decide_in(run.epoch.next());  // that of those who go on: whoever has a lost round knows an older one
   recount_tokens(run);
   run.copies.roll_back(round);
   run.rounds().clear();
@@ -105,6 +106,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
             "; it starts over",
         {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
   run.lineage.start_over();
+  run.lineage.decide_in(run.epoch.next());
   run.copies.roll_back(Round(0));
   run.data.return_to({}, out);
   recount_tokens(run);
@@ -131,6 +133,9 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
+    if (islands.find(id) == nullptr) {
+      continue;  // revoked: its claims went with it, and nobody waits for it
+    }
     AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}, membership.entry.ahead};
     if (candidate.connected) {
       const HeldRun& held = islands.held(id, run.about.id);
@@ -179,12 +184,13 @@ bool Core::State::adopt_newer(Run& run) {
       const bool stored = !held.live && !held.checkpoints.empty() && held.checkpoints.back().round == decision.round.round &&
                           held.checkpoints.back().digest == decision.round.digest;
       if (live || stored) {
-        run.data.adopt(held, out);
+        adopt_position(run, held);
       }
     }
   }
   run.rounds().clear();
   run.lineage.adopt(onward, run.data.snapshot());
+  run.lineage.decide_in(run.epoch);
   recount_tokens(run);
   record_lineage(run);
   event(run.about.id, {}, "warning", "ledger_restored",
@@ -256,6 +262,9 @@ RestoreInput Core::State::restore_input(const Run& run) const {
   input.since = run.nobody_since;
   input.grace = settings.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
+    if (islands.find(id) == nullptr) {
+      continue;  // revoked: nobody waits for it
+    }
     if (membership.record.state != MembershipState::absent || (run.of_group() && islands.alive(id) && !is_lent(run, id))) {
       continue;  // here, and busy with something else
     }
@@ -288,15 +297,29 @@ bool Core::State::began_before(const Run& run, const IslandId& island) const {
   return !run.lineage.initialised() && run.lineage.number() == 0 && !run.phased() && (held.live || !held.checkpoints.empty());
 }
 
-// The run had begun, and the ledger is from before: it goes on from what its islands have. False: it has not begun.
-bool Core::State::take_over_beginning(Run& run) {
+// Who holds rounds, or the initial state, of a run that has not begun by the ledger.
+std::vector<IslandId> Core::State::holders_of_beginning(const Run& run) const {
   std::vector<IslandId> holders;
   for (const auto& [id, island] : islands.all()) {
     if (island.greeted && admits_name(run, island) && began_before(run, id)) {
       holders.push_back(id);
     }
   }
-  if (holders.empty() || run.private_states()) {
+  return holders;
+}
+
+// It claims rounds of a run that has not begun by the ledger, and fewer than min islands do: the ledger is believed. The island is not told
+// to begin, because that would end what it may have.
+bool Core::State::claims_alone(const Run& run, const IslandId& island) const {
+  return !run.private_states() && began_before(run, island) && newest_held(run, islands.held(island, run.about.id)) > Round(0) &&
+         holders_of_beginning(run).size() < run.spec.islands.min;
+}
+
+// The run had begun, and the ledger is from before: it goes on from what its islands have. False: it has not begun, as far as at least min
+// islands say.
+bool Core::State::take_over_beginning(Run& run) {
+  const std::vector<IslandId> holders = holders_of_beginning(run);
+  if (holders.empty() || holders.size() < run.spec.islands.min || run.private_states()) {
     return false;
   }
   if (!run.lineage.restored()) {

@@ -52,7 +52,9 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
       forgive(run, membership);
     }
     membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
-    run.data.count_in(message.data, message.sequences, out);
+    if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part < run.data.count()) {
+      run.data.count_in(message.data, message.sequences, out);
+    }
     membership.progress.settled =
         current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told
     return;
@@ -83,10 +85,31 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     leave_epoch(run, membership.record.island, why, true);
     return;
   }
+  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    offend(run, membership.record.island, why);
+    return;
+  }
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
   const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
   membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
   contribute(run, membership, message.round, contribution_in(message));
+}
+
+// Why a contribution can be none to its round: it is of another fragment than the round, or of data that are far from what is committed.
+// Empty: it may be one.
+std::string Core::State::misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data) {
+  const std::uint64_t position = run.data.position(data.part);
+  if (data.to > position && data.to - position > kSequencesAhead) {
+    return "its contribution claims sequence " + std::to_string(data.to) + " of its data, of which " + std::to_string(position) +
+           " are committed";
+  }
+  const Result<RoundPlan> plan = run.schedule ? run.schedule->round_at(round) : Error{Code::not_found, ""};
+  if (plan && plan->fragment != fragment) {
+    return "its contribution to round " + std::to_string(round.value) + " is of fragment " + std::to_string(fragment) +
+           ", and the round is of fragment " + std::to_string(plan->fragment);
+  }
+  return "";
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
@@ -110,6 +133,11 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);
   if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
+    return;
+  }
+  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
+    leave_epoch(run, membership.record.island, why, true);
+    offend(run, membership.record.island, why);
     return;
   }
   const OpenRound* round = run.rounds().find(message.round);
@@ -215,7 +243,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   if (run.members.size() < run.spec.islands.min) {
     return;
   }
-  reject_exploding(run, number);
+  reject_unbelievable(run, number);
   if (run.rounds().find(number) == nullptr ||
       !std::ranges::all_of(decision.participants, [&](const IslandId& id) { return run.is_member(id); })) {
     return;  // somebody was quarantined: what that means is decided anew
@@ -265,32 +293,52 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   return input;
 }
 
-// Contributions whose norm is out of all proportion do not count: their islands receive the result, and are named.
-void Core::State::reject_exploding(Run& run, Round number) {
+// Contributions whose norm is out of all proportion, or that claim more tokens than they can hold, do not count: their islands receive the
+// result, and are named.
+void Core::State::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
+  AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
+  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec)) {
+    amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
+  }
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
+      amounts.amounts.push_back({id, contribution.tokens, missed_by(run, contribution)});
       fragment = contribution.fragment;
     }
   }
-  const NormDecision decision = run.guards.judge(fragment, norms);
-  for (const auto& [id, usual, why] : decision.rejected) {
-    OpenRound& round = run.rounds().at(number);
-    const Contribution rejected = *round.contribution_of(id);
-    const double norm = rejected.norm;
-    round.reject(id);
-    record(DroppedRecord{run.about.id, run.lineage.number(), id, fragment, number, rejected.data, Fate::rejected, rejected.tokens,
-                         rejected.overwritten});
-    event(run.about.id, id, "warning", "contribution_rejected",
-          "the contribution of island " + islands.name_of(id) + " to round " + std::to_string(number.value) + " does not count: " + why,
-          {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"norm", norm}, Field{"median", usual}});
-    offend(run, id, why);
-    if (run.rounds().find(number) == nullptr) {
+  for (const auto& [id, usual, why] : run.guards.judge(fragment, norms).rejected) {
+    const double norm = run.rounds().at(number).contribution_of(id)->norm;
+    if (!reject_contribution(run, number, id, why, {Field{"norm", norm}, Field{"median", usual}})) {
+      return;
+    }
+    std::erase_if(amounts.amounts, [&rejected = id](const JudgedAmount& judged) { return judged.island == rejected; });
+  }
+  if (run.private_states()) {
+    return;  // the merge of all islands' models is weighted by all that they trained on
+  }
+  for (const auto& [id, why] : decide_amounts(amounts)) {
+    if (!reject_contribution(run, number, id, why, {})) {
       return;
     }
   }
+}
+
+// False: somebody was quarantined, and the round is given up.
+bool Core::State::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
+  OpenRound& round = run.rounds().at(number);
+  const Contribution rejected = *round.contribution_of(island);
+  round.reject(island);
+  record(DroppedRecord{run.about.id, run.lineage.number(), island, rejected.fragment, number, rejected.data, Fate::rejected,
+                       rejected.tokens, rejected.overwritten});
+  fields.insert(fields.begin(), Field{"round", static_cast<std::int64_t>(number.value)});
+  event(run.about.id, island, "warning", "contribution_rejected",
+        "the contribution of island " + islands.name_of(island) + " to round " + std::to_string(number.value) + " does not count: " + why,
+        std::move(fields));
+  offend(run, island, why);
+  return run.rounds().find(number) != nullptr;
 }
 
 void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
@@ -340,6 +388,9 @@ void Core::State::send_exchange(Run& run, Round number, const std::vector<Island
   const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
+  if (const double largest = round.largest_norm(); !norms && largest > 0) {
+    order.norms = {largest};  // what no contribution may go beyond
+  }
   order.run = run.about.id;
   order.epoch = run.epoch;
   order.round = number;
@@ -485,13 +536,14 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   }
   const std::vector<DataRange> parts = run.data.snapshot();
   value.parts = value.checkpoint ? parts : std::vector<DataRange>();
-  run.lineage.count_tokens(sequences * tokens_per_sequence(run.spec));
+  run.lineage.count_tokens(sequences, tokens_per_sequence(run.spec));
   if (run.in_rounds().hold_since && now() >= *run.in_rounds().hold_since + hold_limit(run)) {
     run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one
   }
   run.in_rounds().last_round = now() - run.last_commit;
   run.last_commit = now();
   run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
+  run.lineage.decide_in(run.epoch);
   record(value);
   record(run.to_record());
   tell_commit(run, value);

@@ -159,7 +159,11 @@ void Cluster::carry(const std::string& from, const std::string& to, std::functio
   depart(std::move(deliver));
 }
 
-void Cluster::to_coordinator(IslandHost& host, const Message& message) {
+void Cluster::to_coordinator(IslandHost& host, const Message& said) {
+  Message message = said;
+  if (const auto lie = lies_.find(host.id()); lie != lies_.end()) {
+    lie->second(message);
+  }
   carry(host.name(), kCoordinator, [this, from = host.id(), boot = host.boot(), message] {
     if (unwritten_) {
       unheard_.push_back([this, from, boot, message] { hear(from, boot, message); });

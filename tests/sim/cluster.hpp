@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +60,8 @@ class Cluster {
   [[nodiscard]] LedgerCopy copy_ledger() const { return {ledger_, checkers_.tape()}; }
   // The coordinator, which must not run, starts from an older copy of its ledger: restored as such, or put in place by hand.
   void start_coordinator_from(const LedgerCopy& older, bool restored = true);
+  // From now on what this island says to the coordinator is changed on its way: it lies.
+  void lie(std::size_t index, std::function<void(Message&)> change) { lies_[hosts_.at(index)->id()] = std::move(change); }
   // Ways between names.
   void cut(const std::string& from, const std::string& to);
   void join(const std::string& from, const std::string& to);
@@ -139,6 +142,7 @@ class Cluster {
     Duration each{};  // that one message takes
   };
   std::map<std::pair<std::string, std::string>, Clog> clogs_;
+  std::map<IslandId, std::function<void(Message&)>> lies_;
   std::map<std::pair<std::string, std::string>, std::vector<std::function<void()>>> history_;
   RunId run_id_{"r-1"};
   bool troubled_ = false;

@@ -135,6 +135,8 @@ class IslandHost {
   void set_trainer_start(Duration length) { trainer_start_ = length; }
   void set_other_initial(bool other) { other_initial_ = other; }
   void set_data_refused(bool refused) { data_refused_ = refused; }
+  // Its trainer says of what it publishes that it is another fragment.
+  void misname_fragments() { misnames_fragments_ = true; }
   void spoil_next_contribution() { spoil_ = true; }
   void explode_next_contribution() { explode_ = true; }
   // Its trainer says that the model is good enough.
@@ -225,6 +227,7 @@ class IslandHost {
   std::size_t trainer_starts_ = 0;
   bool other_initial_ = false;
   bool data_refused_ = false;
+  bool misnames_fragments_ = false;
   bool spoil_ = false;
   bool explode_ = false;
   bool slow_ = false;                      // each step takes seconds

@@ -301,6 +301,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
     std::ranges::transform(range(trainer.state.start, order.fragment), arena, moved.begin(), std::minus<>());
     trainer.state.unsaid.erase(order.fragment);
   }
+  event.fragment += misnames_fragments_ ? 1 : 0;
   feed(event);
 }
 

@@ -557,6 +557,96 @@ TEST_CASE("decide_adoption takes the newest round of those that know the newest 
   REQUIRE(decide_adoption(input).kind == Kind::nothing);
 }
 
+TEST_CASE("decide_adoption believes no round of which fewer than min islands tell") {
+  using Kind = AdoptionDecision::Kind;
+  const auto candidate = [](std::size_t i, std::uint64_t epoch, std::vector<KnownRound> known) {
+    return AdoptionCandidate{island(i), "i" + std::to_string(i), true, Epoch(epoch), std::move(known), true};
+  };
+  const KnownRound nine{Round(9), digest(9)};
+  const KnownRound four{Round(4), digest(4)};
+  AdoptionInput input;
+  input.now = input.since = kStart;
+  input.committed = Round(4);
+  input.min = 2;
+  for (const std::uint64_t claimed : {5, 10, 40}) {
+    for (const std::uint64_t epoch : {1, 3, 1000}) {
+      INFO(claimed << " " << epoch);
+      const AdoptionCandidate liar = candidate(2, epoch, {{Round(claimed), digest(1)}});
+      input.committed = Round(4);
+      input.candidates = {candidate(0, 3, {four}), candidate(1, 3, {four}), liar};
+      CHECK(decide_adoption(input).kind == Kind::nothing);
+      CHECK_FALSE(find_newer_than_ledger(input));
+      input.candidates = {candidate(0, 3, {nine}), candidate(1, 3, {nine}), liar};
+      CHECK(find_newer_than_ledger(input));
+      CHECK(decide_adoption(input).kind == Kind::adopt);
+      CHECK(decide_adoption(input).round.round == Round(9));
+      input.committed.reset();  // the ledger knows of no round
+      CHECK(decide_adoption(input).round.round == Round(9));
+      input.candidates = {liar};
+      CHECK(decide_adoption(input).kind == Kind::wait);
+    }
+  }
+  // With another digest of the same round: two that agree are enough where two are.
+  input.committed = Round(4);
+  input.candidates = {candidate(0, 3, {nine}), candidate(1, 3, {nine}), candidate(2, 3, {{Round(9), digest(1)}})};
+  CHECK(decide_adoption(input).kind == Kind::adopt);
+  CHECK(decide_adoption(input).round.digest == digest(9));
+  input.candidates.push_back(candidate(3, 3, {{Round(9), digest(1)}}));
+  CHECK(decide_adoption(input).kind == Kind::wait);
+}
+
+TEST_CASE("decide_amounts rejects what a round cannot hold, and what is out of all proportion, but never all") {
+  const auto rejected = [](std::vector<std::uint64_t> tokens, std::uint64_t tokens_per_step, std::uint32_t missed = 0) {
+    AmountInput input{{}, 10, tokens_per_step};
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      input.amounts.push_back({island(i), tokens[i], missed});
+    }
+    std::vector<IslandId> islands;
+    for (const RejectedAmount& each : decide_amounts(input)) {
+      islands.push_back(each.island);
+    }
+    return islands;
+  };
+  const std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
+  CHECK(rejected({1000, 1000}, 100).empty());
+  CHECK(rejected({1000, 4000}, 100).empty());
+  CHECK(rejected({1000, 4001}, 100) == std::vector{island(1)});
+  CHECK(rejected({1000, 8000}, 100, 1).empty());
+  CHECK(rejected({1000, huge}, 100) == std::vector{island(1)});
+  CHECK(rejected({1000, huge}, huge).empty());
+  CHECK(rejected({huge, huge}, 100).empty());  // a run is not ended by this guard
+  CHECK(rejected({huge, 1000, 1000}, 0) == std::vector{island(0)});
+  CHECK(rejected({1, 1000, 1000}, 0).empty());  // a small claim has no other rejected
+  CHECK(rejected({1, 1000}, 0).empty());
+  CHECK(rejected({}, 100).empty());
+}
+
+TEST_CASE("decide_attempt: who fails alone is blamed, whomever it accuses") {
+  AttemptInput input;
+  input.planned = kStart;
+  input.now = kStart + 5s;
+  input.first_failure = kStart + 5s;
+  input.limit = 60s;
+  input.round = Round(3);
+  input.attempt = Attempt(1);
+  input.bad_attempts = 2;
+  for (const IslandId& accused : {IslandId(), island(3), island(1)}) {
+    input.members.clear();
+    for (std::size_t i = 0; i < 4; ++i) {
+      input.members.push_back(AttemptMember{island(i), "n" + std::to_string(i), i == 1 ? std::nullopt : std::optional(digest(1)), i == 1,
+                                            i == 1 ? accused : IslandId()});
+    }
+    CHECK(decide_attempt(input).left_out == std::vector{island(1)});
+  }
+  // Where most have failed, whom they accuse is blamed, and who accuses nobody itself.
+  for (std::size_t i : {0, 2}) {
+    input.members[i].done.reset();
+    input.members[i].failed = true;
+    input.members[i].accused = island(3);
+  }
+  CHECK(decide_attempt(input).left_out == std::vector{island(3)});
+}
+
 TEST_CASE("decide_adoption takes the initial state over, too, where the ledger knows of no round") {
   AdoptionInput input;
   input.now = kStart;

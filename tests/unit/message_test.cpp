@@ -97,6 +97,76 @@ TEST_CASE("another protocol version is read where both sides must be named, and 
   CHECK(changed == 1);
 }
 
+TEST_CASE("numbers that count are bounded where they are decoded, each as its kind") {
+  const auto why = [](const Message& message) {
+    const Result<Message> back = decode(encode(message).value());
+    return back ? std::string() : back.error().why;
+  };
+  const auto hello = [](const auto& set) {
+    Hello message;
+    message.runs.resize(1);
+    message.runs.front().checkpoints.resize(1);
+    set(message.runs.front());
+    return Message(message);
+  };
+  const auto with = [](auto message, const auto& set) {
+    set(message);
+    return Message(message);
+  };
+  const auto all_with = [&](std::uint64_t count, std::uint64_t amount, std::uint64_t milliseconds) {
+    return std::vector<Message>{hello([&](HeldRun& m) { m.epoch = Epoch(count); }),
+                                hello([&](HeldRun& m) { m.committed = Round(count); }),
+                                hello([&](HeldRun& m) { m.position = amount; }),
+                                hello([&](HeldRun& m) { m.checkpoints.front().round = Round(count); }),
+                                hello([&](HeldRun& m) { m.checkpoints.front().epoch = Epoch(count); }),
+                                with(Hello(), [&](Hello& m) { m.generation.starts = count; }),
+                                with(Ready(), [&](Ready& m) { m.epoch = Epoch(count); }),
+                                with(Ready(), [&](Ready& m) { m.round = Round(count); }),
+                                with(Ready(), [&](Ready& m) { m.tokens = amount; }),
+                                with(Ready(), [&](Ready& m) { m.steps = amount; }),
+                                with(Ready(), [&](Ready& m) { m.data.to = amount; }),
+                                with(Ready(), [&](Ready& m) { m.overwritten = amount; }),
+                                with(Exchanged(), [&](Exchanged& m) { m.round = Round(count); }),
+                                with(Exchanged(), [&](Exchanged& m) { m.bytes_sent = count; }),
+                                with(ExchangeFailed(), [&](ExchangeFailed& m) { m.epoch = Epoch(count); }),
+                                with(Withdrawn(), [&](Withdrawn& m) { m.tokens = amount; }),
+                                with(Merged(), [&](Merged& m) { m.step = Step(count); }),
+                                with(Checkpointed(), [&](Checkpointed& m) { m.file_bytes = count; }),
+                                with(CaughtUp(), [&](CaughtUp& m) { m.entry = count; }),
+                                with(RunEnded(), [&](RunEnded& m) { m.round = Round(count); }),
+                                with(PathReport(), [&](PathReport& m) { m.bytes_per_second = count; }),
+                                with(AssignmentReport(), [&](AssignmentReport& m) { m.number = count; }),
+                                with(AssignmentReport(), [&](AssignmentReport& m) { m.result.bytes = count; }),
+                                with(Invite(), [&](Invite& m) { m.epoch = Epoch(count); }),
+                                with(NewEpoch(), [&](NewEpoch& m) { m.tokens = count; }),
+                                with(Exchange(),
+                                     [&](Exchange& m) {
+                                       m.tokens = {1, amount};
+                                     }),
+                                with(Exchange(),
+                                     [&](Exchange& m) {
+                                       m.steps = {1, amount};
+                                     }),
+                                with(Commit(),
+                                     [&](Commit& m) {
+                                       m.data = {DataRange{0, 0, amount}};
+                                     }),
+                                with(CatchUp(), [&](CatchUp& m) { m.checkpoint_bytes = count; }),
+                                with(Welcome(), [&](Welcome& m) { m.stall_ms = milliseconds; })};
+  };
+  for (const Message& message : all_with(kMaxCount, kMaxAmount, kMaxMilliseconds)) {
+    INFO(kind_of(message));
+    CHECK(why(message).empty());
+  }
+  for (const std::uint64_t beyond : {std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - kMaxCount}) {
+    for (const Message& message : all_with(kMaxCount + beyond, kMaxAmount + beyond, kMaxMilliseconds + beyond)) {
+      INFO(kind_of(message) << ", " << beyond << " beyond");
+      CHECK(contains(why(message), "a number that is too large"));
+    }
+  }
+  CHECK(Epoch(std::numeric_limits<std::uint64_t>::max()).next() > Epoch(1));
+}
+
 TEST_CASE("texts for people are cut and made plain, names are not") {
   const std::string garbage = "\x1b[2J out of\xff memory\r\n";
   const Message back = there_and_back(IslandEvent{RunId("r-1"), "error", "trainer_crashed", garbage});

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -41,7 +42,8 @@ struct Number {
 
   constexpr Number() = default;
   constexpr explicit Number(Integer number) : value(number) {}
-  [[nodiscard]] constexpr Number next() const { return Number(value + 1); }
+  // The largest number is its own successor: counting on never begins anew at 0.
+  [[nodiscard]] constexpr Number next() const { return Number(value == std::numeric_limits<Integer>::max() ? value : value + 1); }
   friend constexpr auto operator<=>(const Number&, const Number&) = default;
 };
 

@@ -29,8 +29,11 @@ TimePoint now();
 }
 [[nodiscard]] constexpr TimePoint from_unix_ms(std::int64_t ms) { return TimePoint(std::chrono::milliseconds(ms)); }
 [[nodiscard]] constexpr double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+// Not beyond a century, so that it can be added to a time; 0 for NaN.
 [[nodiscard]] constexpr Duration from_seconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+  constexpr double kCentury = 3'153'600'000.0;
+  const double bounded = value > kCentury ? kCentury : value < -kCentury ? -kCentury : value == value ? value : 0.0;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(bounded));
 }
 
 // "2026-01-31T12:30:05.123Z".

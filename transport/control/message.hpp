@@ -347,7 +347,9 @@ struct Exchange {
   std::uint32_t fragment = 0;
   bool rejected = false;                  // the contribution of whom this is sent to does not count, in no later round either
   std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
-  std::vector<double> norms = {};         // per member: of its contribution; empty: nobody needs them
+  // Per member: of its contribution. One value where the aggregator does not count them: the largest, beyond which none may go. Empty: none
+  // was said.
+  std::vector<double> norms = {};
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 
@@ -572,11 +574,18 @@ inline constexpr std::size_t kMaxNameBytes = 512;
 inline constexpr std::size_t kMaxTextBytes = 16U << 10U;
 inline constexpr std::size_t kMaxListItems = 1024;
 inline constexpr std::size_t kMaxPictureBytes = 96 * 1024;
+// Of a number that counts: an epoch, a round, a step, bytes, a run's tokens, an entry. Counting on from there never wraps.
+inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62U;
+// Of what one contribution holds, and of a position in a part of the data: tokens, inner steps, sequences. As many as a list has items
+// still sum to less than kMaxCount.
+inline constexpr std::uint64_t kMaxAmount = std::uint64_t{1} << 48U;
+// Of a time in milliseconds: 49 days.
+inline constexpr std::uint64_t kMaxMilliseconds = std::uint64_t{1} << 32U;
 
 // The message as one FlatBuffer of at most kMaxMessageBytes. Texts for people (why, reason, text) are made plain and cut to
 // kMaxTextBytes; anything else that is over its bound or not plain UTF-8 is invalid_argument naming the field.
 Result<Bytes> encode(const Message& message);
-// Verifies before use: garbage, an unknown kind, an out-of-range enum or a frame over a bound is corrupt, never a crash. A
+// Verifies before use: garbage, an unknown kind, an out-of-range enum, a number or a frame over a bound is corrupt, never a crash. A
 // message of another protocol version is conflict naming both, except Hello, Enrol, Request, Refused and Reply, which are
 // read whatever the version.
 Result<Message> decode(ByteView frame);

@@ -148,14 +148,14 @@ class Decoder {
       case Body::CatchUp:
         return get(*e.body_as_CatchUp());
       case Body::Serve:
-        return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), Round(e.body_as_Serve()->round()),
+        return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), round(e.body_as_Serve()->round()),
                      e.body_as_Serve()->allowed()};
       case Body::Assignment:
         return get(*e.body_as_Assignment());
       case Body::Release:
         return get(*e.body_as_Release());
       case Body::Cut:
-        return Cut{run(e.body_as_Cut()->run()), Epoch(e.body_as_Cut()->epoch()), Round(e.body_as_Cut()->round())};
+        return Cut{run(e.body_as_Cut()->run()), epoch(e.body_as_Cut()->epoch()), round(e.body_as_Cut()->round())};
       case Body::Neighbours:
         return get(*e.body_as_Neighbours());
       case Body::Drain:
@@ -215,12 +215,36 @@ class Decoder {
     return {bytes.begin(), bytes.end()};
   }
   static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
-  static Generation generation(const wire::Generation* value) {
-    return value == nullptr ? Generation{}
-                            : Generation{value->restored(), value->starts(), value->life(), std::bit_cast<Digest>(value->proof())};
+  DataRange range(const wire::DataRange* value) {
+    return value == nullptr ? DataRange{} : DataRange{value->part(), amount(value->from()), amount(value->to())};
   }
-  static DataRange range(const wire::DataRange* value) {
-    return value == nullptr ? DataRange{} : DataRange{value->part(), value->from(), value->to()};
+
+  // numbers: no sum and no successor of what passes here wraps
+  std::uint64_t at_most(std::uint64_t value, std::uint64_t most) {
+    if (value > most) {
+      fail("a number that is too large");
+      return 0;
+    }
+    return value;
+  }
+  std::uint64_t count(std::uint64_t value) { return at_most(value, kMaxCount); }
+  std::uint64_t amount(std::uint64_t value) { return at_most(value, kMaxAmount); }
+  std::uint64_t milliseconds(std::uint64_t value) { return at_most(value, kMaxMilliseconds); }
+  Generation generation(const wire::Generation* value) {
+    constexpr std::uint64_t kLatest = std::uint64_t{1} << 33U;  // seconds since 1970, which are shown as a time: 2242
+    return value == nullptr ? Generation{}
+                            : Generation{at_most(value->restored(), kLatest), count(value->starts()), value->life(),
+                                         std::bit_cast<Digest>(value->proof())};
+  }
+  Round round(std::uint64_t value) { return Round(count(value)); }
+  Epoch epoch(std::uint64_t value) { return Epoch(count(value)); }
+  Step step(std::uint64_t value) { return Step(count(value)); }
+  std::vector<std::uint64_t> amounts(const flatbuffers::Vector<std::uint64_t>* items) {
+    std::vector<std::uint64_t> values = numbers(items);
+    for (std::uint64_t& value : values) {
+      value = amount(value);
+    }
+    return values;
   }
 
   Code code(wire::Code value) {
@@ -310,16 +334,16 @@ class Decoder {
   std::optional<Error> maybe(const wire::Error* e) { return e == nullptr ? std::nullopt : std::optional<Error>(get(e)); }
   HeldRun get(const wire::HeldRun& h) {
     return HeldRun{run(h.run()),
-                   Epoch(h.epoch()),
+                   epoch(h.epoch()),
                    h.live(),
-                   Round(h.committed()),
+                   round(h.committed()),
                    digest(h.digest()),
                    list(h.checkpoints(),
-                        [](const wire::HeldCheckpoint* c) {
-                          return HeldCheckpoint{Round(c->round()), digest(c->digest()), Epoch(c->epoch())};
+                        [this](const wire::HeldCheckpoint* c) {
+                          return HeldCheckpoint{round(c->round()), digest(c->digest()), epoch(c->epoch())};
                         }),
                    h.part(),
-                   h.position()};
+                   amount(h.position())};
   }
   template <typename List>
   std::vector<OwnMetric> metrics(const List* given) {
@@ -331,10 +355,23 @@ class Decoder {
   }
 
   IslandReport get(const wire::IslandReport& r) {
-    return IslandReport{run(r.run()),          name(r.state()),        text(r.reason()),         Step(r.step()),    r.tokens(),
-                        r.tokens_per_second(), r.compute_seconds(),    r.wait_seconds(),         r.training_loss(), r.bytes_sent(),
-                        r.bytes_received(),    r.agent_memory_bytes(), r.trainer_memory_bytes(), r.parameters(),    metrics(r.metrics()),
-                        text(r.enough()),      r.awaits_trainer()};
+    return IslandReport{run(r.run()),
+                        name(r.state()),
+                        text(r.reason()),
+                        step(r.step()),
+                        count(r.tokens()),
+                        r.tokens_per_second(),
+                        r.compute_seconds(),
+                        r.wait_seconds(),
+                        r.training_loss(),
+                        count(r.bytes_sent()),
+                        count(r.bytes_received()),
+                        count(r.agent_memory_bytes()),
+                        count(r.trainer_memory_bytes()),
+                        count(r.parameters()),
+                        metrics(r.metrics()),
+                        text(r.enough()),
+                        r.awaits_trainer()};
   }
 
   Span get(const wire::Span& s) {
@@ -344,12 +381,12 @@ class Decoder {
       return {};
     }
     return Span{static_cast<SpanKind>(s.kind()),
-                Round(s.round()),
+                round(s.round()),
                 s.fragment(),
                 island(s.peer()),
                 TimePoint(Duration(s.start_ns())),
                 Duration(static_cast<std::int64_t>(s.length_ns())),
-                s.amount()};
+                count(s.amount())};
   }
 
   // island to coordinator
@@ -367,7 +404,7 @@ class Decoder {
                  text(m.kernels()),
                  list(m.trainers(), [this](const flatbuffers::String* trainer) { return name(trainer); }),
                  generation(m.generation()),
-                 m.link_memory_bytes(),
+                 count(m.link_memory_bytes()),
                  list(m.copies(), [this](const flatbuffers::String* place) { return name(place); }),
                  name(m.place())};
   }
@@ -375,18 +412,18 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()),      Epoch(m.epoch()), Round(m.round()),   m.tokens(),     m.steps(),
-                 m.training_loss(), m.norm(),         digest(m.digest()), m.fragment(),   range(m.data()),
-                 m.sequences(),     Round(m.base()),  m.staleness(),      m.overwritten()};
+    return Ready{run(m.run()),          epoch(m.epoch()), round(m.round()),   amount(m.tokens()),     amount(m.steps()),
+                 m.training_loss(),     m.norm(),         digest(m.digest()), m.fragment(),           range(m.data()),
+                 amount(m.sequences()), round(m.base()),  m.staleness(),      amount(m.overwritten())};
   }
   Exchanged get(const wire::Exchanged& m) {
-    return Exchanged{run(m.run()),   Epoch(m.epoch()),   Round(m.round()), Attempt(m.attempt()), digest(m.digest()),
-                     m.bytes_sent(), m.bytes_received(), m.seconds(),      island(m.slowest()),  m.arrived_seconds()};
+    return Exchanged{run(m.run()),          epoch(m.epoch()),          round(m.round()), Attempt(m.attempt()), digest(m.digest()),
+                     count(m.bytes_sent()), count(m.bytes_received()), m.seconds(),      island(m.slowest()),  m.arrived_seconds()};
   }
   ExchangeFailed get(const wire::ExchangeFailed& m) {
     return ExchangeFailed{run(m.run()),
-                          Epoch(m.epoch()),
-                          Round(m.round()),
+                          epoch(m.epoch()),
+                          round(m.round()),
                           Attempt(m.attempt()),
                           island(m.accused()),
                           get(m.error()),
@@ -394,90 +431,100 @@ class Decoder {
   }
   Neighbours get(const wire::Neighbours& m) { return Neighbours{members(m.islands()), m.measurement(), m.measure_ms()}; }
   PathReport get(const wire::PathReport& m) {
-    return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), m.round_trip_us(), m.bytes_per_second()};
+    return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), count(m.round_trip_us()), count(m.bytes_per_second())};
   }
   Withdrawn get(const wire::Withdrawn& m) {
-    return Withdrawn{run(m.run()), Epoch(m.epoch()), Round(m.round()), get(m.error()), range(m.data()),
-                     m.fragment(), fate(m.fate()),   m.tokens(),       m.overwritten()};
+    return Withdrawn{run(m.run()), epoch(m.epoch()), round(m.round()),   get(m.error()),         range(m.data()),
+                     m.fragment(), fate(m.fate()),   amount(m.tokens()), amount(m.overwritten())};
   }
   Merged get(const wire::Merged& m) {
     return Merged{
-        run(m.run()),        Round(m.round()), Step(m.step()),      m.outer_loss(),
+        run(m.run()),        round(m.round()), step(m.step()),      m.outer_loss(),
         m.local_loss(),      m.wait_seconds(), island(m.partner()), list(m.projection(), [this](float value) { return finite(value); }),
         metrics(m.metrics())};
   }
   Checkpointed get(const wire::Checkpointed& m) {
-    return Checkpointed{run(m.run()), Round(m.round()), digest(m.digest()), digest(m.file()), m.file_bytes(), maybe(m.error())};
+    return Checkpointed{run(m.run()), round(m.round()), digest(m.digest()), digest(m.file()), count(m.file_bytes()), maybe(m.error())};
   }
   Copied get(const wire::Copied& m) {
-    return Copied{run(m.run()),   Round(m.round()), digest(m.digest()), m.bytes(),
-                  m.sent_bytes(), m.seconds(),      text(m.place()),    maybe(m.error())};
+    return Copied{run(m.run()),          round(m.round()), digest(m.digest()), count(m.bytes()),
+                  count(m.sent_bytes()), m.seconds(),      text(m.place()),    maybe(m.error())};
   }
   CaughtUp get(const wire::CaughtUp& m) {
-    return CaughtUp{run(m.run()), Epoch(m.epoch()), Round(m.round()), digest(m.digest()), maybe(m.error()), m.entry()};
+    return CaughtUp{run(m.run()), epoch(m.epoch()), round(m.round()), digest(m.digest()), maybe(m.error()), count(m.entry())};
   }
   PairQuery get(const wire::PairQuery& m) {
-    return PairQuery{run(m.run()), Epoch(m.epoch()), Round(m.round()), island(m.asker()), island(m.asked()), Epoch(m.asked_in())};
+    return PairQuery{run(m.run()), epoch(m.epoch()), round(m.round()), island(m.asker()), island(m.asked()), epoch(m.asked_in())};
   }
   PairAnswer get(const wire::PairAnswer& m) {
-    return PairAnswer{run(m.run()),         Epoch(m.epoch()),    Round(m.round()),   island(m.asker()),
-                      island(m.answerer()), pair_word(m.word()), Epoch(m.asked_in())};
+    return PairAnswer{run(m.run()),         epoch(m.epoch()),    round(m.round()),   island(m.asker()),
+                      island(m.answerer()), pair_word(m.word()), epoch(m.asked_in())};
   }
   IslandEvent get(const wire::IslandEvent& m) { return IslandEvent{run(m.run()), name(m.level()), name(m.kind()), text(m.text())}; }
   Timeline get(const wire::Timeline& m) {
     return Timeline{run(m.run()), list(m.spans(), [this](const wire::Span* span) { return get(*span); })};
   }
-  RunEnded get(const wire::RunEnded& m) { return RunEnded{run(m.run()), Round(m.round()), digest(m.digest()), maybe(m.error())}; }
+  RunEnded get(const wire::RunEnded& m) { return RunEnded{run(m.run()), round(m.round()), digest(m.digest()), maybe(m.error())}; }
 
   // coordinator to island
   Welcome get(const wire::Welcome& m) {
-    return Welcome{name(m.version()), island(m.island()), m.heartbeat_ms(), m.dead_after_ms(), m.stall_ms(), generation(m.generation())};
+    return Welcome{name(m.version()),          island(m.island()),        milliseconds(m.heartbeat_ms()), milliseconds(m.dead_after_ms()),
+                   milliseconds(m.stall_ms()), generation(m.generation())};
   }
   Invite get(const wire::Invite& m) {
-    return Invite{run(m.run()),         json(m.spec()),     Epoch(m.epoch()),     m.part(),     m.parts(), start_from(m.from()),
-                  Round(m.committed()), digest(m.digest()), members(m.members()), m.position(), m.entry()};
+    return Invite{run(m.run()),
+                  json(m.spec()),
+                  epoch(m.epoch()),
+                  m.part(),
+                  m.parts(),
+                  start_from(m.from()),
+                  round(m.committed()),
+                  digest(m.digest()),
+                  members(m.members()),
+                  amount(m.position()),
+                  count(m.entry())};
   }
   NewEpoch get(const wire::NewEpoch& m) {
     return NewEpoch{run(m.run()),
-                    Epoch(m.epoch()),
-                    Round(m.committed()),
+                    epoch(m.epoch()),
+                    round(m.committed()),
                     members(m.members()),
-                    m.pause_after() > 0 ? std::optional(Round(m.pause_after())) : std::nullopt,
-                    m.tokens()};
+                    m.pause_after() > 0 ? std::optional(round(m.pause_after())) : std::nullopt,
+                    count(m.tokens())};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{run(m.run()),
-                    Epoch(m.epoch()),
-                    Round(m.round()),
+                    epoch(m.epoch()),
+                    round(m.round()),
                     Attempt(m.attempt()),
                     list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
-                    numbers(m.tokens()),
+                    amounts(m.tokens()),
                     list(m.shares(), [](std::uint8_t share) { return share; }),
                     m.fragment(),
                     m.rejected(),
-                    numbers(m.steps()),
+                    amounts(m.steps()),
                     numbers(m.norms())};
   }
   Commit get(const wire::Commit& m) {
-    return Commit{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(),
-                  m.pause(),    m.tokens(),       m.copy(),         ranges(m.data())};
+    return Commit{run(m.run()), epoch(m.epoch()),  round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(),
+                  m.pause(),    count(m.tokens()), m.copy(),         ranges(m.data())};
   }
-  Abort get(const wire::Abort& m) { return Abort{run(m.run()), Epoch(m.epoch()), Round(m.round()), Attempt(m.attempt()), text(m.why())}; }
+  Abort get(const wire::Abort& m) { return Abort{run(m.run()), epoch(m.epoch()), round(m.round()), Attempt(m.attempt()), text(m.why())}; }
   CatchUp get(const wire::CatchUp& m) {
     return CatchUp{run(m.run()),
-                   Epoch(m.epoch()),
-                   Round(m.checkpoint_round()),
+                   epoch(m.epoch()),
+                   round(m.checkpoint_round()),
                    digest(m.checkpoint_file()),
-                   m.checkpoint_bytes(),
-                   Round(m.committed()),
+                   count(m.checkpoint_bytes()),
+                   round(m.committed()),
                    digest(m.digest()),
                    members(m.sources()),
                    m.part(),
-                   m.position()};
+                   amount(m.position())};
   }
   Content get(const wire::Content* c) {
     return c == nullptr ? Content{}
-                        : Content{digest(c->digest()), c->bytes(),
+                        : Content{digest(c->digest()), count(c->bytes()),
                                   list(c->sources(), [this](const flatbuffers::String* source) { return island(source); })};
   }
   std::vector<Content> contents(const flatbuffers::Vector<flatbuffers::Offset<wire::Content>>* items) {
@@ -485,7 +532,7 @@ class Decoder {
   }
   Assignment get(const wire::Assignment& m) {
     return Assignment{run(m.run()),
-                      m.number(),
+                      count(m.number()),
                       json(m.spec()),
                       members(m.members()),
                       task(m.task()),
@@ -497,30 +544,30 @@ class Decoder {
                       contents(m.keep()),
                       contents(m.drop()),
                       run(m.group()),
-                      Round(m.group_round()),
-                      Epoch(m.epoch())};
+                      round(m.group_round()),
+                      epoch(m.epoch())};
   }
   AssignmentReport get(const wire::AssignmentReport& m) {
     return AssignmentReport{run(m.run()),
-                            m.number(),
+                            count(m.number()),
                             task(m.task()),
                             name(m.state()),
-                            m.step(),
-                            m.steps(),
+                            count(m.step()),
+                            count(m.steps()),
                             m.loss(),
                             m.images_per_second(),
                             m.compute_seconds(),
                             get(m.result()),
                             json(m.facts()),
                             get(m.checkpoint()),
-                            m.checkpoint_step(),
+                            count(m.checkpoint_step()),
                             contents(m.held()),
                             maybe(m.error()),
-                            m.bytes_sent(),
-                            m.bytes_received()};
+                            count(m.bytes_sent()),
+                            count(m.bytes_received())};
   }
-  TaskImages get(const wire::TaskImages& m) { return TaskImages{run(m.run()), task(m.task()), m.step(), picture(m.png())}; }
-  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), Epoch(m.epoch())}; }
+  TaskImages get(const wire::TaskImages& m) { return TaskImages{run(m.run()), task(m.task()), count(m.step()), picture(m.png())}; }
+  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), epoch(m.epoch())}; }
 
   // enrolment and operators
   Enrol get(const wire::Enrol& m) { return Enrol{protocol_, name(m.token_secret()), name(m.name())}; }

@@ -1,0 +1,253 @@
+// Stories of an island that lies to the coordinator.
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/stories.hpp"
+
+using namespace atl;
+using namespace atl::sim;
+using coordinator::RunState;
+using std::chrono::minutes;
+using namespace std::chrono_literals;
+
+namespace {
+
+Digest invented() {
+  Digest digest;
+  digest.bytes.fill(std::byte{0x5a});
+  return digest;
+}
+
+// Its hellos say that it holds this round of the run, in memory and on its disk.
+std::function<void(Message&)> claiming(const RunId& run, Round round, Epoch epoch) {
+  return [=](Message& message) {
+    if (auto* hello = std::get_if<Hello>(&message)) {
+      hello->runs = {HeldRun{run, epoch, true, round, invented(), {HeldCheckpoint{round, invented(), epoch}}}};
+    }
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a run that has not begun is not completed, nor stopped, by one island that says it holds rounds of it") {
+  for (const std::uint64_t claimed : {8, 3, 1}) {  // the last one, and any other
+    for (const bool first : {true, false}) {
+      INFO(claimed << " " << first);
+      Cluster cluster(calm(4, 3));
+      cluster.lie(3, claiming(cluster.run_id(), Round(claimed), Epoch(7)));
+      cluster.start();
+      if (first) {
+        for (const std::string island : {"i0", "i1", "i2"}) {
+          cluster.cut(island, kCoordinator);
+        }
+        cluster.run_for(60s);
+        REQUIRE(cluster.view()->state == RunState::queued);
+        for (const std::string island : {"i0", "i1", "i2"}) {
+          cluster.join(island, kCoordinator);
+        }
+      }
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "ledger_restored") == 0);
+      CHECK(cluster.ledger().runs.begin()->second.committed == Round(8));
+      for (const std::size_t i : {0, 1, 2}) {
+        CHECK(cluster.host(i).steps() == 32);
+      }
+    }
+  }
+}
+
+TEST_CASE("a run that goes on is not stopped, nor set to another round, by one island that says it holds a later one") {
+  for (const std::uint64_t claimed : {40, 12}) {
+    for (const std::uint64_t epoch : {1, 3, 1000}) {
+      INFO(claimed << " " << epoch);
+      Cluster cluster(calm(4, 2, 40));
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+      cluster.lie(3, claiming(cluster.run_id(), Round(claimed), Epoch(epoch)));
+      cluster.host(3).crash();
+      cluster.run_for(8s);
+      cluster.host(3).start();
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "ledger_restored") == 0);
+      CHECK(events(cluster, "rolled_back") == 0);
+      for (const std::size_t i : {0, 1, 2}) {
+        CHECK(cluster.host(i).steps() == 160);
+      }
+    }
+  }
+}
+
+TEST_CASE("under an older copy of the ledger the run goes on from what enough islands hold, whatever one of them claims") {
+  const bool restored = GENERATE(true, false);   // as a backup, or copied over the newer one by hand
+  const bool begun = GENERATE(true, false);      // by the older ledger
+  for (const std::uint64_t claimed : {40, 0}) {  // 0: the one after the newest
+    INFO(restored << " " << begun << " " << claimed);
+    Cluster cluster(calm(4, 2, 40));
+    cluster.start();
+    // It takes no part in what the ledger does not know: how far its part of the data is, it would lie about, too.
+    if (begun) {
+      REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+      cluster.host(3).crash();
+      cluster.run_for(8s);
+    } else {
+      cluster.cut("i3", kCoordinator);
+      REQUIRE(cluster.run_until_state(RunState::queued, minutes(1)));
+    }
+    const LedgerCopy backup = cluster.copy_ledger();
+    const Round known = cluster.ledger().runs.begin()->second.committed;
+    REQUIRE(cluster.run_until_committed(Round(known.value + 6), minutes(2)));
+    cluster.run_for(300ms);
+    cluster.crash_coordinator();
+    cluster.run_for(2s);
+    const Round newest = cluster.ledger().runs.begin()->second.committed;
+    cluster.lie(3, claiming(cluster.run_id(), claimed > 0 ? Round(claimed) : newest.next(), Epoch(50)));
+    if (begun) {
+      cluster.host(3).start();
+    } else {
+      cluster.join("i3", kCoordinator);
+    }
+    cluster.start_coordinator_from(backup, restored);
+    finish(cluster);
+    CHECK(events(cluster, "ledger_restored") == 1);
+    CHECK(events(cluster, "rolled_back") == 0);
+    CHECK(cluster.ledger().runs.begin()->second.committed == Round(40));
+    for (const std::size_t i : {0, 1, 2}) {
+      CHECK(cluster.host(i).steps() == 160);  // no island did a step twice
+    }
+  }
+}
+
+TEST_CASE("a contribution whose values are beyond the norm that was said is summed by nobody, and its island is named") {
+  Cluster cluster(calm(4, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+  cluster.lie(2, [](Message& message) {
+    if (auto* ready = std::get_if<Ready>(&message)) {
+      ready->norm /= ready->norm > 10 ? 1000 : 1;
+    }
+  });
+  cluster.host(2).explode_next_contribution();
+  finish(cluster);
+  const std::string how = cluster.view()->reason.text;
+  INFO(how);
+  CHECK(events(cluster, "round_retried") >= 3);
+  CHECK(how.find("i2 was away from round") != std::string::npos);
+  for (const std::string honest : {"i0", "i1", "i3"}) {
+    CHECK(how.find(honest + " was away") == std::string::npos);
+  }
+}
+
+TEST_CASE("a contribution that claims more tokens than a round's steps can hold does not count, and its island is out after three") {
+  for (const std::uint64_t claimed : {std::uint64_t{1} << 47U, std::uint64_t{1'000'000}}) {
+    INFO(claimed);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    cluster.lie(2, [=](Message& message) {
+      if (auto* ready = std::get_if<Ready>(&message)) {
+        ready->tokens = claimed;
+      }
+    });
+    finish(cluster);
+    CHECK(events(cluster, "contribution_rejected") == 3);
+    CHECK(events(cluster, "island_quarantined") == 1);
+    CHECK(cluster.host(0).steps() == 80);
+  }
+}
+
+TEST_CASE("a contribution of another fragment than its round costs its island its place, and not the others their run") {
+  Cluster cluster(calm(3, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  cluster.lie(2, [](Message& message) {
+    if (auto* ready = std::get_if<Ready>(&message)) {
+      ready->fragment = 3;
+    }
+  });
+  finish(cluster);
+  const std::string how = cluster.view()->reason.text;
+  INFO(how);
+  CHECK(how.find("i2 was away from round") != std::string::npos);
+  CHECK(how.find("is of fragment 3, and the round is of fragment 0") != std::string::npos);
+  CHECK(cluster.host(0).steps() == 80);
+  CHECK(cluster.host(1).steps() == 80);
+}
+
+TEST_CASE("who fails and accuses nobody, or another where most have finished, is left out itself") {
+  for (const bool accuses : {false, true}) {
+    INFO(accuses);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    const IslandId other = accuses ? cluster.host(3).id() : IslandId();
+    cluster.lie(1, [=](Message& message) {
+      if (const auto* done = std::get_if<Exchanged>(&message)) {
+        const Exchanged said = *done;
+        message = ExchangeFailed{said.run, said.epoch, said.round, said.attempt, other, Error{Code::internal, "it does not fit"}};
+      }
+    });
+    finish(cluster);
+    const std::string how = cluster.view()->reason.text;
+    INFO(how);
+    CHECK(how.find("i1 was away from round") != std::string::npos);
+    for (const std::string honest : {"i0", "i2", "i3"}) {
+      CHECK(how.find(honest + " was away") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the initial state is the one that most islands have, whoever is first") {
+  for (const std::size_t deviant : {0, 1, 2, 3}) {
+    INFO(deviant);
+    Cluster cluster(calm(4, 2, 20));
+    cluster.host(deviant).set_other_initial(true);
+    cluster.start();
+    finish(cluster);
+    CHECK(events(cluster, "island_joined") == 1);
+  }
+}
+
+TEST_CASE("an epoch near the largest number in a hello does not bring a run's epochs to their end") {
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t claimed : {kLargest - 1, kLargest, kMaxCount}) {
+    for (const bool queued : {true, false}) {
+      INFO(claimed << " " << queued);
+      Cluster cluster(calm(3, 2, 20));
+      const auto lie = [run = cluster.run_id(), claimed](Message& message) {
+        if (auto* hello = std::get_if<Hello>(&message)) {
+          hello->runs.resize(1);
+          hello->runs.front().run = run;
+          hello->runs.front().epoch = Epoch(claimed);
+        }
+      };
+      if (queued) {
+        cluster.lie(2, lie);
+      }
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+      cluster.lie(2, lie);
+      cluster.crash_coordinator();
+      cluster.run_for(1s);
+      cluster.start_coordinator();
+      finish(cluster);
+      CHECK(cluster.ledger().runs.begin()->second.epoch < Epoch(100));
+    }
+  }
+}
+
+TEST_CASE("a trainer that publishes another fragment than it is asked for leaves the run, which goes on") {
+  Cluster cluster(calm(4, 2, 20));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  cluster.host(1).misname_fragments();
+  finish(cluster);
+  CHECK(events(cluster, "island_failed") == 1);
+  CHECK(events(cluster, "round_retried") == 0);
+  for (const std::size_t i : {0, 2, 3}) {
+    CHECK(cluster.host(i).steps() == 80);
+  }
+}
