@@ -148,9 +148,9 @@ bool dies_with_rounds_in_flight(Scenario scenario, std::uint64_t seed, std::size
 }  // namespace
 
 TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoints, a run comes to the digests of one that never stopped") {
-  // Not in every world do all have the same newest checkpoint at some moment with rounds in flight.
+  // Not in every world do all have the same newest checkpoint at some moment with rounds in flight: in that of seed 5 they had.
   bool killed = false;
-  for (std::uint64_t seed = 1; seed <= 30 && !killed; ++seed) {
+  for (std::uint64_t seed = 5; seed <= 34 && !killed; ++seed) {
     killed = dies_with_rounds_in_flight(streaming(3, 3), seed, 2);
   }
   REQUIRE(killed);
