@@ -254,9 +254,11 @@ Aggregator IslandRun::aggregator(Round round, std::uint32_t fragment) const {
 
 Result<double> IslandRun::counted_norm(Round round, const island_link::Fragment& range, std::uint32_t fragment, double norm,
                                        std::span<const std::byte> encoded) const {
-  return aggregator(round, fragment) == Aggregator::radial_directional
-             ? encoded_norm(composition_.codec, encoded, range.count, layout_->buffers(fragment))
-             : Result<double>(norm);
+  if (aggregator(round, fragment) == Aggregator::radial_directional) {
+    return encoded_norm(composition_.codec, encoded, range.count, layout_->buffers(fragment));
+  }
+  // With what was rounded before in it a contribution may be many times as long as what was trained: others compare it with what is said.
+  return composition_.error_feedback ? encoded_norm(composition_.codec, encoded, range.count) : Result<double>(norm);
 }
 
 Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32_t fragment) {

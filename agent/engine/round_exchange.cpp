@@ -117,7 +117,7 @@ Status RoundExchange::weigh(const IslandRun& run) {
   return {};
 }
 
-// Rounding makes a contribution longer, with error feedback by what was rounded before, too.
+// Rounding makes a contribution longer than what was said of it.
 Status RoundExchange::check_told(std::size_t contributor, double norm) const {
   const double room = codec_.kind == CodecKind::f32 ? 1.0 + 0x1p-10 : 4.0;
   if (most_ > 0 && !(norm <= most_ * room)) {

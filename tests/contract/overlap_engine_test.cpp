@@ -315,6 +315,33 @@ TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run 
   CHECK(island.answer<CheckpointBroken>().error.why.find("rounds/5") != std::string::npos);
 }
 
+TEST_CASE("overlap: what was rounded before makes no contribution longer than what is said of it") {
+  RunSpec spec = fragments_of(1, CodecKind::fp4, CodecKind::int8);
+  spec.strategy.error_feedback = true;
+  Islands group(2, {640}, spec);
+  // The learning rate falls: what is trained is nothing beside what the codec left over of the round before.
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    BeginExchange order = group.exchange(Round(round), Attempt(1), {100, 100});
+    double largest = 0;
+    for (auto& island : group.all) {
+      Rng rng(round, stream_of("training"));
+      for (float& value : island->fragment(0)) {
+        value -= (round == 1 ? 0.01F : 1e-7F) * static_cast<float>(rng.normal());
+      }
+      island->engine->post(FormContribution{kRun, Round(round), 0, {}});
+      largest = std::max(largest, island->answer<ContributionFormed>().norm);
+    }
+    order.norms = {largest, 0.0};
+    for (auto& island : group.all) {
+      island->engine->post(order);
+    }
+    for (auto& island : group.all) {
+      const ExchangeDone done = island->answer<ExchangeDone>();
+      apply(*island, done, 0);
+    }
+  }
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("overlap: a round takes at most two fragments of memory beyond the outer state") {
   constexpr std::uint64_t kFragment = 1'000'000;
