@@ -380,7 +380,7 @@ TEST_CASE("status --watch begins at the window's top, says what it leaves out, a
   CHECK(pictures[3].size() > 40);  // at the end it is shown whole
 }
 
-TEST_CASE("what goes into a pipe is not wrapped, whatever COLUMNS says; in a terminal it is the width") {
+TEST_CASE("what goes into a pipe is not wrapped whatever COLUMNS says, and in a terminal it is the width") {
   ScriptedCoordinator coordinator([&](const std::string&, const json&) {
     json document = status_in("running");
     document["run"]["reason"] = std::string(40, 'x') + " " + std::string(40, 'y') + " " + std::string(40, 'z');
