@@ -9,17 +9,15 @@
 namespace atl::coordinator {
 namespace {
 
-// Which round is of which fragment, where that follows from the specification: the number of its rounds shows how many fragments there are.
+// Which round is of which fragment, where that follows from the specification: the number of its rounds shows whether there are as many
+// fragments as it says. (The embeddings may be one more.)
 std::optional<Schedule> schedule_in(const RunSpec& spec) {
   const Result<Composition> composition = compose(spec.strategy);
-  const std::uint32_t fragments = std::max<std::uint32_t>(1, spec.strategy.fragments);
-  for (std::uint32_t count = fragments; composition && count <= fragments + 1; ++count) {  // the embeddings may be one more
-    const Result<Schedule> schedule = schedule_of(*composition, spec.training.steps, count);
-    if (schedule && schedule->rounds() + spec.merge_rounds == spec.rounds) {
-      return *schedule;
-    }
+  if (!composition) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  const Result<Schedule> schedule = schedule_of(*composition, spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments));
+  return schedule && schedule->rounds() + spec.merge_rounds == spec.rounds ? std::optional(*schedule) : std::nullopt;
 }
 
 }  // namespace
