@@ -115,7 +115,7 @@ TEST_CASE("help says what an option is where it is not given, and `help COMMAND`
 }
 
 TEST_CASE("a command whose standard output is full fails and says so") {
-  const std::string file = std::string(ATOLL_SOURCE_DIR) + "/examples/quickstart.toml";
+  const std::string file = atl_test::source_folder() + "/examples/quickstart.toml";
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{{"version"},
                                                                                          {"version", "--json"},
                                                                                          {"--version"},

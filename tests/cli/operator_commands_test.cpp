@@ -328,7 +328,7 @@ TEST_CASE("an answer of the coordinator that a full disk cut off is a failure, a
                                              {"status"},
                                              {"status", "--json"},
                                              {"status", "--watch", "--every", "50ms"},
-                                             {"submit", std::string(ATOLL_SOURCE_DIR) + "/examples/quickstart.toml", "-q"}}) {
+                                             {"submit", atl_test::source_folder() + "/examples/quickstart.toml", "-q"}}) {
     const Called called = call_into("/dev/full", arguments, {{"ATOLL_STATE", coordinator.state().string()}});
     INFO(arguments.front() << ": " << called.err);
     CHECK(called.exit == 1);

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
 #include "tests/s3_server.hpp"
 #include "tests/skip.hpp"
@@ -202,7 +203,7 @@ TEST_CASE("process: the summary of `atoll local` says that the copies failed, of
     const fs::path err = cluster.folder() / (name + ".err");
     atl_test::Process local(
         {Cluster::program, "local", file, "--islands", "2", "--state", (cluster.folder() / name).string(), "--data", "corpus=" + corpus},
-        {{"ATOLL_TRAINER_MODULE", ATOLL_ARITHMETIC_TRAINER}}, out, err);
+        {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}}, out, err);
     const int exit = local.wait();
     INFO(atl_test::text_of(err));
     CHECK(exit == 0);
