@@ -129,8 +129,13 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
     merged(event.round, false);
   }
   for (const auto& [number, norm] : event.reformed) {
-    RoundInHand* later = run->rounds.find(number, Phase::formed);
-    if (later != nullptr && std::isnan(norm)) {
+    RoundInHand* later = run->rounds.find(number);
+    if (later != nullptr && !later->is(Phase::formed)) {
+      // An exchange that only brings this island the result, say. If that is given up, the contribution is said as it is now.
+      if (!std::isnan(norm)) {
+        later->reform(norm, event.round);
+      }
+    } else if (later != nullptr && std::isnan(norm)) {
       run->turns.distrust(fragment);
       drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"}, Fate::rejected);
     } else if (later != nullptr) {

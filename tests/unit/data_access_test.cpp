@@ -193,7 +193,11 @@ TEST_CASE("data: folders that link to one another are each walked once") {
   fs::create_directory_symlink("f0", folder.path() / "alias");
   using Names = std::vector<std::string>;
   CHECK(names(expand_files(folder.path().string()), folder.path()).front() == "f0/x.txt");
-  CHECK(names(expand_files((folder.path() / "alias").string()), folder.path()) == Names{"alias/x.txt"});
+  folder.write("plain/x.txt", "x");
+  fs::create_directory_symlink("plain", folder.path() / "named");
+  CHECK(names(expand_files((folder.path() / "named").string()), folder.path()) == Names{"named/x.txt"});
+  // A folder that was named allows itself, not what lies beside it.
+  CHECK(expand_files((folder.path() / "alias").string()).error().code == Code::unauthorized);
 }
 
 TEST_CASE("data: a path that exists is that path, whatever is in its name") {
