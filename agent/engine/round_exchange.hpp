@@ -65,11 +65,12 @@ class RoundExchange {
   CodecSettings reduce_codec_;  // of sums
   std::uint64_t values_ = 0;
   std::vector<BufferRange> buffers_;
-  std::vector<float> weights_;   // of the contributors
-  std::vector<double> norms_;    // theirs, where the aggregator counts them
-  double most_ = 0;              // no contribution has a larger norm, as far as was said; 0: nothing was
-  std::vector<double> squares_;  // of the contributors: of what was summed of each, so far
-  double length_ = 0;            // the R of all of them (radial_length)
+  std::vector<float> weights_;      // of the contributors
+  std::vector<double> norms_;       // theirs, where the aggregator counts them
+  std::optional<std::size_t> own_;  // this island's place among the contributors; nothing: it only receives
+  double most_ = 0;                 // no contribution has a larger norm, as far as was said; 0: nothing was
+  std::vector<double> squares_;     // of the contributors: of what was summed of each, so far
+  double length_ = 0;               // the R of all of them (radial_length)
   Aggregator aggregator_ = Aggregator::weighted_mean;
   std::vector<float> sum_;      // one piece
   std::vector<float> scratch_;  // of the aggregator
