@@ -116,7 +116,8 @@ class Walk {
   Status run() {
     ATOLL_TRY(visit({base_, 0, 0, 0}));
     for (std::size_t i = 0; i < links_.size(); ++i) {  // grows meanwhile
-      ATOLL_TRY(visit(links_[i]));
+      const Place link = links_[i];
+      ATOLL_TRY(visit(link));
     }
     return {};
   }
