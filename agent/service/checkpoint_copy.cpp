@@ -76,9 +76,10 @@ Error not_kept(const ObjectStore& store, const std::string& name, const std::str
   return {code, store.address() + " took " + name + " and has " + instead + " under that name" + kIsItTheStore};
 }
 
-Status put_note(const ObjectStore& store, const std::string& folder, const CopyNote& note, const CopyPatience& patience) {
-  const std::string name = note_of(folder, note.what.round);
-  const std::string text = text_of(note);
+// Writes a small text and reads it back; `good` says whether that is what was to be written.
+template <typename Good>
+Status put_text(const ObjectStore& store, const std::string& name, const std::string& text, const CopyPatience& patience,
+                const Good& good) {
   ATOLL_TRY(tried(patience, [&] { return store.put(name, text); }));
   return tried(patience, [&]() -> Status {
     const Result<std::string> back = store.get(name, kLargestNote);
@@ -88,25 +89,21 @@ Status put_note(const ObjectStore& store, const std::string& folder, const CopyN
     if (!back) {
       return back.error();
     }
-    const Result<CopyNote> known = copy_note_of(*back, name);
-    return known && known->what == note.what ? Status() : Status(not_kept(store, name, "something else", Code::corrupt));
+    return good(*back) ? Status() : Status(not_kept(store, name, "something else", Code::corrupt));
+  });
+}
+
+Status put_note(const ObjectStore& store, const std::string& folder, const CopyNote& note, const CopyPatience& patience) {
+  const std::string name = note_of(folder, note.what.round);
+  return put_text(store, name, text_of(note), patience, [&](const std::string& back) {
+    const Result<CopyNote> known = copy_note_of(back, name);
+    return known && known->what == note.what;
   });
 }
 
 // Another run, or another island, may have written the same note meanwhile: any such note is good.
 Status put_newest(const ObjectStore& store, const std::string& name, const NewestNote& note, const CopyPatience& patience) {
-  const std::string text = text_of(note);
-  ATOLL_TRY(tried(patience, [&] { return store.put(name, text); }));
-  return tried(patience, [&]() -> Status {
-    const Result<std::string> back = store.get(name, kLargestNote);
-    if (!back && back.error().code == Code::not_found) {
-      return not_kept(store, name, "nothing", Code::unavailable);
-    }
-    if (!back) {
-      return back.error();
-    }
-    return newest_note_of(*back, name) ? Status() : Status(not_kept(store, name, "something else", Code::corrupt));
-  });
+  return put_text(store, name, text_of(note), patience, [&](const std::string& back) { return newest_note_of(back, name).has_value(); });
 }
 
 // The digest of a range of the file; it also goes into `whole`.
