@@ -131,7 +131,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
   for (const auto& [number, norm] : event.reformed) {
     RoundInHand* later = run->rounds.find(number);
     if (later != nullptr && !later->is(Phase::formed)) {
-      // An exchange that only brings this island the result, say. If that is given up, the contribution is said as it is now.
+      // The round is being exchanged without this contribution. If the exchange is given up, the contribution is said as it is now.
       if (!std::isnan(norm)) {
         later->reform(norm, event.round);
       }

@@ -61,7 +61,7 @@ class RoundInHand {
   void weigh(std::uint64_t tokens, double training_loss);
   // base: the round whose result it is formed against, where rounds close with a quorum.
   void form(double norm, Round base = {});
-  // The same, of a contribution that is said, or was said before an exchange: it is formed against a newer result.
+  // It is formed against a newer result, while its round is being exchanged without it.
   void reform(double norm, Round base) {
     ready_.norm = norm;
     ready_.base = base;
