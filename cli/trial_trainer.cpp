@@ -157,7 +157,7 @@ Result<TrialResult> try_trainer(const RunSpec& spec, const agent::TrainerProgram
   order.run = RunId("r-plan");
   order.incarnation = 1;
   order.spec = spec;
-  order.parts = parts_of_data(spec);
+  order.share.slices = std::max<std::uint32_t>(1, spec.islands.min);
   talk << "starting trainer " << spec.trainer.name << " once, to learn what it declares and how long its steps take\n" << std::flush;
   ATOLL_ASSIGN(std::unique_ptr<TrainerSession> session, TrainerSession::start(order, files, settings, now()));
   Trial trial(spec, std::move(session), scratch.path());

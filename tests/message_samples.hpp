@@ -38,9 +38,10 @@ class MessageSampler {
             Cut{run(), epoch(), round()},
             Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},
             Refused{error()},
-            Invite{run(), json(), epoch(), half(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number(),
-                   number()},
-            NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt},
+            Invite{run(), json(), epoch(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number(), number(),
+                   share()},
+            NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt, number(),
+                     rng_.chance(0.5) ? std::optional(share()) : std::nullopt},
             Exchange{run(),
                      epoch(),
                      round(),
@@ -105,6 +106,10 @@ class MessageSampler {
   }
 
  private:
+  DataShare share() {
+    const std::uint64_t from = rng_.below(1'000'000);
+    return {64, {{from, {{3, rng_.below(1'000)}, {63, 0}}}, {from + 1 + rng_.below(1'000), {{0, rng_.below(1'000)}}}}, 1, 3};
+  }
   // Small, large and zero, within what every number may be.
   std::uint64_t number() { return rng_.next_u64() >> (16 + rng_.below(48)); }
   std::uint64_t milliseconds() { return number() >> 16; }

@@ -129,6 +129,7 @@ struct Core::State {
   void use_epoch(Epoch epoch, const std::vector<Member>& members);
   void advance_epoch(Epoch epoch);
   void take_part(const Invite& message);
+  void deal(const DataShare& share);
   void join();
   void restore(const Invite& message);
   void own_up();

@@ -32,8 +32,8 @@ struct StartTrainer {
   RunId run;
   std::uint64_t incarnation = 0;  // grows with every start
   RunSpec spec;
-  std::uint32_t part = 0;
-  std::uint32_t parts = 1;
+  std::uint32_t part = 0;  // of the data, and what it is made of
+  DataShare share;
   std::optional<Round> checkpoint;
   Step step;
   std::uint64_t position = 0;
@@ -88,6 +88,12 @@ struct SkipTrainer {
   RunId run;
   std::uint64_t incarnation = 0;
   Step step;
+};
+// What the island's part of the data is made of from now on. No answer.
+struct DealData {
+  RunId run;
+  std::uint64_t incarnation = 0;
+  DataShare share;
 };
 // The run's islands have committed so many of the tokens after which the run ends: the trainer's learning rate follows them. No answer.
 struct TellTokens {
@@ -391,6 +397,6 @@ using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer,
                             FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
                             HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, CopyCheckpoint, FetchCopy, LoadCheckpoint,
                             CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
-                            StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, RememberGeneration, Notice>;
+                            StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, DealData, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

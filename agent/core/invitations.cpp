@@ -164,7 +164,8 @@ void Core::State::own_up() {
 // Its part of the data, and how far that is committed. On another part than before the trainer starts anew; what it has formed is of the
 // old one.
 void Core::State::take_part(const Invite& message) {
-  const bool same = !run->members.take_part(message.part, message.parts);
+  const bool same = !run->members.take_part(message.part);
+  deal(message.share);
   run->outer.assign(message, same);
   if (same) {
     // A contribution that was counted without this island's hearing of it would be refused again and again.
@@ -178,6 +179,15 @@ void Core::State::take_part(const Invite& message) {
     start_trainer();
     beat();
   }
+}
+
+// Who is in the run trains on all of the data: what of them is this island's changes as others come and go.
+void Core::State::deal(const DataShare& share) {
+  if (share.stretches.empty()) {
+    return;  // nothing is dealt until it is let in
+  }
+  run->members.deal(share);
+  run->trainer.deal(run->members.share());
 }
 
 // Not active any more, or not yet: it needs the state that the others have. What it has in memory stays.
@@ -220,6 +230,9 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
   run->life.heed(message.pause_after);
   run->trainer.hear_tokens(message.tokens);
   use_epoch(message.epoch, message.members);
+  if (message.share && message.epoch >= run->members.epoch()) {
+    deal(*message.share);
+  }
   if (run->terms.alone()) {
     heed_pause(message);
     return;  // nobody waits for anybody

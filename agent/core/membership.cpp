@@ -1,6 +1,7 @@
 #include "agent/core/membership.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace atl::agent {
 
@@ -11,7 +12,7 @@ Membership::Membership(const Invite& invite, Outbox& out)
       members_(invite.members),
       listed_(invite.epoch),
       part_(invite.part),
-      parts_(invite.parts) {}
+      share_(invite.share) {}
 
 const Member* Membership::find(const IslandId& island) const {
   const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.island == island; });
@@ -48,13 +49,19 @@ bool Membership::advance(Epoch epoch) {
   return true;
 }
 
-bool Membership::take_part(std::uint32_t part, std::uint32_t parts) {
-  if (part == part_ && parts == parts_) {
-    return false;
+bool Membership::take_part(std::uint32_t part) { return std::exchange(part_, part) != part; }
+
+void Membership::deal(DataShare share) {
+  constexpr std::size_t kMostStretches = 64;
+  if (share.classes == share_.classes && !share.stretches.empty()) {
+    const auto known = std::ranges::find_if(
+        share_.stretches, [from = share.stretches.front().from](const DataStretch& stretch) { return stretch.from >= from; });
+    share.stretches.insert(share.stretches.begin(), share_.stretches.begin(), known);
+    if (share.stretches.size() > kMostStretches) {
+      share.stretches.erase(share.stretches.begin(), share.stretches.end() - kMostStretches);
+    }
   }
-  part_ = part;
-  parts_ = parts;
-  return true;
+  share_ = std::move(share);
 }
 
 void Membership::heed(const Serve& message) {

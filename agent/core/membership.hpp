@@ -19,9 +19,9 @@ class Membership {
 
   [[nodiscard]] Epoch epoch() const { return epoch_; }
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
-  // Of the data, and of how many.
+  // Of the data, and what it is made of.
   [[nodiscard]] std::uint32_t part() const { return part_; }
-  [[nodiscard]] std::uint32_t parts() const { return parts_; }
+  [[nodiscard]] const DataShare& share() const { return share_; }
   // Nothing: not a member.
   [[nodiscard]] const Member* find(const IslandId& island) const;
   [[nodiscard]] bool includes(const IslandId& island) const { return find(island) != nullptr; }
@@ -36,7 +36,9 @@ class Membership {
   // Whether the members are those of this epoch.
   [[nodiscard]] bool lists(Epoch epoch) const { return listed_ == epoch; }
   // False if that is its part already.
-  bool take_part(std::uint32_t part, std::uint32_t parts);
+  bool take_part(std::uint32_t part);
+  // What it was told of positions before those of the share stands: the coordinator may not know it any more.
+  void deal(DataShare share);
   // The coordinator names a reader of this run; announced.
   void heed(const Serve& message);
   void forget_readers();
@@ -49,7 +51,7 @@ class Membership {
   Epoch listed_;  // whose members these are
   Readers readers_;
   std::uint32_t part_;
-  std::uint32_t parts_;
+  DataShare share_;
 };
 
 }  // namespace atl::agent

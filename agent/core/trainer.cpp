@@ -18,13 +18,15 @@ Step Trainer::step_of(Round round) const {
   return plan ? plan->apply : Step(terms_->spec.training.steps);
 }
 
-void Trainer::start(std::uint32_t part, std::uint32_t parts, const StoredCheckpoint* saved, bool current) {
+void Trainer::start(std::uint32_t part, const DataShare& share, const StoredCheckpoint* saved, bool current) {
   StartTrainer order;
   order.run = terms_->id;
   order.incarnation = starts_->next();
   order.spec = terms_->spec;
   order.part = part;
-  order.parts = parts;
+  order.share = share;
+  share_ = share;
+  told_share_ = share;
   holds_.reset();
   if (saved != nullptr) {
     order.checkpoint = saved->round;
@@ -46,6 +48,14 @@ void Trainer::stop(const std::string& why) {
   if (runs()) {
     out_->effect(StopTrainer{terms_->id, why});
     phase_ = Phase::none;
+  }
+}
+
+void Trainer::deal(const DataShare& share) {
+  share_ = share;
+  if (told_share_ != share_ && (phase_ == Phase::ready || phase_ == Phase::loading || phase_ == Phase::training)) {
+    told_share_ = share_;
+    out_->effect(DealData{terms_->id, incarnation_, share_});
   }
 }
 
@@ -211,6 +221,7 @@ Status Trainer::on(const TrainerReady& event, const std::string& island) {
   told_.parameters = event.parameters;
   phase_ = Phase::ready;
   step_ = event.step;
+  deal(share_);  // if they were dealt anew while it started
   return {};
 }
 

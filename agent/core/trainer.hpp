@@ -63,7 +63,9 @@ class Trainer {
   [[nodiscard]] std::optional<TimePoint> restart_at() const { return restart_at_; }
 
   // Starts it where its own state was saved, with the outer parameters of that checkpoint if that is the newest outer state (`current`).
-  void start(std::uint32_t part, std::uint32_t parts, const StoredCheckpoint* saved, bool current);
+  void start(std::uint32_t part, const DataShare& share, const StoredCheckpoint* saved, bool current);
+  // What its part of the data is made of, told as soon as it can hear it.
+  void deal(const DataShare& share);
   // Ends one that runs, and starts none again.
   void stop(const std::string& why);
   void cancel_restart() { restart_at_.reset(); }
@@ -172,6 +174,8 @@ class Trainer {
   std::optional<Schedule> schedule_;
   Told told_;
   std::uint64_t run_tokens_ = 0;
+  DataShare share_;
+  DataShare told_share_;
   std::pair<std::uint64_t, std::uint64_t> told_tokens_{};  // which incarnation, and what
 };
 

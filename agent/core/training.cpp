@@ -17,7 +17,7 @@ void Core::State::start_trainer() {
   const bool apart = run->terms.composition.whole_period() && saved != nullptr && run->outer.copied(saved->round);
   const bool current = saved != nullptr && run->outer.is(saved->round, saved->digest) && saved->part == run->members.part() && !apart;
   run->outer.forget_asking();
-  run->trainer.start(run->members.part(), run->members.parts(), saved, current);
+  run->trainer.start(run->members.part(), run->members.share(), saved, current);
 }
 
 // Brings it forward by one order if nothing is in the way. Called after everything that happens.

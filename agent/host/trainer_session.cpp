@@ -360,7 +360,8 @@ island_link::Configure TrainerSession::configuration() const {
   } else {
     message.model = model_of(spec.model);
   }
-  message.data = {files_, spec.data.format, spec.data.validation_fraction, order_.part, order_.parts};
+  const DataShare& share = order_.share;
+  message.data = {files_, spec.data.format, spec.data.validation_fraction, share.slice, share.slices, share.classes, share.stretches};
   message.training = training_of(spec.training);
   if (trains_on_images(spec)) {
     message.diffusion = diffusion_of(spec.diffusion);
@@ -473,6 +474,12 @@ void TrainerSession::skip(const SkipTrainer& order) {
 void TrainerSession::tell_tokens(const TellTokens& order) {
   if (finishes_) {
     send(island_link::Committed{order.committed, order.of});
+  }
+}
+
+void TrainerSession::deal(const DealData& order) {
+  if (finishes_) {
+    send(island_link::Dealt{order.share.slice, order.share.slices, order.share.classes, order.share.stretches});
   }
 }
 

@@ -65,6 +65,7 @@ class TrainerSession {
   void finish(const FinishTrainer& order);
   void skip(const SkipTrainer& order);
   void tell_tokens(const TellTokens& order);
+  void deal(const DealData& order);
   // Ends it for this reason, which its TrainerExited will name.
   void abort(const Error& error);
   // Asks it to end; its end is not an event. Safe to call again.

@@ -30,7 +30,17 @@ void describe(Visitor& v, Of<Visitor, Model>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Data>& m) {
   v("files", m.files), v("format", m.format), v("validation_fraction", m.validation_fraction);
-  v("part", m.part), v("parts", m.parts);
+  v("part", m.part), v("parts", m.parts), v.or_default("classes", m.classes), v.or_default("stretches", m.stretches);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, DataClass>& m) {
+  v("number", m.number), v("next", m.next);
+}
+
+template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, DataStretch>& m) {
+  v("from", m.from), v("classes", m.classes);
 }
 
 template <typename Visitor>
@@ -261,6 +271,11 @@ void describe(Visitor& v, Of<Visitor, Committed>& m) {
 }
 
 template <typename Visitor>
+void describe(Visitor& v, Of<Visitor, Dealt>& m) {
+  v("part", m.part), v("parts", m.parts), v("classes", m.classes), v("stretches", m.stretches);
+}
+
+template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Save>& m) {
   v("directory", m.directory);
 }
@@ -277,6 +292,11 @@ struct Writer {
   template <typename T>
   void operator()(const char* key, const T& value) {
     object[key] = to_json_value(value);
+  }
+
+  template <typename T>
+  void or_default(const char* key, const T& value) {
+    (*this)(key, value);
   }
 
   // A text that is JSON, an object, as that object.
@@ -349,6 +369,13 @@ struct Reader {
       return;
     }
     read(key, *found, value);
+  }
+  // Absent where an older agent says it.
+  template <typename T>
+  void or_default(const char* key, T& value) {
+    if (error->empty() && object->contains(key)) {
+      read(key, *object->find(key), value);
+    }
   }
   template <typename T>
   void operator()(const char* key, std::optional<T>& value) {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "transport/base/data_share.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl::island_link {
@@ -44,8 +45,13 @@ struct Data {
   std::vector<std::string> files;  // absolute paths, in the order of the token stream
   std::string format;              // as [data].format of the run file
   double validation_fraction = 0.0;
-  std::uint32_t part = 0;  // of parts, from 0
+  // Of a trainer that cuts the data by itself: `part` (from 0) of `parts` disjoint ones of equal size, one for each island in the run. They
+  // change as islands come and go.
+  std::uint32_t part = 0;
   std::uint32_t parts = 1;
+  // Of one that numbers its sequences as transport/base/data_share.hpp says.
+  std::uint32_t classes = 1;
+  std::vector<DataStretch> stretches = {};
   friend bool operator==(const Data&, const Data&) = default;
 };
 
@@ -461,6 +467,17 @@ struct Committed {
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 
+// The data were dealt anew among the islands: from now on these stand in place of what `configure` said, as `data` has them. Only for
+// trainers whose hello says `finishes`.
+struct Dealt {
+  static constexpr const char* kType = "dealt";
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
+  std::uint32_t classes = 1;
+  std::vector<DataStretch> stretches;
+  friend bool operator==(const Dealt&, const Dealt&) = default;
+};
+
 struct Save {
   static constexpr const char* kType = "save";
   std::string directory;
@@ -479,7 +496,7 @@ struct Stop {
 };
 
 using AgentMessage =
-    std::variant<Configure, Task, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Committed, Save, Evaluate, Stop>;
+    std::variant<Configure, Task, ArenaLayout, PublishNow, Load, Plan, RoundResult, Finish, Skip, Committed, Dealt, Save, Evaluate, Stop>;
 
 // ---- text -------------------------------------------------------------------------------------------------------------
 

@@ -381,6 +381,11 @@ class Driver {
       trainer_->tell_tokens(order);
     }
   }
+  void carry_out(const DealData& order, TimePoint) {
+    if (for_trainer(order.run, order.incarnation)) {
+      trainer_->deal(order);
+    }
+  }
   void carry_out(const FormInitialState& order, TimePoint) {
     if (!for_trainer(order.run, order.incarnation)) {
       return;

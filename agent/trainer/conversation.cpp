@@ -57,6 +57,10 @@ Status Conversation::serve() {
   while (true) {
     ATOLL_TRY(answer_ended(false));
     ATOLL_ASSIGN(const Order order, client_.next(kForEver));
+    if (dealt_ != client_.deals()) {
+      dealt_ = client_.deals();
+      learner_->deal(client_.share());
+    }
     if (order.kind == OrderKind::stop) {
       return {};
     }

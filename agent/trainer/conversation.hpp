@@ -48,7 +48,8 @@ class Conversation {
   island_link::TrainerClient client_;  // the arena is its: the learner, which copies into it, goes first
   std::unique_ptr<Learner> learner_;
   std::deque<Begun> begun_;
-  bool hopeless_ = false;  // what failed would fail again
+  std::uint64_t dealt_ = 0;  // how often, as far as the learner knows
+  bool hopeless_ = false;    // what failed would fail again
 };
 
 }  // namespace atl

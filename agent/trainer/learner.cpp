@@ -261,9 +261,12 @@ Result<Learner> Learner::make(const Configure& configure) {
     set_arithmetic_threads(training.threads);
     ATOLL_ASSIGN(std::unique_ptr<Objective> objective,
                  configure.diffusion ? image_objective(configure, device) : language_objective(configure, device));
+    objective->deal(DataShare{configure.data.classes, configure.data.stretches, configure.data.part, configure.data.parts});
     return Learner(std::make_unique<State>(configure, std::move(objective), device, bf16));
   });
 }
+
+void Learner::deal(DataShare share) { state_->objective->deal(std::move(share)); }
 
 const Manifest& Learner::manifest() const { return state_->manifest(); }
 std::uint64_t Learner::step() const { return state_->step; }

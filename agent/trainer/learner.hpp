@@ -36,6 +36,8 @@ class Learner {
 
   [[nodiscard]] const island_link::Manifest& manifest() const;
   [[nodiscard]] std::uint64_t step() const;
+  // Which of the data are this island's from now on.
+  void deal(DataShare share);
   [[nodiscard]] std::uint64_t position() const;
   [[nodiscard]] std::uint64_t tokens_per_step() const;
   [[nodiscard]] std::uint64_t windows_per_step() const;  // by which position() moves

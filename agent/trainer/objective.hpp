@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -29,13 +31,16 @@ class Objective {
     bool matrix;  // weight decay applies
   };
 
+  // Which of the data are this island's from now on.
+  void deal(DataShare share) { share_ = std::move(share); }
+
   [[nodiscard]] virtual const island_link::Manifest& manifest() const = 0;
   // [elements of the manifest] float32 on the device, initialised from the seed.
   [[nodiscard]] virtual const at::Tensor& parameters() const = 0;
   [[nodiscard]] virtual std::vector<Leaf> leaves() const = 0;
 
-  // Mean loss of the sequences position … position + rows − 1, a scalar to go backward from. The same for the same arguments, wherever it
-  // is computed.
+  // Mean loss of the sequences at positions position … position + rows − 1 of this island, a scalar to go backward from. The same for the
+  // same sequences, wherever it is computed.
   [[nodiscard]] virtual Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const = 0;
   // Mean loss over the held-out data, `rows` sequences at a time at most; empty without any. Always the same data.
   [[nodiscard]] virtual Result<std::optional<double>> held_out_loss(std::uint64_t rows) const = 0;
@@ -45,10 +50,17 @@ class Objective {
   [[nodiscard]] virtual std::uint64_t sequences_per_epoch() const = 0;
   // What is read, with counts, for people: "2 files with 1200 bytes: a.txt 1000, b.txt 200".
   [[nodiscard]] virtual std::string data_listing() const = 0;
-  // Of all the data, whichever part is this island's: the same as long as they are as they were.
+  // Of all the data, whatever is this island's: the same as long as they are as they were.
   [[nodiscard]] virtual std::string data_digest() const = 0;
   // Decay, at every step, of the average of the synchronised parameters that is kept beside them; empty: none is.
   [[nodiscard]] virtual std::optional<double> average_decay() const { return std::nullopt; }
+
+ protected:
+  // The number of a sequence in the order of the whole run.
+  [[nodiscard]] std::uint64_t sequence(std::uint64_t position) const { return share_.sequence(position); }
+
+ private:
+  DataShare share_;
 };
 
 // A decoder-only transformer on windows of a stream of tokens.

@@ -78,12 +78,11 @@ Place Reading::nearest_place(std::string_view section, std::string_view key) con
 }
 
 // Keys of language models and of rounds, which a run of experts has none of.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kWithoutEffectOnImages = {{{"run", "arena_limit"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kWithoutEffectOnImages = {{{"run", "arena_limit"},
                                                                                                    {"model", "from"},
                                                                                                    {"model", "sha256"},
                                                                                                    {"model", "vocabulary"},
                                                                                                    {"model", "tied_embeddings"},
-                                                                                                   {"data", "parts"},
                                                                                                    {"training", "sequence_length"},
                                                                                                    {"training", "accumulation"},
                                                                                                    {"training", "precision"},

@@ -64,23 +64,17 @@ std::string tokens_text(const json& islands, const Terminal& terminal) {
 
 }  // namespace
 
-std::string data_share_text(const json& counts, bool ended) {
-  const auto all = static_cast<std::uint64_t>(number_at(counts, "parts_of_data").value_or(0));
-  const auto begun = static_cast<std::uint64_t>(number_at(counts, "parts_begun").value_or(0));
-  const auto in_use = static_cast<std::uint64_t>(number_at(counts, "parts_in_use").value_or(0));
-  const std::uint64_t some = ended ? begun : in_use;
-  if (all == 0 || some == 0) {
-    return "";  // of phases, or nobody trains
+std::string data_passes_text(std::optional<double> passes) {
+  if (!passes || *passes <= 0.0) {
+    return "";
   }
-  const bool one = some == 1;
-  const std::string done = ended ? (one ? " was trained on" : " were trained on") : (one ? " has an island" : " have an island");
-  if (some >= all) {
-    return (all == 1 ? "the one part" : "all " + std::to_string(all) + " parts") + done;
+  std::array<char, 48> text{};
+  if (*passes < 1.0) {
+    std::snprintf(text.data(), text.size(), "%.3g %% of it was trained on", 100.0 * *passes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.2f passes over it", *passes);
   }
-  std::array<char, 32> share{};
-  std::snprintf(share.data(), share.size(), "%.3g %%", 100.0 * static_cast<double>(all - some) / static_cast<double>(all));
-  return std::to_string(some) + " of " + std::to_string(all) + " parts" + done + "; nobody " + (ended ? "trained" : "trains") +
-         " on the other " + (all - some == 1 ? "one" : std::to_string(all - some)) + ", " + share.data() + " of the data";
+  return text.data();
 }
 
 std::string render_data(const json& document, const Terminal& terminal) {
@@ -102,9 +96,9 @@ std::string render_data(const json& document, const Terminal& terminal) {
                {islands_text(object_at(part, "islands"))}});
   }
   std::string text = table.text(terminal);
-  const std::string state = text_at(document, "state");
-  const std::string share = data_share_text(document, run_has_ended(state));
-  text += share.empty() ? "" : share + "\n";
+  if (const std::string passes = data_passes_text(number_at(document, "passes")); !passes.empty()) {
+    text += "of all data: " + passes + "\n";
+  }
   const json& proof = object_at(document, "proof");
   if (text_at(document, "counted_in") == "images") {
     return text + (list_at(document, "parts").empty() ? "the images are not clustered yet\n"
@@ -116,9 +110,7 @@ std::string render_data(const json& document, const Terminal& terminal) {
   }
   text += number_text(proof, "committed") + " sequences (" + count_text(number_at(proof, "committed_tokens")) + " tokens) in " +
           number_text(proof, "rounds") + " rounds";
-  const bool whole = number_at(document, "parts_begun").value_or(0) >= number_at(document, "parts_of_data").value_or(1);
-  text += flag_at(proof, "holds") ? std::string(": each sequence up to every part's position once") +
-                                        (whole ? ", none left out\n" : ", of the parts that were begun\n")
+  text += flag_at(proof, "holds") ? std::string(": each sequence up to every part's position once, no sequence on two islands\n")
                                   : "; it does not add up: " + printable(text_at(proof, "fault")) + "\n";
   return text + tokens_text(list_at(document, "tokens"), terminal);
 }

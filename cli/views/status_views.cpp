@@ -494,7 +494,7 @@ std::string render_status(const json& document, const Terminal& terminal) {
                 count_text(number_at(run, "members")) + " active (min " + count_text(number_at(run, "min")) + ", max " +
                     count_text(number_at(run, "max")) + ")",
                 terminal);
-  const std::string share = data_share_text(run, run_has_ended(text_at(run, "state")));
+  const std::string share = data_passes_text(number_at(run, "data_passes"));
   text += share.empty() ? "" : field("data", share, terminal);
   if (tasks) {
     text += clusters_line(document).empty() ? "" : field("clusters", clusters_line(document), terminal);
@@ -554,7 +554,7 @@ std::string render_summary(const json& document, const Terminal& terminal) {
                     age_text(ended ? ended : number_at(document, "now_unix_ms"), started) + ", " + count_text(number_at(run, "tokens")) +
                     " " + counted(run),
                 terminal);
-  const std::string share = data_share_text(run, true);
+  const std::string share = data_passes_text(number_at(run, "data_passes"));
   text += share.empty() ? "" : field("data", share, terminal);
   const std::string copies = copies_text(document);
   text += copies.empty() ? "" : field("copies", copies, terminal);

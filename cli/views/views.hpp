@@ -23,9 +23,8 @@ std::string render_diff(const nlohmann::json& document, const Terminal& terminal
 std::string render_comparison(const nlohmann::json& document, const Terminal& terminal);
 // The parts of a run's data, and whether they add up.
 std::string render_data(const nlohmann::json& document, const Terminal& terminal);
-// How many parts of the data an island has, or of an ended run how many were trained on, and which share of the data nobody trains on. From
-// the counts `parts_of_data`, `parts_in_use` and `parts_begun`. Empty where nobody trains yet, or the run is one of phases.
-std::string data_share_text(const nlohmann::json& counts, bool ended);
+// How much of a run's data was trained on: "12.4 % of it was trained on", "2.41 passes over it"; empty where that is not known, or nothing.
+std::string data_passes_text(std::optional<double> passes);
 // The mean of the islands' newest training losses; nothing if none has told one.
 std::optional<double> training_loss_of(const nlohmann::json& document);
 // Of an ended run's copies in a store: "of round 5; then the checkpoint of round 7 was not copied by …". Empty of a run without copies.

@@ -114,12 +114,7 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(run.spec));
   json document = {{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}};
   if (!run.tasks.empty()) {
-    document.update({{"counted_in", "images"},
-                     {"parts_of_data", spec.diffusion.experts},
-                     {"parts_in_use", nullptr},
-                     {"parts_begun", nullptr},
-                     {"parts", cluster_parts(run, spec)},
-                     {"proof", nullptr}});
+    document.update({{"counted_in", "images"}, {"passes", nullptr}, {"parts", cluster_parts(run, spec)}, {"proof", nullptr}});
     return document;
   }
   ATOLL_ASSIGN(const std::vector<PartRecord> parts, ledger_.parts(run.id));
@@ -158,10 +153,9 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
     proof = {{"holds", fault.empty()}, {"fault", text_or_null(fault)}, {"rounds", audit.rounds()},
              {"positions", positions}, {"committed", committed},       {"committed_tokens", committed * tokens_per_sequence(spec)}};
   }
+  const std::optional<double> total = passes_of(parts);
   document.update({{"counted_in", "sequences"},
-                   {"parts_of_data", parts_of_data(spec)},
-                   {"parts_in_use", parts_in_use(run)},
-                   {"parts_begun", parts_begun(parts)},
+                   {"passes", total ? json(*total) : json()},
                    {"parts", std::move(list)},
                    {"proof", std::move(proof)},
                    {"tokens", in_common ? token_fates(run, audit, reports) : json()}});

@@ -1,8 +1,5 @@
 #include "coordinator/api/data_shares.hpp"
 
-#include <algorithm>
-#include <set>
-
 namespace atl::coordinator {
 
 bool has_part(const MembershipView& membership) {
@@ -10,21 +7,14 @@ bool has_part(const MembershipView& membership) {
          membership.state == MembershipState::joining;
 }
 
-std::uint32_t parts_in_use(const RunView& run) {
-  if (has_ended(run.state)) {
-    return 0;
-  }
-  std::set<std::uint32_t> parts;  // a joiner may be promised the part of an island that leaves
-  for (const MembershipView& membership : run.memberships) {
-    if (has_part(membership)) {
-      parts.insert(membership.part);
+std::optional<double> passes_of(const std::vector<PartRecord>& parts) {
+  std::optional<double> passes;
+  for (const PartRecord& part : parts) {
+    if (part.sequences > 0) {
+      passes = passes.value_or(0.0) + static_cast<double>(part.position) / static_cast<double>(part.sequences);
     }
   }
-  return static_cast<std::uint32_t>(parts.size());
-}
-
-std::uint32_t parts_begun(const std::vector<PartRecord>& parts) {
-  return static_cast<std::uint32_t>(std::ranges::count_if(parts, [](const PartRecord& part) { return part.position > 0; }));
+  return passes;
 }
 
 }  // namespace atl::coordinator

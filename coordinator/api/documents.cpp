@@ -217,7 +217,6 @@ const Requests::Facts& Requests::facts(const RunView& run) {
              spec->training.tokens,
              spec->strategy.inner_steps,
              spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
-             spec->strategy.group == Group::expert ? 0 : parts_of_data(*spec),
              trains_on_images(*spec),
              notes_on(*spec),
              spec->trainer.name,
@@ -263,6 +262,15 @@ Result<json> Requests::runs(TimePoint now) {
   return json{{"runs", std::move(list)}};
 }
 
+namespace {
+
+json passes_or_null(const std::vector<PartRecord>& parts) {
+  const std::optional<double> passes = passes_of(parts);
+  return passes ? json(*passes) : json();
+}
+
+}  // namespace
+
 Result<json> Requests::run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports) {
   ATOLL_ASSIGN(const std::vector<RoundLoss> losses, ledger_.losses(run.id));
   ATOLL_ASSIGN(const std::optional<Round> checkpoint, ledger_.checkpoint_round(run.id));
@@ -279,7 +287,6 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
   const bool from_start = !losses.empty() && losses.front().round == Round(0);
   const bool since_known = !reason.empty() && !ledger_failure_;
   const Facts& known = facts(run);
-  const bool in_parts = known.parts_of_data > 0;
   return json{{"id", run.id.text},
               {"name", run.name},
               {"strategy", known.strategy},
@@ -313,9 +320,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"min", run.min},
               {"max", run.max},
               {"members", active_members(run)},
-              {"parts_of_data", in_parts ? json(known.parts_of_data) : json()},
-              {"parts_in_use", in_parts ? json(parts_in_use(run)) : json()},
-              {"parts_begun", in_parts ? json(parts_begun(parts)) : json()},
+              {"data_passes", passes_or_null(parts)},
               {"parameters", parameters_of(known.parameters, !known.trainer.empty(), reports)},
               {"metrics", mean_metrics(run, reports)},
               {"bytes_sent", totals.bytes_sent},

@@ -16,7 +16,6 @@ struct Requests::Facts {
   std::uint64_t token_limit = 0;  // [training].tokens; 0: it ends by its steps
   std::uint64_t inner_steps = 0;
   std::uint64_t parameters = 0;         // of the model
-  std::uint32_t parts_of_data = 0;      // 0: a run of phases, whose tasks say which data they are of
   bool images = false;                  // it is trained on images
   std::vector<std::string> notes = {};  // what its author may want otherwise
   std::string trainer = {};             // the name of a trainer that is not the built-in one

@@ -90,9 +90,7 @@ Commit Core::State::commit_of(const Run& run, const IslandId& island, const Comm
 void Core::State::go_on_from_copy(Run& run, const CopyToGoOnFrom& copy) {
   run.epoch = copy.epoch;
   for (const DataRange& part : copy.data) {
-    if (part.part < run.data.count()) {
-      run.data.count_in(part, 0, out);
-    }
+    run.data.count_in(part, 0, out);
   }
   run.lineage.begin();
   run.lineage.adopt(KnownRound{copy.round, copy.digest}, run.data.snapshot());

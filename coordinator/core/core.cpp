@@ -26,7 +26,7 @@ bool Run::merging() const { return lineage.committed() >= last_own() && !at_end(
 
 void Run::adopt_spec(RunSpec value) {
   spec = std::move(value);
-  data.belong_to(about.id, parts_of_data(spec));
+  data.belong_to(about.id, classes_of_data(spec), sequences_of_a_round(spec));
   guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
   if (phased()) {
     work = Tasks{};
@@ -248,9 +248,13 @@ TimePoint Core::State::time_of_submission(TimePoint wanted) const {
   return wanted;
 }
 
-NewEpoch Core::State::new_epoch_of(const Run& run) const {
-  return NewEpoch{run.about.id,        run.epoch, run.lineage.committed(), islands.members_of(run.members), run.life.pauses_after(),
-                  run.lineage.tokens()};
+NewEpoch Core::State::new_epoch_of(const Run& run, const IslandId& to) const {
+  NewEpoch message{run.about.id,        run.epoch, run.lineage.committed(), islands.members_of(run.members), run.life.pauses_after(),
+                   run.lineage.tokens()};
+  if (run.is_member(to)) {
+    message.share = run.data.share(run.memberships.at(to).record.part);
+  }
+  return message;
 }
 
 }  // namespace atl::coordinator

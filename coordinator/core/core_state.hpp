@@ -246,7 +246,7 @@ struct Core::State {
   }
   [[nodiscard]] bool due(Resend& resend) const { return out.due(resend); }  // and schedules the next
   void restart(Resend& resend) const { out.restart(resend); }
-  [[nodiscard]] NewEpoch new_epoch_of(const Run& run) const;
+  [[nodiscard]] NewEpoch new_epoch_of(const Run& run, const IslandId& to) const;
 
   // ---- presence.cpp: what arrivals, silence and departures of islands mean for the runs
   void hear(const IslandId& id, std::uint64_t boot, const Message& message);
@@ -278,8 +278,7 @@ struct Core::State {
   void take_in(Run& run, Membership& membership);
   void vacate(Run& run, Membership& membership, MembershipState state, const std::string& cause);
   void save(const Run& run, const Membership& membership);
-  void give_part(Run& run, MembershipRecord& membership);
-  void claim_part(Run& run, const Membership& owner);
+  void deal_data(Run& run);
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;

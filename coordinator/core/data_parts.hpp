@@ -1,30 +1,39 @@
-// How far each part of a run's data is committed, who has it, and where whoever has it next goes on.
+// How far each island of a run is in its data, and which of the data it trains on next.
 //
-// A part is with one island at a time. Every contribution says which range of its part it was trained on; with the commit of its round the
-// range is counted, and the part's position moves behind it. An island that comes, comes back or takes a part over begins at the position:
-// so what a lost island had taken and not contributed is issued again, and nothing that is committed is. A contribution that did not count
-// (not finite, out of all proportion) is passed over: its samples come again in the next epoch of the data. After a rollback the positions
-// are those of that round. Islands that keep outer states of their own say how far they are, and nothing is committed in common; in a run
-// of phases tasks say which data they are of.
-// Threads: owned by one core.
+// A *part* is what one island trains on, in its order: sequences 0, 1, 2, … by its own count (transport/base/data_share.hpp). It is the
+// island's as long as the run is. Every contribution says which range of its part it was trained on; with the commit of its round the range
+// is counted, and the part's position moves behind it. An island that comes back begins at the position: so what it had taken and not
+// contributed comes again, and nothing that is committed does. A contribution that did not count (not finite, out of all proportion) is
+// passed over: its samples come again in the next pass. After a rollback the positions are those of that round, and everybody
+// comes to the same sequences again. Islands that keep outer
+// states of their own say how far they are, and nothing is committed in common; in a run of phases tasks say which data they are of.
+//
+// Which sequences of the run a part is made of is dealt: all classes of the data among those who are in the run, in equal numbers, anew
+// with every epoch whose members are others. Everybody keeps what it has up to a position that lies two rounds ahead of what it is known to
+// have trained on, and hands over what comes behind: nobody waits, and each sequence has one owner. So what a lost island had in hand waits
+// for it, and comes again in the next pass if it stays away. Threads: owned by one core.
 #pragma once
 
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/core/outbox.hpp"
+#include "transport/base/data_share.hpp"
 
 namespace atl::coordinator {
 
 class DataParts {
  public:
-  // The parts of this run's data: numbers 0 to count - 1.
-  void belong_to(const RunId& run, std::uint32_t count);
+  // `classes`: of the run's data; `of_a_round`: sequences that an island trains on in a round, as the run file has it.
+  void belong_to(const RunId& run, std::uint32_t classes, std::uint64_t of_a_round);
   void recover(PartRecord part);
-
-  [[nodiscard]] std::uint32_t count() const { return count_; }
+  void recover(StretchRecord stretch);
+  // All records are back.
+  void recovered();
+  // Number of parts, so that none has this number or a higher one.
+  [[nodiscard]] std::uint32_t count() const;
   [[nodiscard]] std::uint64_t position(std::uint32_t part) const;
   // In what a round of the past left; `after` null: nothing is known of it, or it is the newest.
   [[nodiscard]] std::uint64_t position(std::uint32_t part, const std::vector<DataRange>* after) const;
@@ -33,17 +42,19 @@ class DataParts {
   // How far every part is that was begun, from 0.
   [[nodiscard]] std::vector<DataRange> snapshot() const;
 
-  // The part for an island: the one it had, unless somebody has it now; else the free one that is least far, the lowest of those; else one
-  // that is promised to an island which is not in yet; else `otherwise`.
-  struct Wish {
-    std::optional<std::uint32_t> had;
-    std::set<std::uint32_t> in_use;
-    std::set<std::uint32_t> promised;
-    std::uint32_t otherwise = 0;
-  };
-  [[nodiscard]] std::uint32_t choose(const Wish& wish) const;
-  // The part is the island's from now on. Who had it before, if that was another one: it hands the part over.
-  IslandId give(std::uint32_t part, const IslandId& island, Outbox& out);
+  // The island's part: the one that it has; else `had` unless that is another's; else one without an owner, or
+  // a new one. It is its own from now on.
+  std::uint32_t part_of(const IslandId& island, std::optional<std::uint32_t> had, Outbox& out);
+  // The data are dealt among the owners of these parts. False: as they are already.
+  bool deal(std::vector<std::uint32_t> among, Outbox& out);
+  // What was dealt may be other than the ledger says: the next deal is of sequences that nobody can have had.
+  void deal_anew() { void_ = true; }
+  // All rounds are lost, and nobody has anything of them: the data begin anew, too.
+  void begin_anew(Outbox& out);
+  // What an island needs to know to train on its part, wherever it begins.
+  [[nodiscard]] DataShare share(std::uint32_t part) const;
+  // An island says that it has trained up to here.
+  void claim(const DataRange& data);
 
   // Why a contribution may not count: its samples are not of the island's own part, or are committed already. Empty: it may.
   [[nodiscard]] std::string stale(std::uint32_t own_part, const DataRange& data) const;
@@ -58,11 +69,28 @@ class DataParts {
   [[nodiscard]] std::map<Round, std::vector<DataRange>> history(const std::map<Round, const RoundRecord*>& committed, Round newest) const;
 
  private:
-  PartRecord& part_of(std::uint32_t number);
+  struct Part {
+    PartRecord record;
+    std::map<std::uint64_t, std::vector<DataClass>> stretches;  // by the position from which each holds
+    std::uint64_t claimed = 0;                                  // as far as its island is known to have trained
+    std::uint64_t widest = 0;                                   // range of a contribution
+  };
+  Part& at(std::uint32_t number);
+  // The position up to which a part stays as it was dealt, whatever is dealt next: its owner trains up to there, or has done so.
+  [[nodiscard]] std::uint64_t limit(std::uint32_t part) const;
+  // How far each class is when every part is at its limit.
+  [[nodiscard]] std::vector<std::uint64_t> taken() const;
+  // Which part has which classes from now on.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> hands(const std::vector<std::uint32_t>& among);
+  void begin_stretch(std::uint32_t part, std::uint64_t from, std::vector<DataClass> classes, Outbox& out);
 
   RunId run_;
-  std::uint32_t count_ = 1;
-  std::map<std::uint32_t, PartRecord> parts_;  // those that somebody has had
+  std::uint32_t classes_ = 1;
+  std::uint64_t of_a_round_ = 1;
+  std::map<std::uint32_t, Part> parts_;
+  std::vector<std::optional<std::uint32_t>> owners_;  // part of each class
+  std::vector<std::uint32_t> dealt_;                  // parts among which they were dealt
+  bool void_ = false;                                 // the islands may know of other deals
 };
 
 }  // namespace atl::coordinator

@@ -182,6 +182,7 @@ struct JudgedAmount {
   IslandId island;
   std::uint64_t tokens = 0;
   std::uint32_t missed = 0;  // rounds of its fragment that it missed: it may hold the steps of those, too
+  bool trained = true;       // no: it holds no step, and its least weight says nothing of what the others did
 };
 struct AmountInput {
   std::vector<JudgedAmount> amounts;  // of this round's contributions

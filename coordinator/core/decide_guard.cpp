@@ -34,7 +34,9 @@ std::vector<RejectedAmount> decide_amounts(const AmountInput& input) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   std::vector<std::uint64_t> tokens;
   for (const JudgedAmount& judged : input.amounts) {
-    tokens.push_back(judged.tokens);
+    if (judged.trained) {
+      tokens.push_back(judged.tokens);
+    }
   }
   std::ranges::sort(tokens);
   const std::uint64_t median = tokens.size() < 3 ? 0 : tokens[(tokens.size() - 1) / 2];

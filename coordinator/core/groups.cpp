@@ -15,7 +15,7 @@ RunId group_id(const Run& run, const std::string& task, std::uint32_t count) {
   return RunId("g-" + to_hex(hash.finish()).substr(0, 8));
 }
 
-// A run of rounds with as many parts of the cluster as there are islands at its beginning.
+// A run of rounds of as many islands as there are at its beginning.
 RunSpec group_spec(const Run& run, const Task& task, const std::string& name, std::size_t members) {
   RunSpec spec = run.spec;
   spec.name = name;
@@ -25,7 +25,6 @@ RunSpec group_spec(const Run& run, const Task& task, const std::string& name, st
   spec.islands.min = 1;
   spec.islands.max = static_cast<std::uint32_t>(members);
   spec.islands.names.clear();
-  spec.data.parts = spec.islands.max;
   spec.data.spread = 0;
   spec.rounds = run.spec.group_rounds;
   spec.group_rounds = 0;

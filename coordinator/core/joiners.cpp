@@ -60,8 +60,6 @@ void Core::State::readmit(Run& run) {
       membership.entry.memory_offered = false;
     } else if (!exchanging && reaches(id, run) && islands.trains(id, run.about.id).value_or(true)) {
       membership.entry.from = StartFrom::memory;
-      give_part(run, membership.record);
-      claim_part(run, membership);
       activate(run, membership);
     }
   }
@@ -274,7 +272,7 @@ void Core::State::on_checkpointed(Run& run, Membership& membership, const Checkp
       now() - source.answered >= settings.resend) {
     // Said again: it may not have heard of the epoch, or that the run is not being paused any more. It says nothing else that tells.
     source.answered = now();
-    send(island, new_epoch_of(run));
+    send(island, new_epoch_of(run, island));
   }
   if (!takes_checkpoint(run, membership, message)) {
     return;
@@ -325,7 +323,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
       leave_epoch(run, island, bounded(message.error->why), true);
     } else {
       membership.progress.settled = membership.progress.settled || !message.error;
-      send(island, new_epoch_of(run));
+      send(island, new_epoch_of(run, island));
     }
     return;
   }

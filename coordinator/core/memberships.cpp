@@ -86,6 +86,9 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
     run.lineage.begin_anew();
   }
   set_state(run, run.lineage.initialised() ? RunState::running : RunState::starting, "starting on " + list_of(names));
+  if (std::ranges::any_of(chosen, [&](const IslandId& id) { return islands.held(id, run.about.id).epoch > Epoch(0); })) {
+    run.data.deal_anew();  // it had begun by a newer ledger, and what was dealt then is under way
+  }
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
     send_invite(run, run.memberships.at(id));
@@ -112,14 +115,19 @@ void Core::State::adopt_position(Run& run, const HeldRun& held) {
 
 void Core::State::add_membership(Run& run, const IslandId& island, MembershipState state, StartFrom from) {
   MembershipRecord value;
+  std::optional<std::uint32_t> had;
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
+    had = value.part;
   } else if (const HeldRun& held = islands.held(island, run.about.id); !run.private_states() && run.lineage.remembers(held)) {
     adopt_position(run, held);  // it was a member by a newer ledger, and knows how far its part of the data is
+    had = held.part;
   }
   value.run = run.about.id;
   value.island = island;
-  give_part(run, value);
+  if (!run.phased()) {
+    value.part = run.data.part_of(island, had, out);
+  }
   value.state = state;
   value.cause.clear();
   Membership& membership = run.memberships[island];
@@ -152,41 +160,19 @@ void Core::State::save(const Run& run, const Membership& membership) {
   record(std::move(value));
 }
 
-// Its own part of the data, or another one that is free.
-void Core::State::give_part(Run& run, MembershipRecord& membership) {
+// The data are dealt among the members of an epoch.
+void Core::State::deal_data(Run& run) {
   if (run.phased()) {
     return;  // its tasks say which data they are of
   }
-  DataParts::Wish wish;
-  wish.otherwise = static_cast<std::uint32_t>(run.memberships.size());
-  for (const auto& [id, other] : run.memberships) {
-    const MembershipState state = other.record.state;
-    if (id == membership.island) {
-      wish.had = other.record.part;
-    } else if (state == MembershipState::joining) {
-      wish.promised.insert(other.record.part);
-    } else if (state != MembershipState::absent && state != MembershipState::refused) {
-      wish.in_use.insert(other.record.part);
-    }
+  std::vector<std::uint32_t> among;
+  for (const IslandId& id : run.members) {
+    among.push_back(run.memberships.at(id).record.part);
   }
-  membership.part = run.data.choose(wish);
-  if (const IslandId before = run.data.give(membership.part, membership.island, out); !before.empty()) {
-    const std::uint64_t position = run.data.position(membership.part);
-    event(run.about.id, membership.island, "info", "data_handed_over",
-          "part " + std::to_string(membership.part) + " of the data of run " + run.about.name + " goes from " + islands.name_of(before) +
-              " to " + islands.name_of(membership.island) + ", from sequence " + std::to_string(position) + " on",
-          {Field{"part", static_cast<std::int64_t>(membership.part)}, Field{"position", static_cast<std::int64_t>(position)}});
-  }
-}
-
-// A joiner to whom this part was promised has to wait for another one.
-void Core::State::claim_part(Run& run, const Membership& owner) {
-  for (auto& [id, membership] : run.memberships) {
-    if (id != owner.record.island && membership.record.state == MembershipState::joining && membership.record.part == owner.record.part) {
-      vacate(run, membership, MembershipState::absent,
-             "its part of the data went to " + islands.name_of(owner.record.island) + ", which came back");
-      membership.entry.retry_at = now();
-    }
+  if (run.data.deal(among, out)) {
+    event(run.about.id, {}, "debug", "data_dealt",
+          "the data of run " + run.about.name + " are dealt among " + list_of(islands.names_of(run.members)),
+          {Field{"members", islands.names_of(run.members)}});
   }
 }
 
@@ -199,7 +185,7 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   invite.spec = run.about.spec;
   invite.epoch = run.epoch;
   invite.part = membership.record.part;
-  invite.parts = run.data.count();
+  invite.share = run.data.share(invite.part);
   invite.from = membership.entry.from;
   invite.committed = membership.entry.from == StartFrom::checkpoint ? membership.entry.assigned : run.lineage.committed();
   invite.digest =
@@ -360,9 +346,9 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
         {Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
          Field{"committed", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"members", islands.names_of(run.members)}});
   record(run.to_record());
-  const NewEpoch membership = new_epoch_of(run);
+  deal_data(run);
   for (const IslandId& id : run.members) {
-    send(id, membership);
+    send(id, new_epoch_of(run, id));
   }
   run.nobody_since = now();
   touch(run);
@@ -387,7 +373,7 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
             std::to_string(run.lineage.committed().value) + ": " + cause,
         {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}});
   new_epoch(run, islands.name_of(island) + " left: " + cause);
-  send(island, new_epoch_of(run));
+  send(island, new_epoch_of(run, island));
   for (const Round round : run.phased() ? std::vector<Round>{} : run.rounds().forget(island)) {
     abort(run, round, islands.name_of(island) + " left: " + cause);
   }

@@ -17,6 +17,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
@@ -194,14 +195,23 @@ struct TaskRecord {
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
 };
 
-// A part of a run's data, as far as islands have had it. Key: (run, part).
+// What one island trains on of a run's data (coordinator/core/data_parts.hpp). Key: (run, part).
 struct PartRecord {
   RunId run;
   std::uint32_t part = 0;
-  std::uint64_t position = 0;   // sequences from 0 up to here are committed; whoever has the part goes on here
-  std::uint64_t sequences = 0;  // of an epoch; 0: not known yet
-  IslandId owner;               // who has it, or had it last
+  std::uint64_t position = 0;   // sequences from 0 up to here are committed; its owner goes on here
+  std::uint64_t sequences = 0;  // of a pass over all data; 0: not known yet
+  IslandId owner;               // whose it is
   friend bool operator==(const PartRecord&, const PartRecord&) = default;
+};
+
+// Of which classes of the run's data a part is made from a position on. It ends stretches of later positions. Key: (run, part, from).
+struct StretchRecord {
+  RunId run;
+  std::uint32_t part = 0;
+  std::uint64_t from = 0;
+  std::vector<DataClass> classes;  // none: nobody trains on the part from there on
+  friend bool operator==(const StretchRecord&, const StretchRecord&) = default;
 };
 
 // One key of an event's JSON object.
@@ -249,8 +259,8 @@ struct Superseded {
   friend bool operator==(const Superseded&, const Superseded&) = default;
 };
 
-using Record = std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, EventRecord, MetricRecord,
-                            TaskRecord, Superseded, DroppedRecord>;
+using Record = std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, StretchRecord, EventRecord,
+                            MetricRecord, TaskRecord, Superseded, DroppedRecord>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {
@@ -260,6 +270,7 @@ struct Recovered {
   std::vector<IslandRecord> islands;             // admitted ones
   std::map<IslandId, std::string> former_names;  // of islands whose keys were revoked: runs still tell of them
   std::vector<PartRecord> parts;
+  std::vector<StretchRecord> stretches;
   std::vector<RoundRecord> rounds;  // of each run's present lineage; a core keeps what it needs
   std::vector<TaskRecord> tasks;    // of runs of phases
 };

@@ -16,6 +16,11 @@ void Core::State::recover(Recovered recovered) {
       run->second.data.recover(std::move(value));
     }
   }
+  for (StretchRecord& value : recovered.stretches) {
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.data.recover(std::move(value));
+    }
+  }
   std::ranges::sort(recovered.rounds, {}, &RoundRecord::round);
   for (const RoundRecord& value : recovered.rounds) {
     recover_round(value);
@@ -26,6 +31,7 @@ void Core::State::recover(Recovered recovered) {
     }
   }
   for (auto& [id, run] : runs) {
+    run.data.recovered();
     recover_parts(run, recovered.rounds);
     settle_recovered(run);
   }
@@ -115,6 +121,7 @@ void Core::State::settle_recovered(Run& run) {
   if (run.lineage.restored() && run.lineage.initialised()) {
     // Of a backup: who takes part, and with what, is asked anew.
     run.members.clear();
+    run.data.deal_anew();
     if (!run.phased()) {
       run.rounds().clear();
     }

@@ -109,6 +109,7 @@ void Core::State::start_over(Run& run, const std::string& why) {
   run.lineage.decide_in(run.epoch.next());
   run.copies.roll_back(Round(0));
   run.data.return_to({}, out);
+  run.data.begin_anew(out);
   recount_tokens(run);
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
@@ -336,16 +337,21 @@ bool Core::State::take_over_beginning(Run& run) {
       vacate(run, membership, MembershipState::absent, "the run had begun before");
     }
   }
-  for (const IslandId& id : holders) {
+  // Parts that two claim are given out last: else one that claims another's would take away a third one's.
+  const auto part_of = [&](const IslandId& id) { return islands.held(id, run.about.id).part; };
+  std::vector<IslandId> in_order = holders;
+  std::ranges::stable_partition(in_order, [&](const IslandId& id) { return std::ranges::count(holders, part_of(id), part_of) == 1; });
+  for (const IslandId& id : in_order) {
     MembershipRecord& value = run.memberships[id].record;
     value.island = id;
-    value.part = std::min(islands.held(id, run.about.id).part, run.data.count() - 1);  // as it was
+    value.part = part_of(id);  // as it was
     add_membership(run, id, MembershipState::absent, StartFrom::peers);
   }
   if (run.life.is(RunState::queued)) {
     run.life.invite(now());
   }
   run.lineage.begin_unknown();
+  run.data.deal_anew();
   set_state(run, RunState::interrupted, "goes on from what its islands have");
   return true;
 }

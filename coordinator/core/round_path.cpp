@@ -30,7 +30,7 @@ std::uint64_t rounds_ahead(const Run& run) { return run.passes_over() ? kRoundsA
 // Whether a member says this in the present epoch; else it is told what the present epoch is.
 bool Core::State::current(Run& run, Membership& membership, Epoch epoch) {
   if (epoch != run.epoch || !run.is_member(membership.record.island)) {
-    send(membership.record.island, new_epoch_of(run));
+    send(membership.record.island, new_epoch_of(run, membership.record.island));
     return false;
   }
   return true;
@@ -40,7 +40,7 @@ bool Core::State::current(Run& run, Membership& membership, Epoch epoch) {
 void Core::State::answer_committed(Run& run, Membership& membership, Round round, const Digest& digest) {
   const Committed* found = run.lineage.recent(round);
   if (found == nullptr || (!digest.empty() && digest != found->digest)) {
-    send(membership.record.island, new_epoch_of(run));
+    send(membership.record.island, new_epoch_of(run, membership.record.island));
     return;
   }
   send(membership.record.island, commit_of(run, membership.record.island, *found));
@@ -52,7 +52,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
       forgive(run, membership);
     }
     membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
-    if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part < run.data.count()) {
+    if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part == membership.record.part) {
       run.data.count_in(message.data, message.sequences, out);
     }
     membership.progress.settled =
@@ -90,6 +90,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     offend(run, membership.record.island, why);
     return;
   }
+  run.data.claim(message.data);
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
   const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
   membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
@@ -140,6 +141,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
     offend(run, membership.record.island, why);
     return;
   }
+  run.data.claim(message.data);
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
   membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
@@ -305,7 +307,7 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
-      amounts.amounts.push_back({id, contribution.tokens, missed_by(run, contribution)});
+      amounts.amounts.push_back({id, contribution.tokens, missed_by(run, contribution), contribution.steps > 0});
       fragment = contribution.fragment;
     }
   }

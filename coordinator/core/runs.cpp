@@ -44,7 +44,7 @@ void Core::State::pause_after(Run& run, Round round) {
         {Field{"round", static_cast<std::int64_t>(round.value)}});
   if (run.private_states()) {
     for (const IslandId& id : run.members) {
-      send(id, new_epoch_of(run));  // elsewhere the round's commit says so
+      send(id, new_epoch_of(run, id));  // elsewhere the round's commit says so
       restart(run.memberships.at(id).source.offer_resend);
     }
   }
@@ -80,7 +80,7 @@ void Core::State::advance_pause(Run& run) {
       }
       writing.push_back(islands.name_of(id));
       if (due(membership.source.offer_resend)) {
-        send(id, new_epoch_of(run));
+        send(id, new_epoch_of(run, id));
       }
       wake_at(membership.source.offer_resend.next);
       continue;

@@ -161,6 +161,7 @@ Result<Recovered> Ledger::recover() {
   ATOLL_TRY(collect(database_->prepare(select(kIslandColumns, "islands")), read_island, recovered.islands));
   ATOLL_TRY(collect(database_->prepare(select(kTaskColumns, "tasks")), read_task, recovered.tasks));
   ATOLL_TRY(collect(database_->prepare(select(kPartColumns, "parts")), read_part, recovered.parts));
+  ATOLL_TRY(collect(database_->prepare(select(kStretchColumns, "stretches")), read_stretch, recovered.stretches));
   for (const RunRecord& run : recovered.runs) {
     std::vector<RoundRecord> rounds;
     const bool ended = has_ended(run.state);

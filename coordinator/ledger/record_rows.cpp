@@ -458,6 +458,42 @@ Result<PartRecord> read_part(const Statement& row) {
   return part;
 }
 
+Status write_row(Database& database, const StretchRecord& stretch) {
+  json classes = json::array();
+  for (const DataClass& each : stretch.classes) {
+    classes.push_back({each.number, each.next});
+  }
+  ATOLL_TRY(database.prepare("DELETE FROM stretches WHERE run=? AND part=? AND from_sequence>?")
+                .bind(stretch.run.text)
+                .bind(stretch.part)
+                .bind(stretch.from)
+                .run());
+  return database.prepare("INSERT OR REPLACE INTO stretches(run, part, from_sequence, classes) VALUES(?,?,?,?)")
+      .bind(stretch.run.text)
+      .bind(stretch.part)
+      .bind(stretch.from)
+      .bind(classes.dump())
+      .run();
+}
+
+Result<StretchRecord> read_stretch(const Statement& row) {
+  StretchRecord stretch;
+  stretch.run = RunId(row.text(0));
+  stretch.part = static_cast<std::uint32_t>(row.number(1));
+  stretch.from = row.number(2);
+  const json classes = json::parse(row.text(3), nullptr, false);
+  const auto pair = [](const json& each) {
+    return each.is_array() && each.size() == 2 && each[0].is_number_unsigned() && each[1].is_number_unsigned();
+  };
+  if (!classes.is_array() || !std::ranges::all_of(classes, pair)) {
+    return Error{Code::corrupt, "the classes of a part of the data are no list of pairs"};
+  }
+  for (const json& each : classes) {
+    stretch.classes.push_back(DataClass{each[0].get<std::uint32_t>(), each[1].get<std::uint64_t>()});
+  }
+  return stretch;
+}
+
 // ------------------------------------------------------------------------------------------- events, metrics and reports
 
 Status write_row(Database& database, const EventRecord& event) {

@@ -18,6 +18,7 @@ Status write_row(Database& database, const EpochRecord& membership);
 Status write_row(Database& database, const IslandRecord& island);
 Status write_row(Database& database, const RoundRecord& round);
 Status write_row(Database& database, const PartRecord& part);
+Status write_row(Database& database, const StretchRecord& stretch);
 Status write_row(Database& database, const EventRecord& event);
 Status write_row(Database& database, const MetricRecord& metric);
 Status write_row(Database& database, const TaskRecord& task);
@@ -48,6 +49,8 @@ inline constexpr const char* kDroppedColumns =
 Result<DroppedRecord> read_dropped(const Statement& row);
 inline constexpr const char* kPartColumns = "run, part, position, sequences, owner";
 Result<PartRecord> read_part(const Statement& row);
+inline constexpr const char* kStretchColumns = "run, part, from_sequence, classes";
+Result<StretchRecord> read_stretch(const Statement& row);
 inline constexpr const char* kReportColumns =
     "run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, training_loss, bytes_sent, "
     "bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, carried_wait_seconds, "

@@ -85,6 +85,9 @@ constexpr std::array kTables = {
         "run, task"},
     Table{"parts", "run TEXT NOT NULL, part INTEGER NOT NULL, position INTEGER NOT NULL, sequences INTEGER NOT NULL, owner TEXT NOT NULL",
           "run, part"},
+    // What a part of the data is made of from a sequence on.
+    Table{"stretches", "run TEXT NOT NULL, part INTEGER NOT NULL, from_sequence INTEGER NOT NULL, classes TEXT NOT NULL",
+          "run, part, from_sequence"},
     Table{"keys",
           "public_key TEXT NOT NULL, role TEXT NOT NULL, island TEXT NOT NULL, name TEXT NOT NULL, enrolled_ms INTEGER NOT NULL, "
           "revoked INTEGER NOT NULL",

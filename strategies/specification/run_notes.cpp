@@ -12,19 +12,6 @@ namespace {
 
 constexpr std::uint32_t kContributionsToTrim = 4;  // aggregate.hpp: of fewer trimmed_mean leaves out none
 
-// Each island trains on one part of the data: parts that no island has are trained on by nobody.
-std::string note_on_parts(const RunSpec& spec) {
-  const std::uint32_t parts = parts_of_data(spec);
-  if (spec.strategy.group == Group::expert || 2 * std::uint64_t{spec.islands.min} >= parts) {
-    return "";
-  }
-  std::array<char, 32> share{};
-  std::snprintf(share.data(), share.size(), "%.3g %%", 100.0 * spec.islands.min / parts);
-  return "the data has " + std::to_string(parts) + " parts and each island trains on one of them: " + std::to_string(spec.islands.min) +
-         (spec.islands.min == 1 ? " island trains on " : " islands train on ") + share.data() +
-         " of the data; set islands.max to the number of islands that you expect";
-}
-
 }  // namespace
 
 std::vector<std::string> notes_on(const RunSpec& spec) {
@@ -56,9 +43,6 @@ std::vector<std::string> notes_on(const RunSpec& spec) {
                       " contributions, and " + (quorum ? "quorum" : "islands.min") + " = " + std::to_string(fewest) +
                       " allows such rounds: in these a single island can pull the result anywhere");
     }
-  }
-  if (std::string note = note_on_parts(spec); !note.empty()) {
-    notes.push_back(std::move(note));
   }
   return notes;
 }

@@ -199,13 +199,6 @@ void check_data(const RunSpec& spec, Problems& problems) {
   if (data.url.empty() && !data.sha256.empty()) {
     problems.push_back({"data", "sha256", "sha256 has no effect without url", {"data.url"}});
   }
-  if (data.parts != 0 && data.parts < spec.islands.max) {
-    problems.push_back({"data",
-                        "parts",
-                        "parts " + in_digits(data.parts) + " is less than islands.max " + in_digits(spec.islands.max) +
-                            ": two islands would train on the same part",
-                        {"islands.max"}});
-  }
 }
 
 void check_training(const RunSpec& spec, Problems& problems) {
@@ -482,8 +475,10 @@ std::uint64_t tokens_per_sequence(const RunSpec& spec) {
   return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1);
 }
 
-std::uint32_t parts_of_data(const RunSpec& spec) {
-  return std::max<std::uint32_t>(1, spec.data.parts > 0 ? spec.data.parts : spec.islands.max);
+std::uint32_t classes_of_data(const RunSpec& spec) { return std::max<std::uint32_t>(64, spec.islands.max); }
+
+std::uint64_t sequences_of_a_round(const RunSpec& spec) {
+  return std::max<std::uint64_t>(1, spec.strategy.inner_steps) * std::max<std::uint32_t>(1, spec.training.batch);
 }
 
 double model_parameter_bytes(const RunSpec& spec) {

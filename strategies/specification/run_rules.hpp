@@ -53,8 +53,10 @@ std::optional<std::uint64_t> parse_count(std::string_view text);
 bool trains_on_images(const RunSpec& spec);
 // What a sequence counts in tokens; an image counts as one, and a sample of an own trainer as [trainer] says.
 std::uint64_t tokens_per_sequence(const RunSpec& spec);
-// Disjoint parts that the training data are split into, of which each island has one: [data].parts, or else islands.max. At least 1.
-std::uint32_t parts_of_data(const RunSpec& spec);
+// Into how many classes the training data are divided, of which every island in the run has some (transport/base/data_share.hpp).
+std::uint32_t classes_of_data(const RunSpec& spec);
+// That an island trains on between two rounds of its whole model, by the run file. At least 1.
+std::uint64_t sequences_of_a_round(const RunSpec& spec);
 
 // The least memory that the model's float32 parameters take; of an own trainer what [trainer] says, 0 if it does not; of images what is not
 // known before they are read is left out: channels beyond the first, and classes.

@@ -59,7 +59,6 @@ struct DataSpec {
   std::string format = "bytes";  // bytes | uint16 | uint32 (token shards, nanoGPT's and llm.c's, header or none), or images: idx | cifar10
                                  // | images | npy | safetensors
   double validation_fraction = 0.05;  // the last part of the tokens is held out
-  std::uint32_t parts = 0;            // disjoint parts the rest is split into; 0: [islands].max
   std::uint32_t spread =
       0;  // of group expert: so many islands have images of their own, which together are the data set; 0: all have the whole set
   friend bool operator==(const DataSpec&, const DataSpec&) = default;

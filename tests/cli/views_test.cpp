@@ -62,7 +62,7 @@ TEST_CASE("status") {
         "round     7 of 20, epoch 2, attempt 1, checkpoint of round 5\n"
         "progress  ███████░░░░░░░░░░░░░ 35 %, 9m57s so far, about 18m29s left, until 00:18 UTC\n"
         "islands   3 active (min 2, max 4)\n"
-        "data      3 of 4 parts have an island; nobody trains on the other one, 25 % of the data\n"
+        "data      25 % of it was trained on\n"
         "tokens    4.30 M, 21.0 k/s\n"
         "loss      1.830 nats per token, from 5.550  █▃▁\n"
         "sent      88.2 MB by all islands\n"
@@ -201,7 +201,7 @@ TEST_CASE("summary") {
         "run       r-7f3a9c12  text  completed: with 3 of 3 islands\n"
         "loss      5.550 at the start, 1.830 at the end, nats per token on held-out data  █▃▁\n"
         "rounds    7 of 20 in 9m57s, 4.30 M tokens\n"
-        "data      3 of 4 parts were trained on; nobody trained on the other one, 25 % of the data\n"
+        "data      25 % of it was trained on\n"
         "sent      29.4 MB by each island; data-parallel would have sent 2.9 GB, 100 times as much\n"
         "computing 98 % of the islands' time (9m50s computing, 12.4 s waiting)\n"
         "absences\n"
@@ -341,20 +341,11 @@ TEST_CASE("numbers as people read them") {
   CHECK(time_text(0) == "1970-01-01 00:00:00");
 }
 
-TEST_CASE("which share of the data somebody trains on is said of a run that is under way and of one that has ended") {
-  const auto counts = [](int all, int in_use, int begun) {
-    return json{{"parts_of_data", all}, {"parts_in_use", in_use}, {"parts_begun", begun}};
-  };
-  CHECK(data_share_text(counts(64, 2, 0), false) == "2 of 64 parts have an island; nobody trains on the other 62, 96.9 % of the data");
-  CHECK(data_share_text(counts(64, 0, 2), true) == "2 of 64 parts were trained on; nobody trained on the other 62, 96.9 % of the data");
-  CHECK(data_share_text(counts(2, 1, 2), false) == "1 of 2 parts has an island; nobody trains on the other one, 50 % of the data");
-  CHECK(data_share_text(counts(2, 0, 1), true) == "1 of 2 parts was trained on; nobody trained on the other one, 50 % of the data");
-  CHECK(data_share_text(counts(3, 3, 3), false) == "all 3 parts have an island");
-  CHECK(data_share_text(counts(3, 0, 3), true) == "all 3 parts were trained on");
-  CHECK(data_share_text(counts(1, 1, 1), false) == "the one part has an island");
-  CHECK(data_share_text(counts(64, 0, 0), false).empty());  // it waits for islands
-  CHECK(data_share_text(json{{"parts_of_data", 8}, {"parts_in_use", nullptr}, {"parts_begun", nullptr}}, false).empty());  // of phases
-  CHECK(data_share_text(json::object(), false).empty());  // of an older coordinator
+TEST_CASE("how much of the data was trained on is a share of it, or passes") {
+  CHECK(data_passes_text(0.1244) == "12.4 % of it was trained on");
+  CHECK(data_passes_text(2.409) == "2.41 passes over it");
+  CHECK(data_passes_text(0.0).empty());
+  CHECK(data_passes_text(std::nullopt).empty());
 }
 
 TEST_CASE("sparklines") {

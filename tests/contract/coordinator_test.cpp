@@ -435,7 +435,6 @@ TEST_CASE("two islands are given the run that waits for them") {
   Peer b(coordinator);
   join(a, commander, "cloud-a");
   json spec = spec_json();
-  spec["data"]["parts"] = 64;  // as many as a run file without islands.max has
   const json submitted = commander.request("submit", {{"spec", spec}}).value();
   CHECK(submitted["reason"].get<std::string>().find("1 more island") != std::string::npos);
   join(b, commander, "cloud-b");
@@ -457,13 +456,12 @@ TEST_CASE("two islands are given the run that waits for them") {
   } while (status["run"]["tokens"] == 0 && now() < patience);
   CHECK(status["run"]["state"] == "starting");
   CHECK(status["islands"].size() == 2);
-  CHECK(status["run"]["parts_of_data"] == 64);
-  CHECK(status["run"]["parts_in_use"] == 2);
-  CHECK(status["run"]["parts_begun"] == 0);  // nothing is committed yet
+  CHECK(status["run"]["data_passes"].is_null());  // nothing is committed yet
   const json data = commander.request("data", {{"run", "text"}}).value();
-  CHECK(data["parts_of_data"] == 64);
-  CHECK(data["parts_in_use"] == 2);
-  CHECK(data["parts_begun"] == 0);
+  CHECK(data["passes"].is_null());
+  CHECK(data["parts"].size() == 2);
+  CHECK(invite.share.slices == 2);
+  CHECK(invite.share.stretches.at(0).classes.size() == 32);  // of 64: half of the data each
   CHECK(status["run"]["tokens"] == 4096);
   CHECK(status["islands"][0]["name"] == "cloud-a");
   CHECK(status["islands"][0]["tokens"] == 4096);

@@ -28,10 +28,30 @@ class Pieces(unittest.TestCase):
         from atoll import Alone, Dataset, Island
 
         parts = [Dataset(range(11), Island(Alone({"data": {"part": part, "parts": 3}}), {})) for part in range(3)]
-        self.assertEqual(sorted(sum((part.indices(0, len(part)) for part in parts), [])), list(range(11)))
+        every_third = (part.indices(0, count) for part, count in zip(parts, (4, 4, 3)))
+        self.assertEqual(sorted(sum(every_third, [])), list(range(11)))
         whole = parts[0].indices(0, 20)
         self.assertEqual(parts[0].indices(7, 5), whole[7:12])
         self.assertNotEqual(whole[:4], whole[4:8])
+
+    def test_a_share_follows_what_is_dealt_and_leaves_nothing_out(self):
+        from atoll._share import Share
+
+        def stretch(begin, numbers, following):
+            return {"from": begin, "classes": [{"number": n, "next": following.get(n, 0)} for n in numbers]}
+
+        # Two islands; from their sixth sample on a third one has a class of each, at what these had taken of it by then.
+        shares = [
+            Share({"classes": 6, "stretches": [stretch(0, [0, 1, 2], {}), stretch(6, [0, 1], {0: 2, 1: 2})]}),
+            Share({"classes": 6, "stretches": [stretch(0, [3, 4, 5], {}), stretch(6, [3, 4], {3: 2, 4: 2})]}),
+            Share({"classes": 6, "stretches": [stretch(0, [2, 5], {2: 2, 5: 2})]}),
+        ]
+        taken = [share.sample(position) for share, count in zip(shares, (10, 10, 4)) for position in range(count)]
+        self.assertEqual(sorted(taken), list(range(24)))
+        self.assertEqual([shares[0].sample(position) for position in range(8)], [0, 1, 2, 6, 7, 8, 12, 13])
+        late = Share({"classes": 4, "stretches": [stretch(0, [1, 3], {1: 5, 3: 3})]})  # who lags behind is first
+        self.assertEqual([late.sample(position) for position in range(5)], [15, 19, 21, 23, 25])
+        self.assertEqual(Share({"part": 1, "parts": 3}).sample(4), 13)  # nothing is dealt
 
     def test_alone_it_ends_once_it_is_enough_and_says_the_loss(self):
         from atoll import Alone, NumpyIsland

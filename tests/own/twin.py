@@ -47,23 +47,21 @@ def normals(seed, stream, count):
 
 
 class Order:
-    """Where the window of a position begins (agent/trainer/data/data_order.cpp)."""
+    """Where the window of a number begins (agent/trainer/data/data_order.cpp)."""
 
-    def __init__(self, tokens, fraction, part, parts, length, batch, seed):
-        training = tokens - math.floor(tokens * fraction)
-        each, longer = divmod(training, parts)
-        self.begin, count = part * each + min(part, longer), each + (part < longer)
+    def __init__(self, tokens, fraction, length, batch, seed):
+        count = training = tokens - math.floor(tokens * fraction)
         fitting = (count - 1) // length
         self.windows, self.length = fitting - 1 if fitting > 1 and fitting > batch else fitting, length
         self.slack = count - 1 - self.windows * length
-        self.key = mix(mix(seed + 0x9E3779B97F4A7C15 & U64) ^ stream_of("data-order", part))
+        self.key = mix(mix(seed + 0x9E3779B97F4A7C15 & U64) ^ stream_of("data-order", 0))
         self.held_out = (training, tokens - training)
 
-    def window(self, position):
-        number, index = divmod(position, self.windows)
-        key = mix((self.key + number) & U64)
+    def window(self, number):
+        turn, index = divmod(number, self.windows)
+        key = mix((self.key + turn) & U64)
         phase = next(int(draw) % (self.slack + 1) for draw in philox(key, stream_of("phase"), 8) if int(draw) >= (1 << 64) % (self.slack + 1))
-        return self.begin + phase + self.permuted(key, index) * self.length
+        return phase + self.permuted(key, index) * self.length
 
     def permuted(self, key, value):
         half = 1 if self.windows <= 1 else ((self.windows - 1).bit_length() + 1) // 2
@@ -140,7 +138,7 @@ def main():
     settings, training, data = island.settings, island.training, island.configuration["data"]
     length, batch = training["sequence_length"], training["batch"]
     text = torch.from_numpy(numpy.concatenate([numpy.fromfile(file, numpy.uint8) for file in island.files]).astype(numpy.int64))
-    order = Order(len(text), data["validation_fraction"], island.part, island.parts, length, batch, island.seed)
+    order = Order(len(text), data["validation_fraction"], length, batch, island.seed)
     windows = lambda starts: torch.stack([text[start : start + length + 1] for start in starts])  # noqa: E731
     model = Twin(settings["layers"], settings["width"], settings["heads"], length, island.seed)
     matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == matrix] for matrix in (True, False))
@@ -154,7 +152,7 @@ def main():
         rate = peak * (step + 1) / warmup if step + 1 < warmup else peak * (last + (1 - last) * 0.5 * (1 + math.cos(math.pi * min(done, 1))))
         for group in opt.param_groups:
             group["lr"] = rate
-        loss = model(windows(order.window(island.position + i) for i in range(batch)))
+        loss = model(windows(order.window(island.share.sample(island.position + i)) for i in range(batch)))
         opt.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), training["clip_norm"])

@@ -335,6 +335,29 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
     samples[sample] = Sample{record.round, counts ? trained.load : 0, record.members[member]};
   }
   position = range.to;
+  if (counts) {
+    check_sequences(record, member);
+  }
+}
+
+// No sequence of the run is committed twice, whichever islands had it.
+void Checkers::check_sequences(const coordinator::RoundRecord& record, std::size_t member) {
+  const DataRange& range = record.data.at(member);
+  for (std::uint64_t place = range.from; place < range.to; ++place) {
+    const auto taken = taken_.find({range.part, place});
+    if (taken == taken_.end()) {
+      continue;  // by a trainer of another world: its run goes on from a copy
+    }
+    const auto [committed, fresh] =
+        sequences_.try_emplace(taken->second, Taken{record.round, record.members[member], DataRange{range.part, place, place + 1}});
+    if (!fresh) {
+      fail("round " + std::to_string(record.round.value) + " of " + name_of(record.members[member]) + " commits sequence " +
+           std::to_string(taken->second) + " (" + std::to_string(range.part) + ":" + std::to_string(place) +
+           ") of the run again, which round " + std::to_string(committed->second.round.value) + " of " + name_of(committed->second.island) +
+           " (" + std::to_string(committed->second.place.part) + ":" + std::to_string(committed->second.place.from) + ") holds already");
+      return;
+    }
+  }
 }
 
 // A result is that of all steps, each once and in order, on the results of the tasks that it needs.
@@ -456,6 +479,7 @@ void Checkers::forget_samples(Round round) {
     std::erase_if(samples, [round](const auto& sample) { return sample.second.round > round; });
     positions_[part] = samples.empty() ? 0 : samples.rbegin()->first + 1;
   }
+  std::erase_if(sequences_, [round](const auto& sequence) { return sequence.second.round > round; });
 }
 
 }  // namespace atl::sim

@@ -53,6 +53,8 @@ class Checkers {
       : schedule_(schedule), spec_(spec), one_level_members_(one_level_members), tape_(first_planned()) {}
   // Those of a group's run; of any other these.
   [[nodiscard]] Checkers& of(const RunId& run);
+  // A trainer has taken this sequence of the run at this position of its part.
+  void trained_on(std::uint32_t part, std::uint64_t position, std::uint64_t sequence) { taken_[{part, position}] = sequence; }
   // A trainer that was loaded or resumed at `stood_at` published for a round, and merged its result, after so many steps.
   void published(const IslandId& island, Round round, Step step, Step stood_at);
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
@@ -135,6 +137,7 @@ class Checkers {
   [[nodiscard]] std::uint64_t first_planned() const { return spec_.merge_rounds > 0 ? spec_.rounds - spec_.merge_rounds + 1 : 1; }
   [[nodiscard]] bool merges(Round round) const { return round.value > schedule_.rounds(); }  // all islands' outer parameters
   void check_samples(const coordinator::RoundRecord& record, std::size_t member, const Trained& trained);
+  void check_sequences(const coordinator::RoundRecord& record, std::size_t member);
   // Rounds after this one are lost: their samples are open again.
   void forget_samples(Round round);
 
@@ -169,9 +172,16 @@ class Checkers {
     std::uint64_t load = 0;  // by which it was trained on; 0: passed over
     IslandId island;
   };
-  std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;       // by part and number
-  std::map<std::uint32_t, std::uint64_t> positions_;                       // by part: the next sample that may be committed
-  std::map<Digest, std::map<std::uint32_t, std::uint64_t>> positions_at_;  // the same after a committed round
+  std::map<std::uint32_t, std::map<std::uint64_t, Sample>> samples_;  // by part and number
+  std::map<std::uint32_t, std::uint64_t> positions_;                  // by part: the next sample that may be committed
+  struct Taken {
+    Round round;
+    IslandId island;
+    DataRange place;  // part, and position
+  };
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> taken_;  // by part and position: the sequence of the run
+  std::map<std::uint64_t, Taken> sequences_;                                // that are committed
+  std::map<Digest, std::map<std::uint32_t, std::uint64_t>> positions_at_;   // the same after a committed round
   std::size_t commits_ = 0;
   std::size_t applied_alone_ = 0;
   std::size_t tasks_done_ = 0;

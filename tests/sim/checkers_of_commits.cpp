@@ -175,6 +175,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
     // The samples are those of the state's own history, which may be another one than that of the rounds before it here.
     if (const auto place = positions_at_.find(record.digest); place != positions_at_.end()) {
       positions_ = place->second;
+      std::erase_if(sequences_, [&](const auto& item) { return item.second.place.from >= positions_[item.second.place.part]; });
       for (auto& [part, samples] : samples_) {
         samples.erase(samples.lower_bound(positions_[part]), samples.end());
       }

@@ -247,6 +247,8 @@ void IslandHost::carry_out(const agent::Effect& effect) {
           on_trainer(quick, [this, e] { skip_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::TellTokens>) {
           tokens_told_.push_back(e);
+        } else if constexpr (std::is_same_v<E, agent::DealData>) {
+          on_trainer(quick, [this, e] { deal_data(e); });
         } else if constexpr (std::is_same_v<E, agent::FinishTrainer>) {
           on_trainer(quick, [this, e] { finish_trainer(e); });
         } else if constexpr (std::is_same_v<E, agent::GiveResult>) {

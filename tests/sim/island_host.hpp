@@ -50,6 +50,7 @@ struct Trainer {
   std::set<std::pair<Round, std::uint32_t>> results;
   Vector gradient;  // of the step under way, where gradients are exchanged
   std::uint64_t loads = 0;
+  DataShare share;
   std::optional<agent::StartTrainer> starting;  // until the arena is prepared
   std::optional<agent::LoadTrainer> loading;    // until the arena is filled
 };
@@ -175,6 +176,7 @@ class IslandHost {
   // ---- island_trainer.cpp
   void start_trainer(const agent::StartTrainer& effect);
   void trainer_is_ready(const agent::StartTrainer& effect);
+  void deal_data(const agent::DealData& effect);
   void load_trainer(const agent::LoadTrainer& effect);
   void plan_trainer(const agent::PlanTrainer& effect);
   void finish_trainer(const agent::FinishTrainer& effect);

@@ -65,6 +65,7 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
   Trainer fresh;
   fresh.incarnation = effect.incarnation;
   fresh.part = effect.part;
+  fresh.share = effect.share;
   fresh.starting = effect;
   process_->trainer = std::move(fresh);
   const Duration drawn = cluster_.draw(milliseconds(100), milliseconds(1500));
@@ -80,6 +81,12 @@ void IslandHost::start_trainer(const agent::StartTrainer& effect) {
       order(agent::PrepareArena{effect.run, effect.incarnation, manifest_of(cluster_.scenario(), effect.spec)});
     });
   });
+}
+
+void IslandHost::deal_data(const agent::DealData& effect) {
+  if (process_->trainer.up && process_->trainer.incarnation == effect.incarnation) {
+    process_->trainer.share = effect.share;
+  }
 }
 
 void IslandHost::trainer_is_ready(const agent::StartTrainer& effect) {
@@ -353,7 +360,9 @@ void IslandHost::begin_step() {
     }
     TrainerState& state = process_->trainer.state;
     state.trained.to = state.position + 1;
-    Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
+    const std::uint64_t sequence = process_->trainer.share.sequence(state.position);
+    checkers(process_->run).trained_on(process_->trainer.part, state.position, sequence);
+    Rng noise(cluster_.scenario().seed, stream_of("batch", sequence));
     Vector& gradient = process_->trainer.gradient;
     for (const float value : state.parameters) {
       gradient.push_back(0.05F * value + 0.01F * static_cast<float>(noise.normal()));

@@ -24,6 +24,9 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             rounds[{r.run, r.lineage, r.round}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::PartRecord>) {
             parts[{r.run, r.part}] = r;
+          } else if constexpr (std::is_same_v<R, coordinator::StretchRecord>) {
+            stretches.erase(stretches.lower_bound({r.run, r.part, r.from}), stretches.lower_bound({r.run, r.part + 1, 0}));
+            stretches[{r.run, r.part, r.from}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::TaskRecord>) {
             tasks[{r.run, r.task}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::DroppedRecord>) {
@@ -55,6 +58,9 @@ coordinator::Recovered Ledger::recovered() const {
   }
   for (const auto& [key, value] : parts) {
     recovered.parts.push_back(value);
+  }
+  for (const auto& [key, value] : stretches) {
+    recovered.stretches.push_back(value);
   }
   for (const auto& [key, value] : tasks) {
     recovered.tasks.push_back(value);

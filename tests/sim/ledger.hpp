@@ -21,6 +21,7 @@ struct Ledger {
   std::map<IslandId, coordinator::IslandRecord> islands;
   std::map<std::tuple<RunId, std::uint32_t, Round>, coordinator::RoundRecord> rounds;
   std::map<std::pair<RunId, std::uint32_t>, coordinator::PartRecord> parts;
+  std::map<std::tuple<RunId, std::uint32_t, std::uint64_t>, coordinator::StretchRecord> stretches;
   std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
   std::map<std::tuple<RunId, std::uint32_t, IslandId, Round, Fate>, coordinator::DroppedRecord> dropped;
   std::map<std::string, std::size_t> events;  // by kind

@@ -107,7 +107,7 @@ TEST_CASE("a diffusion model in rounds: a save after a merge and a new process e
       const std::string name = folder.path + "/" + (conditional ? "c" : "u") + std::to_string(alpha);
 
       TrainerProcess straight(folder.path);
-      CHECK(straight.open(configure, 2) == Ready{0, 0, 90});
+      CHECK(straight.open(configure, 2) == Ready{0, 0, 270});
       CHECK(straight.manifest.description.value_or("").find("\"patch\":2") != std::string::npos);
       exchange(straight, 1, 4, alpha, std::nullopt);
       exchange(straight, 2, 8, alpha, std::nullopt);
@@ -174,7 +174,7 @@ TEST_CASE("the average of a diffusion model in rounds is of what the islands agr
   CHECK(values_of(folder.path + "/loaded", tensor + ".ema") == values_of(folder.path + "/loaded", tensor));
 }
 
-TEST_CASE("a diffusion model learns in rounds, on parts that together are all images") {
+TEST_CASE("a diffusion model learns in rounds, on the sequences of each island") {
   const Folder folder;
   Configure configure = image_run(write_images(folder, 400, false));
   configure.training.batch = 16;
@@ -197,7 +197,7 @@ TEST_CASE("a diffusion model learns in rounds, on parts that together are all im
     CHECK(*trainer.expect<Evaluated>().loss < 0.6 * *before.loss);
     trained.push_back(trainer.parameters());
   }
-  CHECK(images == 360);
+  CHECK(images == 2 * 360);  // each pass is over all of them
   CHECK(trained[0] != trained[1]);
 }
 
@@ -272,7 +272,7 @@ TEST_CASE("images and settings that cannot be trained on in rounds are refused w
     return why;
   };
   CHECK(failure([](Configure& c) { c.diffusion->conditional = true; }) == "diffusion.conditional needs labels, and the data set has none");
-  CHECK(failure([](Configure& c) { c.data.parts = 20; }).find("part 0 of 20 has 5 images to train on, fewer than a batch of 8") !=
+  CHECK(failure([](Configure& c) { c.training.batch = 200; }).find("90 images are there to train on, fewer than a batch of 200") !=
         std::string::npos);
   CHECK(failure([](Configure& c) { c.diffusion->patch = 3; }).find("no whole number of patches") != std::string::npos);
   CHECK(failure([](Configure& c) { c.data.files = {"/no/such"}; }).find("/no/such") != std::string::npos);

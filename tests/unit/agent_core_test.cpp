@@ -199,7 +199,6 @@ TEST_CASE("an island without the checkpoint that it is to go on from fetches the
   invite.committed = Round(4);
   invite.digest = digest;
   invite.part = 1;
-  invite.parts = 2;
   invite.position = 640;
   bench.say(invite);
   const std::optional<FetchCopy> order = bench.newest<FetchCopy>();

@@ -18,7 +18,7 @@ Invite invite() {
   message.epoch = Epoch(1);
   message.members = {member("a"), member("b")};
   message.part = 2;
-  message.parts = 4;
+  message.share = DataShare{64, {{0, {{1, 0}}}, {50, {{2, 3}}}}, 0, 2};
   return message;
 }
 
@@ -65,11 +65,23 @@ TEST_CASE("an island has one part of the data, and hears when that is another") 
   Outbox out;
   Membership members(invite(), out);
   CHECK(members.part() == 2);
-  CHECK_FALSE(members.take_part(2, 4));
-  CHECK(members.take_part(2, 3));
-  CHECK(members.take_part(0, 3));
+  CHECK_FALSE(members.take_part(2));
+  CHECK(members.take_part(0));
   CHECK(members.part() == 0);
-  CHECK(members.parts() == 3);
+}
+
+TEST_CASE("a share that is told anew keeps what was known of positions before it") {
+  Outbox out;
+  Membership members(invite(), out);
+  members.deal(DataShare{64, {{60, {{3, 0}}}}, 1, 3});
+  CHECK(members.share() == DataShare{64, {{0, {{1, 0}}}, {50, {{2, 3}}}, {60, {{3, 0}}}}, 1, 3});
+  members.deal(DataShare{64, {{40, {{4, 0}}}}, 0, 1});  // what came from there on does not hold any more
+  CHECK(members.share() == DataShare{64, {{0, {{1, 0}}}, {40, {{4, 0}}}}, 0, 1});
+  for (std::uint64_t from = 41; from < 200; ++from) {
+    members.deal(DataShare{64, {{from, {{5, 0}}}}, 0, 1});
+  }
+  CHECK(members.share().stretches.size() == 64);
+  CHECK(members.share().stretches.back().from == 199);
 }
 
 }  // namespace of_membership_test

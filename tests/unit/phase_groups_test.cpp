@@ -58,7 +58,8 @@ TEST_CASE("more islands than experts train them in groups: a run of rounds each,
   REQUIRE(play.assigned.size() == 2);
   const Invite invite = play.assigned[group[0]];
   CHECK(invite.run == before.group.run);
-  CHECK(invite.parts == 2);
+  CHECK(invite.share.slices == 2);
+  CHECK(invite.share.stretches.at(0).classes.size() == 32);
   const RunSpec rounds = run_spec_from_json(invite.spec).value();
   CHECK(rounds.strategy.group == Group::all);
   CHECK(rounds.rounds == 2);

@@ -325,7 +325,6 @@ TEST_CASE("keys that contradict each other") {
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nset=\"t\"\nfiles=[\"x\"]\n", "7:1", "exactly one of");
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"https://x.org/y\"\n", "6:1", "url needs sha256");
   require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nurl=\"http://x.org/y\"\n", "6:5", "https://");
-  require_problem("[run]\nname=\"a\"\n[training]\nsteps=100\n[data]\nset=\"t\"\nparts=2\n", "7:1", "less than islands.max 64");
   require_problem("[run]\nname=\"a\"\n[data]\nset=\"t\"\n[training]\nsteps=1000000000000\nbatch=65536\nsequence_length=1048576\n", "6:1",
                   "more tokens");
 }

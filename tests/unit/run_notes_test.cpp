@@ -73,20 +73,4 @@ TEST_CASE("trimmed-mean is told where rounds may have too few contributions for 
   CHECK(notes_on(spec).empty());
 }
 
-TEST_CASE("a run whose least number of islands leaves most of the data out is told which share they train on") {
-  RunSpec spec = spec_of(3000, 30, OuterOptimizerKind::nesterov, 0.9);
-  CHECK(notes_on(spec).empty());
-  spec.islands.max = 64;  // as where the run file says no max
-  REQUIRE(notes_on(spec).size() == 1);
-  CHECK(notes_on(spec)[0] ==
-        "the data has 64 parts and each island trains on one of them: 2 islands train on 3.12 % of the data; set islands.max to the number "
-        "of islands that you expect");
-  spec.islands.max = 4;  // half of it: so many islands more are reckoned with
-  CHECK(notes_on(spec).empty());
-  spec.data.parts = 5;
-  CHECK(notes_on(spec)[0].find("train on 40 % of the data") != std::string::npos);
-  spec.strategy.group = Group::expert;  // whose data go to the experts, whoever trains them
-  CHECK(notes_on(spec).empty());
-}
-
 }  // namespace of_run_notes_test

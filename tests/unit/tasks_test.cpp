@@ -218,7 +218,6 @@ TEST_CASE(
     invite.run = RunId("g-1");
     invite.spec = to_json(spec);
     invite.epoch = Epoch(1);
-    invite.parts = 2;
     invite.from = StartFrom::scratch;
     bench.say(invite);
     REQUIRE(bench.all<StartTrainer>().size() == 1);

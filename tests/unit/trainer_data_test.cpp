@@ -279,29 +279,18 @@ TEST_CASE("data files that cannot be read are refused with their name") {
   CHECK(why(TokenStream::open({folder.path}, "bytes")) == "data file " + folder.path + ": it is not a file");
 }
 
-TEST_CASE("parts are disjoint, equal to one token, and cover all that is not held out") {
+TEST_CASE("what is held out and what is trained on are all tokens") {
   for (std::uint64_t tokens = 0; tokens < 60; ++tokens) {
-    for (std::uint32_t parts = 1; parts < 8; ++parts) {
-      for (const double fraction : {0.0, 0.05, 0.5, 0.99}) {
-        std::uint64_t at = 0;
-        for (std::uint32_t part = 0; part < parts; ++part) {
-          const DataSplit split = split_data(tokens, fraction, part, parts).value();
-          REQUIRE(split.training.begin == at);
-          at += split.training.count;
-          REQUIRE(split.validation == split_data(tokens, fraction, 0, parts)->validation);
-          REQUIRE(split.training.count - (tokens - split.validation.count) / parts <= 1);
-        }
-        const DataSplit split = split_data(tokens, fraction, 0, parts).value();
-        REQUIRE(split.validation.begin == at);
-        REQUIRE(at + split.validation.count == tokens);
-      }
+    for (const double fraction : {0.0, 0.05, 0.5, 0.99}) {
+      const DataSplit split = split_data(tokens, fraction).value();
+      REQUIRE(split.training.begin == 0);
+      REQUIRE(split.validation.begin == split.training.count);
+      REQUIRE(split.training.count + split.validation.count == tokens);
     }
   }
-  CHECK_FALSE(split_data(10, 1.0, 0, 1).has_value());
-  CHECK_FALSE(split_data(10, -0.1, 0, 1).has_value());
-  CHECK_FALSE(split_data(10, std::nan(""), 0, 1).has_value());
-  CHECK_FALSE(split_data(10, 0.1, 2, 2).has_value());
-  CHECK_FALSE(split_data(10, 0.1, 0, 0).has_value());
+  CHECK_FALSE(split_data(10, 1.0).has_value());
+  CHECK_FALSE(split_data(10, -0.1).has_value());
+  CHECK_FALSE(split_data(10, std::nan("")).has_value());
 }
 
 TEST_CASE("a permutation visits every index once") {
@@ -337,11 +326,11 @@ TEST_CASE("permutations of different keys differ and do not favour a place") {
   }
 }
 
-TEST_CASE("every window of an epoch comes once, inside the part, whatever the sizes") {
+TEST_CASE("every window of an epoch comes once, inside the range, whatever the sizes") {
   for (std::uint64_t tokens = 1; tokens < 120; ++tokens) {
     for (std::uint32_t length = 1; length < 12; ++length) {
       const TokenRange part{1000, tokens};
-      const auto order = DataOrder::make(part, length, 1, 5, 2);
+      const auto order = DataOrder::make(part, length, 1, 5);
       if (!order) {
         REQUIRE(tokens < length + 1);
         continue;
@@ -362,8 +351,8 @@ TEST_CASE("every window of an epoch comes once, inside the part, whatever the si
   }
 }
 
-TEST_CASE("the epochs of a part reach every token of it") {
-  const auto order = DataOrder::make({0, 1000}, 16, 4, 1, 0).value();
+TEST_CASE("the epochs reach every token") {
+  const auto order = DataOrder::make({0, 1000}, 16, 4, 1).value();
   std::set<std::uint64_t> seen;
   for (std::uint64_t position = 0; position < 200 * order.windows_per_epoch(); ++position) {
     for (std::uint64_t i = 0; i <= 16; ++i) {
@@ -373,32 +362,28 @@ TEST_CASE("the epochs of a part reach every token of it") {
   CHECK(seen.size() == 1000);
 }
 
-TEST_CASE("the order depends on seed, part and position and on nothing else") {
+TEST_CASE("the order depends on seed and number and on nothing else") {
   const TokenRange part{0, 100'000};
-  const auto a = DataOrder::make(part, 128, 16, 1, 0).value();
-  const auto again = DataOrder::make(part, 128, 16, 1, 0).value();
-  const auto seed = DataOrder::make(part, 128, 16, 2, 0).value();
-  const auto other = DataOrder::make(part, 128, 16, 1, 1).value();
+  const auto a = DataOrder::make(part, 128, 16, 1).value();
+  const auto again = DataOrder::make(part, 128, 16, 1).value();
+  const auto seed = DataOrder::make(part, 128, 16, 2).value();
   int same_seed = 0;
-  int same_part = 0;
   for (std::uint64_t position = 3000; position-- > 0;) {  // backwards: no state
     REQUIRE(a.window(position) == again.window(position));
     same_seed += a.window(position) == seed.window(position) ? 1 : 0;
-    same_part += a.window(position) == other.window(position) ? 1 : 0;
   }
   CHECK(same_seed < 30);
-  CHECK(same_part < 30);
   // The first windows, pinned: a change of the order would make every checkpoint continue elsewhere.
   CHECK(std::vector<std::uint64_t>{a.window(0), a.window(1), a.window(2)} == std::vector<std::uint64_t>{42188, 65868, 14028});
 }
 
-TEST_CASE("a part smaller than one batch is refused with the numbers") {
-  CHECK(DataOrder::make({0, 16 * 128 + 1}, 128, 16, 1, 0).has_value());
-  const auto small = DataOrder::make({0, 16 * 128}, 128, 16, 1, 3);
+TEST_CASE("data smaller than one batch are refused with the numbers") {
+  CHECK(DataOrder::make({0, 16 * 128 + 1}, 128, 16, 1).has_value());
+  const auto small = DataOrder::make({0, 16 * 128}, 128, 16, 1);
   REQUIRE_FALSE(small.has_value());
-  CHECK(small.error().why.find("part 3 has 2048 tokens, one batch needs 2049") != std::string::npos);
-  CHECK_FALSE(DataOrder::make({0, 0}, 128, 16, 1, 0).has_value());
-  CHECK_FALSE(DataOrder::make({0, 10}, 0, 1, 1, 0).has_value());
+  CHECK(small.error().why.find("2048 tokens are there to train on, one batch needs 2049") != std::string::npos);
+  CHECK_FALSE(DataOrder::make({0, 0}, 128, 16, 1).has_value());
+  CHECK_FALSE(DataOrder::make({0, 10}, 0, 1, 1).has_value());
 }
 
 TEST_CASE("validation windows are spread over the held-out tokens") {

@@ -34,7 +34,7 @@ struct Bench {
     out.take();
   }
   void bring_up_aloud() {
-    trainer.start(0, 1, nullptr, false);
+    trainer.start(0, {}, nullptr, false);
     TrainerReady ready;
     ready.finishes = true;
     REQUIRE(trainer.on(ready, "a"));
@@ -56,7 +56,7 @@ struct Bench {
 
 TEST_CASE("a trainer is started, loaded and given orders, and each start has a number of its own") {
   Bench bench;
-  bench.trainer.start(0, 1, nullptr, false);
+  bench.trainer.start(0, {}, nullptr, false);
   const std::uint64_t first = bench.trainer.incarnation();
   CHECK(bench.trainer.phase() == Trainer::Phase::starting);
   CHECK_FALSE(bench.trainer.up());

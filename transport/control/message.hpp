@@ -14,6 +14,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
@@ -309,8 +310,7 @@ struct Invite {
   RunId run;
   std::string spec;  // RunSpec as JSON
   Epoch epoch;
-  std::uint32_t part = 0;  // of the data, 0-based
-  std::uint32_t parts = 1;
+  std::uint32_t part = 0;  // of the data: the island's own
   StartFrom from = StartFrom::scratch;
   Round committed;
   Digest digest;
@@ -319,6 +319,7 @@ struct Invite {
   // Which of the coordinator's attempts at letting this island in: no two have the same number. What was said to an earlier one may
   // come after it, and must not end it.
   std::uint64_t entry = 0;
+  DataShare share = {};  // what its part is made of
   friend bool operator==(const Invite&, const Invite&) = default;
 };
 
@@ -328,8 +329,9 @@ struct NewEpoch {
   Epoch epoch;
   Round committed;
   std::vector<Member> members;
-  std::optional<Round> pause_after;  // the run is being paused after this round
-  std::uint64_t tokens = 0;          // of the run, that are committed
+  std::optional<Round> pause_after;     // the run is being paused after this round
+  std::uint64_t tokens = 0;             // of the run, that are committed
+  std::optional<DataShare> share = {};  // what the receiver's part of the data is made of; nothing: it is no member
   friend bool operator==(const NewEpoch&, const NewEpoch&) = default;
 };
 

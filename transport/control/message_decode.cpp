@@ -323,6 +323,28 @@ class Decoder {
     }
     return values;
   }
+  DataStretch stretch(const wire::DataStretch* value) {
+    DataStretch stretch{at_most(value->from(), kMostSequences), {}};
+    const auto* items = value->classes();
+    const std::size_t count = items == nullptr || !bounded(*items) ? 0 : items->size();
+    for (std::size_t i = 0; i < count; ++i) {
+      wire::DataClass copy;
+      std::memcpy(&copy, items->Data() + i * sizeof copy, sizeof copy);
+      stretch.classes.push_back(DataClass{copy.number(), at_most(copy.next(), kMostSequences)});
+    }
+    return stretch;
+  }
+  DataShare share(const wire::DataShare* value) {
+    if (value == nullptr) {
+      return {};
+    }
+    DataShare share{value->classes(), list(value->stretches(), [this](const wire::DataStretch* each) { return stretch(each); }),
+                    value->slice(), value->slices()};
+    if (!is_share(share)) {
+      fail("an impossible share of the data");
+    }
+    return share;
+  }
   std::vector<Member> members(const flatbuffers::Vector<flatbuffers::Offset<wire::Member>>* items) {
     return list(items, [this](const wire::Member* m) {
       return Member{island(m->island()), name(m->name()), name(m->public_key()), name(m->bulk_address())};
@@ -472,17 +494,9 @@ class Decoder {
                    milliseconds(m.stall_ms()), generation(m.generation())};
   }
   Invite get(const wire::Invite& m) {
-    return Invite{run(m.run()),
-                  json(m.spec()),
-                  epoch(m.epoch()),
-                  m.part(),
-                  m.parts(),
-                  start_from(m.from()),
-                  round(m.committed()),
-                  digest(m.digest()),
-                  members(m.members()),
-                  amount(m.position()),
-                  count(m.entry())};
+    return Invite{run(m.run()),         json(m.spec()),       epoch(m.epoch()),   m.part(),
+                  start_from(m.from()), round(m.committed()), digest(m.digest()), members(m.members()),
+                  amount(m.position()), count(m.entry()),     share(m.share())};
   }
   NewEpoch get(const wire::NewEpoch& m) {
     return NewEpoch{run(m.run()),
@@ -490,7 +504,8 @@ class Decoder {
                     round(m.committed()),
                     members(m.members()),
                     m.pause_after() > 0 ? std::optional(round(m.pause_after())) : std::nullopt,
-                    count(m.tokens())};
+                    count(m.tokens()),
+                    m.share() == nullptr ? std::nullopt : std::optional(share(m.share()))};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{run(m.run()),

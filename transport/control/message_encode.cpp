@@ -178,6 +178,23 @@ class Encoder {
                             s.amount);
   }
 
+  Offset<wire::DataStretch> put(const DataStretch& stretch) {
+    if (stretch.classes.size() > kMaxListItems) {
+      fail("the list of classes has more than " + std::to_string(kMaxListItems) + " items");
+      return {};
+    }
+    std::vector<wire::DataClass> classes;
+    classes.reserve(stretch.classes.size());
+    for (const DataClass& each : stretch.classes) {
+      classes.emplace_back(each.number, each.next);
+    }
+    return wire::CreateDataStretch(builder_, stretch.from, builder_.CreateVectorOfStructs(classes));
+  }
+  Offset<wire::DataShare> put(const DataShare& share) {
+    const auto stretches = list(share.stretches, "the list of stretches", [this](const DataStretch& each) { return put(each); });
+    return wire::CreateDataShare(builder_, share.classes, stretches, share.slice, share.slices);
+  }
+
   // island to coordinator
   Offset<wire::Hello> put(const Hello& m) {
     const auto data_sets =
@@ -257,13 +274,13 @@ class Encoder {
   }
   Offset<wire::Refused> put(const Refused& m) { return wire::CreateRefused(builder_, put(m.error)); }
   Offset<wire::Invite> put(const Invite& m) {
-    return wire::CreateInvite(builder_, name(m.run), json(m.spec, "the run's specification"), m.epoch.value, m.part, m.parts,
+    return wire::CreateInvite(builder_, name(m.run), json(m.spec, "the run's specification"), m.epoch.value, m.part,
                               static_cast<wire::StartFrom>(m.from), m.committed.value, DigestField(m.digest).get(),
-                              members(m.members, "the list of members"), m.position, m.entry);
+                              members(m.members, "the list of members"), m.position, m.entry, put(m.share));
   }
   Offset<wire::NewEpoch> put(const NewEpoch& m) {
     return wire::CreateNewEpoch(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"),
-                                m.pause_after.value_or(Round(0)).value, m.tokens);
+                                m.pause_after.value_or(Round(0)).value, m.tokens, m.share ? put(*m.share) : Offset<wire::DataShare>());
   }
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });

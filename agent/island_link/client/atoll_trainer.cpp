@@ -19,7 +19,8 @@ struct atoll_trainer {
   explicit atoll_trainer(TrainerLink link) : client(std::move(link)) {}
   TrainerClient client;
   std::string configuration;
-  std::string with_arena;  // once the arena is known; callers may still look at the other one
+  std::string with_arena;   // once the arena is known; callers may still look at the other one
+  std::uint64_t deals = 0;  // that with_arena knows of
   std::vector<atoll_entry> entries;
   Order order;
   std::string why;
@@ -190,6 +191,10 @@ atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char
 }
 
 const char* atoll_trainer_configuration(atoll_trainer* trainer) {
+  if (trainer != nullptr && trainer->deals != trainer->client.deals()) {
+    trainer->deals = trainer->client.deals();
+    trainer->with_arena = settings_text(*trainer->client.configuration(), trainer->client.layout().path);
+  }
   return trainer == nullptr ? "{}" : trainer->with_arena.empty() ? trainer->configuration.c_str() : trainer->with_arena.c_str();
 }
 
@@ -237,7 +242,8 @@ int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* orde
               next.wants_norm ? 1 : 0,
               next.fetched ? 1 : 0,
               next.directory.c_str(),
-              next.progress};
+              next.progress,
+              trainer->client.deals()};
     return {};
   });
 }

@@ -91,6 +91,7 @@ typedef struct {
   int32_t fetched; /* of ATOLL_MERGE: the arena holds what the last ATOLL_FETCH of `fragment` was for */
   const char* directory; /* until the next call */
   double progress; /* of ATOLL_STEP, ATOLL_GRADIENT and ATOLL_UPDATE: the share of the run that is done with it, 0 to 1, for learning rates */
+  uint64_t deals; /* how often the data were dealt anew among the islands: when it has grown, atoll_trainer_configuration() says other `data` */
 } atoll_order;
 
 /* A number of the trainer's own, for whoever watches the run: "accuracy". */
@@ -127,7 +128,7 @@ typedef struct {
 /* Connects to the agent (path NULL: $ATOLL_ISLAND_LINK), says hello for `ranks` processes, and waits for the run's settings.
  * NULL on failure, with the reason in `why`. */
 atoll_trainer* atoll_trainer_join(const char* path, const char* name, const char* version, uint32_t ranks, char* why, size_t why_size);
-/* The run's settings, as `configure` of the protocol's page: one JSON object. After atoll_trainer_declare() it has "arena" as well: the
+/* The run's settings, as `configure` of the protocol's page: one JSON object, good until the next call of this function. After atoll_trainer_declare() it has "arena" as well: the
  * path of the arena, for other processes of the trainer to map. Both texts live until atoll_trainer_leave(). */
 const char* atoll_trainer_configuration(atoll_trainer* trainer);
 /* "reading its data", for people, before it is ready. */

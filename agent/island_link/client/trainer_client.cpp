@@ -52,7 +52,16 @@ Status TrainerClient::join(Hello hello) {
     return out_of_turn(first, "configure");
   }
   configure_ = std::move(*configure);
-  return {};
+  return check_share();
+}
+
+DataShare TrainerClient::share() const {
+  const Data& data = configure_->data;
+  return DataShare{data.classes, data.stretches, data.part, data.parts};
+}
+
+Status TrainerClient::check_share() const {
+  return is_share(share()) ? Status() : Error{Code::corrupt, "the agent says an impossible share of the data"};
 }
 
 Result<bool> TrainerClient::stopped() {
@@ -222,6 +231,16 @@ Status TrainerClient::on(const Skip& skip) {
 Status TrainerClient::on(const Committed& said) {
   progress_.hear(said.tokens, said.of, step_);
   return {};
+}
+
+Status TrainerClient::on(const Dealt& dealt) {
+  Data& data = configure_->data;
+  data.part = dealt.part;
+  data.parts = dealt.parts;
+  data.classes = dealt.classes;
+  data.stretches = dealt.stretches;
+  ++deals_;
+  return check_share();
 }
 
 Status TrainerClient::on(const Save& save) {

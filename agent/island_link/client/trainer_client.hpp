@@ -100,6 +100,9 @@ class TrainerClient {
   Status join(Hello hello);
   // Exactly one of the two is there after join().
   [[nodiscard]] const std::optional<Configure>& configuration() const { return configure_; }
+  // What this island trains on, as configuration() has it; how often it was dealt anew since join().
+  [[nodiscard]] DataShare share() const;
+  [[nodiscard]] std::uint64_t deals() const { return deals_; }
   [[nodiscard]] const std::optional<Task>& task() const { return task_; }
   // For a trainer that does a task: what is said of it. stopped() tells whether the agent has said stop meanwhile.
   TrainerLink& link() { return link_; }
@@ -171,6 +174,7 @@ class TrainerClient {
   Status on(const Finish& order);
   Status on(const Skip& order);
   Status on(const Committed& said);
+  Status on(const Dealt& dealt);
   Status on(const Save& order);
   Status on(const Evaluate& order);
   void drop_orders(std::uint64_t step);
@@ -205,7 +209,10 @@ class TrainerClient {
   [[nodiscard]] bool gradients() const { return configure_->payload == Payload::gradient; }
 
   TrainerLink link_;
+  [[nodiscard]] Status check_share() const;
+
   std::optional<Configure> configure_;
+  std::uint64_t deals_ = 0;
   std::optional<Task> task_;
   ArenaLayout layout_;
   Arena arena_;

@@ -22,23 +22,13 @@ std::uint64_t mix(std::uint64_t value) {
 
 }  // namespace
 
-Result<DataSplit> split_data(std::uint64_t tokens, double validation_fraction, std::uint32_t part, std::uint32_t parts) {
+Result<DataSplit> split_data(std::uint64_t tokens, double validation_fraction) {
   if (!(validation_fraction >= 0.0 && validation_fraction < 1.0)) {
     return Error{Code::invalid_argument, "data.validation_fraction must be at least 0 and less than 1"};
   }
-  if (part >= parts) {
-    return Error{Code::invalid_argument, "part " + std::to_string(part) + " of " + std::to_string(parts) + " does not exist"};
-  }
   const auto held_out = static_cast<std::uint64_t>(std::floor(static_cast<double>(tokens) * validation_fraction));
   const std::uint64_t training = tokens - held_out;
-  // Exact without 128-bit numbers: the first `training mod parts` parts are one token longer.
-  const std::uint64_t length = training / parts;
-  const std::uint64_t longer = training % parts;
-  DataSplit split;
-  split.training.begin = part * length + std::min<std::uint64_t>(part, longer);
-  split.training.count = length + (part < longer ? 1 : 0);
-  split.validation = {training, held_out};
-  return split;
+  return DataSplit{{0, training}, {training, held_out}};
 }
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t key)
@@ -64,34 +54,33 @@ std::uint64_t Permutation::at(std::uint64_t index) const {
   return value;
 }
 
-Result<DataOrder> DataOrder::make(TokenRange part, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed,
-                                  std::uint32_t part_number) {
+Result<DataOrder> DataOrder::make(TokenRange range, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed) {
   if (sequence_length == 0 || batch == 0) {
     return Error{Code::invalid_argument, "training.sequence_length and training.batch must be at least 1"};
   }
   DataOrder order;
-  order.part_ = part;
+  order.range_ = range;
   order.sequence_length_ = sequence_length;
-  const std::uint64_t fitting = part.count == 0 ? 0 : (part.count - 1) / sequence_length;
+  const std::uint64_t fitting = range.count == 0 ? 0 : (range.count - 1) / sequence_length;
   // One window less than fits leaves a whole sequence length of room for the phase.
   order.windows_ = fitting > 1 && fitting > batch ? fitting - 1 : fitting;
   if (order.windows_ < batch) {
-    return Error{Code::invalid_argument, "the data are too small: part " + std::to_string(part_number) + " has " +
-                                             std::to_string(part.count) + " tokens, one batch needs " +
+    return Error{Code::invalid_argument, "the data are too small: " + std::to_string(range.count) +
+                                             " tokens are there to train on, one batch needs " +
                                              std::to_string(static_cast<std::uint64_t>(batch) * sequence_length + 1) +
-                                             " (give more data, or a smaller data.parts, training.batch or training.sequence_length)"};
+                                             " (give more data, or a smaller training.batch or training.sequence_length)"};
   }
-  order.slack_ = part.count - 1 - order.windows_ * sequence_length;
-  order.key_ = mix(mix(seed + 0x9e3779b97f4a7c15ULL) ^ stream_of("data-order", part_number));
+  order.slack_ = range.count - 1 - order.windows_ * sequence_length;
+  order.key_ = mix(mix(seed + 0x9e3779b97f4a7c15ULL) ^ stream_of("data-order", 0));
   return order;
 }
 
-std::uint64_t DataOrder::window(std::uint64_t position) const {
-  const std::uint64_t pass = position / windows_;
+std::uint64_t DataOrder::window(std::uint64_t number) const {
+  const std::uint64_t pass = number / windows_;
   const std::uint64_t key = mix(key_ + pass);
   const std::uint64_t phase = Rng(key, stream_of("phase")).below(slack_ + 1);
   const Permutation permutation(windows_, key);
-  return part_.begin + phase + permutation.at(position % windows_) * sequence_length_;
+  return range_.begin + phase + permutation.at(number % windows_) * sequence_length_;
 }
 
 Result<ValidationWindows> ValidationWindows::make(TokenRange range, std::uint32_t sequence_length, std::uint64_t most) {

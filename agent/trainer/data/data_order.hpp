@@ -1,10 +1,10 @@
-// Which tokens an island trains on, and in which order: pure functions of (seed, part, position).
+// Which tokens are trained on, and in which order: pure functions of (seed, number of the sequence).
 //
-// The stream of N tokens is split once: the last `validation_fraction` of it is held out, the rest is cut into `parts` contiguous
-// ranges of equal length (to one token), one for each island. Inside its range an island draws windows of sequence_length + 1 tokens
-// (neighbours share one token: the target of one is the first input of the next). A pass is a random phase and a
-// random permutation of the windows that fit behind it: every window comes exactly once in a pass, and no two passes cut the text at the
-// same places. Nothing is stored but the position, so training continues anywhere at once. Threads: plain values.
+// The stream of N tokens is split once: the last `validation_fraction` of it is held out, from the rest windows of sequence_length + 1
+// tokens are drawn (neighbours share one token: the target of one is the first input of the next). A pass is a random phase and a random
+// permutation of the windows that fit behind it: every window comes exactly once in a pass, and no two passes cut the text at the same
+// places. All islands have one order in common, in which each of them has its own sequences (transport/base/data_share.hpp). Nothing is
+// stored, so training continues anywhere at once. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct TokenRange {
 };
 
 struct DataSplit {
-  TokenRange training;    // of this part
-  TokenRange validation;  // the same for all
+  TokenRange training;
+  TokenRange validation;
   friend bool operator==(const DataSplit&, const DataSplit&) = default;
 };
 
-// Errors: invalid_argument unless 0 ≤ validation_fraction < 1 and part < parts.
-Result<DataSplit> split_data(std::uint64_t tokens, double validation_fraction, std::uint32_t part, std::uint32_t parts);
+// Errors: invalid_argument unless 0 ≤ validation_fraction < 1.
+Result<DataSplit> split_data(std::uint64_t tokens, double validation_fraction);
 
 // A permutation of 0 … size − 1, a different one for every key: an eight-round Feistel network over the next power of four, walked along
 // its cycle until it lands inside. No memory; about 1 to 4 evaluations a call.
@@ -46,12 +46,11 @@ class Permutation {
 
 class DataOrder {
  public:
-  // Errors: invalid_argument if the part holds fewer windows than one batch (with the numbers, and what to change).
-  static Result<DataOrder> make(TokenRange part, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed,
-                                std::uint32_t part_number);
+  // Errors: invalid_argument if the range holds fewer windows than one batch (with the numbers, and what to change).
+  static Result<DataOrder> make(TokenRange range, std::uint32_t sequence_length, std::uint32_t batch, std::uint64_t seed);
 
-  // Where in the stream the window of a position begins; it is sequence_length + 1 tokens long.
-  [[nodiscard]] std::uint64_t window(std::uint64_t position) const;
+  // Where in the stream the window of this number begins; it is sequence_length + 1 tokens long.
+  [[nodiscard]] std::uint64_t window(std::uint64_t number) const;
   [[nodiscard]] std::uint64_t windows_per_epoch() const { return windows_; }
   // What one pass trains on.
   [[nodiscard]] std::uint64_t tokens_per_epoch() const { return windows_ * sequence_length_; }
@@ -59,7 +58,7 @@ class DataOrder {
  private:
   DataOrder() = default;
 
-  TokenRange part_;
+  TokenRange range_;
   std::uint64_t sequence_length_ = 0;
   std::uint64_t windows_ = 0;
   std::uint64_t slack_ = 0;  // the largest phase

@@ -56,22 +56,6 @@ std::vector<std::size_t> images_from(const std::vector<std::size_t>& all, std::u
   return chosen;
 }
 
-Result<std::vector<std::size_t>> part_of_images(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint32_t part,
-                                                std::uint32_t parts, std::uint32_t batch) {
-  ATOLL_ASSIGN(const DataSplit split, split_data(all.size(), 0.0, part, parts));
-  if (split.training.count < batch) {
-    return Error{Code::invalid_argument, "the data are too small: part " + std::to_string(part) + " of " + std::to_string(parts) + " has " +
-                                             std::to_string(split.training.count) + " images to train on, fewer than a batch of " +
-                                             std::to_string(batch) + " (give more images, or a smaller data.parts or training.batch)"};
-  }
-  const Permutation order(all.size(), stream_of("parts of images", seed));
-  std::vector<std::size_t> mine;
-  for (std::uint64_t i = split.training.begin; i < split.training.begin + split.training.count; ++i) {
-    mine.push_back(all[order.at(i)]);
-  }
-  return mine;
-}
-
 at::Tensor classes_of(const island_link::Diffusion& diffusion, const ImageSet& images, const DitSizes& sizes,
                       const std::vector<std::size_t>& chosen, std::uint64_t seed, std::uint64_t step) {
   std::vector<std::int64_t> labels(chosen.size(), 0);

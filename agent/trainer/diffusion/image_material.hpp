@@ -40,11 +40,6 @@ struct ImageMaterial {
 // `count` of these images from place `first` on, each once in a pass, another order in every pass.
 std::vector<std::size_t> images_from(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint64_t first, std::uint64_t count);
 
-// One of `parts` disjoint parts of these images, of equal size (to one image), drawn from the seed: a set that is sorted is no matter.
-// Errors: invalid_argument unless part < parts, or if the part holds fewer images than a batch (with the numbers, and what to change).
-Result<std::vector<std::size_t>> part_of_images(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint32_t part,
-                                                std::uint32_t parts, std::uint32_t batch);
-
 // What an expert is told of images: their classes, a part of them hidden. Without a condition one zero each, which nobody looks at. [B]
 // int64
 at::Tensor classes_of(const island_link::Diffusion& diffusion, const ImageSet& images, const DitSizes& sizes,

@@ -19,16 +19,12 @@ constexpr std::uint64_t kMeasuredAtOnce = 64;  // as the ensemble is measured, w
 
 class ImageObjective : public Objective {
  public:
-  // `mine`: the images of this island's part.
-  ImageObjective(const Configure& configure, std::uint64_t own_seed, ImageMaterial material, std::vector<std::size_t> mine,
-                 const DitSizes& sizes, const at::Tensor& flat)
+  ImageObjective(const Configure& configure, std::uint64_t own_seed, ImageMaterial material, const DitSizes& sizes, const at::Tensor& flat)
       : diffusion_(*configure.diffusion),
         seed_(configure.seed),
-        // Islands must not draw the same noise for images of the same number.
-        noise_seed_(stream_of("noise of a part", own_seed ^ (std::uint64_t{configure.data.part} << 32))),
+        noise_seed_(stream_of("noise of images", own_seed)),
         keeps_average_(configure.work || configure.diffusion->ema > 0),
         material_(std::move(material)),
-        mine_(std::move(mine)),
         measured_(material_.evaluated(std::uint64_t{configure.training.evaluate_batches} * configure.training.batch)),
         manifest_{Dit::manifest(sizes).parameters, Dit::describe(sizes)},
         flat_(flat),
@@ -47,9 +43,13 @@ class ImageObjective : public Objective {
   }
 
   Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const override {
-    const std::vector<std::size_t> chosen = images_from(mine_, seed_, position, rows);
-    const NoisedBatch noised = noised_batch(material_.batch(chosen), diffusion_.times, noise_seed_, position);
-    const at::Tensor classes = classes_of(diffusion_, material_.images, model_.sizes(), chosen, noise_seed_, position);
+    std::vector<std::size_t> chosen;
+    for (std::uint64_t i = 0; i < rows; ++i) {
+      chosen.push_back(images_from(material_.train, seed_, sequence(position + i), 1).front());
+    }
+    const std::uint64_t first = sequence(position);  // no other island's batch begins with it: each draws noise of its own
+    const NoisedBatch noised = noised_batch(material_.batch(chosen), diffusion_.times, noise_seed_, first);
+    const at::Tensor classes = classes_of(diffusion_, material_.images, model_.sizes(), chosen, noise_seed_, first);
     return flow_error(noised, classes);
   }
 
@@ -75,7 +75,7 @@ class ImageObjective : public Objective {
 
   // An image counts as one.
   std::uint64_t tokens_per_sequence() const override { return 1; }
-  std::uint64_t sequences_per_epoch() const override { return mine_.size(); }
+  std::uint64_t sequences_per_epoch() const override { return material_.train.size(); }
   std::string data_listing() const override { return material_.images.listing(); }
   std::string data_digest() const override { return material_.images.digest(); }
   std::optional<double> average_decay() const override { return keeps_average_ ? std::optional(diffusion_.ema) : std::nullopt; }
@@ -92,7 +92,6 @@ class ImageObjective : public Objective {
   std::uint64_t noise_seed_;
   bool keeps_average_;
   ImageMaterial material_;
-  std::vector<std::size_t> mine_;
   std::vector<std::size_t> measured_;
   Manifest manifest_;
   at::Tensor flat_;
@@ -117,13 +116,15 @@ Result<std::unique_ptr<Objective>> image_objective(const Configure& configure, c
   }
   ATOLL_ASSIGN(ImageMaterial material, ImageMaterial::open(configure.data, configure.seed, inputs, cluster));
   ATOLL_ASSIGN(const DitSizes sizes, expert_sizes(configure.model, *configure.diffusion, facts_of(material.images)));
-  ATOLL_ASSIGN(std::vector<std::size_t> mine,
-               part_of_images(material.train, configure.seed, configure.data.part, configure.data.parts, configure.training.batch));
+  if (material.train.size() < configure.training.batch) {
+    return Error{Code::invalid_argument, "the data are too small: " + std::to_string(material.train.size()) +
+                                             " images are there to train on, fewer than a batch of " +
+                                             std::to_string(configure.training.batch) + " (give more images, or a smaller training.batch)"};
+  }
   const auto count = static_cast<std::int64_t>(island_link::elements(Dit::manifest(sizes).parameters));
   ATOLL_TRY(fits_in_memory(count, device));
   const at::Tensor flat = at::empty({count}, at::TensorOptions(at::kFloat).device(device));
-  return std::unique_ptr<Objective>(
-      std::make_unique<ImageObjective>(configure, own_seed, std::move(material), std::move(mine), sizes, flat));
+  return std::unique_ptr<Objective>(std::make_unique<ImageObjective>(configure, own_seed, std::move(material), sizes, flat));
 }
 
 }  // namespace atl

@@ -46,7 +46,7 @@ class LanguageObjective : public Objective {
 
   Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const override {
     ATOLL_TRY(check_.found());
-    ATOLL_ASSIGN(const at::Tensor tokens, batch(rows, [&](std::uint64_t i) { return order_.window(position + i); }));
+    ATOLL_ASSIGN(const at::Tensor tokens, batch(rows, [&](std::uint64_t i) { return order_.window(sequence(position + i)); }));
     return model_.loss(tokens);
   }
 
@@ -102,10 +102,8 @@ Result<std::unique_ptr<Objective>> language_objective(const Configure& configure
   ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
   ATOLL_ASSIGN(TokenStream opened, TokenStream::open(configure.data.files, configure.data.format));
   const auto stream = std::make_shared<const TokenStream>(std::move(opened));
-  ATOLL_ASSIGN(const DataSplit split,
-               split_data(stream->size(), configure.data.validation_fraction, configure.data.part, configure.data.parts));
-  ATOLL_ASSIGN(const DataOrder order,
-               DataOrder::make(split.training, training.sequence_length, training.batch, configure.seed, configure.data.part));
+  ATOLL_ASSIGN(const DataSplit split, split_data(stream->size(), configure.data.validation_fraction));
+  ATOLL_ASSIGN(const DataOrder order, DataOrder::make(split.training, training.sequence_length, training.batch, configure.seed));
   ATOLL_ASSIGN(const ValidationWindows validation,
                ValidationWindows::make(split.validation, training.sequence_length,
                                        static_cast<std::uint64_t>(training.evaluate_batches) * training.batch));

@@ -15,13 +15,10 @@ function left(run, rows, now, phased) {
     : fact('since', clock(run.started_unix_ms ?? run.created_unix_ms), run.state === 'running' && !phased ? 'time left is known after three rounds' : null);
 }
 
-// How many parts of the data an island has, or of an ended run were trained on; what the others come to.
-function parted(run) {
-  const some = hasEnded(run.state) ? run.parts_begun : run.parts_in_use;
-  if (!run.parts_of_data || !some) return null;
-  const left = run.parts_of_data - some;
-  return fact(hasEnded(run.state) ? 'parts trained on' : 'parts with an island', `${some} of ${run.parts_of_data}`,
-    left > 0 ? `nobody ${hasEnded(run.state) ? 'trained' : 'trains'} on ${(100 * left / run.parts_of_data).toPrecision(3)} % of the data` : null);
+// How much of the data all islands together have trained on.
+function trainedOn(run) {
+  if (!run.data_passes) return null;
+  return fact('data trained on', run.data_passes < 1 ? `${(100 * run.data_passes).toPrecision(3)} %` : `${run.data_passes.toFixed(2)} passes`);
 }
 
 export function head(document, rows, price) {
@@ -50,7 +47,7 @@ export function head(document, rows, price) {
       fact('sent', bytes(run.bytes_sent), known(price) ? `costs ${money(run.bytes_sent, price)}` : known(run.bytes_per_round) && !phased ? `${bytes(run.bytes_per_round)} a round` : null),
       run.ended_unix_ms ? fact('islands', `${document.islands.length}`, 'took part')
         : fact('islands', `${run.members}`, run.min === run.max ? `of ${run.max}` : `from ${run.min} to ${run.max}`),
-      parted(run)),
+      trainedOn(run)),
   ];
 }
 

@@ -157,18 +157,15 @@ TEST_CASE("guards: enough offences are a quarantine, ten good rounds in a row ar
 TEST_CASE("parts of the data: whose they are, how far they are, and what does not count") {
   Outbox out(kStart, 2s);
   DataParts data;
-  data.belong_to(RunId("r-1"), 3);
-  CHECK(data.choose({.had = std::nullopt, .in_use = {0}, .promised = {1}, .otherwise = 0}) == 2);
-  CHECK(data.choose({.had = 1, .in_use = {0}, .promised = {}, .otherwise = 0}) == 1);
-  CHECK(data.choose({.had = 0, .in_use = {0, 2}, .promised = {1}, .otherwise = 0}) == 1);               // promised, for want of another
-  CHECK(data.choose({.had = std::nullopt, .in_use = {0, 1, 2}, .promised = {}, .otherwise = 4}) == 1);  // 4 modulo 3
-  CHECK(data.give(0, IslandId("a"), out).empty());
-  CHECK(data.give(0, IslandId("a"), out).empty());
-  CHECK(data.give(0, IslandId("b"), out) == IslandId("a"));
+  data.belong_to(RunId("r-1"), 64, 10);
+  CHECK(data.part_of(IslandId("a"), std::nullopt, out) == 0);
+  CHECK(data.part_of(IslandId("b"), 0, out) == 1);  // that is another's
+  CHECK(data.part_of(IslandId("b"), std::nullopt, out) == 1);
+  CHECK(data.part_of(IslandId("c"), 7, out) == 7);
+  CHECK(data.count() == 8);
   CHECK_FALSE(data.begun());
   data.count_in(DataRange{0, 0, 40}, 100, out);
   CHECK(data.begun());
-  CHECK(data.choose({.had = std::nullopt, .in_use = {2}, .promised = {}, .otherwise = 0}) == 1);  // the least far
   CHECK(data.stale(0, DataRange{0, 40, 50}).empty());
   CHECK_FALSE(data.stale(0, DataRange{0, 39, 50}).empty());  // counted already
   CHECK_FALSE(data.stale(1, DataRange{0, 40, 50}).empty());  // another's part
@@ -182,7 +179,7 @@ TEST_CASE("parts of the data: whose they are, how far they are, and what does no
   RoundRecord last;
   last.round = Round(2);
   last.data = {DataRange{0, 40, 70}, DataRange{1, 0, 10}};
-  CHECK(data.history({{Round(2), &last}}, Round(2)).at(Round(2)) == std::vector<DataRange>{{0, 0, 70}, {1, 0, 10}});
+  CHECK(data.history({{Round(2), &last}}, Round(2)).at(Round(2)) == std::vector<DataRange>{{0, 0, 70}, {1, 0, 10}, {7, 0, 0}});
   data.return_to(then, out);
   CHECK(data.position(0) == 40);
   CHECK(data.position(1) == 0);

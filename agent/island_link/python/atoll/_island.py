@@ -18,6 +18,7 @@ import numpy
 
 from . import _library as library
 from ._library import LinkError, Order
+from ._share import Share
 
 _MOST_METRICS = 32
 _OF_THE_PROGRAM = ImportError, SyntaxError, NameError  # which another try meets again
@@ -134,10 +135,11 @@ class Island:
     """One run on this island. Subclasses know the arrays (`_write`, `_merge`, …); this knows the turns.
 
     settings  [trainer.settings] of the run file, over the defaults that join() was given
-    part, parts  train on part `part` (from 0) of `parts` disjoint ones
+    part, parts  train on part `part` (from 0) of `parts` disjoint ones; both change as islands come and go
     seed      of the run, the same on all islands
     step      inner steps done since the beginning of the run
-    position  samples that this part has given since then: with seed and part it says which come next
+    position  samples that this island has given since then
+    sample    number of the next one in the order of the whole run: no other island has it
     progress  share of the run that is done with the step in hand, 0 to 1: of its steps, or of its tokens where the run ends by tokens
     files     of the run's data, if it names any
     """
@@ -151,8 +153,7 @@ class Island:
         self.run: str = configuration.get("run", "")
         self.name: str = configuration.get("island", "")
         self.seed: int = configuration.get("seed", 1)
-        self.part: int = data.get("part", 0)
-        self.parts: int = data.get("parts", 1)
+        self.deal(data)
         self.files: list[str] = data.get("files", [])
         self.training: dict[str, Any] = configuration.get("training") or {}
         self.step = 0
@@ -289,9 +290,22 @@ class Island:
         """The next order. What goes on beside the steps is waited for only where there is nothing else to do."""
         self._answer_ended()
         order = self._trainer.next(500)
+        if order.data is not None:
+            self.deal(order.data)
         if order.kind == library.NONE:
             self._answer_ended(wait=True)
         return order
+
+    def deal(self, data: Mapping[str, Any]) -> None:
+        """What of the data is this island's, as its agent says; it says so anew when islands come and go."""
+        self.part: int = data.get("part", 0)
+        self.parts: int = data.get("parts", 1)
+        self.share = Share(data)
+        self._news: Optional[Mapping[str, Any]] = data  # for the other ranks
+
+    @property
+    def sample(self) -> int:
+        return self.share.sample(self.position)
 
     def _begin_answer(self, copies: Any, answer: Callable[[], Mapping[str, Any]] = dict) -> None:
         """The order in hand goes on beside the steps; once its copies have ended it is answered with `answer()`."""
@@ -464,33 +478,34 @@ class Island:
                 self._read_gradient(entry.parameter, values)
 
     def dataset(self, items: Any) -> "Dataset":
-        """This island's part of a data set with a length and an index, in the run's order."""
+        """This island's part of a data set with a length and an index, in the run's order; it follows islands that come and go."""
         return Dataset(items, self)
 
 
 class Dataset:
-    """The part of `items` that is this island's, shuffled anew in every pass by the run's seed. Which samples come is a function of
-    `island.position` alone, so a run that goes on continues with the next ones."""
+    """What of `items` is this island's. In every pass all items come once, on one island or another, in an order of the run's seed. Which
+    come is a function of `island.position` alone, so a run that goes on continues with the next ones; as islands come and go, those that are
+    there share all of the items from then on."""
 
     def __init__(self, items: Any, island: Island):
         self._items, self._island = items, island
-        self._own = range(island.part, len(items), island.parts)
         self._pass = -1
         self._order: list[int] = []
-        if not self._own:
-            raise Refused(f"part {island.part} of {island.parts} of {len(items)} items is empty")
+        if not len(items):
+            raise Refused("the data set has no items")
 
     def __len__(self) -> int:
-        return len(self._own)
+        """Items that come in a pass, on all islands together."""
+        return len(self._items)
 
     def indices(self, position: int, count: int) -> list[int]:
         """Into `items`: the `count` samples from that position on."""
         found = []
-        for sample in range(position, position + count):
-            number, at = divmod(sample, len(self._own))
+        for place in range(position, position + count):
+            number, at = divmod(self._island.share.sample(place), len(self._items))
             if number != self._pass:
-                self._pass, self._order = number, list(self._own)
-                random.Random(f"{self._island.seed}/{self._island.part}/{number}").shuffle(self._order)
+                self._pass, self._order = number, list(range(len(self._items)))
+                random.Random(f"{self._island.seed}/{number}").shuffle(self._order)
             found.append(self._order[at])
         return found
 

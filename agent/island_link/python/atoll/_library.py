@@ -48,6 +48,7 @@ class _Order(ctypes.Structure):
         ("fetched", ctypes.c_int32),
         ("directory", ctypes.c_char_p),
         ("progress", ctypes.c_double),
+        ("deals", ctypes.c_uint64),
     ]
 
 
@@ -91,6 +92,7 @@ class Order(NamedTuple):
     fetched: bool = False
     directory: str = ""
     progress: float = 0.0
+    data: Optional[Mapping[str, Any]] = None  # of the configuration, if they were dealt anew
 
 
 class Entry(NamedTuple):
@@ -152,7 +154,12 @@ class Trainer:
             raise LinkError(why.value.decode(errors="replace"), gone=True)
         self._trainer = ctypes.c_void_p(joined)
         self._order = _Order()
-        self.configuration: Mapping[str, Any] = json.loads(self._library.atoll_trainer_configuration(self._trainer))
+        self._deals = 0
+        self.configuration = self._configuration()
+
+    def _configuration(self) -> Mapping[str, Any]:
+        read: Mapping[str, Any] = json.loads(self._library.atoll_trainer_configuration(self._trainer))
+        return read
 
     def _check(self, code: int) -> None:
         if code != 0:
@@ -175,7 +182,7 @@ class Trainer:
 
     def arena_path(self) -> str:
         """Of the arena's file, for other processes of this machine to map."""
-        return json.loads(self._library.atoll_trainer_configuration(self._trainer)).get("arena", "")
+        return str(self._configuration().get("arena", ""))
 
     def ready(self, tokens_available: int) -> None:
         self._check(self._library.atoll_trainer_ready(self._trainer, tokens_available))
@@ -194,7 +201,16 @@ class Trainer:
             order.fetched != 0,
             order.directory.decode() if order.directory else "",
             order.progress,
+            self._dealt(order.deals),
         )
+
+    def _dealt(self, deals: int) -> Optional[Mapping[str, Any]]:
+        if deals == self._deals:
+            return None
+        self._deals = deals
+        self.configuration = self._configuration()
+        data: Mapping[str, Any] = self.configuration.get("data") or {}
+        return data
 
     def answer(
         self,

@@ -344,8 +344,12 @@ class TorchIsland(Island):
             return Order(library.STOP)
 
     def _tell(self, order: Optional[Order]) -> Order:
+        if order is not None:
+            order, self._news = order._replace(data=self._news), None
         said = [order]
         distributed.broadcast_object_list(said, 0, group=self._talk)
+        if self.rank != 0 and said[0].data is not None:
+            self.deal(said[0].data)
         return said[0]
 
     def _answer_ended(self, wait: bool = False) -> None:
