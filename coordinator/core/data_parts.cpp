@@ -10,7 +10,6 @@ namespace {
 
 // Stretches behind the position that an island is told of: it may go on from a checkpoint of its own.
 constexpr std::ptrdiff_t kStretchesBehind = 8;
-constexpr std::uint32_t kMostParts = 1U << 20U;
 
 }  // namespace
 

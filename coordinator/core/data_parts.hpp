@@ -26,6 +26,7 @@ namespace atl::coordinator {
 
 class DataParts {
  public:
+  static constexpr std::uint32_t kMostParts = 1U << 20U;  // no number of a part from outside is higher
   // `classes`: of the run's data; `of_a_round`: sequences that an island trains on in a round, as the run file has it.
   void belong_to(const RunId& run, std::uint32_t classes, std::uint64_t of_a_round);
   void recover(PartRecord part);

@@ -148,7 +148,7 @@ TEST_CASE("submit prints the id, and what to do next on stderr") {
   // What `validate` notes is told here, too.
   atl_test::TemporaryFolder folder;
   const std::string wide =
-      folder.write("wide.toml", "[run]\nname = \"t\"\n[data]\nset = \"corpus\"\n[training]\nsteps = 60\n[islands]\nmin = 2\n").string();
+      folder.write("wide.toml", "[run]\nname = \"t\"\n[data]\nset = \"corpus\"\n[training]\nsteps = 300\n[islands]\nmin = 2\n").string();
   const Called told = coordinator.call({"submit", wide});
   CHECK(told.out == "r-7f3a9c12\n");
   CHECK(told.err.find("note: outer_momentum") != std::string::npos);
