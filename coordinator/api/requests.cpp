@@ -167,7 +167,9 @@ Result<std::vector<RunView>> Requests::shown_runs(TimePoint now) const {
   if (!ledger_failure_) {
     return runs;
   }
-  ATOLL_TRY(durable_);
+  if (!durable_) {
+    return durable_.error();
+  }
   std::vector<RunView> shown;
   for (RunView& run : runs) {
     if (std::optional<RunView> durable = durable_->corrected(std::move(run))) {
@@ -182,7 +184,9 @@ Result<std::optional<RunView>> Requests::shown_run(TimePoint now, const RunId& i
   if (!run || !ledger_failure_) {
     return run;
   }
-  ATOLL_TRY(durable_);
+  if (!durable_) {
+    return durable_.error();
+  }
   return durable_->corrected(*std::move(run));
 }
 
