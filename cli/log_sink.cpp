@@ -11,7 +11,7 @@
 #include <string>
 
 #include "cli/views/printable.hpp"
-#include "coordinator/service/log_limit.hpp"
+#include "transport/base/log_limit.hpp"
 #include "transport/base/time.hpp"
 
 namespace atl {
@@ -53,7 +53,7 @@ class Repeated {
  private:
   static constexpr std::size_t kMostLines = 256;
   std::mutex mutex_;
-  std::map<std::string, coordinator::LogLimit, std::less<>> limits_;
+  std::map<std::string, LogLimit, std::less<>> limits_;
 };
 
 }  // namespace

@@ -25,8 +25,9 @@ class HttpServer {
     std::string header;                          // one more, "Location: …"
     std::size_t drop_after = std::string::npos;  // of the body: then the connection is closed
     bool ignore_range = false;
-    bool silent = false;  // never answers
-    bool drips = false;   // sends two bytes at a time
+    bool silent = false;     // never answers
+    bool drips = false;      // sends two bytes at a time
+    bool no_length = false;  // the end of the connection is the end of the file
   };
   using Handler = std::function<Answer(const Request&)>;
 
@@ -72,9 +73,9 @@ class HttpServer {
               std::to_string(body.size()) + "\r\n";
       body = status == 416 ? "" : body.substr(request.begin);
     }
-    LoopbackServer::send_all(connection, "HTTP/1.1 " + std::to_string(status) +
-                                             " Whatever\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
-                                             range + (answer.header.empty() ? "" : answer.header + "\r\n") + "\r\n");
+    LoopbackServer::send_all(connection, "HTTP/1.1 " + std::to_string(status) + " Whatever\r\nConnection: close\r\n" +
+                                             (answer.no_length ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + range +
+                                             (answer.header.empty() ? "" : answer.header + "\r\n") + "\r\n");
     if (answer.drips) {
       server_.drip(connection, body);
       return;

@@ -162,4 +162,18 @@ class ScriptedIslands : public atl::ControlServer {
   std::uint64_t commits_ = 0;
 };
 
+// A server that can be handed to one driver after another: the islands outlive a coordinator.
+class BorrowedIslands : public atl::ControlServer {
+ public:
+  explicit BorrowedIslands(ScriptedIslands& islands) : islands_(islands) {}
+  std::optional<atl::Received> receive() override { return islands_.receive(); }
+  atl::Status send(atl::ConnectionId connection, const atl::Message& message) override { return islands_.send(connection, message); }
+  void drop(std::string_view, atl::Error) override {}
+  void readmit(std::string_view) override {}
+  [[nodiscard]] int fd() const override { return -1; }
+
+ private:
+  ScriptedIslands& islands_;
+};
+
 }  // namespace atl_test

@@ -235,7 +235,7 @@ std::string Requests::reason_of(const RunView& run) const {
 // ------------------------------------------------------------------------------------------------------------------- runs
 
 Result<json> Requests::runs(TimePoint now) {
-  std::vector<RunView> views = core_.runs(now);
+  ATOLL_ASSIGN(std::vector<RunView> views, shown_runs(now));
   std::reverse(views.begin(), views.end());
   views.resize(std::min(views.size(), kMaxRuns));
   json list = json::array();
@@ -473,17 +473,23 @@ Result<json> Requests::islands(TimePoint now) {
     const IslandView& view = found == by_id.end() ? kUnseen : *found->second;
     const bool connected = !key.revoked && view.state == "connected";
     std::string state = connected ? "free" : "absent";
+    std::string reason = view.reason.text;
+    json run_id;
     json run_name;
     if (!view.run.empty() && connected) {
       if (!runs.contains(view.run)) {
-        runs.emplace(view.run, core_.run(now, view.run).value_or(RunView{}));
+        ATOLL_ASSIGN(const std::optional<RunView> shown, shown_run(now, view.run));
+        runs.emplace(view.run, shown.value_or(RunView{}));
       }
       const RunView& run = runs.at(view.run);
-      run_name = run.name;
-      for (const MembershipView& membership : run.memberships) {
-        if (membership.island == key.island) {
-          state = state_of(membership, run.state);
-        }
+      const auto member = std::ranges::find(run.memberships, key.island, &MembershipView::island);
+      if (member != run.memberships.end()) {
+        run_id = run.id.text;
+        run_name = run.name;
+        state = state_of(*member, run.state);
+      }
+      if (ledger_failure_) {  // the core's words are of what it has decided since
+        reason = member == run.memberships.end() ? "free: waits for a run" : std::string(to_string(member->state)) + " in run " + run.name;
       }
     }
     const auto rate = rates_.find(key.island);
@@ -491,8 +497,8 @@ Result<json> Requests::islands(TimePoint now) {
     rows.emplace_back(connected, json{{"id", key.island.text},
                                       {"name", key.name},
                                       {"state", state},
-                                      {"reason", view.reason.text},
-                                      {"run", connected ? text_or_null(view.run.text) : json()},
+                                      {"reason", std::move(reason)},
+                                      {"run", std::move(run_id)},
                                       {"run_name", run_name},
                                       {"address", text_or_null(view.bulk_address)},
                                       {"platform", view.platform},

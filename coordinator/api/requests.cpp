@@ -154,8 +154,44 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
 
 // --------------------------------------------------------------------------------------------------------- finding things
 
-Result<RunView> Requests::find_run(TimePoint now, std::string_view which, bool or_newest) const {
+void Requests::note_ledger(std::optional<Error> failure) {
+  if (failure && (!ledger_failure_ || !durable_)) {
+    const Result<Recovered> ledger = ledger_.recover();
+    durable_ = ledger ? Result<DurableRuns>(DurableRuns(*ledger)) : with_context(ledger.error(), "the coordinator cannot read its ledger");
+  }
+  ledger_failure_ = std::move(failure);
+}
+
+Result<std::vector<RunView>> Requests::shown_runs(TimePoint now) const {
   std::vector<RunView> runs = core_.runs(now);
+  if (!ledger_failure_) {
+    return runs;
+  }
+  if (!durable_) {
+    return durable_.error();
+  }
+  std::vector<RunView> shown;
+  for (RunView& run : runs) {
+    if (std::optional<RunView> durable = durable_->corrected(std::move(run))) {
+      shown.push_back(*std::move(durable));
+    }
+  }
+  return shown;
+}
+
+Result<std::optional<RunView>> Requests::shown_run(TimePoint now, const RunId& id) const {
+  std::optional<RunView> run = core_.run(now, id);
+  if (!run || !ledger_failure_) {
+    return run;
+  }
+  if (!durable_) {
+    return durable_.error();
+  }
+  return durable_->corrected(*std::move(run));
+}
+
+Result<RunView> Requests::find_run(TimePoint now, std::string_view which, bool or_newest) const {
+  ATOLL_ASSIGN(std::vector<RunView> runs, shown_runs(now));
   if (which.empty() && or_newest) {
     if (runs.empty()) {
       return Error{Code::not_found, "there are no runs yet; submit one with `atoll submit run.toml`"};

@@ -1,7 +1,9 @@
 // What operators ask, answered with the documents of coordinator/api/documents.md.
 //
 // A request is a verb with a JSON object from outside; the answer is a JSON document or an error for a person. Verbs that change
-// something change the core or the admission; the driver makes that durable before it sends the answer.
+// something change the core or the admission; the driver makes that durable before it sends the answer. What is shown is durable, too: the
+// driver writes down what the core has decided before it asks for a document, and while it cannot, documents show the runs as the ledger
+// has them.
 // Threads: the coordinator's.
 #pragma once
 
@@ -10,8 +12,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coordinator/api/arguments.hpp"
+#include "coordinator/api/durable_runs.hpp"
 #include "coordinator/api/task_pictures.hpp"
 #include "coordinator/core/core.hpp"
 #include "coordinator/ledger/admission.hpp"
@@ -48,11 +52,11 @@ class Requests {
   // True for a verb whose answer rests on something that must be durable first.
   static bool changes(std::string_view verb);
 
-  // Tells what was seen outside the core: reports (for totals after a restart), rates, and whether the ledger can be written.
+  // Tells what was seen outside the core: rates, and whether the ledger can be written.
   void note_rate(const IslandId& island, LinkRate rate) { rates_[island] = rate; }
   // Kept if the task is this island's. Errors: corrupt, naming the island, for what is no picture.
   Status note_images(TimePoint now, const IslandId& island, const TaskImages& message);
-  void note_ledger(std::optional<Error> failure) { ledger_failure_ = std::move(failure); }
+  void note_ledger(std::optional<Error> failure);
 
  private:
   struct Facts;  // of a run's spec, read once
@@ -82,6 +86,9 @@ class Requests {
   Result<nlohmann::json> results(TimePoint now, const Arguments& arguments);
 
   Result<nlohmann::json> dispatch(TimePoint now, const Request& request);
+  // The runs that may be shown, and one of them. Errors: io, where the ledger can neither be written nor read.
+  [[nodiscard]] Result<std::vector<RunView>> shown_runs(TimePoint now) const;
+  [[nodiscard]] Result<std::optional<RunView>> shown_run(TimePoint now, const RunId& id) const;
   // A run by id, prefix or name; `or_newest`: "" is the newest run that has not ended, else the newest.
   Result<RunView> find_run(TimePoint now, std::string_view which, bool or_newest = false) const;
   Result<RunView> named_run(TimePoint now, const Arguments& arguments) const;
@@ -107,6 +114,7 @@ class Requests {
   std::map<IslandId, LinkRate> rates_;
   TaskPictures pictures_;
   std::optional<Error> ledger_failure_;
+  Result<DurableRuns> durable_ = DurableRuns({});  // while the ledger cannot be written
 };
 
 }  // namespace atl::coordinator

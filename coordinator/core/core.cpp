@@ -203,9 +203,12 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
 }
 
 void Core::State::on_event(const IslandId& island, const IslandEvent& message) {
-  if (message.run.empty() || runs.contains(message.run)) {
+  if (!message.run.empty() && !runs.contains(message.run)) {
+    return;
+  }
+  if (const std::optional<std::string> text = islands.pass_event(island, bounded(message.text), now())) {
     const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
-    event(message.run, island, level, bounded(message.kind, 64), bounded(message.text));
+    event(message.run, island, level, bounded(message.kind, 64), *text);
   }
 }
 

@@ -39,6 +39,11 @@ void Islands::revoke(const IslandId& id) {
   islands_.erase(id);
 }
 
+std::optional<std::string> Islands::pass_event(const IslandId& id, const std::string& text, TimePoint now) {
+  const auto found = islands_.find(id);
+  return found == islands_.end() ? std::nullopt : found->second.events.pass(now, text);
+}
+
 bool Islands::hears(const IslandId& id, std::uint64_t boot, const Message& message, Outbox& out) {
   const auto found = islands_.find(id);
   if (found == islands_.end()) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/core/outbox.hpp"
+#include "transport/base/log_limit.hpp"
 
 namespace atl::coordinator {
 
@@ -30,6 +31,7 @@ struct Departure {
 };
 
 struct Island {
+  static constexpr std::uint32_t kMostEvents = 30;  // of its own a minute: each stays in the ledger
   IslandRecord record;
   bool greeted = false;  // its Hello was accepted, and it is not silent
   std::uint64_t boot = 0;
@@ -47,6 +49,7 @@ struct Island {
   std::string place;                          // of its hello: of agents with the same place the later one has outlived the earlier
   std::map<RunId, IslandReport> reports;      // of its newest heartbeat
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
+  LogLimit events{kMostEvents};               // that it tells for people
   RunId lent_to;                              // in which it trains an expert with others; empty: none
 
   [[nodiscard]] bool leaving() const { return departure.leaving.has_value(); }
@@ -64,6 +67,8 @@ class Islands {
   explicit Islands(Settings settings) : settings_(std::move(settings)) {}
 
   // ---- what happens
+  // An event that the island tells for people, as it is to be kept. Nothing: it has told more of them in this minute than anybody reads.
+  std::optional<std::string> pass_event(const IslandId& id, const std::string& text, TimePoint now);
   // After a restart of the coordinator: islands have the usual time from `now` on to be heard again.
   void recover(std::vector<IslandRecord> known, std::map<IslandId, std::string> former_names, TimePoint now);
   void admit(const IslandId& id, const std::string& name, const std::string& public_key, Outbox& out);

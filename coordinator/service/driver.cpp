@@ -250,6 +250,9 @@ void Driver::take_request(TimePoint now, const Received& received, const Request
       return;
     }
   }
+  if (!Requests::changes(request.verb) && !blocked_since_) {
+    flush(now);  // what came in just before the question is shown once it is durable
+  }
   if (request.verb == "spans") {
     write_reports(now);  // with what came a moment ago
   }

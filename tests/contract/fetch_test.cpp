@@ -229,12 +229,42 @@ TEST_CASE_METHOD(Fixture, "fetch: a server that drips is given up, and what came
   CHECK(std::filesystem::file_size(partial()) > 0);
 }
 
-TEST_CASE_METHOD(Fixture, "fetch: a file over the bound is not stored whole") {
+TEST_CASE_METHOD(Fixture, "fetch: of a file over the bound nothing is kept") {
   const HttpServer server([&](const Request&) { return Answer{200, content, "", std::string::npos, false, false}; });
   FetchSettings with = settings(server);
   with.max_bytes = 1'000'000;
   CHECK(fetch(with).error().code == Code::invalid_argument);
-  CHECK(std::filesystem::file_size(partial()) <= 1'000'000);
+  CHECK_FALSE(std::filesystem::exists(partial()));
+}
+
+TEST_CASE_METHOD(Fixture, "fetch: a file without an end leaves the disk to others, and nothing of it is kept") {
+  const HttpServer server([&](const Request&) {
+    Answer endless{200, content, "", std::string::npos, false, false};
+    endless.no_length = true;
+    return endless;
+  });
+  FetchSettings with = settings(server);
+  with.leave_free_bytes = std::uint64_t{1} << 62U;  // more than any disk has
+  const Result<std::filesystem::path> result = fetch(with);
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code == Code::io);
+  CHECK(contains(result.error().why, "does not say how much"));
+  CHECK_FALSE(std::filesystem::exists(partial()));
+  CHECK(server.requests().size() == 1);
+  REQUIRE(fetch(settings(server)));  // where there is room a length is not needed
+}
+
+TEST_CASE_METHOD(Fixture, "fetch: a file that does not fit the disk is refused before its first byte, and what was there is kept") {
+  const HttpServer server([&](const Request&) { return Answer{200, content, "", std::string::npos, false, false}; });
+  leave_partial(content.substr(0, 500'000));
+  FetchSettings with = settings(server);
+  with.leave_free_bytes = std::uint64_t{1} << 62U;
+  const Result<std::filesystem::path> result = fetch(with);
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code == Code::io);
+  CHECK(contains(result.error().why, "2.5 MB are still to come"));
+  CHECK(std::filesystem::file_size(partial()) == 500'000);
+  REQUIRE(fetch(settings(server)));
 }
 
 TEST_CASE_METHOD(Fixture, "fetch: cancelling keeps what is there") {

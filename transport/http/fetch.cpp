@@ -23,7 +23,8 @@ namespace atl {
 namespace {
 
 constexpr long kMaxRedirects = 5;
-constexpr std::uint64_t kGainBytes = 1U << 20U;  // an attempt that brought this much is not counted
+constexpr std::uint64_t kGainBytes = 1U << 20U;   // an attempt that brought this much is not counted
+constexpr std::uint64_t kRoomEvery = 16U << 20U;  // bytes between two looks at how much room the disk has
 constexpr Duration kLongestWait = std::chrono::seconds(30);
 constexpr Duration kLockPoll = std::chrono::milliseconds(100);
 
@@ -237,12 +238,42 @@ class Transfer {
       }
     }
     if (!problem_ && partial_.size() + bytes.size() > settings_.max_bytes) {
+      partial_.remove();
       problem_ = Error{Code::invalid_argument, source_.shown + " has more than the " + human_bytes(settings_.max_bytes) + " allowed"};
+    }
+    if (!problem_ && partial_.size() >= look_at_) {
+      look_at_ = partial_.size() + kRoomEvery;
+      problem_ = failure(check_room());
     }
     if (!problem_) {
       problem_ = failure(partial_.append(bytes));
     }
     return !problem_;
+  }
+  // Whether what is still to come leaves the disk to others. Where the server does not say how much that is, the next piece has to.
+  Status check_room() {
+    std::error_code unknown;
+    const std::filesystem::space_info disk = std::filesystem::space(settings_.cache, unknown);
+    if (unknown) {
+      return {};
+    }
+    curl_off_t length = -1;
+    curl_easy_getinfo(curl_.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    const std::uint64_t here = partial_.size() - begin_;
+    const std::uint64_t rest =
+        length < 0 ? kRoomEvery : static_cast<std::uint64_t>(length) - std::min(here, static_cast<std::uint64_t>(length));
+    const std::uint64_t kept_free = settings_.leave_free_bytes;
+    if (disk.available >= kept_free && disk.available - kept_free >= rest) {
+      return {};
+    }
+    const std::string what = source_.shown + " does not fit the disk of " + settings_.cache.string() + ": " + human_bytes(disk.available) +
+                             " are free there, of which " + human_bytes(kept_free) + " are left to others, ";
+    if (length < 0) {
+      const std::string came = human_bytes(partial_.size());
+      partial_.remove();
+      return Error{Code::io, what + "and the server does not say how much comes; the " + came + " that came were removed"};
+    }
+    return Error{Code::io, what + "and " + human_bytes(rest) + " are still to come; make room and try again, what is there is kept"};
   }
   static std::optional<Error> failure(const Status& status) { return status ? std::nullopt : std::optional<Error>(status.error()); }
 
@@ -305,6 +336,7 @@ class Transfer {
   const FetchSettings& settings_;
   const Source& source_;
   Partial& partial_;
+  std::uint64_t look_at_ = 0;  // bytes at which the disk's room is looked at again
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_;
   std::uint64_t begin_;
   bool began_ = false;

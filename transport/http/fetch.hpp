@@ -27,6 +27,7 @@ struct FetchSettings {
   Digest sha256;
   std::filesystem::path cache;  // a folder; made if missing
   std::uint64_t max_bytes = 1ULL << 40;
+  std::uint64_t leave_free_bytes = 64'000'000;     // to others, on the cache's disk
   bool allow_loopback_http = false;                // take http:// too, from this machine only
   unsigned attempts = 5;                           // in a row without a mebibyte gained
   Duration retry_first = std::chrono::seconds(1);  // doubles with each attempt in a row
@@ -36,10 +37,11 @@ struct FetchSettings {
 };
 
 // The verified file's path. At most five redirects, never to a less safe protocol.
-// Errors: invalid_argument (a URL or digest that cannot be), not_found, unauthorized (the server says so), unavailable (after all
-// attempts; the partial file is kept for the next call), corrupt naming both digests (the partial file is removed), io (a full
-// disk; kept), cancelled (kept).
-// Cost: hashes a file that is already there once more before it is returned.
+// Errors: invalid_argument (a URL or digest that cannot be; a file over the bound, of which nothing is kept), not_found, unauthorized (the
+// server says so), unavailable (after all attempts; the partial file is kept for the next call), corrupt naming both digests (the partial
+// file is removed), io (a full disk; kept, unless the server says no length, as one that never ends does), cancelled (kept). A file whose
+// length says that it does not fit the disk is refused before its first byte. Cost: hashes a file that is already there once more before it
+// is returned.
 Result<std::filesystem::path> fetch(const FetchSettings& settings);
 
 }  // namespace atl

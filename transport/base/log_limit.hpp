@@ -1,4 +1,4 @@
-// Keeps strangers from filling the log: at most so many lines of a kind in a while, then one line that counts the rest.
+// Keeps others from filling a log or the ledger: at most so many lines of a kind in a while, then one line that counts the rest.
 // Threads: one at a time.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "transport/base/time.hpp"
 
-namespace atl::coordinator {
+namespace atl {
 
 class LogLimit {
  public:
@@ -41,4 +41,4 @@ class LogLimit {
   std::uint64_t kept_back_ = 0;
 };
 
-}  // namespace atl::coordinator
+}  // namespace atl
