@@ -88,10 +88,18 @@ TEST_CASE("decide_round: every way six members can answer") {
         const RoundDecision decision = decide_round(input);
         using Kind = RoundDecision::Kind;
         const Kind expected = min > 6                                                            ? Kind::interrupt
-                              : silent == 0 && ready == 0                                        ? Kind::hopeless
+                              : silent == 0 && ready == 0                                        ? Kind::skip
                               : silent == 0 || (late && silent < 6 && ready >= min && ready > 0) ? Kind::plan
                                                                                                  : Kind::wait;
         REQUIRE(decision.kind == expected);
+        if (expected == Kind::skip) {
+          REQUIRE(decision.participants.size() == 6);
+          input.skipped = kMostSkipped;
+          REQUIRE(decide_round(input).kind == Kind::hopeless);
+          input.skipped = 0;
+          input.may_skip = false;
+          REQUIRE(decide_round(input).kind == Kind::hopeless);
+        }
         if (expected == Kind::plan) {
           REQUIRE(decision.participants.size() + decision.left_out.size() == 6);
           REQUIRE(decision.left_out.size() == silent);
@@ -101,6 +109,15 @@ TEST_CASE("decide_round: every way six members can answer") {
       }
     }
   }
+}
+
+TEST_CASE("decide_pause: the second attempt follows at once, later ones wait twice as long each time, a minute at most") {
+  CHECK(decide_pause(1) == 0s);
+  CHECK(decide_pause(2) == 500ms);
+  CHECK(decide_pause(3) == 1s);
+  CHECK(decide_pause(8) == 32s);
+  CHECK(decide_pause(9) == 60s);
+  CHECK(decide_pause(4'000'000'000U) == 60s);
 }
 
 TEST_CASE("decide_round: one whose trainer is lost is left out a moment after all the others are ready, if they are enough") {
