@@ -97,6 +97,7 @@ struct Progress {
   std::deque<AccountedWait> accounted;         // the newest, oldest first
   double share = 0;                            // of the committed tokens, smoothed over rounds
   bool trained = false;                        // its trainer was ready at some time since it was let in
+  std::optional<TimePoint> let_in = {};        // in this life of the coordinator
   std::optional<TimePoint> trainer_lost = {};  // and ended after the newest commit, or was not ready then
 
   void contribute(const LastContribution& contribution);

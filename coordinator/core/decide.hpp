@@ -62,6 +62,7 @@ struct RoundMember {
   bool late = false;  // what it contributes missed earlier rounds: it counts, but the quorum is of those that are on time
   std::optional<TimePoint> trainer_lost = {};  // its trainer ended after the round had begun, and begins the round anew when it is up again
   std::string why_not = {};                    // withdrawn: why its contribution does not count
+  std::optional<TimePoint> let_in = {};        // where it was let in by this life of the coordinator: it has its time from then on
 };
 struct RoundInput {
   TimePoint now;
@@ -233,6 +234,7 @@ struct AdmitInput {
   std::vector<Joiner> joiners;
   bool lockstep = false;       // payload gradient: the others do not move on meanwhile
   bool enough = true;          // at least min islands are active
+  bool stuck = false;          // the members cannot exchange among themselves, and a joiner may be the one that helps
   bool exchanging = false;     // an attempt is under way
   bool anybody_ready = false;  // for the next round
   TimePoint last_commit;
@@ -245,7 +247,7 @@ struct AdmitDecision {
   std::optional<Wait> hold;        // planning of the next round waits
   std::vector<IslandId> held_for;  // for these
 };
-// A joiner becomes active at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
+// A joiner becomes active at once where the others can do nothing without it; else at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
 // once, the next rounds, a few at most, are held for a bounded time until it has. Nobody waits for one whose trainer is still starting.
 AdmitDecision decide_admission(const AdmitInput& input);
 

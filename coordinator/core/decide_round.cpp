@@ -11,13 +11,18 @@ namespace {
 
 // Until when those are waited for that have not answered, and why they are left out then.
 TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDecision& decision) {
-  const TimePoint deadline = *input.first_answer + input.deadline;
+  // One that came into the round later than the first answer, as where a round stands, has a whole round before it.
+  std::optional<TimePoint> newest;
+  for (const RoundMember& member : input.members) {
+    newest = member.answer == Answer::none && member.let_in ? std::max(newest, member.let_in) : newest;
+  }
+  const TimePoint deadline = std::max(*input.first_answer, newest.value_or(*input.first_answer)) + input.deadline;
   decision.why_left_out = "did not reach " + round + " by the deadline of " + human_duration(input.deadline);
   if (input.straggler_factor < 1 || !input.begun) {
     return deadline;
   }
   const Duration first = std::max<Duration>(*input.first_answer - *input.begun, std::chrono::seconds(1));
-  const TimePoint patience = *input.begun + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
+  const TimePoint patience = std::max(*input.begun, newest.value_or(*input.begun)) + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
   if (patience >= deadline) {
     return deadline;
   }

@@ -324,7 +324,8 @@ RoundInput Core::State::round_input(Run& run, Round number) {
     const Contribution* contribution = round.contribution_of(id);
     input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id),
                                         run.memberships.at(id).progress.trainer_lost,
-                                        contribution == nullptr ? std::string() : contribution->why_not});
+                                        contribution == nullptr ? std::string() : contribution->why_not,
+                                        run.memberships.at(id).progress.let_in});
   }
   input.may_skip = !run.private_states();
   input.skipped = run.in_rounds().skipped;
