@@ -247,8 +247,9 @@ struct AdmitDecision {
   std::optional<Wait> hold;        // planning of the next round waits
   std::vector<IslandId> held_for;  // for these
 };
-// A joiner becomes active at once where the others can do nothing without it; else at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
-// once, the next rounds, a few at most, are held for a bounded time until it has. Nobody waits for one whose trainer is still starting.
+// A joiner becomes active at once where the others can do nothing without it; else at the start of a round, so that the others do not wait
+// for it to train a whole one; if it has missed that once, the next rounds, a few at most, are held for a bounded time until it has. Nobody
+// waits for one whose trainer is still starting.
 AdmitDecision decide_admission(const AdmitInput& input);
 
 // ---- nobody has the state in memory any more ------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDe
     return deadline;
   }
   const Duration first = std::max<Duration>(*input.first_answer - *input.begun, std::chrono::seconds(1));
-  const TimePoint patience = std::max(*input.begun, newest.value_or(*input.begun)) + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
+  const TimePoint patience =
+      std::max(*input.begun, newest.value_or(*input.begun)) + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
   if (patience >= deadline) {
     return deadline;
   }

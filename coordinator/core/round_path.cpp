@@ -322,10 +322,9 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   }
   for (const IslandId& id : run.members) {
     const Contribution* contribution = round.contribution_of(id);
-    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id),
-                                        run.memberships.at(id).progress.trainer_lost,
-                                        contribution == nullptr ? std::string() : contribution->why_not,
-                                        run.memberships.at(id).progress.let_in});
+    input.members.push_back(
+        RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id), run.memberships.at(id).progress.trainer_lost,
+                    contribution == nullptr ? std::string() : contribution->why_not, run.memberships.at(id).progress.let_in});
   }
   input.may_skip = !run.private_states();
   input.skipped = run.in_rounds().skipped;

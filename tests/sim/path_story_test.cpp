@@ -112,8 +112,8 @@ TEST_CASE("two islands alone that are apart are both named and waited for, and g
 }
 
 TEST_CASE("two members between which no data pass go on as soon as a third has come that reaches both, or one of them") {
-  const bool one_way = GENERATE(false, true);  // data pass in one direction between the two
-  const std::uint64_t begun = GENERATE(0, 5);  // rounds before they are apart
+  const bool one_way = GENERATE(false, true);     // data pass in one direction between the two
+  const std::uint64_t begun = GENERATE(0, 5);     // rounds before they are apart
   const bool comes_back = GENERATE(false, true);  // the third was a member before
   const bool reaches_both = GENERATE(true, false);
   if (comes_back && begun == 0) {
