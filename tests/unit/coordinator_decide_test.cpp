@@ -120,6 +120,26 @@ TEST_CASE("decide_pause: the second attempt follows at once, later ones wait twi
   CHECK(decide_pause(4'000'000'000U) == 60s);
 }
 
+TEST_CASE("decide_round: an island that came into a round that stands has its deadline from then on") {
+  RoundInput input;
+  input.now = kStart + 300s;
+  input.round = Round(4);
+  input.min = 2;
+  input.deadline = 60s;
+  input.first_answer = kStart;
+  for (std::size_t i = 0; i < 3; ++i) {
+    input.members.push_back(RoundMember{island(i), "n" + std::to_string(i), i == 2 ? Answer::none : Answer::ready});
+  }
+  using Kind = RoundDecision::Kind;
+  CHECK(decide_round(input).left_out == std::vector{island(2)});
+  input.members[2].let_in = kStart + 299s;
+  CHECK(decide_round(input).kind == Kind::wait);
+  CHECK(decide_round(input).wait.until == kStart + 359s);
+  input.now = kStart + 359s;
+  CHECK(decide_round(input).kind == Kind::plan);
+  CHECK(decide_round(input).left_out == std::vector{island(2)});
+}
+
 TEST_CASE("decide_round: one whose trainer is lost is left out a moment after all the others are ready, if they are enough") {
   RoundInput input;
   input.now = kStart + 900ms;
@@ -356,6 +376,9 @@ TEST_CASE("decide_admission: at a fresh round, after a missed boundary, in locks
   input.anybody_ready = true;  // the round is nearly over: the others would wait
   REQUIRE(decide_admission(input).admit.empty());
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.stuck = true;  // they would wait for ever
+  REQUIRE(decide_admission(input).admit.size() == 1);
+  input.stuck = false;
   input.joiners[0].boundaries_missed = 1;
   REQUIRE(decide_admission(input).admit.size() == 1);
   input.exchanging = true;
