@@ -94,7 +94,8 @@ void take_event(RunTape& tape, const json& event) {
     // Without a digest even the initial state is lost.
     tape.rounds.erase(text_at(fields, "digest").empty() ? tape.rounds.begin() : tape.rounds.upper_bound(to), tape.rounds.end());
     tape.told[tape.rounds.empty() ? 0 : to + 1].push_back(text_at(event, "text"));
-  } else if (kind == "island_left" || kind == "island_joined" || kind == "round_retried" || kind == "contribution_rejected") {
+  } else if (kind == "island_left" || kind == "island_joined" || kind == "round_retried" || kind == "round_skipped" ||
+             kind == "contribution_rejected") {
     tape.told[next].push_back(text_at(event, "text"));
   }
 }

@@ -356,6 +356,8 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
       const std::span<const float> parameters = parameters_.floats().subspan(range.offset, range.count);
       copy(parameters, arena_->range(range), in_parts_);
     }
+  } else if (arena_ && result.terms.empty()) {
+    std::ranges::fill(arena_->range(range), 0.0F);  // no gradient counts: the trainer's step with it changes nothing but its optimiser
   } else if (arena_) {
     ATOLL_TRY(decode_over(result, composition_.aggregator, arena_->range(range)));
   }

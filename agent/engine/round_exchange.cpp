@@ -103,6 +103,9 @@ Status RoundExchange::weigh(const IslandRun& run) {
     most_ = of_all_values && std::isfinite(norm) ? std::max(most_, norm) : most_;
   }
   squares_.assign(tokens.size(), 0.0);
+  if (tokens.empty()) {
+    return {};  // the round is skipped: its result has no terms, and changes nothing
+  }
   ATOLL_ASSIGN(weights_, contribution_weights(tokens, merges ? Weighting::tokens : run.composition().weighting, steps));
   if (aggregator_ != Aggregator::radial_directional || tokens.size() == 1) {
     norms_.assign(tokens.size(), 0.0);

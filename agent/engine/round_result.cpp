@@ -73,7 +73,7 @@ Result<RoundResult> parse_result(ByteView bytes) {
   ATOLL_ASSIGN(const std::uint32_t rounding, reader.read<std::uint32_t>());
   ATOLL_ASSIGN(result.values, reader.read<std::uint64_t>());
   ATOLL_ASSIGN(const std::uint32_t terms, reader.read<std::uint32_t>());
-  if (kind > static_cast<std::uint32_t>(CodecKind::fp4) || rounding > static_cast<std::uint32_t>(Rounding::stochastic) || terms == 0 ||
+  if (kind > static_cast<std::uint32_t>(CodecKind::fp4) || rounding > static_cast<std::uint32_t>(Rounding::stochastic) ||
       terms > kMaxTerms || result.values == 0 || result.values > (1ULL << 48)) {
     return broken("a number out of bounds");
   }

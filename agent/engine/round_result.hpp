@@ -24,7 +24,8 @@
 
 namespace atl {
 
-inline constexpr std::uint32_t kMaxTerms = 2;  // a gathered exchange has at most two; a reduced one is one term
+inline constexpr std::uint32_t kMaxTerms =
+    2;  // a gathered exchange has at most two; a reduced one is one term; a round that is skipped has none
 
 // A result in memory; the terms view bytes that somebody else keeps.
 struct RoundResult {

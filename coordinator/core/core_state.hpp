@@ -97,6 +97,7 @@ struct Progress {
   std::deque<AccountedWait> accounted;         // the newest, oldest first
   double share = 0;                            // of the committed tokens, smoothed over rounds
   bool trained = false;                        // its trainer was ready at some time since it was let in
+  std::optional<TimePoint> let_in = {};        // in this life of the coordinator
   std::optional<TimePoint> trainer_lost = {};  // and ended after the newest commit, or was not ready then
 
   void contribute(const LastContribution& contribution);
@@ -121,6 +122,7 @@ struct RoundsWork {
   Round spread_round;                     // when all had done this round
   std::map<std::uint32_t, Round> newest;  // by fragment, where rounds close with a quorum: the newest committed round
   bool told_of_grace = false;             // that it is longer than the overlap hides
+  unsigned skipped = 0;                   // committed rounds in a row, the newest among them, in which no contribution counted
 };
 
 struct RunIdentity {
@@ -351,11 +353,11 @@ struct Core::State {
   void on_ready(Run& run, Membership& membership, const atl::Ready& message);
   void on_withdrawn(Run& run, Membership& membership, const Withdrawn& message);
   void reject(Run& run, Membership& membership, const Withdrawn& message);
-  void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
-  void note_bytes(Membership& membership, const Exchanged& message) const;
+  void tell_rejected(const Run& run, const Membership& membership, const Withdrawn& message);
+  bool blame_withdrawn(Run& run, Round round, const std::vector<IslandId>& participants);
+  void tell_skipped(const Run& run, Round round, const std::string& why);
   MetricRecord metric_of(const Run& run, const Membership& membership, Round round) const;
   void record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment);
-  void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
   void contribute(Run& run, Membership& membership, Round round, const Contribution& contribution);
   [[nodiscard]] bool current(Run& run, Membership& membership, Epoch epoch);
   void answer_committed(Run& run, Membership& membership, Round round, const Digest& digest);
@@ -367,10 +369,8 @@ struct Core::State {
   void tell_commit(const Run& run, const RoundRecord& round);
   void note_shares(Run& run, const AttemptPlan& plan);
   void advance_collecting(Run& run, Round round);
-  void advance_exchanging(Run& run, Round round);
   void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
   void send_exchange(Run& run, Round round, const std::vector<IslandId>& to, bool again);
-  void abort(Run& run, Round round, const std::string& why);
   void commit(Run& run, Round round, const Digest& digest);
   static std::string misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data);
   void reject_unbelievable(Run& run, Round round);
@@ -378,6 +378,15 @@ struct Core::State {
   void keep_pace(Run& run, Round round);
   void note_accepted(Run& run, const OpenRound& round);
   void forgive(Run& run, const Membership& membership);
+
+  // ---- round_attempts.cpp: what an attempt at a round came to
+  void on_exchanged(Run& run, Membership& membership, const Exchanged& message);
+  void note_bytes(Membership& membership, const Exchanged& message) const;
+  void on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message);
+  void advance_exchanging(Run& run, Round round);
+  void abort(Run& run, Round round, const std::string& why);
+  void fail_round(Run& run, Round round, const OpenRound::Failures& failures);
+  [[nodiscard]] std::optional<Wait> pause_before(const Run& run, Round round, const std::vector<IslandId>& participants) const;
 
   // ---- quorum_rounds.cpp: what counts in a round that closes with a quorum
   [[nodiscard]] Answer answer_in(const Run& run, const OpenRound& round, const IslandId& island) const;

@@ -61,6 +61,8 @@ struct RoundMember {
   Answer answer = Answer::none;
   bool late = false;  // what it contributes missed earlier rounds: it counts, but the quorum is of those that are on time
   std::optional<TimePoint> trainer_lost = {};  // its trainer ended after the round had begun, and begins the round anew when it is up again
+  std::string why_not = {};                    // withdrawn: why its contribution does not count
+  std::optional<TimePoint> let_in = {};        // where it was let in by this life of the coordinator: it has its time from then on
 };
 struct RoundInput {
   TimePoint now;
@@ -76,13 +78,16 @@ struct RoundInput {
   double straggler_factor = 0;     // of the first one's time; 0: none
   Duration last_round{};           // how long the one before took
   std::optional<Wait> hold;        // planning is held for a joiner
+  bool may_skip = true;            // a result of nothing leaves the outer state as it is; false where a round merges islands' own states
+  unsigned skipped = 0;            // rounds before this one, in a row, that had no contribution that counts
 };
 struct RoundDecision {
   enum class Kind : std::uint8_t {
     wait,
     plan,       // exchange among `participants`
     interrupt,  // fewer active members than min
-    hopeless,   // every member withdrew: there is nothing to exchange
+    skip,       // every member withdrew: `participants` take the round without a step, and train on
+    hopeless,   // the same, and it may not be skipped, or kMostSkipped rounds before it were
   };
   Kind kind = Kind::wait;
   std::vector<IslandId> participants;  // ready or withdrawn, in order; with a quorum all: who has not answered only receives
@@ -95,6 +100,9 @@ struct RoundDecision {
 // the whole round before it, and comes back with the next one. Where fewer than min would be left it is waited for as everybody is.
 inline constexpr Duration kLostTrainerPatience = std::chrono::seconds(1);
 inline constexpr double kLostTrainerShare = 0.1;
+// Rounds without a contribution that counts are skipped, as many in a row: the scale of float16's losses halves with each such step, and
+// begins at 2^16. A run whose every round is so is hopeless.
+inline constexpr unsigned kMostSkipped = 20;
 RoundDecision decide_round(const RoundInput& input);
 
 // How long a round with its quorum waits for more contributions: a share of what the overlap hides beside the waiting for the quorum and
@@ -140,6 +148,7 @@ struct AttemptDecision {
   std::vector<IslandId> left_out;      // of a commit: whose digest differs; of a retry: the one that is left out
   std::string why;                     // of a retry, or of those left out
   std::map<IslandId, unsigned> blame;  // of a retry: the blame so far
+  bool own_fault = false;              // of a retry: whoever failed accuses itself or nobody, so that no path and no peer is to blame
   Wait wait;
 };
 // A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
@@ -147,6 +156,16 @@ struct AttemptDecision {
 // whoever fails and accuses one that has finished, as more than half have.
 AttemptDecision decide_attempt(const AttemptInput& input);
 inline constexpr unsigned kBadAttempts = 3;
+
+// How long a round that failed waits for its next attempt among the same members: the second attempt follows at once, for most failures
+// are of a moment; later ones wait twice as long each time.
+// failures: attempts among these members that failed, in a row; at least 1.
+Duration decide_pause(unsigned failures);
+inline constexpr Duration kFirstPause = std::chrono::milliseconds(500);
+inline constexpr Duration kLongestPause = std::chrono::minutes(1);
+// So many attempts in a row that failed among the same members by their own fault end the run, after some four minutes: it would go on so
+// for ever.
+inline constexpr unsigned kMostOwnFailures = 12;
 
 // ---- contributions that explode -----------------------------------------------------------------------------------------------------
 
@@ -216,6 +235,7 @@ struct AdmitInput {
   std::vector<Joiner> joiners;
   bool lockstep = false;       // payload gradient: the others do not move on meanwhile
   bool enough = true;          // at least min islands are active
+  bool stuck = false;          // the members cannot exchange among themselves, and a joiner may be the one that helps
   bool exchanging = false;     // an attempt is under way
   bool anybody_ready = false;  // for the next round
   TimePoint last_commit;
@@ -228,8 +248,9 @@ struct AdmitDecision {
   std::optional<Wait> hold;        // planning of the next round waits
   std::vector<IslandId> held_for;  // for these
 };
-// A joiner becomes active at the start of a round, so that the others do not wait for it to train a whole one; if it has missed that
-// once, the next rounds, a few at most, are held for a bounded time until it has. Nobody waits for one whose trainer is still starting.
+// A joiner becomes active at once where the others can do nothing without it; else at the start of a round, so that the others do not wait
+// for it to train a whole one; if it has missed that once, the next rounds, a few at most, are held for a bounded time until it has. Nobody
+// waits for one whose trainer is still starting.
 AdmitDecision decide_admission(const AdmitInput& input);
 
 // ---- nobody has the state in memory any more ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ bool round_is_fresh(const AdmitInput& input) {
 
 bool may_enter(const AdmitInput& input, const Joiner& joiner) {
   return joiner.trains && joiner.caught_up == input.committed && !input.exchanging &&
-         (input.lockstep || !input.enough || joiner.boundaries_missed > 0 || round_is_fresh(input));
+         (input.lockstep || !input.enough || input.stuck || joiner.boundaries_missed > 0 || round_is_fresh(input));
 }
 
 // Worth waiting for: it is copying while nobody moves on, or it is nearly there. One that is there cannot come in while a round is

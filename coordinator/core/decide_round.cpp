@@ -11,13 +11,19 @@ namespace {
 
 // Until when those are waited for that have not answered, and why they are left out then.
 TimePoint deadline_of(const RoundInput& input, const std::string& round, RoundDecision& decision) {
-  const TimePoint deadline = *input.first_answer + input.deadline;
+  // One that came into the round later than the first answer, as where a round stands, has a whole round before it.
+  std::optional<TimePoint> newest;
+  for (const RoundMember& member : input.members) {
+    newest = member.answer == Answer::none && member.let_in ? std::max(newest, member.let_in) : newest;
+  }
+  const TimePoint deadline = std::max(*input.first_answer, newest.value_or(*input.first_answer)) + input.deadline;
   decision.why_left_out = "did not reach " + round + " by the deadline of " + human_duration(input.deadline);
   if (input.straggler_factor < 1 || !input.begun) {
     return deadline;
   }
   const Duration first = std::max<Duration>(*input.first_answer - *input.begun, std::chrono::seconds(1));
-  const TimePoint patience = *input.begun + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
+  const TimePoint patience =
+      std::max(*input.begun, newest.value_or(*input.begun)) + std::chrono::duration_cast<Duration>(first * input.straggler_factor);
   if (patience >= deadline) {
     return deadline;
   }
@@ -52,16 +58,33 @@ RoundDecision plan_with_all(const RoundInput& input) {
   return decision;
 }
 
+// "a: a loss was not finite; b: …", of the islands whose contributions do not count.
+std::string causes_of(const RoundInput& input) {
+  constexpr std::size_t kMostNamed = 6;
+  std::string causes;
+  std::size_t named = 0;
+  for (const RoundMember& member : input.members) {
+    if (member.answer == Answer::withdrawn && named++ < kMostNamed) {
+      causes += (causes.empty() ? "" : "; ") + member.name + ": " + (member.why_not.empty() ? "withdrawn" : member.why_not);
+    }
+  }
+  return named > kMostNamed ? causes + "; and " + std::to_string(named - kMostNamed) + " more" : causes;
+}
+
 // Everybody has answered.
 RoundDecision decide_answered(const RoundInput& input, std::size_t ready, RoundDecision decision) {
   const std::string round = "round " + std::to_string(input.round.value);
   if (ready == 0 && input.quorum > 0) {
     decision.wait.text = round + " has no contribution that counts: all islands withdrew theirs, and train on";
-  } else if (ready == 0) {
+  } else if (ready == 0 && (!input.may_skip || input.skipped >= kMostSkipped)) {
     decision.kind = RoundDecision::Kind::hopeless;
-    decision.wait.text = round + " has no contribution: all islands withdrew theirs";
+    decision.wait.text = round + (input.skipped > 0 ? ", as " + std::to_string(input.skipped) + " rounds in a row before it," : "") +
+                         " has no contribution that counts: " + causes_of(input);
   } else if (input.hold) {
     decision.wait = *input.hold;
+  } else if (ready == 0) {
+    decision.kind = RoundDecision::Kind::skip;
+    decision.wait.text = round + " has no contribution that counts, and is skipped: " + causes_of(input);
   } else {
     decision.kind = RoundDecision::Kind::plan;
   }
@@ -171,11 +194,24 @@ IslandId most_accused(const AttemptInput& input, const std::map<IslandId, unsign
   return worst;
 }
 
+// Nobody who failed accuses another one.
+bool is_own_fault(const AttemptInput& input) {
+  bool any = false;
+  for (const AttemptMember& member : input.members) {
+    any = any || member.failed;
+    if (member.failed && !member.accused.empty() && member.accused != member.island) {
+      return false;
+    }
+  }
+  return any;
+}
+
 AttemptDecision retry(const AttemptInput& input, std::string why, std::map<IslandId, unsigned> blame) {
   AttemptDecision decision;
   decision.kind = AttemptDecision::Kind::retry;
   decision.blame = std::move(blame);
   decision.why = std::move(why);
+  decision.own_fault = is_own_fault(input);
   if (input.bad_attempts + 1 >= kBadAttempts && input.members.size() > 1) {
     const IslandId worst = most_accused(input, decision.blame);
     decision.left_out.push_back(worst);
@@ -209,6 +245,11 @@ AttemptDecision judge_digests(const AttemptInput& input) {
 }
 
 }  // namespace
+
+Duration decide_pause(unsigned failures) {
+  constexpr unsigned kDoublings = 8;  // to beyond the longest one
+  return failures < 2 ? Duration(0) : std::min(kLongestPause, kFirstPause * (1U << std::min(failures - 2, kDoublings)));
+}
 
 AttemptDecision decide_attempt(const AttemptInput& input) {
   std::vector<std::string> silent;

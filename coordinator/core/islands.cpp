@@ -8,6 +8,7 @@ namespace {
 constexpr std::size_t kHeldCheckpoints = 16;  // remembered of an island
 constexpr std::size_t kHeldRuns = 64;
 constexpr std::size_t kOutlived = 16;
+constexpr Duration kChangesWithin = std::chrono::minutes(1);
 
 std::uint64_t milliseconds_of(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -118,7 +119,28 @@ std::optional<Arrival> Islands::greet(const IslandId& id, std::uint64_t boot, co
     }
     return std::nullopt;
   }
+  const bool changes = !island.greeted || boot != island.boot || bounded(hello.bulk_address, 256) != island.record.bulk_address;
+  if (changes && !may_change(island, out)) {
+    return std::nullopt;
+  }
   return accept(island, boot, hello, out);
+}
+
+bool Islands::may_change(Island& island, Outbox& out) const {
+  while (!island.changes.empty() && out.now() - island.changes.front() >= kChangesWithin) {
+    island.changes.pop_front();
+  }
+  if (island.changes.size() < kMostChanges) {
+    return true;
+  }
+  if (!island.told_restless || out.now() - *island.told_restless >= kChangesWithin) {
+    island.told_restless = out.now();
+    out.event({}, island.record.id, "warning", "island_restless",
+              "island " + island.record.name + " came, or came back with another address, " + std::to_string(kMostChanges) + " times in " +
+                  human_duration(kChangesWithin) + ": what it says of itself is not looked at before that time is over. " +
+                  "Its agent is started again and again, its address changes, or its key is misused (`atoll islands revoke`)");
+  }
+  return false;
 }
 
 std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out) {
@@ -130,6 +152,12 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
     island.outlived.push_back(island.boot);
     if (island.outlived.size() > kOutlived) {
       island.outlived.erase(island.outlived.begin());
+    }
+  }
+  if (fresh || moved) {
+    island.changes.push_back(out.now());
+    if (island.changes.size() > kMostChanges) {
+      island.changes.pop_front();
     }
   }
   island.boot = boot;
@@ -190,6 +218,11 @@ std::optional<Probe> Islands::successor(const Island& island, Outbox& out) const
   // So does one that has been outlived itself, and whose greeting was on its way for long.
   const bool outlived = island.probe && !island.place.empty() && island.probe->hello.place == island.place &&
                         std::ranges::find(island.outlived, island.probe->boot) == island.outlived.end();
+  if (const bool restless = island.changes.size() >= kMostChanges && out.now() - island.changes.front() < kChangesWithin;
+      island.probe && restless) {
+    out.wake_at(island.changes.front() + kChangesWithin);
+    return std::nullopt;
+  }
   if (island.probe && (outlived || out.now() - island.probe->since >= settings_.probe)) {
     return island.probe;
   }

@@ -6,6 +6,7 @@
 // Threads: owned by one core.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,6 +52,8 @@ struct Island {
   std::optional<TimePoint> unreported_since;  // its heartbeats say nothing of a run, or of that in which it is one of a group
   LogLimit events{kMostEvents};               // that it tells for people
   RunId lent_to;                              // in which it trains an expert with others; empty: none
+  std::deque<TimePoint> changes;              // when it last came, came back or changed its address, within a minute
+  std::optional<TimePoint> told_restless;     // that it does so too often
 
   [[nodiscard]] bool leaving() const { return departure.leaving.has_value(); }
 };
@@ -61,6 +64,10 @@ struct Arrival {
   bool moved = false;  // others reach it at another address than before
   bool here = false;   // it was here all the time: only what is said above is news
 };
+
+// So often within a minute an island may come, come back as another agent or change its address: each makes every other island dial it, and
+// an epoch of its run. What goes beyond that is not looked at before the minute is over.
+inline constexpr std::size_t kMostChanges = 12;
 
 class Islands {
  public:
@@ -139,6 +146,8 @@ class Islands {
   // Why this agent cannot be one of the coordinator's islands.
   [[nodiscard]] std::optional<Error> incompatible(const Hello& hello) const;
   std::optional<Arrival> accept(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out);
+  // It has not come or changed its address too often; else that is told, once a minute.
+  [[nodiscard]] bool may_change(Island& island, Outbox& out) const;
   void note_hello(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out);
 
   Settings settings_;

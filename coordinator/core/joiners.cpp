@@ -201,6 +201,7 @@ AdmitInput Core::State::admission_input(const Run& run) {
   }
   input.lockstep = run.lockstep();
   input.enough = run.members.size() >= run.spec.islands.min;
+  input.stuck = wait_for_paths(run).has_value();
   input.exchanging = run.rounds().any_exchanging();
   input.anybody_ready = run.rounds().anybody_ready();
   input.last_commit = run.last_commit;

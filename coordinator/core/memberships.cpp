@@ -441,6 +441,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.leaves_after.reset();
   membership.progress.last = LastContribution{};
   membership.progress.trained = false;
+  membership.progress.let_in = now();
   membership.progress.trainer_lost.reset();
   membership.progress.unmerged.clear();
   save(run, membership);

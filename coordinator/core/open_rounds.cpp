@@ -8,6 +8,8 @@
 namespace atl::coordinator {
 namespace {
 
+constexpr std::size_t kMostRosters = 64;  // whose failures are remembered of a round
+
 template <typename Value>
 std::vector<Value> in_short(const std::vector<Value>& each) {
   const bool same = !each.empty() && std::ranges::all_of(each, [&](const Value& value) { return value == each.front(); });
@@ -46,10 +48,20 @@ void OpenRound::contribute(const IslandId& island, const Contribution& contribut
   first_answer_ = first_answer_.value_or(now);
 }
 
-void OpenRound::reject(const IslandId& island) {
+std::optional<std::string> OpenRound::take_offence(const IslandId& island) {
+  const auto found = contributions_.find(island);
+  if (found == contributions_.end() || !found->second.spoilt) {
+    return std::nullopt;
+  }
+  found->second.spoilt = false;
+  return found->second.why_not;
+}
+
+void OpenRound::reject(const IslandId& island, const std::string& why) {
   Contribution& contribution = contributions_.at(island);
   contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences, 0};
   contribution.rejected = true;
+  contribution.why_not = why;
 }
 
 const Contribution* OpenRound::contribution_of(const IslandId& island) const {
@@ -114,9 +126,11 @@ void OpenRound::give_up() {
 void OpenRound::start_anew() {
   const Attempt attempt = attempt_;
   const std::optional<std::uint32_t> fragment = fragment_;
+  std::map<std::vector<IslandId>, Failures> failures = std::move(failures_);
   *this = OpenRound{};
   attempt_ = attempt;
   fragment_ = fragment;
+  failures_ = std::move(failures);
 }
 
 OpenRound::Report OpenRound::exchanged(const IslandId& island, const Exchanged& message, TimePoint now) {
@@ -226,12 +240,25 @@ void OpenRound::describe(AttemptInput& input) const {
   }
 }
 
-std::string OpenRound::blame(const AttemptDecision& decision) {
+std::string OpenRound::blame(const AttemptDecision& decision, TimePoint now) {
   const std::string why = failure_.empty() ? decision.why : decision.why + " (" + failure_ + ")";
   bad_attempts_ = decision.left_out.empty() ? bad_attempts_ + 1 : 0;
   blame_ = decision.left_out.empty() ? decision.blame : std::map<IslandId, unsigned>{};
   failure_.clear();
+  if (failures_.size() >= kMostRosters && !failures_.contains(plan_.members)) {
+    failures_.erase(std::ranges::min_element(failures_, {}, [](const auto& each) { return each.second.newest; }));
+  }
+  Failures& failures = failures_[plan_.members];
+  failures.attempts += 1;
+  failures.own_fault = decision.own_fault ? failures.own_fault + 1 : 0;
+  failures.newest = now;
+  failures.why = why;
   return why;
+}
+
+const OpenRound::Failures* OpenRound::failures_among(const std::vector<IslandId>& members) const {
+  const auto found = failures_.find(members);
+  return found == failures_.end() ? nullptr : &found->second;
 }
 
 RoundTimes OpenRound::times(TimePoint committed) const {

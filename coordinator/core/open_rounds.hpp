@@ -29,6 +29,8 @@ struct Contribution {
   std::uint32_t staleness = 0;
   bool rejected = false;          // withdrawn by the coordinator
   std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer
+  std::string why_not = {};       // withdrawn: why
+  bool spoilt = false;            // withdrawn because it was not fit to count: an offence, unless nobody's was
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;
@@ -55,7 +57,9 @@ class OpenRound {
   [[nodiscard]] Acceptance accepts(const IslandId& island) const;
   void contribute(const IslandId& island, const Contribution& contribution, TimePoint now);
   // It does not count, in no later round either: nothing is weighed, and its data are passed over.
-  void reject(const IslandId& island);
+  void reject(const IslandId& island, const std::string& why);
+  // The offence of its withdrawal, to be looked at once; nothing: there is none.
+  std::optional<std::string> take_offence(const IslandId& island);
   void forget(const IslandId& island) { contributions_.erase(island); }
   [[nodiscard]] const Contributions& contributions() const { return contributions_; }
   [[nodiscard]] const Contribution* contribution_of(const IslandId& island) const;
@@ -107,7 +111,15 @@ class OpenRound {
   // What decide_attempt needs of it; names, times and limits are the core's.
   void describe(AttemptInput& input) const;
   // The attempt came to nothing. Returns why, with the first failure's error.
-  std::string blame(const AttemptDecision& decision);
+  std::string blame(const AttemptDecision& decision, TimePoint now);
+  // What came of the attempts among these members, in this order, since the round was opened.
+  struct Failures {
+    unsigned attempts = 0;   // that failed
+    unsigned own_fault = 0;  // of these the newest in a row that failed by the members' own fault
+    TimePoint newest;
+    std::string why;  // the newest one failed
+  };
+  [[nodiscard]] const Failures* failures_among(const std::vector<IslandId>& members) const;
   [[nodiscard]] RoundTimes times(TimePoint committed) const;
 
  private:
@@ -134,6 +146,7 @@ class OpenRound {
   } arrival_;
   unsigned bad_attempts_ = 0;
   std::map<IslandId, unsigned> blame_;
+  std::map<std::vector<IslandId>, Failures> failures_;  // by the attempts' members
   Resend resend_;
   Resend cut_;
 };

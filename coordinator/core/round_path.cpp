@@ -146,15 +146,26 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
   membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
   const DataRange data = run.passes_over() ? DataRange{} : message.data;  // counted with its next contribution that counts
-  contribute(run, membership, message.round, Contribution{true, 0, message.fragment, 0, data, 0});
+  Contribution withdrawn{true, 0, message.fragment, 0, data, 0};
+  withdrawn.why_not = bounded(message.error.why, 512);
+  withdrawn.spoilt = known ? round->contribution_of(membership.record.island)->spoilt
+                           : message.error.code == Code::corrupt && message.fate != Fate::overrun;
+  contribute(run, membership, message.round, withdrawn);
   if (!known) {
-    reject(run, membership, message);
+    tell_rejected(run, membership, message);
   }
 }
 
 // The verdict of an island on its own contribution. A contribution that came after the last round of its fragment has none: its island
 // tells of it itself.
 void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
+  tell_rejected(run, membership, message);
+  if (message.fate != Fate::overrun && message.error.code == Code::corrupt) {
+    offend(run, membership.record.island, bounded(message.error.why, 512));
+  }
+}
+
+void Core::State::tell_rejected(const Run& run, const Membership& membership, const Withdrawn& message) {
   if (message.fate == Fate::overrun) {
     return;
   }
@@ -162,9 +173,29 @@ void Core::State::reject(Run& run, Membership& membership, const Withdrawn& mess
         "the contribution of island " + islands.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
             " does not count: " + bounded(message.error.why),
         {Field{"round", static_cast<std::int64_t>(message.round.value)}});
-  if (message.error.code == Code::corrupt) {
-    offend(run, membership.record.island, bounded(message.error.why, 512));
+}
+
+// Others' contributions count: whose own was not fit to has offended. Where nobody's was, no island is to blame. False: somebody was
+// quarantined, and what that means is decided anew.
+bool Core::State::blame_withdrawn(Run& run, Round number, const std::vector<IslandId>& participants) {
+  for (const IslandId& id : participants) {
+    if (const std::optional<std::string> offence = run.rounds().at(number).take_offence(id)) {
+      offend(run, id, *offence);
+      if (!run.is_member(id)) {
+        return false;
+      }
+    }
   }
+  return true;
+}
+
+// Nobody's contribution counts: the round has a result of nothing, and the islands train on.
+void Core::State::tell_skipped(const Run& run, Round number, const std::string& why) {
+  if (run.rounds().find(number)->attempt() > Attempt(0)) {
+    return;  // told with the first attempt
+  }
+  event(run.about.id, {}, "warning", "round_skipped", "run " + run.about.name + ": " + why,
+        {Field{"round", static_cast<std::int64_t>(number.value)}});
 }
 
 void Core::State::contribute(Run& run, Membership& membership, Round round, const Contribution& contribution) {
@@ -232,17 +263,23 @@ void Core::State::advance_collecting(Run& run, Round number) {
     }
   }
   const RoundDecision decision = decide_round(round_input(run, number));
+  const bool skip = decision.kind == RoundDecision::Kind::skip;
   wait_for(run, decision.wait);
   if (decision.kind == RoundDecision::Kind::hopeless) {
     end_run(run, RunState::failed, decision.wait.text, Error{Code::corrupt, decision.wait.text});
   }
-  if (decision.kind != RoundDecision::Kind::plan) {
+  if (decision.kind != RoundDecision::Kind::plan && !skip) {
     return;
   }
   for (const IslandId& id : decision.left_out) {
     leave_epoch(run, id, decision.why_left_out, !decision.stragglers);
   }
   if (run.members.size() < run.spec.islands.min) {
+    return;
+  }
+  if (skip) {
+    tell_skipped(run, number, decision.wait.text);
+  } else if (!blame_withdrawn(run, number, decision.participants)) {
     return;
   }
   reject_unbelievable(run, number);
@@ -266,6 +303,10 @@ void Core::State::advance_collecting(Run& run, Round number) {
     }
     return;  // what that means is decided anew
   }
+  if (const std::optional<Wait> pause = pause_before(run, number, decision.participants)) {
+    wait_for(run, *pause);
+    return;
+  }
   plan(run, number, decision.participants, detour.left_out.empty() ? detour.shares : std::vector<std::uint8_t>());
 }
 
@@ -282,9 +323,13 @@ RoundInput Core::State::round_input(Run& run, Round number) {
     input.straggler_factor = run.spec.islands.straggler_factor;
   }
   for (const IslandId& id : run.members) {
-    input.members.push_back(RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id),
-                                        run.memberships.at(id).progress.trainer_lost});
+    const Contribution* contribution = round.contribution_of(id);
+    input.members.push_back(
+        RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id), run.memberships.at(id).progress.trainer_lost,
+                    contribution == nullptr ? std::string() : contribution->why_not, run.memberships.at(id).progress.let_in});
   }
+  input.may_skip = !run.private_states();
+  input.skipped = run.in_rounds().skipped;
   input.last_round = run.in_rounds().last_round;
   if (run.passes_over()) {
     input.quorum = run.spec.strategy.quorum;
@@ -332,7 +377,7 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
 bool Core::State::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
   OpenRound& round = run.rounds().at(number);
   const Contribution rejected = *round.contribution_of(island);
-  round.reject(island);
+  round.reject(island, why);
   record(DroppedRecord{run.about.id, run.lineage.number(), island, rejected.fragment, number, rejected.data, Fate::rejected,
                        rejected.tokens, rejected.overwritten});
   fields.insert(fields.begin(), Field{"round", static_cast<std::int64_t>(number.value)});
@@ -402,115 +447,6 @@ void Core::State::send_exchange(Run& run, Round number, const std::vector<Island
   }
 }
 
-void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
-  if (run.own(message.round)) {
-    note_bytes(membership, message);
-    return;
-  }
-  if (!run.lineage.initialised()) {
-    return;
-  }
-  if (message.round <= run.lineage.committed()) {
-    answer_committed(run, membership, message.round, message.digest);
-    return;
-  }
-  if (!ATOLL_PLANTED(stale_attempt) && !current(run, membership, message.epoch)) {
-    return;
-  }
-  OpenRound* round = run.rounds().find(message.round);
-  if (round == nullptr) {
-    return;
-  }
-  const OpenRound::Report report = round->exchanged(membership.record.island, message, now());
-  if (report == OpenRound::Report::stale) {
-    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
-  } else if (report == OpenRound::Report::counted) {
-    note_bytes(membership, message);
-    touch(run);
-  }
-}
-
-// What the round's exchange moved, for the metrics of it.
-void Core::State::note_bytes(Membership& membership, const Exchanged& message) const {
-  if (const auto found = membership.progress.unmerged.find(message.round); found != membership.progress.unmerged.end()) {
-    found->second.bytes_sent = message.bytes_sent;
-    found->second.bytes_received = message.bytes_received;
-  }
-}
-
-void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
-  if (run.own(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
-    return;
-  }
-  OpenRound* round = run.rounds().find(message.round);
-  const std::string text = islands.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
-  if (round == nullptr || round->failed(membership.record.island, message, text, now()) == OpenRound::Report::stale) {
-    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
-    return;
-  }
-  if (run.passes_over() && message.accused == membership.record.island) {
-    round->forget(membership.record.island);  // it has another contribution by now, and says so
-  }
-  touch(run);
-}
-
-void Core::State::advance_exchanging(Run& run, Round number) {
-  OpenRound& round = run.rounds().at(number);
-  send_exchange(run, number, round.silent_and_due(out), true);
-  if (!round.recovered()) {
-    wake_at(round.next_resend());
-  }
-  AttemptInput input;
-  round.describe(input);
-  input.now = now();
-  input.round = number;
-  input.grace = settings.accusation_grace;
-  input.limit = std::max<Duration>(run.spec.islands.deadline, std::chrono::minutes(1));
-  for (AttemptMember& member : input.members) {
-    member.name = islands.name_of(member.island);
-  }
-  const AttemptDecision decision = decide_attempt(input);
-  wait_for(run, decision.wait);
-  if (decision.kind == AttemptDecision::Kind::retry) {
-    const std::string why = round.blame(decision);
-    for (const auto& [reader, senders] : round.missing()) {
-      for (const IslandId& from : senders) {
-        if (from != reader && round.exchanges(from)) {
-          // Who misses a contribution tries the path at once, and may have told already that it passes again.
-          const bool passes = paths.passed_since(reader, from, now() - settings.accusation_grace);
-          note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
-          if (passes) {
-            note_whole(reader, from);
-          }
-        }
-      }
-    }
-    abort(run, number, why);
-    for (const IslandId& id : decision.left_out) {
-      leave_epoch(run, id, why, true);
-    }
-  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
-    commit(run, number, decision.digest);
-    for (const IslandId& id : decision.left_out) {
-      leave_epoch(run, id, decision.why, true);
-      offend(run, id, decision.why);
-    }
-  }
-}
-
-void Core::State::abort(Run& run, Round number, const std::string& why) {
-  OpenRound& round = run.rounds().at(number);
-  round.give_up();
-  record(record_of(run, number, round));  // without members: given up
-  event(run.about.id, {}, "warning", "round_retried",
-        "round " + std::to_string(number.value) + " of run " + run.about.name + " is tried again: " + why,
-        {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)}});
-  for (const IslandId& id : round.plan().members) {
-    send(id, Abort{run.about.id, run.epoch, number, round.attempt(), why});
-  }
-  touch(run);
-}
-
 void Core::State::commit(Run& run, Round number, const Digest& digest) {
   const OpenRound round = run.rounds().close(number);
   const AttemptPlan& plan = round.plan();
@@ -565,6 +501,8 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
       run.memberships.at(id).entry.misfits = 0;
     }
   }
+  run.in_rounds().skipped =
+      std::ranges::all_of(plan.tokens, [](std::uint64_t each) { return each == 0; }) ? run.in_rounds().skipped + 1 : 0;
   end_by_tokens(run);
   for (auto& [id, membership] : run.memberships) {
     if (islands.trains(id, run.about.id).value_or(true)) {

@@ -129,6 +129,7 @@ class Checkers {
                                      const std::vector<const Vector*>& contributions) const;
   [[nodiscard]] RoundResult result_of(const coordinator::RoundRecord& record, const std::vector<EncodedTerm>& terms,
                                       const Vector& sum) const;
+  [[nodiscard]] RoundResult result_of_nothing(const coordinator::RoundRecord& record, const Digest& base) const;
   void check_step(Round round, const Digest& digest, const Vector& parameters);
   void check_task(const coordinator::TaskRecord& record);
   void check_group_result(const coordinator::TaskRecord& record, const Digest& before_steps);
@@ -157,6 +158,7 @@ class Checkers {
   void check_weight(const coordinator::RoundRecord& record, std::size_t member, const Formed& formed);
   std::map<std::pair<IslandId, Round>, Formed> formed_;
   std::map<Digest, Digest> parents_;  // of committed digests
+  std::set<Digest> skipped_;          // of committed rounds to which nobody contributed
   std::map<Digest, std::pair<Vector, Vector>> states_;
   std::map<Digest, Vector> means_;                                       // of the contributions to the round that led there
   std::map<std::tuple<RunId, std::uint32_t, Round>, Digest> committed_;  // by lineage

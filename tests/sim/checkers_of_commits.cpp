@@ -135,9 +135,29 @@ RoundResult Checkers::result_of(const coordinator::RoundRecord& record, const st
   return result;
 }
 
+// Of a round to which nobody contributed.
+RoundResult Checkers::result_of_nothing(const coordinator::RoundRecord& record, const Digest& base) const {
+  RoundResult result = result_of(record, {}, {});
+  result.codec = compose(spec_.strategy).value().codec;
+  result.terms.clear();
+  const auto before = states_.find(base);
+  const std::size_t all = before == states_.end() ? 0 : before->second.first.size();
+  while (result.values < all && place_of(schedule_.fragments() - 1, result.values) + result.values != all) {
+    ++result.values;  // the fragments are of one size
+  }
+  return result;
+}
+
 void Checkers::check_step(Round round, const Digest& digest, const Vector& parameters) {
   const auto mean = means_.find(digest);
   const auto before = mean == means_.end() ? states_.end() : states_.find(parents_[digest]);
+  if (skipped_.contains(digest)) {
+    const auto parent = states_.find(parents_[digest]);
+    if (parent != states_.end() && parent->second.first != parameters) {
+      fail("round " + std::to_string(round.value) + " had no contribution, and changed the outer state");
+    }
+    return;
+  }
   if (before == states_.end() || merges(round) || spec_.strategy.payload == PayloadKind::gradient) {
     return;
   }
@@ -226,6 +246,14 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   parents_[record.digest] = base;
   const std::vector<EncodedTerm> terms = terms_of(record, contributions);
   std::erase(contributions, nullptr);
+  if (contributions.empty() && !merges(record.round)) {
+    if (digest_after(base, result_of_nothing(record, base)) != record.digest) {
+      fail(name + ": nobody's contribution counts, and its result is not empty");
+    }
+    skipped_.insert(record.digest);
+    positions_at_[record.digest] = positions_;
+    return;
+  }
   Vector sum = sum_by_groups(record, terms, contributions);
   const bool by_groups = !sum.empty() && digest_after(base, result_of(record, terms, sum)) == record.digest;
   two_levels_ += by_groups ? 1U : 0U;

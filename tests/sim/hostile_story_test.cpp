@@ -251,3 +251,41 @@ TEST_CASE("a trainer that publishes another fragment than it is asked for leaves
     CHECK(cluster.host(i).steps() == 80);
   }
 }
+
+TEST_CASE(
+    "an island that says hello with ever other addresses, or as ever other agents, costs the others a bounded number of dials and epochs") {
+  const bool member = GENERATE(true, false);
+  const bool boots = GENERATE(false, true);  // each hello is of another agent that has outlived the one before
+  INFO(member << " " << boots);
+  Scenario scenario = calm(3, 2, 400);
+  scenario.spec.islands.max = member ? 3 : 2;
+  Cluster cluster(scenario);
+  std::optional<Hello> first;
+  std::uint64_t said = 0;
+  cluster.lie(2, [&](Message& message) {
+    if (const auto* hello = std::get_if<Hello>(&message)) {
+      first = first.value_or(*hello);
+      first->place = "here";
+      message = *first;
+    } else if (first && said > 0) {
+      Hello again = *first;
+      again.bulk_address = "sim://moved-" + std::to_string(++said);
+      again.boot += boots ? said : 0;
+      message = again;
+    }
+  });
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+  const std::size_t moved = events(cluster, "island_moved");
+  const std::size_t epochs = events(cluster, "membership");
+  const std::size_t came = events(cluster, "island_connected");
+  const std::uint64_t before = cluster.view()->committed.value;
+  said = 1;
+  cluster.run_for(60s);
+  CHECK(said > 40);
+  CHECK(events(cluster, "island_moved") - moved <= 12);
+  CHECK(events(cluster, "island_connected") - came <= 12);
+  CHECK(events(cluster, "membership") - epochs <= 3 * 12);
+  CHECK(events(cluster, "island_restless") >= 1);
+  CHECK(cluster.view()->committed.value > before);
+}

@@ -110,3 +110,55 @@ TEST_CASE("two islands alone that are apart are both named and waited for, and g
     REQUIRE(cluster.host(i).trainer_starts() == 1);
   }
 }
+
+TEST_CASE("two members between which no data pass go on as soon as a third has come that reaches both, or one of them") {
+  const bool one_way = GENERATE(false, true);     // data pass in one direction between the two
+  const std::uint64_t begun = GENERATE(0, 5);     // rounds before they are apart
+  const bool comes_back = GENERATE(false, true);  // the third was a member before
+  const bool reaches_both = GENERATE(true, false);
+  if (comes_back && begun == 0) {
+    return;
+  }
+  INFO(one_way << " " << begun << " " << comes_back << " " << reaches_both);
+  Cluster cluster(long_rounds(2));
+  const auto cut = [&] {
+    cluster.cut("i0", "i1");
+    if (!one_way) {
+      cluster.cut("i1", "i0");
+    }
+    if (!reaches_both) {
+      part(cluster, 1, 2, true);
+    }
+  };
+  if (begun == 0) {
+    cut();
+  }
+  if (!comes_back) {
+    cluster.cut("i2", kCoordinator);
+  }
+  cluster.start();
+  if (begun > 0) {
+    REQUIRE(cluster.run_until_committed(Round(begun), minutes(5)));
+  }
+  if (comes_back) {
+    cluster.host(2).crash();
+    cluster.run_for(7s);
+  }
+  cut();
+  cluster.run_for(minutes(3));
+  const Round before = cluster.view()->committed;
+  if (comes_back) {
+    cluster.host(2).start();
+  } else {
+    cluster.join("i2", kCoordinator);
+  }
+  const TimePoint since = cluster.timeline().now();
+  const bool went_on = cluster.run_until_committed(before.next(), minutes(20));
+  INFO(cluster.view()->reason.text);
+  INFO(seconds(cluster.timeline().now() - since) << " s until the next round");
+  REQUIRE(went_on);
+  CHECK(cluster.timeline().now() - since <= 30s);
+  const TimePoint then = cluster.timeline().now();
+  REQUIRE(cluster.run_until_committed(Round(before.value + 11), minutes(20)));
+  CHECK(cluster.timeline().now() - then <= 120s);  // ten of five seconds, and a change of the members
+}

@@ -88,10 +88,18 @@ TEST_CASE("decide_round: every way six members can answer") {
         const RoundDecision decision = decide_round(input);
         using Kind = RoundDecision::Kind;
         const Kind expected = min > 6                                                            ? Kind::interrupt
-                              : silent == 0 && ready == 0                                        ? Kind::hopeless
+                              : silent == 0 && ready == 0                                        ? Kind::skip
                               : silent == 0 || (late && silent < 6 && ready >= min && ready > 0) ? Kind::plan
                                                                                                  : Kind::wait;
         REQUIRE(decision.kind == expected);
+        if (expected == Kind::skip) {
+          REQUIRE(decision.participants.size() == 6);
+          input.skipped = kMostSkipped;
+          REQUIRE(decide_round(input).kind == Kind::hopeless);
+          input.skipped = 0;
+          input.may_skip = false;
+          REQUIRE(decide_round(input).kind == Kind::hopeless);
+        }
         if (expected == Kind::plan) {
           REQUIRE(decision.participants.size() + decision.left_out.size() == 6);
           REQUIRE(decision.left_out.size() == silent);
@@ -101,6 +109,35 @@ TEST_CASE("decide_round: every way six members can answer") {
       }
     }
   }
+}
+
+TEST_CASE("decide_pause: the second attempt follows at once, later ones wait twice as long each time, a minute at most") {
+  CHECK(decide_pause(1) == 0s);
+  CHECK(decide_pause(2) == 500ms);
+  CHECK(decide_pause(3) == 1s);
+  CHECK(decide_pause(8) == 32s);
+  CHECK(decide_pause(9) == 60s);
+  CHECK(decide_pause(4'000'000'000U) == 60s);
+}
+
+TEST_CASE("decide_round: an island that came into a round that stands has its deadline from then on") {
+  RoundInput input;
+  input.now = kStart + 300s;
+  input.round = Round(4);
+  input.min = 2;
+  input.deadline = 60s;
+  input.first_answer = kStart;
+  for (std::size_t i = 0; i < 3; ++i) {
+    input.members.push_back(RoundMember{island(i), "n" + std::to_string(i), i == 2 ? Answer::none : Answer::ready});
+  }
+  using Kind = RoundDecision::Kind;
+  CHECK(decide_round(input).left_out == std::vector{island(2)});
+  input.members[2].let_in = kStart + 299s;
+  CHECK(decide_round(input).kind == Kind::wait);
+  CHECK(decide_round(input).wait.until == kStart + 359s);
+  input.now = kStart + 359s;
+  CHECK(decide_round(input).kind == Kind::plan);
+  CHECK(decide_round(input).left_out == std::vector{island(2)});
 }
 
 TEST_CASE("decide_round: one whose trainer is lost is left out a moment after all the others are ready, if they are enough") {
@@ -339,6 +376,9 @@ TEST_CASE("decide_admission: at a fresh round, after a missed boundary, in locks
   input.anybody_ready = true;  // the round is nearly over: the others would wait
   REQUIRE(decide_admission(input).admit.empty());
   REQUIRE_FALSE(decide_admission(input).hold.has_value());
+  input.stuck = true;  // they would wait for ever
+  REQUIRE(decide_admission(input).admit.size() == 1);
+  input.stuck = false;
   input.joiners[0].boundaries_missed = 1;
   REQUIRE(decide_admission(input).admit.size() == 1);
   input.exchanging = true;

@@ -257,12 +257,28 @@ TEST_CASE("plans that cannot be are refused") {
   CHECK_FALSE(refused([](ExchangePlan&) {}));
   CHECK(refused([](ExchangePlan& plan) { plan.self = IslandId("z"); }));
   CHECK(refused([](ExchangePlan& plan) { plan.members[1] = IslandId("a"); }));
-  CHECK(refused([](ExchangePlan& plan) { plan.weights = {0, 0}; }));
   CHECK(refused([](ExchangePlan& plan) { plan.weights = {1}; }));
   CHECK(refused([](ExchangePlan& plan) { plan.run = RunId(std::string(65, 'x')); }));
   CHECK(refused([](ExchangePlan& plan) { plan.layout.shards.back() = 7; }));
   CHECK(refused([](ExchangePlan& plan) { plan.layout.contribution.back() += 4; }));
   CHECK(refused([](ExchangePlan& plan) { plan.layout = ExchangeLayout{}; }));
+}
+
+TEST_CASE("an exchange to which nobody contributes is done at once, and its result has no parts") {
+  for (const std::size_t members : {1, 2, 3, 5}) {
+    ExchangePlan plan{RunId("r"), Epoch(1), Round(1), Attempt(1), {}, std::vector<std::uint64_t>(members), IslandId("a"), {}};
+    for (std::size_t i = 0; i < members; ++i) {
+      plan.members.emplace_back(std::string(1, static_cast<char>('a' + i)));
+    }
+    plan.layout = layout_of(64, members, 64);
+    CHECK(bytes_others_read(plan, 0) == 0);
+    BlobStore store;
+    const auto begun = ExchangeAttempt::begin(std::move(plan), {}, reduce_floats, store, from_unix_ms(0));
+    REQUIRE(begun);
+    REQUIRE((*begun)->done());
+    CHECK((*begun)->result().gathered);
+    CHECK((*begun)->result().parts.empty());
+  }
 }
 
 TEST_CASE("the cut covers every element once, in granules, with shards within one granule of each other") {

@@ -356,7 +356,7 @@ Result<std::unique_ptr<ExchangeAttempt>> ExchangeAttempt::begin(ExchangePlan pla
       state->weights.push_back(plan.weights[member]);
     }
   }
-  state->direct = plan.members.size() > 2;
+  state->direct = plan.members.size() > 2 && !state->contributors.empty();
   state->plan = std::move(plan);
   if (state->direct) {
     state->begin_direct(now);

@@ -131,9 +131,6 @@ Status check_plan(const ExchangePlan& plan, std::uint64_t own_contribution_bytes
   if (self == plan.members.end()) {
     return refuse(plan, "this island is not among the members");
   }
-  if (std::all_of(plan.weights.begin(), plan.weights.end(), [](std::uint64_t weight) { return weight == 0; })) {
-    return refuse(plan, "nobody contributes");
-  }
   ATOLL_TRY(check_layout(plan));
   const bool contributes = plan.weights[static_cast<std::size_t>(self - plan.members.begin())] > 0;
   if (contributes && own_contribution_bytes != plan.layout.contribution.back()) {
@@ -147,6 +144,9 @@ Status check_plan(const ExchangePlan& plan, std::uint64_t own_contribution_bytes
 std::uint64_t bytes_others_read(const ExchangePlan& plan, std::size_t self) {
   const std::size_t members = plan.members.size();
   const bool contributes = plan.weights[self] > 0;
+  if (std::ranges::none_of(plan.weights, [](std::uint64_t weight) { return weight > 0; })) {
+    return 0;
+  }
   if (plan.grid) {
     return bytes_read_on_two_levels(plan, self);
   }

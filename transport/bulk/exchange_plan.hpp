@@ -52,7 +52,7 @@ struct ExchangePlan {
   Round round;
   Attempt attempt;
   std::vector<IslandId> members;       // in order, each once
-  std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing
+  std::vector<std::uint64_t> weights;  // per member; 0: contributes nothing; where all are, the result has no parts
   IslandId self;
   ExchangeLayout layout;
   bool packed = false;                    // what is read travels packed (packing.hpp)

@@ -67,11 +67,11 @@ TEST_CASE("an open round: contributions are kept over attempts, and stale report
   AttemptDecision decision;
   decision.why = "b failed";
   decision.blame = {{a, 1}};
-  CHECK(round.blame(decision) == "b failed (b: no link)");
+  CHECK(round.blame(decision, kStart + 3s) == "b failed (b: no link)");
   round.give_up();
   CHECK(round.exchanged(a, exchanged(Attempt(1), 5), kStart) == OpenRound::Report::stale);
   CHECK(round.accepts(a) == OpenRound::Acceptance::yes);
-  round.reject(b);
+  round.reject(b, "too large");
   CHECK(round.answer_of(b) == Answer::withdrawn);
   round.plan_attempt({a, b}, out);
   CHECK(round.attempt() == Attempt(2));

@@ -1,0 +1,143 @@
+// The attempts of a round: what islands say of one, what it came to, and when the next one may begin.
+#include <algorithm>
+
+#include "coordinator/core/core_state.hpp"
+#include "transport/base/planted.hpp"
+
+namespace atl::coordinator {
+
+void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
+  if (run.own(message.round)) {
+    note_bytes(membership, message);
+    return;
+  }
+  if (!run.lineage.initialised()) {
+    return;
+  }
+  if (message.round <= run.lineage.committed()) {
+    answer_committed(run, membership, message.round, message.digest);
+    return;
+  }
+  if (!ATOLL_PLANTED(stale_attempt) && !current(run, membership, message.epoch)) {
+    return;
+  }
+  OpenRound* round = run.rounds().find(message.round);
+  if (round == nullptr) {
+    return;
+  }
+  const OpenRound::Report report = round->exchanged(membership.record.island, message, now());
+  if (report == OpenRound::Report::stale) {
+    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
+  } else if (report == OpenRound::Report::counted) {
+    note_bytes(membership, message);
+    touch(run);
+  }
+}
+
+// What the round's exchange moved, for the metrics of it.
+void Core::State::note_bytes(Membership& membership, const Exchanged& message) const {
+  if (const auto found = membership.progress.unmerged.find(message.round); found != membership.progress.unmerged.end()) {
+    found->second.bytes_sent = message.bytes_sent;
+    found->second.bytes_received = message.bytes_received;
+  }
+}
+
+void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
+  if (run.own(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
+    return;
+  }
+  OpenRound* round = run.rounds().find(message.round);
+  const std::string text = islands.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
+  if (round == nullptr || round->failed(membership.record.island, message, text, now()) == OpenRound::Report::stale) {
+    send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
+    return;
+  }
+  if (run.passes_over() && message.accused == membership.record.island) {
+    round->forget(membership.record.island);  // it has another contribution by now, and says so
+  }
+  touch(run);
+}
+
+void Core::State::advance_exchanging(Run& run, Round number) {
+  OpenRound& round = run.rounds().at(number);
+  send_exchange(run, number, round.silent_and_due(out), true);
+  if (!round.recovered()) {
+    wake_at(round.next_resend());
+  }
+  AttemptInput input;
+  round.describe(input);
+  input.now = now();
+  input.round = number;
+  input.grace = settings.accusation_grace;
+  input.limit = std::max<Duration>(run.spec.islands.deadline, std::chrono::minutes(1));
+  for (AttemptMember& member : input.members) {
+    member.name = islands.name_of(member.island);
+  }
+  const AttemptDecision decision = decide_attempt(input);
+  wait_for(run, decision.wait);
+  if (decision.kind == AttemptDecision::Kind::retry) {
+    const std::string why = round.blame(decision, now());
+    const OpenRound::Failures failures = *round.failures_among(round.plan().members);
+    for (const auto& [reader, senders] : round.missing()) {
+      for (const IslandId& from : senders) {
+        if (from != reader && round.exchanges(from)) {
+          // Who misses a contribution tries the path at once, and may have told already that it passes again.
+          const bool passes = paths.passed_since(reader, from, now() - settings.accusation_grace);
+          note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
+          if (passes) {
+            note_whole(reader, from);
+          }
+        }
+      }
+    }
+    abort(run, number, why);
+    if (failures.own_fault >= kMostOwnFailures) {
+      fail_round(run, number, failures);
+      return;
+    }
+    for (const IslandId& id : decision.left_out) {
+      leave_epoch(run, id, why, true);
+    }
+  } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
+    commit(run, number, decision.digest);
+    for (const IslandId& id : decision.left_out) {
+      leave_epoch(run, id, decision.why, true);
+      offend(run, id, decision.why);
+    }
+  }
+}
+
+// The same members fail again and again, and no path and no peer is to blame: to go on would change nothing.
+void Core::State::fail_round(Run& run, Round number, const OpenRound::Failures& failures) {
+  const std::vector<std::string> names = islands.names_of(run.rounds().at(number).plan().members);
+  const std::string reason = "round " + std::to_string(number.value) + " failed in " + std::to_string(failures.own_fault) +
+                             " attempts in a row of " + list_of(names) + ": " + failures.why + "; the log of the agent there says more";
+  end_run(run, RunState::failed, reason, Error{Code::internal, reason});
+}
+
+// The next attempt among members that have failed waits a while, longer each time.
+std::optional<Wait> Core::State::pause_before(const Run& run, Round number, const std::vector<IslandId>& participants) const {
+  const OpenRound::Failures* failures = run.rounds().find(number)->failures_among(participants);
+  const TimePoint until = failures == nullptr ? now() : failures->newest + decide_pause(failures->attempts);
+  if (now() >= until) {
+    return std::nullopt;
+  }
+  return Wait{"round " + std::to_string(number.value) + " failed " + std::to_string(failures->attempts) + " times among " +
+                  list_of(islands.names_of(participants)) + ", and waits before the next attempt: " + failures->why,
+              until};
+}
+
+void Core::State::abort(Run& run, Round number, const std::string& why) {
+  OpenRound& round = run.rounds().at(number);
+  round.give_up();
+  record(record_of(run, number, round));  // without members: given up
+  event(run.about.id, {}, "warning", "round_retried",
+        "round " + std::to_string(number.value) + " of run " + run.about.name + " is tried again: " + why,
+        {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)}});
+  for (const IslandId& id : round.plan().members) {
+    send(id, Abort{run.about.id, run.epoch, number, round.attempt(), why});
+  }
+  touch(run);
+}
+
+}  // namespace atl::coordinator
