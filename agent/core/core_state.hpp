@@ -243,7 +243,8 @@ struct Core::State {
   [[nodiscard]] bool settling() const;
   bool keep_state();
   void finish_leaving();
-  void close_run(const std::string& why);
+  [[nodiscard]] RunEnd end_of_run(const Release& message);
+  void close_run(const std::string& why, RunEnd end = RunEnd::none);
   void give_up(Error error);
   void exit(std::optional<Error> error);
 };

@@ -66,7 +66,7 @@ std::vector<int> TrainerSession::watch_fds() const {
 TimePoint TrainerSession::next_check() const {
   TimePoint check = host_.next_check();
   if (stopping_) {
-    check = std::min(check, *stopping_ + kStopPatience);
+    check = std::min(check, *stopping_ + stop_patience());
   }
   return has_time_to_start() ? std::min(check, started_ + order_.spec.trainer.start_within) : check;
 }
@@ -77,7 +77,11 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     return out;
   }
   read_link(now, out);
-  if (stopping_ && now >= *stopping_ + kStopPatience) {
+  if (stopping_ && now >= *stopping_ + stop_patience()) {
+    if (end_ != RunEnd::none && !std::exchange(late_, true)) {
+      log_warning("run " + order_.run.text + ", island " + settings_.island + ": the trainer did not end within " +
+                  human_duration(stop_patience()) + " of the run's end ([trainer].finish_within), and is ended");
+    }
     host_.stop(now);
   }
   update_expectation(now);
@@ -132,6 +136,7 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
 void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out) {
   ended_ = true;
   if (stopping_) {
+    note_last_exit(exit);
     return;
   }
   std::string why = "the trainer " + exit.why;
@@ -143,6 +148,13 @@ void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutpu
   const bool killed = exit.signal != 0 || exit.status > 128;  // a shell ends so where a signal ended its child
   const std::string words = failure_.value_or(killed ? "" : exit.last_lines);
   out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}, words}));
+}
+
+// The run is completed whatever the trainer does behind its loop, so this is for its owner's eyes.
+void TrainerSession::note_last_exit(const TrainerExit& exit) const {
+  if (end_ != RunEnd::none && !exit.clean) {
+    log_warning("run " + order_.run.text + ", island " + settings_.island + ": after the run's end the trainer " + exit.why);
+  }
 }
 
 void TrainerSession::send(const island_link::AgentMessage& message) {
@@ -481,10 +493,13 @@ void TrainerSession::give(const GiveResult& order) {
   send(island_link::RoundResult{order.round.value, order.fragment, true});
 }
 
-void TrainerSession::stop(const std::string& why, TimePoint now) {
+void TrainerSession::stop(const std::string& why, RunEnd end, TimePoint now) {
   if (!stopping_ && !ended_) {
     stopping_ = now;
-    send(island_link::Stop{why});
+    end_ = end;
+    const bool complete = end != RunEnd::none;
+    send(island_link::Stop{why, complete ? std::optional(true) : std::nullopt,
+                           end == RunEnd::completed_first ? std::optional(true) : std::nullopt});
   }
 }
 

@@ -213,7 +213,7 @@ void describe(Visitor& v, Of<Visitor, Enough>& m) {
 
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Stop>& m) {
-  v("why", m.why);
+  v("why", m.why), v("complete", m.complete), v("first", m.first);
 }
 
 template <typename Visitor>

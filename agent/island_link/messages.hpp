@@ -472,9 +472,13 @@ struct Evaluate {
   friend bool operator==(const Evaluate&, const Evaluate&) = default;
 };
 
+// With `complete` the run is completed, and the trainer was told to load its last parameters before: it has the time of
+// [trainer].finish_within to end by itself. `first`: of all islands that completed it this is the one that writes what is written once.
 struct Stop {
   static constexpr const char* kType = "stop";
   std::string why;
+  std::optional<bool> complete = {};
+  std::optional<bool> first = {};
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 

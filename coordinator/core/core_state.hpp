@@ -280,6 +280,7 @@ struct Core::State {
   void save(const Run& run, const Membership& membership);
   void give_part(Run& run, MembershipRecord& membership);
   void claim_part(Run& run, const Membership& owner);
+  static std::uint32_t place_at_end(const Run& run, const IslandId& island);
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;

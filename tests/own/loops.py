@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|ends`."""
 
 import os
 import sys
@@ -58,6 +58,39 @@ def rates():
             out.write(f"{step} {opt.param_groups[0]['lr']:.12f} .\n")
             time.sleep(island.settings[island.name])
             island.done(loss, samples=6)
+
+
+def ends():
+    """After the loop: FOLDER/ISLAND.pt, with the model, later than a program that is cut off could write it. Its beginning and its end stand in
+    FOLDER/turns."""
+    import time
+
+    torch, island, model, opt, xs = torch_parts()
+    data, folder = island.dataset(xs), island.settings["folder"]
+    inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 else model
+
+    def turn(what):
+        with open(folder + "/turns", "a") as out:
+            out.write(f"{island.name} {island.settings['run']} {what}\n")
+
+    island.start(inside, opt)
+    turn("starts")
+    for step in island.steps():
+        batch = torch.stack(data.at(island.position, 6))
+        loss = (inside(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        island.reduce_gradients(loss, samples=6)
+        opt.step()
+        if step == island.settings.get("enough_at"):
+            island.enough("it is enough")
+        island.done(loss, samples=6)
+    if island.rank > 0:
+        return
+    time.sleep(island.settings["tail"])
+    kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first}
+    torch.save(kept, f"{folder}/{island.name}.{island.settings['run']}.pt")
+    turn("ends")
 
 
 def torch_parts():
@@ -334,7 +367,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, ends=ends,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

@@ -524,7 +524,8 @@ struct Release {
   Code code = Code::cancelled;  // why the trainer stops; `cancelled` keeps the checkpoints like every other code
   bool completed = false;
   std::string why;
-  Epoch epoch = {};  // of the run then: what the island was told in a newer one stands; 0: whatever it was told
+  Epoch epoch = {};         // of the run then: what the island was told in a newer one stands; 0: whatever it was told
+  std::uint32_t place = 0;  // among the islands that have completed it, from 1; 0: it is not one of them
   friend bool operator==(const Release&, const Release&) = default;
 };
 

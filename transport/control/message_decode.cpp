@@ -567,7 +567,9 @@ class Decoder {
                             count(m.bytes_received())};
   }
   TaskImages get(const wire::TaskImages& m) { return TaskImages{run(m.run()), task(m.task()), count(m.step()), picture(m.png())}; }
-  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), epoch(m.epoch())}; }
+  Release get(const wire::Release& m) {
+    return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), epoch(m.epoch()), m.place()};
+  }
 
   // enrolment and operators
   Enrol get(const wire::Enrol& m) { return Enrol{protocol_, name(m.token_secret()), name(m.name())}; }

@@ -326,7 +326,7 @@ class Encoder {
     return wire::CreateTaskImages(builder_, name(m.run), name(m.task, "a task's name"), m.step, picture);
   }
   Offset<wire::Release> put(const Release& m) {
-    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value);
+    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value, m.place);
   }
 
   // enrolment and operators

@@ -114,6 +114,7 @@ Status TrainerClient::handle(const AgentMessage& message) {
         using Message = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<Message, Stop>) {
           stopped_ = true;
+          stop_ = value;
           return {};
         } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, Task> || std::is_same_v<Message, ArenaLayout>) {
           return Error{Code::corrupt, std::string("the agent has sent '") + Message::kType + "' a second time"};

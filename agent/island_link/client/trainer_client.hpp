@@ -123,6 +123,8 @@ class TrainerClient {
   // The order in hand is done, or has begun, or the oldest that had begun has ended. Errors: conflict if there is none, or for more steps
   // than were free; invalid_argument for more numbers than kMostMetrics, or an order that cannot go on beside others; as next().
   Status answer(const Answer& answer);
+  // What the agent has said when it said stop; nothing before.
+  [[nodiscard]] const std::optional<Stop>& stop() const { return stop_; }
   // It is about to exit because of this. Best effort.
   void fail(const std::string& why, bool permanent);
   // What it is doing before it is ready, for people.
@@ -210,6 +212,7 @@ class TrainerClient {
   ArenaLayout layout_;
   Arena arena_;
   bool stopped_ = false;
+  std::optional<Stop> stop_;  // of a trainer that does no task
 
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;

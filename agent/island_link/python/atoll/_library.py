@@ -53,6 +53,7 @@ class _Order(ctypes.Structure):
 
 BUFFER_MEAN, BUFFER_ONE = 1, 2  # atoll_parameter.buffer
 WHOLE, BEGUN, ENDED = range(3)  # atoll_answer.answered
+LEFT, COMPLETE, COMPLETE_FIRST = range(3)  # atoll_trainer_end()
 
 
 class _Metric(ctypes.Structure):
@@ -91,6 +92,7 @@ class Order(NamedTuple):
     fetched: bool = False
     directory: str = ""
     progress: float = 0.0
+    end: int = LEFT  # of STOP: how the run has ended
 
 
 class Entry(NamedTuple):
@@ -131,6 +133,7 @@ def _load() -> ctypes.CDLL:
         library.atoll_trainer_ready.argtypes = [pointer, ctypes.c_uint64]
         library.atoll_trainer_next.argtypes = [pointer, ctypes.c_int, ctypes.POINTER(_Order)]
         library.atoll_trainer_answer.argtypes = [pointer, ctypes.POINTER(_Answer)]
+        library.atoll_trainer_end.argtypes = [pointer]
         library.atoll_trainer_fail.argtypes = [pointer, ctypes.c_char_p, ctypes.c_int]
         library.atoll_trainer_prepare.argtypes = [pointer, ctypes.c_char_p]
         library.atoll_trainer_why.restype = ctypes.c_char_p
@@ -194,6 +197,7 @@ class Trainer:
             order.fetched != 0,
             order.directory.decode() if order.directory else "",
             order.progress,
+            self._library.atoll_trainer_end(self._trainer) if order.kind == STOP else LEFT,
         )
 
     def answer(
