@@ -148,6 +148,7 @@ struct ContributionFormed {
   Round round;
   double norm = 0;
   Round base = {};  // whose result it is formed against
+  std::uint64_t fingerprint = 0;
 };
 // Not finite (corrupt), say. The round goes on without it.
 struct ContributionFailed {

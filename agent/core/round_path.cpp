@@ -116,7 +116,7 @@ void Core::State::on_engine(const ContributionFormed& event) {
   if (round == nullptr) {
     return;
   }
-  round->form(event.norm, event.base);
+  round->form(event.norm, event.base, event.fingerprint);
   if (run->terms.passes_over() && !date(event.round)) {
     return;
   }

@@ -136,6 +136,7 @@ struct Ready {
   Round base = {};
   std::uint32_t staleness = 0;
   std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer: they are in no contribution
+  std::uint64_t fingerprint = 0;  // of the contribution's values (strategies/contribution.hpp); 0: not known, or all are zero
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 

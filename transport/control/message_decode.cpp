@@ -412,9 +412,9 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()),          epoch(m.epoch()), round(m.round()),   amount(m.tokens()),     amount(m.steps()),
-                 m.training_loss(),     m.norm(),         digest(m.digest()), m.fragment(),           range(m.data()),
-                 amount(m.sequences()), round(m.base()),  m.staleness(),      amount(m.overwritten())};
+    return Ready{run(m.run()),  epoch(m.epoch()),        round(m.round()), amount(m.tokens()), amount(m.steps()),     m.training_loss(),
+                 m.norm(),      digest(m.digest()),      m.fragment(),     range(m.data()),    amount(m.sequences()), round(m.base()),
+                 m.staleness(), amount(m.overwritten()), m.fingerprint()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),          epoch(m.epoch()),          round(m.round()), Attempt(m.attempt()), digest(m.digest()),

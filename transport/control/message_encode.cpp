@@ -199,7 +199,7 @@ class Encoder {
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
                              DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness,
-                             m.overwritten);
+                             m.overwritten, m.fingerprint);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
