@@ -215,6 +215,8 @@ struct Core::State {
   void on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->outer.committed()); }
   void on_trainer(const TrainerEvaluated& event);
   void on_trainer(const TrainerProgress& event);
+  void go_back(const std::string& why);
+  bool lose_trainer(const TrainerExited& event);
   void on_trainer(const TrainerExited& event);
 
   // ---- serving.cpp

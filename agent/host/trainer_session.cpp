@@ -120,6 +120,9 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
       return;
     }
     host_.note_progress(now);
+    if (!std::holds_alternative<island_link::Preparing>(**message)) {
+      busy_since_.reset();
+    }
     std::visit(
         [&](const auto& said) {
           if constexpr (requires { hear(said, out); }) {
@@ -181,8 +184,14 @@ bool TrainerSession::to_be_attached() const {
 }
 
 // It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.
+// One that has said what it is busy with has as much time for that as for its start.
 void TrainerSession::update_expectation(TimePoint now) {
-  host_.expect_progress((!ready_ && !has_time_to_start()) || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
+  const bool to_do = requested_ || (!to_publish_.empty() && waiting_for_.empty());
+  host_.expect_progress((!ready_ && !has_time_to_start()) || (to_do && !busy_since_), now);
+  const Duration most = std::max(settings_.hang_after, order_.spec.trainer.start_within);
+  if (busy_since_ && now >= *busy_since_ + most) {
+    host_.kill("was " + preparing_ + " for " + human_duration(now - *busy_since_));
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------------------- hearing
@@ -252,6 +261,7 @@ void TrainerSession::hear(const island_link::Published& message, std::vector<Ses
   event.training_loss = or_nan(message.loss);
   event.nonfinite = message.nonfinite;
   event.local_loss = or_nan(message.local_validation_loss);
+  event.bad_step = message.bad_step ? std::optional(Step(*message.bad_step)) : std::nullopt;
   // A round of a small model may be over before the first `progress`.
   const double computed = message.compute_seconds - progress_.compute_seconds;
   if (computed > 0 && progress_.tokens_per_second == 0) {
@@ -341,6 +351,10 @@ void TrainerSession::hear(const island_link::Failed& message, std::vector<Sessio
 
 void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>&) {
   preparing_ = make_plain(message.what, TextRule::name, 256);
+  if (ready_) {
+    busy_since_ = busy_since_.value_or(now());
+    return;
+  }
   log_info("run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_);
 }
 

@@ -140,9 +140,10 @@ class TrainerSession {
   bool permanent_ = false;
   TimePoint started_;
   bool said_hello_ = false;
-  std::string version_;    // of the trainer, as it says
-  std::string preparing_;  // what it said last that it does before it is ready
-  std::string deaf_;       // why a message could not be sent
+  std::string version_;                  // of the trainer, as it says
+  std::string preparing_;                // what it said last that it is doing
+  std::optional<TimePoint> busy_since_;  // with that, once it was ready; until its next message
+  std::string deaf_;                     // why a message could not be sent
   std::optional<TimePoint> deaf_until_;
   std::optional<TimePoint> end_by_;     // after it has failed
   std::optional<std::string> failure_;  // what it said, or we found, before it ended

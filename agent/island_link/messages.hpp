@@ -229,6 +229,7 @@ struct Published {
   bool nonfinite = false;        // a loss of those steps, or a gradient that was used, was not finite
   double compute_seconds = 0.0;  // since the trainer started
   std::optional<double> local_validation_loss;
+  std::optional<std::uint64_t> bad_step = {};  // the first whose loss was not finite
   friend bool operator==(const Published&, const Published&) = default;
 };
 
@@ -339,7 +340,7 @@ struct Enough {
   friend bool operator==(const Enough&, const Enough&) = default;
 };
 
-// What a trainer that is not ready yet is doing, for people.
+// What a trainer is doing that may take longer than a step, for people: before it is ready, and until its next message later.
 struct Preparing {
   static constexpr const char* kType = "preparing";
   std::string what;

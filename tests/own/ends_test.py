@@ -65,13 +65,9 @@ class Ends(Clusters):
 class Turns(Agents):
     """Agents that outlive a run."""
 
-    def submit(self, name, tail, least=1, more=""):
-        path = pathlib.Path(self.state(name + ".toml"))
-        path.write_text(
-            f"[run]\nname = '{name}'\n[trainer]\nname = 'own'\n{more}[trainer.settings]\nfolder = '{self.folder.name}'\nrun = '{name}'\ntail = {tail}\n"
-            f"[training]\nsteps = 20\n[strategy]\nname = 'diloco'\ninner_steps = 10\n[islands]\nmin = {least}\nmax = {least}\n"
-        )
-        return self.said("submit", "-q", str(path), "--state", self.state("coordinator"))
+    def submit(self, name, tail, more=""):
+        settings = {"folder": self.folder.name, "run": name, "tail": tail}
+        return self.submitted(name, settings, STRATEGIES["diloco"], more=more)
 
     def turns(self):
         path = pathlib.Path(self.folder.name, "turns")

@@ -191,6 +191,16 @@ class Agents(Clusters):
         trainer = f"own={PYTHON} '{HERE}/loops.py' {loop}"
         self.begin(name, "agent", "--state", self.state(name), "--name", name, "--bind", "tcp://127.0.0.1:*", "--trainer", trainer, *token, *options)
 
+    def submitted(self, name, settings, strategy, steps=20, least=1, more=""):
+        """The id of a run of trainer "own" on so many islands. more: lines of [trainer]."""
+        path = pathlib.Path(self.state(name + ".toml"))
+        given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+        path.write_text(
+            f"[run]\nname = '{name}'\n[trainer]\nname = 'own'\n{more}[trainer.settings]\n{given}"
+            f"[training]\nsteps = {steps}\n[strategy]\n{strategy}\n[islands]\nmin = {least}\nmax = {least}\n"
+        )
+        return self.said("submit", "-q", str(path), "--state", self.state("coordinator"))
+
     def waited(self, run):
         self.said("wait", run, "--state", self.state("coordinator"), "--timeout", "300s")
 

@@ -276,6 +276,7 @@ Result<Order> TrainerClient::next(Duration timeout) {
     ATOLL_ASSIGN(std::optional<Order> order, move(until));
     if (order) {
       if (order->kind != OrderKind::none && order->kind != OrderKind::stop) {
+        ATOLL_TRY(announce(*order));
         in_hand_ = order;
         times_.handed_out = now();
       }
@@ -285,6 +286,15 @@ Result<Order> TrainerClient::next(Duration timeout) {
       return Order{};
     }
   }
+}
+
+// What may take long without a step: the agent does not take it for a hang then.
+Status TrainerClient::announce(const Order& due) {
+  const bool steps = due.kind == OrderKind::step || due.kind == OrderKind::gradient;
+  if (steps && !std::exchange(stepped_, true)) {
+    return prepare("doing its first step");
+  }
+  return due.kind == OrderKind::evaluate ? prepare("evaluating") : due.kind == OrderKind::save ? prepare("saving its state") : Status();
 }
 
 // Nothing can be done before a message comes, or the time for the next step.
@@ -485,7 +495,7 @@ Status TrainerClient::answer(const Answer& answer) {
   if (done.kind == OrderKind::report) {
     times_.compute_seconds += seconds(now() - times_.handed_out);
   }
-  StepCounts::Tallies losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Tallies();
+  StepCounts::Owed losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Owed();
   if (answer.answered == Answered::begun) {
     begins_orders_ = true;
     begun_.push_back({done, answer_, std::move(losses), {}});
@@ -499,10 +509,10 @@ Status TrainerClient::answer(const Answer& answer) {
       pending_samples_ = answer.samples;
       progress_.train(answer.tokens);
       if (done.kind == OrderKind::gradient) {
-        counts_.add_steps(1, answer.tokens);
+        counts_.add_steps(step_ + 1, 1, answer.tokens);
         inside_step_ = true;
       } else {
-        counts_.add_steps(std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
+        counts_.add_steps(step_ + 1, std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
         end_steps(std::max<std::uint64_t>(answer.steps, 1));
       }
       break;

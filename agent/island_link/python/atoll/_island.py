@@ -406,7 +406,8 @@ class Island:
         self._trainer.leave()
 
     def prepare(self, what: str) -> None:
-        """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log."""
+        """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log. Later: what it is about to do that may
+        take longer than a step; its silence is no hang then, until it is done with the step in hand."""
         self._trainer.prepare(what)
 
     def fail(self, why: str, permanent: bool = False) -> None:
