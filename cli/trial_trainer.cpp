@@ -46,7 +46,7 @@ class Trial {
         ATOLL_TRY(std::visit([this](auto& value) { return take(value); }, output));
       }
       if (measured()) {
-        session_->stop("the trial is over", now());
+        session_->stop("the trial is over", agent::RunEnd::none, now());
         wait_for_end();
         return TrialResult{std::move(manifest_), seconds_per_step()};
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -51,7 +52,27 @@ Result<ContributionSummary> summary(std::span<const float> values, std::array<do
                                   " of the contribution is not finite: the island's training has diverged or its memory is damaged"};
 }
 
+constexpr std::size_t kLookedAt = 65'536;
+
+// The finaliser of splitmix64 (Steele et al., OOPSLA 2014).
+std::uint64_t mixed(std::uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
 }  // namespace
+
+std::uint64_t fingerprint_of(std::span<const float> values) {
+  const std::size_t stride = std::max<std::size_t>(1, (values.size() + kLookedAt - 1) / kLookedAt);
+  std::uint64_t hash = values.size();
+  bool zero = true;
+  for (std::size_t i = 0; i < values.size(); i += stride) {
+    zero = zero && values[i] == 0.0F;
+    hash = mixed(hash + 0x9e3779b97f4a7c15ULL + std::bit_cast<std::uint32_t>(values[i]));
+  }
+  return zero ? 0 : std::max<std::uint64_t>(hash, 1);
+}
 
 Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, std::span<float> local) {
   if (outer.size() != local.size()) {

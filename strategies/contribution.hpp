@@ -31,6 +31,11 @@ Result<ContributionSummary> form_outer_gradient(std::span<const float> outer, st
 // The same check and norm for a contribution that is sent as it is (a gradient, parameters). One pass, reads n floats.
 Result<ContributionSummary> summarise_contribution(std::span<const float> values);
 
+// What tells a contribution from another: a hash of the bits of its values, of 65,536 of them at equal distances where there are more.
+// Equal contributions have equal fingerprints; that others have is as unlikely as with any hash of 64 bits, unless they differ in a few
+// values. 0: none, because all that were looked at are zero. Cost: reads at most 65,536 floats.
+std::uint64_t fingerprint_of(std::span<const float> values);
+
 // The L2 norm of an array's trained values, taken as the array comes, in order. Value i is squared and added in double to lane i mod 8,
 // so that the norm is the same however the array is cut.
 class TrainedNorm {

@@ -216,6 +216,8 @@ struct Core::State {
   void on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->outer.committed()); }
   void on_trainer(const TrainerEvaluated& event);
   void on_trainer(const TrainerProgress& event);
+  void go_back(const std::string& why);
+  bool lose_trainer(const TrainerExited& event);
   void on_trainer(const TrainerExited& event);
 
   // ---- serving.cpp
@@ -244,7 +246,8 @@ struct Core::State {
   [[nodiscard]] bool settling() const;
   bool keep_state();
   void finish_leaving();
-  void close_run(const std::string& why);
+  [[nodiscard]] RunEnd end_of_run(const Release& message);
+  void close_run(const std::string& why, RunEnd end = RunEnd::none);
   void give_up(Error error);
   void exit(std::optional<Error> error);
 };

@@ -1,5 +1,8 @@
 // Leaving: the agent goes, or the run is over here.
+#include <algorithm>
+
 #include "agent/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl::agent {
 
@@ -98,20 +101,32 @@ void Core::State::on_release(const Release& message) {
     departure.release();
     return;
   }
-  close_run(message.why);
+  close_run(message.why, end_of_run(message));
   if (departure.asked()) {
     exit(std::nullopt);
   }
 }
 
-void Core::State::close_run(const std::string& why) {
+// A trainer of one's own ends with the run's parameters in its model, wherever its merges have left it: what stands behind its loop writes
+// and evaluates them. Elsewhere the trainer is not asked again.
+RunEnd Core::State::end_of_run(const Release& message) {
+  const bool whole = run->outer.held() && (run->life.ended() || run->life.stands_after() == run->outer.committed());
+  if (!message.completed || message.place == 0 || !whole || !run->trainer.up() || !has_own_trainer(run->terms.spec)) {
+    return RunEnd::none;
+  }
+  const Step step = std::max(run->trainer.step_of(run->outer.committed()), run->trainer.step());
+  run->trainer.load(run->outer.committed(), step, run->trainer.position());
+  return message.place == 1 ? RunEnd::completed_first : RunEnd::completed;
+}
+
+void Core::State::close_run(const std::string& why, RunEnd end) {
   if (!run) {
     return;
   }
   if (in_group()) {
     tasks->add_group_work(report());  // it counts in the run that it was done for
   }
-  effect(StopTrainer{run->terms.id, why});
+  effect(StopTrainer{run->terms.id, why, end});
   effect(CloseRun{run->terms.id});
   past.add(run->terms.id, run->members.epoch());
   departure.close_run();

@@ -38,10 +38,13 @@ struct StartTrainer {
   Step step;
   std::uint64_t position = 0;
 };
+// Whether the run is completed and this island has its last parameters; the first of those islands is the one that writes for all.
+enum class RunEnd : std::uint8_t { none, completed, completed_first };
 // No answer: a stopped trainer is not reported as exited.
 struct StopTrainer {
   RunId run;
   std::string why;
+  RunEnd end = RunEnd::none;  // of a completed run: the trainer takes what was ordered last, and has its time to finish
 };
 // Copy the engine's outer parameters of all fragments into the arena and tell the trainer to take them (`load`): it drops all orders it
 // has, also one it waits in, and stands at that step. → TrainerLoaded.

@@ -86,6 +86,7 @@ struct TrainerPublished {
   double training_loss = kNotMeasured;  // mean of those steps; NaN: not finite or none
   bool nonfinite = false;               // a loss or gradient of those steps was not finite
   double local_loss = kNotMeasured;     // validation; NaN: not asked
+  std::optional<Step> bad_step = {};    // the first whose loss was not finite, where the trainer says it
 };
 // A MergeOrder is done: the trainer has taken the round's result.
 struct TrainerMerged {
@@ -148,6 +149,7 @@ struct ContributionFormed {
   Round round;
   double norm = 0;
   Round base = {};  // whose result it is formed against
+  std::uint64_t fingerprint = 0;
 };
 // Not finite (corrupt), say. The round goes on without it.
 struct ContributionFailed {

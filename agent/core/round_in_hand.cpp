@@ -48,10 +48,11 @@ void RoundInHand::weigh(std::uint64_t tokens, double training_loss) {
   ready_.training_loss = training_loss;
 }
 
-void RoundInHand::form(double norm, Round base) {
+void RoundInHand::form(double norm, Round base, std::uint64_t fingerprint) {
   phase_ = Phase::formed;
   ready_.norm = norm;
   ready_.base = base;
+  ready_.fingerprint = fingerprint;
 }
 
 void RoundInHand::resume(const PendingRound& pending) {

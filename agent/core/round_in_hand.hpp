@@ -60,11 +60,12 @@ class RoundInHand {
   // It merges all islands' outer parameters: what they weigh.
   void weigh(std::uint64_t tokens, double training_loss);
   // base: the round whose result it is formed against, where rounds close with a quorum.
-  void form(double norm, Round base = {});
+  void form(double norm, Round base = {}, std::uint64_t fingerprint = 0);
   // It is formed against a newer result, while its round is being exchanged without it.
   void reform(double norm, Round base) {
     ready_.norm = norm;
     ready_.base = base;
+    ready_.fingerprint = 0;
   }
   // It came formed, with a checkpoint.
   void resume(const PendingRound& pending);

@@ -95,7 +95,10 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   in_hand.publish_as(event.round);
   run->rounds.note_local_loss(*round, event.local_loss);
   if (event.nonfinite) {
-    withdraw(*round, Error{Code::corrupt, "a loss or gradient before step " + std::to_string(event.step.value) + " was not finite"});
+    const std::string what = event.bad_step ? "the loss of step " + std::to_string(event.bad_step->value)
+                                            : "a loss or gradient before step " + std::to_string(event.step.value);
+    withdraw(*round, Error{Code::corrupt, what + " was not finite"});
+    go_back(what + " was not finite");
   } else {
     effect(FormContribution{run->terms.id, *round, event.fragment, facts});
   }
@@ -116,7 +119,7 @@ void Core::State::on_engine(const ContributionFormed& event) {
   if (round == nullptr) {
     return;
   }
-  round->form(event.norm, event.base);
+  round->form(event.norm, event.base, event.fingerprint);
   if (run->terms.passes_over() && !date(event.round)) {
     return;
   }
@@ -144,7 +147,12 @@ void Core::State::begin_commit(Round round) {
   }
 }
 
-void Core::State::on_engine(const ContributionFailed& event) { withdraw(event.round, event.error); }
+void Core::State::on_engine(const ContributionFailed& event) {
+  withdraw(event.round, event.error);
+  if (event.error.code == Code::corrupt) {
+    go_back(event.error.why);
+  }
+}
 
 void Core::State::withdraw(Round number, Error error) {
   RoundInHand* round = run->rounds.find(number, Phase::forming);

@@ -109,6 +109,8 @@ class Trainer {
   // The others have come to this round: it comes to the synchronisation point with the steps that it has done, once those are enough.
   void hurry(Round round, Round committed);
   void forget_hurry() { cut_.reset(); }
+  // It was ended by its agent, which was no crash.
+  void forgive_crash() { crashes_ -= crashes_ > 0 ? 1U : 0U; }
   // A round is committed: crashes before it do not count.
   void note_progress() { crashes_ = alike_ = 0; }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "agent/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {
@@ -141,22 +142,8 @@ void Core::State::on_trainer(const TrainerSaid& event) {
 }
 
 void Core::State::on_trainer(const TrainerExited& event) {
-  run->trainer.on(event);
-  if (run->life.ended()) {
+  if (!lose_trainer(event)) {
     return;
-  }
-  const bool stepped = run->rounds.merging() && run->rounds.oldest_merging().adopting;
-  if (run->rounds.awaits_step() && !stepped) {
-    lose_state("the trainer ended before it took the step of round " + std::to_string(run->rounds.oldest_merging().round.value));
-  }
-  while (run->rounds.merging() && !stepped) {
-    merged(run->rounds.oldest_merging().round, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
-    if (!run) {
-      return;  // it was only waited for before leaving
-    }
-  }
-  if (run->outer.at_end()) {
-    return;  // nothing is left to train
   }
   const RestartDecision decision = run->trainer.restart(event.permanent, now);
   if (!decision.restart) {
@@ -165,6 +152,40 @@ void Core::State::on_trainer(const TrainerExited& event) {
   }
   tell("error", "trainer_crashed", "the trainer ended: " + event.error.why + "; it is started again in " + human_duration(decision.delay));
   beat();  // the others do not wait for a round that it begins anew
+}
+
+// What an optimiser took in from a step that was not finite stays in it for ever. A trainer of one's own begins again from the state that
+// it saved last, and with the run's newest parameters.
+void Core::State::go_back(const std::string& why) {
+  if (!run || !has_own_trainer(run->terms.spec) || run->terms.lockstep() || !run->trainer.up() || run->outer.at_end()) {
+    return;
+  }
+  tell("warning", "trainer_goes_back", why + ": the trainer begins again from the state that it saved last");
+  effect(StopTrainer{run->terms.id, "it goes back to its last good state"});
+  if (lose_trainer(TrainerExited{run->terms.id, run->trainer.incarnation(), false, Error{Code::corrupt, why}, ""})) {
+    run->trainer.forgive_crash();
+    start_trainer();
+    beat();
+  }
+}
+
+// It is gone. True: it is wanted again.
+bool Core::State::lose_trainer(const TrainerExited& event) {
+  run->trainer.on(event);
+  if (run->life.ended()) {
+    return false;
+  }
+  const bool stepped = run->rounds.merging() && run->rounds.oldest_merging().adopting;
+  if (run->rounds.awaits_step() && !stepped) {
+    lose_state("the trainer ended before it took the step of round " + std::to_string(run->rounds.oldest_merging().round.value));
+  }
+  while (run->rounds.merging() && !stepped) {
+    merged(run->rounds.oldest_merging().round, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
+    if (!run) {
+      return false;  // it was only waited for before leaving
+    }
+  }
+  return !run->outer.at_end();  // then nothing is left to train
 }
 
 void Core::State::on_cut(const Cut& message) {

@@ -220,9 +220,11 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     if (!summary) {
       return with_context(summary.error(), where);
     }
+    const std::uint64_t fingerprint = fingerprint_of(local);
     ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
     ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary->norm, encoded.bytes));
     contributions_[round] = Contribution{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
+    contributions_[round].fingerprint = fingerprint;
   }
   if (watch_) {
     watch_->take(fragment, arena_->range(range));

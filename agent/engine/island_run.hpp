@@ -52,6 +52,7 @@ struct Contribution {
   PublishFacts facts;
   Round base = {};                                  // the outer state against which it was formed is that of this round
   std::shared_ptr<std::vector<float>> values = {};  // where it may be formed anew against a newer one (Anchor::newest): before encoding
+  std::uint64_t fingerprint = 0;                    // fingerprint_of it, before it is encoded; 0: none
 };
 
 // Where a trainer is in the data.

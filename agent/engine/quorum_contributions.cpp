@@ -19,9 +19,11 @@ Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragm
   const std::span<const float> base =
       older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
   ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
+  const std::uint64_t fingerprint = fingerprint_of(*values);
   ATOLL_ASSIGN(Payload encoded, encode_values(round, values));
   ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary.norm, encoded.bytes));
   Contribution formed{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
+  formed.fingerprint = fingerprint;
   if (composition_.anchor == Anchor::newest) {
     formed.values = std::move(values);
   }

@@ -267,7 +267,7 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
     return;
   }
   reach(RoundPhase::before_send, order.round);
-  say(ContributionFormed{order.run, order.round, contribution->norm, contribution->base});
+  say(ContributionFormed{order.run, order.round, contribution->norm, contribution->base, contribution->fingerprint});
 }
 
 void SyncEngine::State::carry_out(const PostponeContribution& order) {

@@ -66,7 +66,7 @@ std::vector<int> TrainerSession::watch_fds() const {
 TimePoint TrainerSession::next_check() const {
   TimePoint check = host_.next_check();
   if (stopping_) {
-    check = std::min(check, *stopping_ + kStopPatience);
+    check = std::min(check, *stopping_ + stop_patience());
   }
   return has_time_to_start() ? std::min(check, started_ + order_.spec.trainer.start_within) : check;
 }
@@ -77,7 +77,11 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     return out;
   }
   read_link(now, out);
-  if (stopping_ && now >= *stopping_ + kStopPatience) {
+  if (stopping_ && now >= *stopping_ + stop_patience()) {
+    if (end_ != RunEnd::none && !std::exchange(late_, true)) {
+      log_warning("run " + order_.run.text + ", island " + settings_.island + ": the trainer did not end within " +
+                  human_duration(stop_patience()) + " of the run's end ([trainer].finish_within), and is ended");
+    }
     host_.stop(now);
   }
   update_expectation(now);
@@ -116,6 +120,9 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
       return;
     }
     host_.note_progress(now);
+    if (!std::holds_alternative<island_link::Preparing>(**message)) {
+      busy_since_.reset();
+    }
     std::visit(
         [&](const auto& said) {
           if constexpr (requires { hear(said, out); }) {
@@ -132,6 +139,7 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
 void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out) {
   ended_ = true;
   if (stopping_) {
+    note_last_exit(exit);
     return;
   }
   std::string why = "the trainer " + exit.why;
@@ -143,6 +151,13 @@ void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutpu
   const bool killed = exit.signal != 0 || exit.status > 128;  // a shell ends so where a signal ended its child
   const std::string words = failure_.value_or(killed ? "" : exit.last_lines);
   out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}, words}));
+}
+
+// The run is completed whatever the trainer does behind its loop, so this is for its owner's eyes.
+void TrainerSession::note_last_exit(const TrainerExit& exit) const {
+  if (end_ != RunEnd::none && !exit.clean) {
+    log_warning("run " + order_.run.text + ", island " + settings_.island + ": after the run's end the trainer " + exit.why);
+  }
 }
 
 void TrainerSession::send(const island_link::AgentMessage& message) {
@@ -169,8 +184,14 @@ bool TrainerSession::to_be_attached() const {
 }
 
 // It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.
+// One that has said what it is busy with has as much time for that as for its start.
 void TrainerSession::update_expectation(TimePoint now) {
-  host_.expect_progress((!ready_ && !has_time_to_start()) || requested_ || (!to_publish_.empty() && waiting_for_.empty()), now);
+  const bool to_do = requested_ || (!to_publish_.empty() && waiting_for_.empty());
+  host_.expect_progress((!ready_ && !has_time_to_start()) || (to_do && !busy_since_), now);
+  const Duration most = std::max(settings_.hang_after, order_.spec.trainer.start_within);
+  if (busy_since_ && now >= *busy_since_ + most) {
+    host_.kill("was " + preparing_ + " for " + human_duration(now - *busy_since_));
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------------------- hearing
@@ -240,6 +261,7 @@ void TrainerSession::hear(const island_link::Published& message, std::vector<Ses
   event.training_loss = or_nan(message.loss);
   event.nonfinite = message.nonfinite;
   event.local_loss = or_nan(message.local_validation_loss);
+  event.bad_step = message.bad_step ? std::optional(Step(*message.bad_step)) : std::nullopt;
   // A round of a small model may be over before the first `progress`.
   const double computed = message.compute_seconds - progress_.compute_seconds;
   if (computed > 0 && progress_.tokens_per_second == 0) {
@@ -329,6 +351,10 @@ void TrainerSession::hear(const island_link::Failed& message, std::vector<Sessio
 
 void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>&) {
   preparing_ = make_plain(message.what, TextRule::name, 256);
+  if (ready_) {
+    busy_since_ = busy_since_.value_or(now());
+    return;
+  }
   log_info("run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_);
 }
 
@@ -488,10 +514,13 @@ void TrainerSession::give(const GiveResult& order) {
   send(island_link::RoundResult{order.round.value, order.fragment, true});
 }
 
-void TrainerSession::stop(const std::string& why, TimePoint now) {
+void TrainerSession::stop(const std::string& why, RunEnd end, TimePoint now) {
   if (!stopping_ && !ended_) {
     stopping_ = now;
-    send(island_link::Stop{why});
+    end_ = end;
+    const bool complete = end != RunEnd::none;
+    send(island_link::Stop{why, complete ? std::optional(true) : std::nullopt,
+                           end == RunEnd::completed_first ? std::optional(true) : std::nullopt});
   }
 }
 

@@ -68,8 +68,10 @@ class TrainerSession {
   void deal(const DealData& order);
   // Ends it for this reason, which its TrainerExited will name.
   void abort(const Error& error);
-  // Asks it to end; its end is not an event. Safe to call again.
-  void stop(const std::string& why, TimePoint now);
+  // Asks it to end; its end is not an event. After a completed run it has the run file's time to finish. Safe to call again.
+  void stop(const std::string& why, RunEnd end, TimePoint now);
+  // It does what stands behind its loop, after a completed run.
+  [[nodiscard]] bool finishing() const { return stopping_ && end_ != RunEnd::none && !ended_; }
   // Its process is gone.
   [[nodiscard]] bool ended() const { return ended_; }
 
@@ -105,6 +107,9 @@ class TrainerSession {
   [[nodiscard]] DiskPath save_folder(Round round) const;
   void update_expectation(TimePoint now);
   [[nodiscard]] bool has_time_to_start() const;
+  // From `stop` on.
+  [[nodiscard]] Duration stop_patience() const { return end_ == RunEnd::none ? kStopPatience : order_.spec.trainer.finish_within; }
+  void note_last_exit(const TrainerExit& exit) const;
   [[nodiscard]] bool to_be_attached() const;
   // The trainer may stand for as long as a result takes. Where rounds close with a quorum it never does.
   [[nodiscard]] bool waits_for_results() const { return order_.spec.strategy.quorum == 0; }
@@ -130,13 +135,16 @@ class TrainerSession {
   TimePoint span_start_;                // of the steps that are under way
   std::uint64_t span_step_ = 0;         // the step before the first of them
   std::optional<TimePoint> stopping_;
+  RunEnd end_ = RunEnd::none;
+  bool late_ = false;  // it had its time to finish
   bool ended_ = false;
   bool permanent_ = false;
   TimePoint started_;
   bool said_hello_ = false;
-  std::string version_;    // of the trainer, as it says
-  std::string preparing_;  // what it said last that it does before it is ready
-  std::string deaf_;       // why a message could not be sent
+  std::string version_;                  // of the trainer, as it says
+  std::string preparing_;                // what it said last that it is doing
+  std::optional<TimePoint> busy_since_;  // with that, once it was ready; until its next message
+  std::string deaf_;                     // why a message could not be sent
   std::optional<TimePoint> deaf_until_;
   std::optional<TimePoint> end_by_;     // after it has failed
   std::optional<std::string> failure_;  // what it said, or we found, before it ended

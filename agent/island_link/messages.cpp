@@ -171,6 +171,7 @@ void describe(Visitor& v, Of<Visitor, Published>& m) {
   v("round", m.round), v("fragment", m.fragment), v("step", m.step), v("position", m.position), v("tokens", m.tokens);
   v("steps", m.steps), v("loss", m.loss), v("norm", m.norm), v("nonfinite", m.nonfinite);
   v("compute_seconds", m.compute_seconds), v("local_validation_loss", m.local_validation_loss);
+  v("bad_step", m.bad_step);
 }
 
 template <typename Visitor>
@@ -223,7 +224,7 @@ void describe(Visitor& v, Of<Visitor, Enough>& m) {
 
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Stop>& m) {
-  v("why", m.why);
+  v("why", m.why), v("complete", m.complete), v("first", m.first);
 }
 
 template <typename Visitor>

@@ -235,6 +235,7 @@ struct Published {
   bool nonfinite = false;        // a loss of those steps, or a gradient that was used, was not finite
   double compute_seconds = 0.0;  // since the trainer started
   std::optional<double> local_validation_loss;
+  std::optional<std::uint64_t> bad_step = {};  // the first whose loss was not finite
   friend bool operator==(const Published&, const Published&) = default;
 };
 
@@ -345,7 +346,7 @@ struct Enough {
   friend bool operator==(const Enough&, const Enough&) = default;
 };
 
-// What a trainer that is not ready yet is doing, for people.
+// What a trainer is doing that may take longer than a step, for people: before it is ready, and until its next message later.
 struct Preparing {
   static constexpr const char* kType = "preparing";
   std::string what;
@@ -489,9 +490,13 @@ struct Evaluate {
   friend bool operator==(const Evaluate&, const Evaluate&) = default;
 };
 
+// With `complete` the run is completed, and the trainer was told to load its last parameters before: it has the time of
+// [trainer].finish_within to end by itself. `first`: of all islands that completed it this is the one that writes what is written once.
 struct Stop {
   static constexpr const char* kType = "stop";
   std::string why;
+  std::optional<bool> complete = {};
+  std::optional<bool> first = {};
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 

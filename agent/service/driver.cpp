@@ -15,7 +15,6 @@
 #include "agent/faults/rehearsed_links.hpp"
 #include "agent/host/blas_kernels.hpp"
 #include "agent/host/task_session.hpp"
-#include "agent/host/trainer_session.hpp"
 #include "agent/service/agent_metrics.hpp"
 #include "agent/service/checkpoint_copier.hpp"
 #include "agent/service/engine_thread.hpp"
@@ -27,6 +26,7 @@
 #include "agent/service/standing_notes.hpp"
 #include "agent/service/state_watch.hpp"
 #include "agent/service/surroundings.hpp"
+#include "agent/service/trainer_seat.hpp"
 #include "agent/service/uplink_watch.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "agent/storage/stored_runs.hpp"
@@ -43,7 +43,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto kGaugeEvery = std::chrono::seconds(2);
-constexpr auto kLastWait = std::chrono::seconds(5);             // for the trainer's end, when the agent ends
 constexpr auto kLongestRetry = std::chrono::milliseconds(500);  // a coordinator that comes back is found within this
 
 // ------------------------------------------------------------------------------------------------------------------- the loop
@@ -64,7 +63,8 @@ class Driver {
         state_watch_(lock),
         uplink_watch_(options.uplink),
         copier_({session_.island, options.state / "runs", options.copies, options.store}),
-        preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}) {}
+        preparation_({options.data, options.state / "cache", options.allow_loopback_http, session_.runs}),
+        seat_(session_, preparation_) {}
 
   Status run() {
     if (!options_.metrics.empty()) {
@@ -116,7 +116,7 @@ class Driver {
     pump_task(at);
     if (at >= next_gauge_) {
       next_gauge_ = at + kGaugeEvery;
-      pending_.push_back(Gauges{resident_bytes(), trainer_ ? trainer_->resident_bytes() : task_ ? task_->resident_bytes() : 0});
+      pending_.push_back(Gauges{resident_bytes(), trainer() ? trainer()->resident_bytes() : task_ ? task_->resident_bytes() : 0});
       tell_spans();
     }
     bool busy = !pending_.empty();
@@ -142,11 +142,11 @@ class Driver {
     }
     TimePoint until = std::min(next_gauge_, core_.next_deadline().value_or(next_gauge_));
     until = std::min(until, leave_watch_.next_check().value_or(until));
-    if (trainer_) {
-      for (const int fd : trainer_->watch_fds()) {
+    if (trainer()) {
+      for (const int fd : trainer()->watch_fds()) {
         fds.push_back({fd, POLLIN, 0});
       }
-      until = std::min(until, trainer_->next_check());
+      until = std::min(until, trainer()->next_check());
     }
     if (task_) {
       for (const int fd : task_->watch_fds()) {
@@ -198,26 +198,16 @@ class Driver {
 
   void take(Event& event) { pending_.push_back(std::move(event)); }
   void take(ArenaPrepared& answer) {
-    if (for_trainer(answer.run, answer.incarnation)) {
-      trainer_->arena_prepared(answer.layout);
+    if (TrainerSession* trainer = seat_.session(answer.run, answer.incarnation)) {
+      trainer->arena_prepared(answer.layout);
     }
   }
   void take(ArenaMisused& answer) {
-    if (trainer_ && trainer_->run() == answer.run && !trainer_->ended()) {
-      trainer_->abort(Error{Code::unavailable, answer.why});
+    if (trainer() && trainer()->run() == answer.run && !trainer()->ended()) {
+      trainer()->abort(Error{Code::unavailable, answer.why});
     }
   }
-  void take(ArenaFilled& answer) {
-    if (!for_trainer(answer.run, answer.incarnation) || !loading_) {
-      return;
-    }
-    if (answer.status) {
-      trainer_->load(loading_->step, loading_->position);
-    } else {
-      trainer_->abort(answer.status.error());
-    }
-    loading_.reset();
-  }
+  void take(ArenaFilled& answer) { seat_.filled(answer, now()); }
 
   void take(PreparedTask& data, TimePoint at) {
     if (!starting_task_ || starting_task_->start != data.order.start) {
@@ -234,21 +224,13 @@ class Driver {
   }
 
   void take(PreparedTrainer& data, TimePoint at) {
-    if (!starting_ || starting_->incarnation != data.order.incarnation || starting_->run != data.order.run) {
-      return;  // another start came, or a stop
+    if (const Status begun = seat_.begin(data, at); !begun) {
+      pending_.push_back(TrainerExited{data.order.run, data.order.incarnation, !worth_retrying(begun.error().code), begun.error()});
     }
-    starting_.reset();
-    Result<std::unique_ptr<TrainerSession>> session = data.files ? TrainerSession::start(data.order, *data.files, session_, at)
-                                                                 : Result<std::unique_ptr<TrainerSession>>(data.files.error());
-    if (!session) {
-      pending_.push_back(TrainerExited{data.order.run, data.order.incarnation, !worth_retrying(session.error().code), session.error()});
-      return;
-    }
-    trainer_ = *std::move(session);
   }
 
   void take(PreparedParameters& found, TimePoint) {
-    if (!for_trainer(found.order.run, found.order.incarnation)) {
+    if (seat_.session(found.order.run, found.order.incarnation) == nullptr) {
       return;
     }
     if (!found.file) {
@@ -264,10 +246,7 @@ class Driver {
   }
 
   void pump_trainer(TimePoint at) {
-    if (!trainer_) {
-      return;
-    }
-    for (SessionOutput& output : trainer_->pump(at)) {
+    for (SessionOutput& output : seat_.pump(at)) {
       if (auto* event = std::get_if<Event>(&output)) {
         pending_.push_back(std::move(*event));
       } else if (auto* arena = std::get_if<PrepareArena>(&output)) {
@@ -276,8 +255,9 @@ class Driver {
         engine_->post(std::get<FormInitialState>(output));
       }
     }
-    if (trainer_->ended()) {
-      trainer_.reset();
+    if (starting_task_ && task_waits_ && !trainer()) {
+      task_waits_ = false;
+      preparation_.begin(*starting_task_);
     }
   }
 
@@ -296,9 +276,7 @@ class Driver {
     }
   }
 
-  [[nodiscard]] bool for_trainer(const RunId& run, std::uint64_t incarnation) const {
-    return trainer_ && trainer_->run() == run && trainer_->incarnation() == incarnation;
-  }
+  [[nodiscard]] TrainerSession* trainer() const { return seat_.session(); }
 
   // Lost ones are missed in a picture, nowhere else.
   void tell_spans() {
@@ -326,16 +304,14 @@ class Driver {
     }
   }
 
-  void carry_out(const StartTrainer& order, TimePoint) {
-    trainer_.reset();
-    loading_.reset();
-    starting_ = order;
-    preparation_.begin(order);
-  }
+  void carry_out(const StartTrainer& order, TimePoint) { seat_.start(order); }
   void carry_out(const StartTask& order, TimePoint) {
     task_.reset();
     starting_task_ = order;
-    preparation_.begin(order);
+    task_waits_ = seat_.kept_from(order.run);
+    if (!task_waits_) {
+      preparation_.begin(order);
+    }
   }
   void carry_out(const StopTask& order, TimePoint at) {
     starting_task_.reset();
@@ -343,42 +319,32 @@ class Driver {
       task_->stop(order.why, at);
     }
   }
-  void carry_out(const StopTrainer& order, TimePoint at) {
-    starting_.reset();
-    loading_.reset();
-    if (trainer_ && trainer_->run() == order.run) {
-      trainer_->stop(order.why, at);
-    }
-  }
+  void carry_out(const StopTrainer& order, TimePoint at) { seat_.stop(order, at); }
   void carry_out(const LoadTrainer& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      loading_ = order;
+    if (seat_.load(order)) {
       engine_->post(FillArena{order.run, order.incarnation});
     }
   }
   void carry_out(const PlanTrainer& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->plan(order);
-    }
+    tell(order, [&](TrainerSession& trainer) { trainer.plan(order); });
   }
   void carry_out(const GiveResult& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->give(order);
-    }
+    tell(order, [&](TrainerSession& trainer) { trainer.give(order); });
   }
   void carry_out(const FinishTrainer& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->finish(order);
-    }
+    tell(order, [&](TrainerSession& trainer) { trainer.finish(order); });
   }
   void carry_out(const SkipTrainer& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->skip(order);
-    }
+    tell(order, [&](TrainerSession& trainer) { trainer.skip(order); });
   }
   void carry_out(const TellTokens& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->tell_tokens(order);
+    tell(order, [&](TrainerSession& trainer) { trainer.tell_tokens(order); });
+  }
+  // Orders for a trainer that is gone are void.
+  template <typename Order, typename Tell>
+  void tell(const Order& order, const Tell& tell_trainer) {
+    if (TrainerSession* trainer = seat_.session(order.run, order.incarnation)) {
+      tell_trainer(*trainer);
     }
   }
   void carry_out(const DealData& order, TimePoint) {
@@ -387,14 +353,15 @@ class Driver {
     }
   }
   void carry_out(const FormInitialState& order, TimePoint) {
-    if (!for_trainer(order.run, order.incarnation)) {
+    TrainerSession* trainer = seat_.session(order.run, order.incarnation);
+    if (trainer == nullptr) {
       return;
     }
-    if (trainer_->spec().model.from.empty()) {
-      trainer_->publish_initial();
+    if (trainer->spec().model.from.empty()) {
+      trainer->publish_initial();
       return;
     }
-    preparation_.begin(order, trainer_->spec());
+    preparation_.begin(order, trainer->spec());
   }
   // A coordinator that was never joined by a token (`--insecure`) has no place that could be written down.
   void carry_out(const RememberGeneration& order, TimePoint) {
@@ -427,30 +394,31 @@ class Driver {
     engine_->post(EngineCommand(order));
   }
 
-  // Lets the trainer end by itself, within reason; the rest is the host's destructor.
+  // Lets the trainer end by itself, within reason; the rest is the host's destructor. A second signal ends it at once.
   void end_trainer() {
     task_.reset();  // what it saved is kept; the rest is done again
-    if (!trainer_) {
-      return;
-    }
-    const TimePoint until = now() + kLastWait;
-    trainer_->stop("the agent ends", now());
-    const bool at_once = !outcome_.ok() && outcome_.error().code == Code::cancelled;
-    while (!at_once && !trainer_->ended() && now() < until) {
-      (void)trainer_->pump(now());
-      std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
-      for (const int fd : trainer_->watch_fds()) {
+    const TimePoint until = now() + seat_.end(now());
+    bool at_once = !outcome_.ok() && outcome_.error().code == Code::cancelled;
+    while (!at_once && trainer() && now() < until) {
+      while (std::optional<EngineAnswer> answer = engine_->take_answer()) {
+        if (const auto* filled = std::get_if<ArenaFilled>(&*answer)) {
+          seat_.filled(*filled, now());
+        }
+      }
+      (void)seat_.pump(now());
+      std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {engine_->fd(), POLLIN, 0}};
+      for (const int fd : trainer() ? trainer()->watch_fds() : std::vector<int>{}) {
         fds.push_back({fd, POLLIN, 0});
       }
-      if (!trainer_->ended()) {
+      if (trainer()) {
         ::poll(fds.data(), fds.size(), 100);
       }
       if (signals_.take()) {
         outcome_ = Error{Code::cancelled, "ended at once by a second signal"};
-        break;
+        at_once = true;
       }
     }
-    trainer_.reset();
+    seat_.clear();
   }
 
   const AgentOptions& options_;
@@ -468,10 +436,9 @@ class Driver {
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
-  std::optional<StartTrainer> starting_;  // its data are being prepared
-  std::unique_ptr<TrainerSession> trainer_;
-  std::optional<LoadTrainer> loading_;
-  std::optional<StartTask> starting_task_;  // its data are being prepared
+  TrainerSeat seat_;
+  std::optional<StartTask> starting_task_;  // its data are being prepared, or it waits
+  bool task_waits_ = false;                 // for the trainer of the run before
   std::unique_ptr<TaskSession> task_;
   TimePoint next_gauge_{};
   bool linked_ = false;

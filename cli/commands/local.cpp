@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <system_error>
+#include <utility>
 
 #include "agent/host/trainer_programs.hpp"
 #include "agent/service/data_access.hpp"
@@ -29,6 +30,7 @@
 #include "cli/views/views.hpp"
 #include "coordinator/core/phases.hpp"
 #include "strategies/specification/run_rules.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
 
 namespace atl {
@@ -372,6 +374,19 @@ void say_data(const Invocation& invocation, const RunSpec& spec, const LocalOpti
   }
 }
 
+// What stands behind the loops of a completed run's trainers has its time.
+void end_all(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, Duration finish_within) {
+  constexpr Duration kSilent = std::chrono::seconds(3);
+  cluster.stop(std::chrono::seconds(20), finish_within, [&, told = false](Duration waited) mutable {
+    if (waited > kSilent && finish_within > Duration::zero() && !std::exchange(told, true)) {
+      invocation.streams.err << "waits until the trainers have finished, at most " << human_duration(finish_within)
+                             << " ([trainer].finish_within); Ctrl-C ends them\n"
+                             << std::flush;
+    }
+    return finish_within == Duration::zero() || !interrupt.came();  // one that interrupts the run does not end it in disorder
+  });
+}
+
 Exit local(const Invocation& invocation, LocalOptions options) {
   Result<RunFile> file = read_run_file(options.file);
   const std::string trainer_command = file ? file->trainer_command : "";
@@ -416,13 +431,14 @@ Exit local(const Invocation& invocation, LocalOptions options) {
   const std::optional<LinkTerms> link = *link_of(options);
   say_where(invocation, options, *folder, link);
   say_data(invocation, *spec, options);
-  Result<LocalCluster> cluster = LocalCluster::start(
-      {program.string(), *folder, island_names(*spec, options.islands), arguments, options.network, options.web, faults, link});
+  const Duration finish_within = has_own_trainer(*spec) ? spec->trainer.finish_within : Duration::zero();
+  Result<LocalCluster> cluster = LocalCluster::start({program.string(), *folder, island_names(*spec, options.islands), arguments,
+                                                      options.network, options.web, faults, link, finish_within});
   if (!cluster) {
     return report(invocation, cluster.error());
   }
   const Exit exit = train(invocation, *cluster, *interrupt, *spec, options, faults.get());
-  cluster->stop();
+  end_all(invocation, *cluster, *interrupt, exit == Exit::ok ? finish_within : Duration::zero());
   if (exit == Exit::interrupted) {
     invocation.streams.err << "stopped; go on with: atoll local " << printable(options.file) << " --islands " << options.islands
                            << " --state " << printable(folder->string()) << "\n";

@@ -65,6 +65,7 @@ Result<TrainerHost> LocalCluster::start_process(const std::string& name, const s
   command.program = settings_.program;
   command.arguments = arguments;
   command.folder = settings_.folder;
+  command.stop_grace += settings_.finish_within;  // what takes longer than `stop` allows is killed there
   if (settings_.faults && name != kCoordinator) {
     command.environment = settings_.faults->environment_of(name);
   }
@@ -172,8 +173,9 @@ Status LocalCluster::pump() {
   return {};
 }
 
-void LocalCluster::stop_some(bool agents, Duration patience) {
-  const TimePoint deadline = now() + patience;
+void LocalCluster::stop_some(bool agents, Duration patience, const std::function<bool(Duration waited)>& goes_on) {
+  const TimePoint began = now();
+  TimePoint deadline = began + patience;
   const auto ours = [&](const Process& process) { return !process.ended && (process.name != kCoordinator) == agents; };
   for (Process& process : processes_) {
     if (ours(process)) {
@@ -192,12 +194,15 @@ void LocalCluster::stop_some(bool agents, Duration patience) {
         }
       }
     }
+    if (goes_on && !goes_on(now() - began)) {
+      deadline = now();
+    }
     pause_between_questions(kTick);
   }
 }
 
-void LocalCluster::stop(Duration patience) {
-  stop_some(true, patience);
+void LocalCluster::stop(Duration patience, Duration finish_within, const std::function<bool(Duration waited)>& goes_on) {
+  stop_some(true, patience + finish_within, goes_on);
   stop_some(false, patience);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@ struct LocalClusterSettings {
   std::string web = {};                      // where the coordinator's page is served; empty: nowhere
   std::shared_ptr<FaultScript> faults;       // to rehearse; empty: none
   std::optional<LinkTerms> link = {};        // of the paths between islands; empty: loopback as it is
+  Duration finish_within = {};               // for the trainers of a completed run to end (LocalCluster::stop)
 };
 
 class LocalCluster {
@@ -48,8 +50,10 @@ class LocalCluster {
   // Reads what the processes print into their logs, and ends the kills and pauses of the faults whose time has come. The error tells which
   // one ended that should not have, and why.
   Status pump();
-  // Asks all to end, agents first, and waits; what is not gone within `patience` is killed.
-  void stop(Duration patience = std::chrono::seconds(20));
+  // Asks all to end, agents first, and waits; what is not gone within `patience` is killed. Agents may take `finish_within` longer where it
+  // is given, for what stands behind the loops of a completed run's trainers; `goes_on` is asked meanwhile, and false ends that.
+  void stop(Duration patience = std::chrono::seconds(20), Duration finish_within = {},
+            const std::function<bool(Duration waited)>& goes_on = {});
 
  private:
   struct Process {
@@ -65,7 +69,7 @@ class LocalCluster {
                                     const Variables& environment = {}) const;
   Status carry_on(Process& process);
   Status connect(Duration patience);
-  void stop_some(bool agents, Duration patience);
+  void stop_some(bool agents, Duration patience, const std::function<bool(Duration waited)>& goes_on = {});
 
   void tell_links(const Process& process);
 

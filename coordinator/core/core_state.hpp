@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "coordinator/core/alike.hpp"
 #include "coordinator/core/copies.hpp"
 #include "coordinator/core/core.hpp"
 #include "coordinator/core/data_parts.hpp"
@@ -140,6 +141,7 @@ struct Run {
   Lineage lineage;
   DataParts data;
   Guards guards;
+  AlikeIslands alike;
   Copies copies;
   std::map<IslandId, Membership> memberships;
   std::vector<IslandId> members;     // of the epoch, in order
@@ -281,6 +283,9 @@ struct Core::State {
   void vacate(Run& run, Membership& membership, MembershipState state, const std::string& cause);
   void save(const Run& run, const Membership& membership);
   void deal_data(Run& run);
+  void look_for_alike(Run& run, const Membership& membership, const atl::Ready& message);
+  [[nodiscard]] std::string text_of_alike(const Run& run) const;
+  static std::uint32_t place_at_end(const Run& run, const IslandId& island);
   void release(const IslandId& island, const Run& run);
   void advance_leaving(Run& run);
   [[nodiscard]] std::string obstacle_of(const Run& run, const Island& island) const;

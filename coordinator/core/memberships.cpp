@@ -454,6 +454,18 @@ void Core::State::take_in(Run& run, Membership& membership) {
   }
 }
 
+// Among the islands that have completed the run, in the order of their parts, from 1; 0: it has not.
+std::uint32_t Core::State::place_at_end(const Run& run, const IslandId& island) {
+  const auto own = run.memberships.find(island);
+  if (own == run.memberships.end() || own->second.record.state != MembershipState::ended) {
+    return 0;
+  }
+  const auto rank = [](const auto& membership) { return std::pair(membership.second.record.part, membership.first); };
+  return 1 + static_cast<std::uint32_t>(std::ranges::count_if(run.memberships, [&](const auto& other) {
+           return other.second.record.state == MembershipState::ended && rank(other) < rank(*own);
+         }));
+}
+
 // Tells an island that it has no business in a run.
 void Core::State::release(const IslandId& island, const Run& run) {
   if (!run.life.over() && began_before(run, island)) {
@@ -469,7 +481,7 @@ void Core::State::release(const IslandId& island, const Run& run) {
                        completed                       ? Code::cancelled
                        : run.life.is(RunState::failed) ? Code::internal
                                                        : Code::cancelled,
-                       completed, why, run.epoch});
+                       completed, why, run.epoch, completed ? place_at_end(run, island) : 0});
 }
 
 // Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.

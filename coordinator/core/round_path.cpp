@@ -52,6 +52,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
       forgive(run, membership);
     }
     membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
+    look_for_alike(run, membership, message);
     if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part == membership.record.part) {
       run.data.count_in(message.data, message.sequences, out);
     }
@@ -94,7 +95,28 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
   const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
   membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
+  look_for_alike(run, membership, message);
   contribute(run, membership, message.round, contribution_in(message));
+}
+
+// Two islands that train the same are one: the run goes on, and its operator hears of it.
+void Core::State::look_for_alike(Run& run, const Membership& membership, const atl::Ready& message) {
+  run.alike.look(membership.record.island, membership.record.part, message.round, message.fragment, message.fingerprint);
+  if (run.alike.take_news(message.round)) {
+    event(run.about.id, {}, "warning", "islands_alike",
+          text_of_alike(run) + ": their contributions to round " + std::to_string(message.round.value) +
+              " have the same values, so they compute what one of them would. Give each island data of its own; a program of your own "
+              "chooses "
+              "its samples by island.part, island.parts, island.seed and island.position",
+          {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"members", islands.names_of(run.alike.islands())}});
+  }
+}
+
+// "islands a and b train on the same data in the same order"; empty: nobody does.
+std::string Core::State::text_of_alike(const Run& run) const {
+  std::vector<std::string> names = islands.names_of(run.alike.islands());
+  std::ranges::sort(names);
+  return names.empty() ? "" : bounded("islands " + list_of(names)) + " train on the same data in the same order";
 }
 
 // Why a contribution can be none to its round: it is of another fragment than the round, or of data that are far from what is committed.

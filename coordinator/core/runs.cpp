@@ -113,7 +113,8 @@ void Core::State::complete_early(Run& run) {
   }
   end_run(run, RunState::completed,
           bounded("completed after round " + std::to_string(run.lineage.committed().value) + " with " + std::to_string(ended) + " of " +
-                  std::to_string(run.memberships.size()) + " islands; " + run.life.enough()),
+                  std::to_string(run.memberships.size()) + " islands; " + run.life.enough() +
+                  (run.alike.islands().empty() ? "" : "; " + text_of_alike(run))),
           std::nullopt);
 }
 
@@ -387,6 +388,7 @@ void Core::State::advance_end(Run& run) {
               (absence.to ? " to " + std::to_string(absence.to->value) : " on") + " (" + absence.cause + ")";
     }
   }
+  text += run.alike.islands().empty() ? "" : "; " + text_of_alike(run);
   end_run(run, RunState::completed, bounded(text), std::nullopt);
 }
 

@@ -1,7 +1,7 @@
 """A GPT on an island of several processes that share it: FSDP2 (fully_shard) under torchrun. Every rank copies its own shards.
 
     torchrun --standalone --nproc_per_node 2 fsdp.py          alone; on an island: --trainer fsdp='torchrun --standalone --nproc-per-node 2 /srv/fsdp.py'
-PyTorch 2.4 or newer.
+PyTorch 2.4 or newer, and a GPU for each rank.
 """
 import os
 
@@ -15,6 +15,9 @@ from torch.distributed.device_mesh import init_device_mesh
 island = atoll.join({"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)})
 settings = island.settings
 device = torch.device("cuda", island.rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+if device.type == "cpu" and not hasattr(torch.cpu.Stream, "record_event"):
+    island.fail("fsdp.py needs a GPU: FSDP2 of this PyTorch does not run on a processor", permanent=True)
+    raise SystemExit(1)
 torch.manual_seed(island.seed)
 text = torch.from_numpy(numpy.fromfile(settings["text"], numpy.uint8).astype(numpy.int64))
 windows = text.unfold(0, settings["length"] + 1, settings["length"])

@@ -37,13 +37,14 @@ inline constexpr std::uint32_t kMaxSpread = 1000;
 
 // [trainer]: a program of the islands' owners in place of the built-in trainer; then there is no [model].
 struct TrainerSpec {
-  std::string name;                                  // which each agent maps to a program of its own (`agent --trainer NAME=COMMAND`)
-  std::uint32_t ranks = 0;                           // processes that it must have; 0: any number
-  Duration start_within = std::chrono::minutes(30);  // from its start until it is ready
-  std::string parameters;                            // "1.3B": for plans and checks before a trainer has said it; empty: not known
-  std::uint64_t tokens_per_sample = 1;               // what a sample counts in tokens
-  bool same_code = false;                            // islands whose trainers' code differs are refused
-  std::string settings;                              // [trainer.settings] as JSON, an object, for the trainer alone; empty: none
+  std::string name;                                   // which each agent maps to a program of its own (`agent --trainer NAME=COMMAND`)
+  std::uint32_t ranks = 0;                            // processes that it must have; 0: any number
+  Duration start_within = std::chrono::minutes(30);   // from its start until it is ready
+  Duration finish_within = std::chrono::minutes(10);  // from the run's end until the program has ended
+  std::string parameters;                             // "1.3B": for plans and checks before a trainer has said it; empty: not known
+  std::uint64_t tokens_per_sample = 1;                // what a sample counts in tokens
+  bool same_code = false;                             // islands whose trainers' code differs are refused
+  std::string settings;                               // [trainer.settings] as JSON, an object, for the trainer alone; empty: none
   friend bool operator==(const TrainerSpec&, const TrainerSpec&) = default;
 };
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -146,3 +147,62 @@ class Clusters(unittest.TestCase):
         self.assertIn(said, "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log")))
         with open(folder + "/model.safetensors", "rb") as file:
             return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
+def free_address():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{found.getsockname()[1]}"
+
+
+class Agents(Clusters):
+    """A coordinator and agents of the real executable, each started and ended by the test."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.running = {}
+        at = free_address()
+        self.said("coordinator", "init", "--state", self.state("coordinator"), "--bind", at, "--advertise", at, "--network", "local")
+        self.begin("coordinator", "coordinator", "--state", self.state("coordinator"))
+        self.wait_until(lambda: subprocess.run([ATOLL, "islands", "--state", self.state("coordinator")], capture_output=True).returncode == 0)
+
+    def tearDown(self):
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.running.values():
+            process.wait(PATIENCE)
+        self.folder.cleanup()
+
+    def state(self, name):
+        return f"{self.folder.name}/{name}"
+
+    def said(self, *words):
+        done = subprocess.run([ATOLL, *words], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def begin(self, name, *words):
+        with open(self.state(name) + ".log", "a") as log:
+            self.running[name] = subprocess.Popen([ATOLL, *words], stdout=log, stderr=log)
+
+    def agent(self, name, loop, *options):
+        """loop: of loops.py, the trainer "own" of this agent."""
+        token = ["--join", self.said("token", "create", "-q", "--state", self.state("coordinator"))] if name not in self.running else []
+        trainer = f"own={PYTHON} '{HERE}/loops.py' {loop}"
+        self.begin(name, "agent", "--state", self.state(name), "--name", name, "--bind", "tcp://127.0.0.1:*", "--trainer", trainer, *token, *options)
+
+    def submitted(self, name, settings, strategy, steps=20, least=1, more=""):
+        """The id of a run of trainer "own" on so many islands. more: lines of [trainer]."""
+        path = pathlib.Path(self.state(name + ".toml"))
+        given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+        path.write_text(
+            f"[run]\nname = '{name}'\n[trainer]\nname = 'own'\n{more}[trainer.settings]\n{given}"
+            f"[training]\nsteps = {steps}\n[strategy]\n{strategy}\n[islands]\nmin = {least}\nmax = {least}\n"
+        )
+        return self.said("submit", "-q", str(path), "--state", self.state("coordinator"))
+
+    def waited(self, run):
+        self.said("wait", run, "--state", self.state("coordinator"), "--timeout", "300s")
+
+    def log_of(self, name):
+        return pathlib.Path(self.state(name) + ".log").read_text()

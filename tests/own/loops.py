@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|ends|bad_batch|slow`."""
 
 import os
 import sys
@@ -58,6 +58,77 @@ def rates():
             out.write(f"{step} {opt.param_groups[0]['lr']:.12f} .\n")
             time.sleep(island.settings[island.name])
             island.done(loss, samples=6)
+
+
+def ends():
+    """After the loop: FOLDER/ISLAND.pt, with the model, later than a program that is cut off could write it. Its beginning and its end stand in
+    FOLDER/turns."""
+    import time
+
+    torch, island, model, opt, xs = torch_parts()
+    data, folder = island.dataset(xs), island.settings["folder"]
+    inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 else model
+
+    def turn(what):
+        with open(folder + "/turns", "a") as out:
+            out.write(f"{island.name} {island.settings['run']} {what}\n")
+
+    island.start(inside, opt)
+    turn("starts")
+    for step in island.steps():
+        batch = torch.stack(data.at(island.position, 6))
+        loss = (inside(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        island.reduce_gradients(loss, samples=6)
+        opt.step()
+        if step == island.settings.get("enough_at"):
+            island.enough("it is enough")
+        island.done(loss, samples=6)
+    if island.rank > 0:
+        return
+    time.sleep(island.settings["tail"])
+    kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first}
+    torch.save(kept, f"{folder}/{island.name}.{island.settings['run']}.pt")
+    turn("ends")
+
+
+def bad_batch():
+    """One batch of the first island is not a number, once, or a parameter after it. After the loop FOLDER/ISLAND says whether the optimiser's state is finite."""
+    torch, island, model, opt, xs = torch_parts()
+    data, folder = island.dataset(xs), island.settings["folder"]
+    island.start(model, opt)
+    for step in island.steps():
+        batch = torch.stack(data.at(island.position, 6))
+        bad = island.part == 0 and step == island.settings["bad"] and not os.path.exists(folder + "/was_bad")
+        if bad:
+            open(folder + "/was_bad", "w").close()
+            batch = batch * (float("nan") if island.settings["what"] == "batch" else 1)
+        loss = (model(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        if bad and island.settings["what"] == "parameters":
+            torch.nn.init.constant_(model[0].bias, float("inf"))
+        island.done(loss, samples=6)
+    kept = [value for state in opt.state.values() for value in state.values()]
+    with open(f"{folder}/{island.name}", "w") as out:
+        out.write(f"{len(kept)} {all(bool(torch.as_tensor(value).isfinite().all()) for value in kept)}")
+
+
+def slow():
+    """A first step and evaluations that take longer than an agent's patience with silence."""
+    import time
+
+    import atoll
+
+    island = atoll.join()
+    w = numpy.ones(3)
+    island.start({"w": w}, evaluate=lambda: time.sleep(island.settings["seconds"]) or 1.5)
+    for step in island.steps():
+        time.sleep(island.settings["seconds"] if step == 0 or step == island.settings["hangs"] else 0.01)
+        w *= 0.99
+        island.done(0.5, samples=3)
 
 
 def torch_parts():
@@ -334,7 +405,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, ends=ends, bad_batch=bad_batch, slow=slow,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

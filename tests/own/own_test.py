@@ -367,6 +367,19 @@ class Islands(Clusters):
             self.assertEqual({event["metric.accuracy"] for event in told}, {0.25, 0.75})
             self.assertGreaterEqual(len(told), 2 * (run["round"] - 1))
 
+    def test_islands_that_train_the_same_are_named_whatever_the_strategy(self):
+        for strategy in ("name = 'diloco'\ninner_steps = 10\ncodec = 'int8'", "name = 'noloco'\ninner_steps = 10", "name = 'data-parallel'"):
+            for name, alike in (("numpy", True), ("until_good", True), ("torch", False)):
+                if (name == "torch" and not HAS_TORCH) or (name == "until_good" and "data-parallel" in strategy):
+                    continue
+                with self.subTest(f"{strategy} {name}"), tempfile.TemporaryDirectory() as folder:
+                    document = self.completed(self.local(folder, f"{PYTHON} '{HERE}/loops.py' {name}", {}, 30, strategy))
+                    told = [warning["text"] for warning in document["warnings"] if warning["kind"] == "islands_alike"]
+                    self.assertEqual(len(told), alike, told)
+                    words = "islands island-1 and island-2 train on the same data in the same order"
+                    self.assertEqual(words in document["run"]["reason"], alike)
+                    self.assertTrue(all(words in text and "island.part" in text for text in told), told)
+
     def test_a_program_of_one_s_own_writes_another_format(self):
         with tempfile.TemporaryDirectory() as folder:
             process = self.local(folder, f"{PYTHON} '{HERE}/loops.py' numpy", {}, 100_000, pace=50.0)

@@ -115,6 +115,51 @@ TEST_CASE("an island whose checkpoint is being read trains on it, and not on wha
   CHECK(bench.newest<LoadTrainer>());
 }
 
+TEST_CASE("a trainer of one's own takes the last parameters of a completed run, has time to finish, and is named if it is the first") {
+  const auto ends = [](const std::string& trainer, const Release& release) {
+    Bench bench;
+    bench.feed(agent::LinkUp{});
+    bench.say(Welcome{});
+    RunSpec given = spec();
+    given.trainer.name = trainer;
+    Digest digest;
+    digest.bytes[0] = std::byte{7};
+    Invite invite;
+    invite.run = RunId("r-1");
+    invite.spec = to_json(given);
+    invite.epoch = Epoch(2);
+    invite.from = StartFrom::checkpoint;
+    invite.committed = Round(10);
+    invite.digest = digest;
+    bench.say(invite);
+    REQUIRE(bench.newest<LoadCheckpoint>());
+    bench.feed(CheckpointLoaded{RunId("r-1"), Round(10), digest});
+    REQUIRE(bench.newest<StartTrainer>());
+    bench.feed(TrainerReady{.run = RunId("r-1"), .incarnation = bench.newest<StartTrainer>()->incarnation, .step = Step(40)});
+    const Member self{IslandId("i-a"), "a", "", "tcp://h:1"};
+    bench.say(NewEpoch{RunId("r-1"), Epoch(3), Round(10), {self}, std::nullopt});
+    CheckpointWritten written;
+    written.run = RunId("r-1");
+    written.round = Round(10);
+    written.digest = digest;
+    bench.feed(written);
+    REQUIRE(std::ranges::any_of(bench.messages, [](const Message& m) { return std::holds_alternative<RunEnded>(m); }));
+    bench.say(release);
+    REQUIRE(bench.newest<StopTrainer>());
+    const std::optional<LoadTrainer> load = bench.newest<LoadTrainer>();
+    CHECK((!load || load->step == Step(40)));
+    return std::pair(bench.newest<StopTrainer>()->end, load.has_value());
+  };
+  const auto release = [](bool completed, std::uint32_t place) {
+    return Release{RunId("r-1"), Code::cancelled, completed, "over", Epoch(3), place};
+  };
+  CHECK(ends("own", release(true, 1)) == std::pair(RunEnd::completed_first, true));
+  CHECK(ends("own", release(true, 2)) == std::pair(RunEnd::completed, true));
+  CHECK(ends("own", release(true, 0)) == std::pair(RunEnd::none, false));
+  CHECK(ends("own", release(false, 1)) == std::pair(RunEnd::none, false));
+  CHECK(ends("", release(true, 1)) == std::pair(RunEnd::none, false));
+}
+
 TEST_CASE("asked to leave without a run it goes at once, in a run it says so until it is released, or its time is up") {
   Bench free;
   free.feed(agent::LinkUp{});

@@ -91,7 +91,7 @@ std::vector<AgentMessage> agent_messages() {
           RoundResult{1, 0, true},
           Save{"/state"},
           Evaluate{},
-          Stop{"the run is complete"}};
+          Stop{"the run is complete", true, false}};
 }
 
 std::string why(const Result<AgentMessage>& result) { return result ? "(a message)" : result.error().why; }

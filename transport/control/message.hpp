@@ -137,6 +137,7 @@ struct Ready {
   Round base = {};
   std::uint32_t staleness = 0;
   std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer: they are in no contribution
+  std::uint64_t fingerprint = 0;  // of the contribution's values (strategies/contribution.hpp); 0: not known, or all are zero
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -526,7 +527,8 @@ struct Release {
   Code code = Code::cancelled;  // why the trainer stops; `cancelled` keeps the checkpoints like every other code
   bool completed = false;
   std::string why;
-  Epoch epoch = {};  // of the run then: what the island was told in a newer one stands; 0: whatever it was told
+  Epoch epoch = {};         // of the run then: what the island was told in a newer one stands; 0: whatever it was told
+  std::uint32_t place = 0;  // among the islands that have completed it, from 1; 0: it is not one of them
   friend bool operator==(const Release&, const Release&) = default;
 };
 

@@ -434,9 +434,9 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()),          epoch(m.epoch()), round(m.round()),   amount(m.tokens()),     amount(m.steps()),
-                 m.training_loss(),     m.norm(),         digest(m.digest()), m.fragment(),           range(m.data()),
-                 amount(m.sequences()), round(m.base()),  m.staleness(),      amount(m.overwritten())};
+    return Ready{run(m.run()),  epoch(m.epoch()),        round(m.round()), amount(m.tokens()), amount(m.steps()),     m.training_loss(),
+                 m.norm(),      digest(m.digest()),      m.fragment(),     range(m.data()),    amount(m.sequences()), round(m.base()),
+                 m.staleness(), amount(m.overwritten()), m.fingerprint()};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),          epoch(m.epoch()),          round(m.round()), Attempt(m.attempt()), digest(m.digest()),
@@ -582,7 +582,9 @@ class Decoder {
                             count(m.bytes_received())};
   }
   TaskImages get(const wire::TaskImages& m) { return TaskImages{run(m.run()), task(m.task()), count(m.step()), picture(m.png())}; }
-  Release get(const wire::Release& m) { return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), epoch(m.epoch())}; }
+  Release get(const wire::Release& m) {
+    return Release{run(m.run()), code(m.code()), m.completed(), text(m.why()), epoch(m.epoch()), m.place()};
+  }
 
   // enrolment and operators
   Enrol get(const wire::Enrol& m) { return Enrol{protocol_, name(m.token_secret()), name(m.name())}; }

@@ -216,7 +216,7 @@ class Encoder {
   Offset<wire::Ready> put(const Ready& m) {
     return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
                              DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness,
-                             m.overwritten);
+                             m.overwritten, m.fingerprint);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
@@ -343,7 +343,7 @@ class Encoder {
     return wire::CreateTaskImages(builder_, name(m.run), name(m.task, "a task's name"), m.step, picture);
   }
   Offset<wire::Release> put(const Release& m) {
-    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value);
+    return wire::CreateRelease(builder_, name(m.run), code(m.code), m.completed, text(m.why), m.epoch.value, m.place);
   }
 
   // enrolment and operators

@@ -255,6 +255,14 @@ int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer) {
   });
 }
 
+int atoll_trainer_end(atoll_trainer* trainer) {
+  const std::optional<Stop>* stop = trainer == nullptr ? nullptr : &trainer->client.stop();
+  if (stop == nullptr || !*stop || !(*stop)->complete.value_or(false)) {
+    return ATOLL_LEFT;
+  }
+  return (*stop)->first.value_or(false) ? ATOLL_COMPLETE_FIRST : ATOLL_COMPLETE;
+}
+
 int atoll_trainer_fail(atoll_trainer* trainer, const char* why, int permanent) {
   return guarded(trainer, [&]() -> Status {
     trainer->client.fail(text_or_empty(why), permanent != 0);

@@ -64,6 +64,13 @@ enum {
   ATOLL_BUFFER_ONE = 2   /* after a round all have those of the first island that contributed (in pairs: the pair's mean) */
 };
 
+/* How a run ends for a trainer. */
+enum {
+  ATOLL_LEFT = 0,          /* it goes on without this trainer, or was cancelled: end soon */
+  ATOLL_COMPLETE = 1,      /* it is completed, and its last parameters were merged with alpha 0: there is time to use them (docs/own-trainer.md) */
+  ATOLL_COMPLETE_FIRST = 2 /* the same, and of all islands this is the one that writes what is written once */
+};
+
 typedef struct {
   const char* name;      /* unique */
   const uint64_t* shape; /* `dimensions` numbers of at least 1, none of a single number; the arena holds the tensor row by row */
@@ -145,6 +152,8 @@ int atoll_trainer_ready(atoll_trainer* trainer, uint64_t tokens_available);
 int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* order);
 /* The order is done; or it has begun; or the oldest that had begun has ended. Each is answered once, or begins once and ends once. */
 int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer);
+/* How the run has ended, once ATOLL_STOP came: one of ATOLL_LEFT, ATOLL_COMPLETE and ATOLL_COMPLETE_FIRST. */
+int atoll_trainer_end(atoll_trainer* trainer);
 /* The trainer is about to exit, and why; permanent: it would fail again, so it is not started again. */
 int atoll_trainer_fail(atoll_trainer* trainer, const char* why, int permanent);
 /* Why the last call failed; never NULL. */

@@ -1,5 +1,6 @@
 #include "agent/island_link/client/step_counts.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,24 +14,31 @@ void StepCounts::begin(std::size_t fragments) {
   }
 }
 
-void StepCounts::add_steps(std::uint64_t steps, std::uint64_t tokens) {
+void StepCounts::add_steps(std::uint64_t first, std::uint64_t steps, std::uint64_t tokens) {
   for (const std::shared_ptr<Tally>& tally : tallies_) {
     tally->steps += steps;
     tally->tokens += tokens;
   }
   tokens_ += tokens;
-  owed_ = true;
+  for (std::uint64_t step = first; step < first + steps; ++step) {
+    owed_.push_back(step);
+  }
 }
 
-StepCounts::Tallies StepCounts::take_owed() {
-  owed_ = false;
-  return tallies_;
+bool StepCounts::nonfinite() const {
+  return std::ranges::any_of(tallies_, [](const std::shared_ptr<Tally>& tally) { return tally->nonfinite; });
 }
 
-void StepCounts::add_losses(const Tallies& where, std::span<const double> losses) {
-  for (const double loss : losses) {
+StepCounts::Owed StepCounts::take_owed() { return {tallies_, std::exchange(owed_, {})}; }
+
+void StepCounts::add_losses(const Owed& owed, std::span<const double> losses) {
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double loss = losses[i];
     const bool bad = !std::isfinite(loss);
-    for (const std::shared_ptr<Tally>& tally : where) {
+    for (const std::shared_ptr<Tally>& tally : owed.where) {
+      if (bad && !tally->nonfinite && losses.size() == owed.steps.size()) {
+        tally->bad_step = owed.steps[i];
+      }
       tally->losses += bad ? 0 : 1;
       tally->loss_sum += bad ? 0.0 : loss;
       tally->nonfinite = tally->nonfinite || bad;
@@ -53,6 +61,7 @@ void StepCounts::Tally::fill(Published& report) const {
   report.steps = steps;
   report.tokens = tokens;
   report.nonfinite = report.nonfinite || nonfinite;
+  report.bad_step = bad_step;
   if (losses > 0 && !nonfinite) {
     const double mean = loss_sum / static_cast<double>(losses);
     report.loss = std::isfinite(mean) ? std::optional<double>(mean) : std::nullopt;

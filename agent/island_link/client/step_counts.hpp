@@ -25,18 +25,26 @@ class StepCounts {
     std::uint64_t losses = 0;
     double loss_sum = 0.0;
     bool nonfinite = false;
+    std::optional<std::uint64_t> bad_step = {};  // the first whose loss was not finite, where each step has one
     void fill(Published& report) const;
   };
   using Tallies = std::vector<std::shared_ptr<Tally>>;
+  // The losses of these steps are asked for, and count there.
+  struct Owed {
+    Tallies where;
+    std::vector<std::uint64_t> steps;
+  };
 
   void begin(std::size_t fragments);
-  // Steps are done, of so many tokens together. Their losses may come later.
-  void add_steps(std::uint64_t steps, std::uint64_t tokens);
-  [[nodiscard]] bool owes_losses() const { return owed_; }
+  // Steps are done, from number `first` on, of so many tokens together. Their losses may come later.
+  void add_steps(std::uint64_t first, std::uint64_t steps, std::uint64_t tokens);
+  [[nodiscard]] bool owes_losses() const { return !owed_.empty(); }
+  // One of the steps that no contribution counts yet had a loss that was not finite.
+  [[nodiscard]] bool nonfinite() const;
   // The losses of the steps so far were asked for, and are owed no longer: where they count, whatever has been closed when they come.
-  [[nodiscard]] Tallies take_owed();
+  [[nodiscard]] Owed take_owed();
   // Losses of those steps, in their order; steps may have none.
-  void add_losses(const Tallies& where, std::span<const double> losses);
+  void add_losses(const Owed& owed, std::span<const double> losses);
   // Starts anew: what was trained before belongs to no contribution.
   void forget();
 
@@ -56,7 +64,7 @@ class StepCounts {
   std::uint64_t tokens_ = 0;  // since the last progress
   std::optional<double> last_loss_;
   bool nonfinite_ = false;  // since the last progress
-  bool owed_ = false;
+  std::vector<std::uint64_t> owed_;
 };
 
 }  // namespace atl::island_link

@@ -123,6 +123,7 @@ Status TrainerClient::handle(const AgentMessage& message) {
         using Message = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<Message, Stop>) {
           stopped_ = true;
+          stop_ = value;
           return {};
         } else if constexpr (std::is_same_v<Message, Configure> || std::is_same_v<Message, Task> || std::is_same_v<Message, ArenaLayout>) {
           return Error{Code::corrupt, std::string("the agent has sent '") + Message::kType + "' a second time"};
@@ -294,6 +295,7 @@ Result<Order> TrainerClient::next(Duration timeout) {
     ATOLL_ASSIGN(std::optional<Order> order, move(until));
     if (order) {
       if (order->kind != OrderKind::none && order->kind != OrderKind::stop) {
+        ATOLL_TRY(announce(*order));
         in_hand_ = order;
         times_.handed_out = now();
       }
@@ -303,6 +305,15 @@ Result<Order> TrainerClient::next(Duration timeout) {
       return Order{};
     }
   }
+}
+
+// What may take long without a step: the agent does not take it for a hang then.
+Status TrainerClient::announce(const Order& due) {
+  const bool steps = due.kind == OrderKind::step || due.kind == OrderKind::gradient;
+  if (steps && !std::exchange(stepped_, true)) {
+    return prepare("doing its first step");
+  }
+  return due.kind == OrderKind::evaluate ? prepare("evaluating") : due.kind == OrderKind::save ? prepare("saving its state") : Status();
 }
 
 // Nothing can be done before a message comes, or the time for the next step.
@@ -503,7 +514,7 @@ Status TrainerClient::answer(const Answer& answer) {
   if (done.kind == OrderKind::report) {
     times_.compute_seconds += seconds(now() - times_.handed_out);
   }
-  StepCounts::Tallies losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Tallies();
+  StepCounts::Owed losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Owed();
   if (answer.answered == Answered::begun) {
     begins_orders_ = true;
     begun_.push_back({done, answer_, std::move(losses), {}});
@@ -517,10 +528,10 @@ Status TrainerClient::answer(const Answer& answer) {
       pending_samples_ = answer.samples;
       progress_.train(answer.tokens);
       if (done.kind == OrderKind::gradient) {
-        counts_.add_steps(1, answer.tokens);
+        counts_.add_steps(step_ + 1, 1, answer.tokens);
         inside_step_ = true;
       } else {
-        counts_.add_steps(std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
+        counts_.add_steps(step_ + 1, std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
         end_steps(std::max<std::uint64_t>(answer.steps, 1));
       }
       break;

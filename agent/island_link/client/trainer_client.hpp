@@ -126,9 +126,11 @@ class TrainerClient {
   // The order in hand is done, or has begun, or the oldest that had begun has ended. Errors: conflict if there is none, or for more steps
   // than were free; invalid_argument for more numbers than kMostMetrics, or an order that cannot go on beside others; as next().
   Status answer(const Answer& answer);
+  // What the agent has said when it said stop; nothing before.
+  [[nodiscard]] const std::optional<Stop>& stop() const { return stop_; }
   // It is about to exit because of this. Best effort.
   void fail(const std::string& why, bool permanent);
-  // What it is doing before it is ready, for people.
+  // What it is doing, for people; before it is ready, or where that may take longer than a step.
   Status prepare(const std::string& what);
 
   [[nodiscard]] std::uint64_t step() const { return step_; }
@@ -161,7 +163,7 @@ class TrainerClient {
   struct Begun {
     Order order;
     std::shared_ptr<Answer> answer;  // filled in when it has ended
-    StepCounts::Tallies losses;      // of a report: where they count
+    StepCounts::Owed losses;         // of a report: where they count
     std::vector<Deed> after;         // what is said to the agent then
   };
 
@@ -192,6 +194,7 @@ class TrainerClient {
   void finish_merge(const MergeOrder& order, double waited);
   void end_steps(std::uint64_t steps);
   Status send_progress();
+  Status announce(const Order& due);
   // Sends, behind what has begun and not ended.
   Status say(Deed send);
   Status send_own(const Answer& answer);
@@ -217,6 +220,7 @@ class TrainerClient {
   ArenaLayout layout_;
   Arena arena_;
   bool stopped_ = false;
+  std::optional<Stop> stop_;  // of a trainer that does no task
 
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
@@ -229,6 +233,7 @@ class TrainerClient {
   std::deque<Begun> begun_;
   bool begins_orders_ = false;  // it has answered one as begun
   Pending pending_;
+  bool stepped_ = false;               // a step was handed out
   bool inside_step_ = false;           // payload gradient: between gradient and update
   std::uint64_t pending_samples_ = 0;  // of the gradient in hand
   StepCounts counts_;

@@ -11,6 +11,11 @@ namespace atl::island_link {
 // The state in `directory`, with the counters of this moment. What went wrong is in answer_.error.
 std::vector<TrainerClient::Todo> TrainerClient::saving(const std::string& directory) {
   return {report(false), Deed([this, directory] {
+            if (counts_.nonfinite()) {  // whoever goes back to it later would meet the same again
+              answer_ = std::make_shared<Answer>();
+              answer_->error = "the loss of a step was not finite, so this state is not kept";
+              return Status();
+            }
             Result<std::string> folder = begin_saving(directory);
             if (!folder) {
               answer_ = std::make_shared<Answer>();

@@ -97,7 +97,8 @@ class Alone:
 
     def next(self, timeout_ms: int) -> Order:
         if self._enough is not None or (self._steps is not None and self._step >= self._steps):
-            self._in_hand = Order(library.STOP if self._in_hand.kind == library.EVALUATE else library.EVALUATE)
+            evaluated = self._in_hand.kind == library.EVALUATE
+            self._in_hand = Order(library.STOP, end=library.COMPLETE_FIRST) if evaluated else Order(library.EVALUATE)
             return self._in_hand
         progress = (self._step + 1) / self._steps if self._steps else 0.0
         return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1, progress=progress)
@@ -142,6 +143,8 @@ class Island:
     sample    number of the next one in the order of the whole run: no other island has it
     progress  share of the run that is done with the step in hand, 0 to 1: of its steps, or of its tokens where the run ends by tokens
     files     of the run's data, if it names any
+    complete  after the loop: the run is completed, and its last parameters are in the model, the same on every island
+    first     after the loop of a completed run: of all islands this is the one that writes what is written once
     """
 
     def __init__(self, trainer: Any, defaults: Mapping[str, Any]):
@@ -159,6 +162,7 @@ class Island:
         self.step = 0
         self.position = 0
         self.progress = 0.0
+        self.complete = self.first = False
         self.rank, self.ranks = 0, 1
         self._gradients = configuration.get("payload") == "gradient"
         self._tokens_per_sample: int = own.get("tokens_per_sample", 1)
@@ -275,7 +279,7 @@ class Island:
             while True:
                 order = self._next()
                 if order.kind == library.STOP:
-                    return False
+                    return self._stopped(order)
                 if order.kind in (library.STEP, library.GRADIENT):
                     self._in_hand = order
                     self.progress = order.progress
@@ -285,6 +289,11 @@ class Island:
                     self._carry_out(order)
         except LinkError as failure:
             return self._ended(failure)
+
+    def _stopped(self, order: Order) -> bool:
+        """There is no further step."""
+        self.complete, self.first = order.end != library.LEFT, order.end == library.COMPLETE_FIRST
+        return False
 
     def _next(self) -> Order:
         """The next order. What goes on beside the steps is waited for only where there is nothing else to do."""
@@ -411,7 +420,8 @@ class Island:
         self._trainer.leave()
 
     def prepare(self, what: str) -> None:
-        """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log."""
+        """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log. Later: what it is about to do that may
+        take longer than a step; its silence is no hang then, until it is done with the step in hand."""
         self._trainer.prepare(what)
 
     def fail(self, why: str, permanent: bool = False) -> None:

@@ -54,6 +54,7 @@ class _Order(ctypes.Structure):
 
 BUFFER_MEAN, BUFFER_ONE = 1, 2  # atoll_parameter.buffer
 WHOLE, BEGUN, ENDED = range(3)  # atoll_answer.answered
+LEFT, COMPLETE, COMPLETE_FIRST = range(3)  # atoll_trainer_end()
 
 
 class _Metric(ctypes.Structure):
@@ -93,6 +94,7 @@ class Order(NamedTuple):
     directory: str = ""
     progress: float = 0.0
     data: Optional[Mapping[str, Any]] = None  # of the configuration, if they were dealt anew
+    end: int = LEFT  # of STOP: how the run has ended
 
 
 class Entry(NamedTuple):
@@ -133,6 +135,7 @@ def _load() -> ctypes.CDLL:
         library.atoll_trainer_ready.argtypes = [pointer, ctypes.c_uint64]
         library.atoll_trainer_next.argtypes = [pointer, ctypes.c_int, ctypes.POINTER(_Order)]
         library.atoll_trainer_answer.argtypes = [pointer, ctypes.POINTER(_Answer)]
+        library.atoll_trainer_end.argtypes = [pointer]
         library.atoll_trainer_fail.argtypes = [pointer, ctypes.c_char_p, ctypes.c_int]
         library.atoll_trainer_prepare.argtypes = [pointer, ctypes.c_char_p]
         library.atoll_trainer_why.restype = ctypes.c_char_p
@@ -202,6 +205,7 @@ class Trainer:
             order.directory.decode() if order.directory else "",
             order.progress,
             self._dealt(order.deals),
+            self._library.atoll_trainer_end(self._trainer) if order.kind == STOP else LEFT,
         )
 
     def _dealt(self, deals: int) -> Optional[Mapping[str, Any]]:

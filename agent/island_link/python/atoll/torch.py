@@ -305,7 +305,7 @@ class TorchIsland(Island):
             while True:
                 order = self._tell(self._decide() if self.rank == 0 else None)
                 if order.kind == library.STOP:
-                    return False
+                    return self._stopped(order)
                 if order.kind == library.STEP:
                     self._free = order.free_until - order.step + 1
                     self.progress = order.progress
