@@ -348,9 +348,7 @@ class Driver {
     }
   }
   void carry_out(const DealData& order, TimePoint) {
-    if (for_trainer(order.run, order.incarnation)) {
-      trainer_->deal(order);
-    }
+    tell(order, [&](TrainerSession& trainer) { trainer.deal(order); });
   }
   void carry_out(const FormInitialState& order, TimePoint) {
     TrainerSession* trainer = seat_.session(order.run, order.incarnation);

@@ -360,9 +360,9 @@ void IslandHost::begin_step() {
     }
     TrainerState& state = process_->trainer.state;
     state.trained.to = state.position + 1;
-    const std::uint64_t sequence = process_->trainer.share.sequence(state.position);
-    checkers(process_->run).trained_on(process_->trainer.part, state.position, sequence);
-    Rng noise(cluster_.scenario().seed, stream_of("batch", sequence));
+    const DataShare& share = process_->trainer.share;
+    checkers(process_->run).trained_on(process_->trainer.part, state.position, share.sequence(state.position));
+    Rng noise(cluster_.scenario().seed, stream_of("batch", process_->trainer.part * 1'000'000ULL + state.position));
     Vector& gradient = process_->trainer.gradient;
     for (const float value : state.parameters) {
       gradient.push_back(0.05F * value + 0.01F * static_cast<float>(noise.normal()));
