@@ -214,8 +214,10 @@ bool DataParts::deal(std::vector<std::uint32_t> among, Outbox& out) {
 DataShare DataParts::share(std::uint32_t number) const {
   DataShare share;
   share.classes = classes_;
-  share.slices = static_cast<std::uint32_t>(std::max<std::size_t>(1, dealt_.size()));
-  share.slice = static_cast<std::uint32_t>((std::ranges::find(dealt_, number) - dealt_.begin()) % share.slices);
+  // Who comes in next is told what it will have then.
+  const bool comes = !std::ranges::binary_search(dealt_, number);
+  share.slices = static_cast<std::uint32_t>(dealt_.size() + (comes ? 1 : 0));
+  share.slice = static_cast<std::uint32_t>(std::ranges::lower_bound(dealt_, number) - dealt_.begin());
   if (const auto part = parts_.find(number); part != parts_.end()) {
     const auto& stretches = part->second.stretches;
     const auto behind = stretches.upper_bound(part->second.record.position);

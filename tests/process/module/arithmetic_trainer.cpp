@@ -144,6 +144,7 @@ class ArithmeticTrainer {
   }
   void take(const Skip& order) { step_ = std::max(step_, std::min(order.step, until_)); }
   void take(const Committed&) {}
+  void take(const Dealt&) {}  // it cuts no data
   void take(const RoundResult& order) { results_[{order.round, order.fragment}] = order.applied; }
   void take(const Save& order) { send(Saved{order.directory, step_, position_, std::nullopt}); }
   void take(const Evaluate&) { send(Evaluated{loss(), 1, step_}); }
