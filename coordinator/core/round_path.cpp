@@ -367,7 +367,8 @@ RoundInput Core::State::round_input(Run& run, Round number) {
 void Core::State::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
   AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
-  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec)) {
+  // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
+  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && !run.passes_over()) {
     amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
   }
   std::uint32_t fragment = 0;

@@ -286,7 +286,14 @@ Found look_for(std::uint64_t seed, std::chrono::seconds length, const std::map<s
     client.request_stop();
   }
   clients.clear();
-  REQUIRE(Cluster::eventually([&] { return cluster.run({"runs"}).exit == 0; }));
+  std::string said;
+  const bool back = Cluster::eventually([&] {
+    const CommandResult runs = cluster.run({"runs"});
+    said = runs.err;
+    return runs.exit == 0;
+  });
+  INFO(said << cluster.logs());
+  REQUIRE(back);
   for (const std::string& run : history.runs()) {
     history.end(run);
   }

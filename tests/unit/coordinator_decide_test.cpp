@@ -659,6 +659,10 @@ TEST_CASE("decide_amounts rejects what a round cannot hold, and what is out of a
   CHECK(rejected({1, 1000, 1000}, 0).empty());  // a small claim has no other rejected
   CHECK(rejected({1, 1000}, 0).empty());
   CHECK(rejected({}, 100).empty());
+  // Three that have trained on nothing weigh 1: they are no measure of the two that have.
+  AmountInput idle{
+      {{island(0), 1, 0, false}, {island(1), 1, 0, false}, {island(2), 1, 0, false}, {island(3), 1030}, {island(4), 1339}}, 10, 0};
+  CHECK(decide_amounts(idle).empty());
 }
 
 TEST_CASE("decide_attempt: who fails alone is blamed, whomever it accuses") {
