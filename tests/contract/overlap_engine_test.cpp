@@ -335,9 +335,12 @@ TEST_CASE("overlap: what was rounded before makes no contribution longer than wh
     for (auto& island : group.all) {
       island->engine->post(order);
     }
+    std::vector<ExchangeDone> done;  // a round is applied once all have exchanged: whoever applies it serves its attempt no more
     for (auto& island : group.all) {
-      const ExchangeDone done = island->answer<ExchangeDone>();
-      apply(*island, done, 0);
+      done.push_back(island->answer<ExchangeDone>());
+    }
+    for (std::size_t i = 0; i < group.all.size(); ++i) {
+      apply(*group.all[i], done[i], 0);
     }
   }
 }
