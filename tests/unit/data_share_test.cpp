@@ -1,10 +1,10 @@
 #include "transport/base/data_share.hpp"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "coordinator/core/data_parts.hpp"
+#include "tests/catch.hpp"
 #include "transport/base/rng.hpp"
 
 namespace of_data_share_test {
