@@ -97,7 +97,7 @@ std::string render_data(const json& document, const Terminal& terminal) {
   }
   std::string text = table.text(terminal);
   if (const std::string passes = data_passes_text(number_at(document, "passes")); !passes.empty()) {
-    text += "of all data: " + passes + "\n";
+    text += "data: " + passes + "\n";
   }
   const json& proof = object_at(document, "proof");
   if (text_at(document, "counted_in") == "images") {

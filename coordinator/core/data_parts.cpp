@@ -100,7 +100,7 @@ std::uint64_t DataParts::limit(std::uint32_t number) const {
   }
   const std::uint64_t last = part.stretches.rbegin()->first;
   if (!std::ranges::binary_search(dealt_, number)) {
-    return std::max(part.record.position, last);  // where it ended for now
+    return std::max(part.record.position, last);  // its owner is away, and has it up to there
   }
   // A stretch that is a round away is replaced by what is dealt next, so that few are ahead, however often islands come and go.
   const std::uint64_t round = std::max(of_a_round_, part.widest);
@@ -214,7 +214,7 @@ bool DataParts::deal(std::vector<std::uint32_t> among, Outbox& out) {
 DataShare DataParts::share(std::uint32_t number) const {
   DataShare share;
   share.classes = classes_;
-  // Who comes in next is told what it will have then.
+  // An island that is being let in is told the slice that it will have as a member.
   const bool comes = !std::ranges::binary_search(dealt_, number);
   share.slices = static_cast<std::uint32_t>(dealt_.size() + (comes ? 1 : 0));
   share.slice = static_cast<std::uint32_t>(std::ranges::lower_bound(dealt_, number) - dealt_.begin());

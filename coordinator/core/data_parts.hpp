@@ -1,17 +1,19 @@
 // How far each island of a run is in its data, and which of the data it trains on next.
 //
-// A *part* is what one island trains on, in its order: sequences 0, 1, 2, … by its own count (transport/base/data_share.hpp). It is the
-// island's as long as the run is. Every contribution says which range of its part it was trained on; with the commit of its round the range
-// is counted, and the part's position moves behind it. An island that comes back begins at the position: so what it had taken and not
+// A *part* is what one island trains on, in its order: sequences 0, 1, 2, … by its own count (transport/base/data_share.hpp). An island
+// keeps its part for the whole run. Every contribution says which range of its part it was trained on; with the commit of its round the
+// range is counted, and the part's position moves behind it. An island that comes back begins at the position: what it had taken and not
 // contributed comes again, and nothing that is committed does. A contribution that did not count (not finite, out of all proportion) is
-// passed over: its samples come again in the next pass. After a rollback the positions are those of that round, and everybody
-// comes to the same sequences again. Islands that keep outer
-// states of their own say how far they are, and nothing is committed in common; in a run of phases tasks say which data they are of.
+// passed over: its samples come again in the next pass. After a rollback the positions are those of that round, and each island comes to
+// the same sequences again. Islands that keep outer states of their own say how far they are, and nothing is committed in common; in a run
+// of phases tasks say which data they are of.
 //
-// Which sequences of the run a part is made of is dealt: all classes of the data among those who are in the run, in equal numbers, anew
-// with every epoch whose members are others. Everybody keeps what it has up to a position that lies two rounds ahead of what it is known to
-// have trained on, and hands over what comes behind: nobody waits, and each sequence has one owner. So what a lost island had in hand waits
-// for it, and comes again in the next pass if it stays away. Threads: owned by one core.
+// The sequences of a part are dealt: the classes of the data are divided among the members of an epoch, in equal numbers, anew with every
+// epoch whose members are others. Each member keeps what it has up to a position two rounds ahead of what it is known to have trained on,
+// and hands over what lies behind that position. So nobody waits, and each sequence has one owner. What a lost island had in hand waits for
+// it, and comes again in the next pass if the island stays away.
+//
+// Threads: owned by one core.
 #pragma once
 
 #include <map>
@@ -43,12 +45,12 @@ class DataParts {
   // How far every part is that was begun, from 0.
   [[nodiscard]] std::vector<DataRange> snapshot() const;
 
-  // The island's part: the one that it has; else `had` unless that is another's; else one without an owner, or
-  // a new one. It is its own from now on.
+  // The island's part: the one that it has; else `had` unless that is another's; else one without an owner, or a new one. It is the
+  // island's from now on.
   std::uint32_t part_of(const IslandId& island, std::optional<std::uint32_t> had, Outbox& out);
   // The data are dealt among the owners of these parts. False: as they are already.
   bool deal(std::vector<std::uint32_t> among, Outbox& out);
-  // What was dealt may be other than the ledger says: the next deal is of sequences that nobody can have had.
+  // The islands may know of deals that the ledger does not have: the next deal is of sequences that nobody can have had.
   void deal_anew() { void_ = true; }
   // All rounds are lost, and nobody has anything of them: the data begin anew, too.
   void begin_anew(Outbox& out);
