@@ -42,9 +42,10 @@ struct Settings {
   Duration restore_grace = std::chrono::seconds(10);    // before committed rounds are given up for an older checkpoint
   Duration rejoin_delay = std::chrono::seconds(5);      // after an expulsion; doubles up to rejoin_delay_max
   Duration rejoin_delay_max = std::chrono::seconds(60);
-  Duration told_wait = std::chrono::seconds(2);  // a wait that stands for so long becomes an event
-  Generation generation;                         // this coordinator's
-  Bytes generation_key;                          // what generations are proven with
+  Duration told_wait = std::chrono::seconds(2);      // a wait that stands for so long becomes an event
+  Duration stands_after = std::chrono::seconds(60);  // a round whose attempts fail for so long interrupts its run
+  Generation generation;                             // this coordinator's
+  Bytes generation_key;                              // what generations are proven with
 };
 
 // A message to one instance of an island's agent. `boot` is what that instance said in its Hello: two agents that use one
@@ -98,6 +99,8 @@ class Core {
   // A message from an authenticated island. `boot`: of the instance, as the Hello or Heartbeat on its connection said; 0 if
   // it has said none yet on this connection. Kinds that an island has no business to send are dropped.
   void step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message);
+  // The address that an island's connection comes from, where its router's is the one that others would have to dial. For people.
+  void see(const IslandId& island, const std::string& host);
   // A key was enrolled, or taken back. An island that was never admitted is not heard.
   void admit(TimePoint now, const IslandId& island, const std::string& name, const std::string& public_key);
   void revoke(TimePoint now, const IslandId& island, const std::string& why);

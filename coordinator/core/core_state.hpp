@@ -112,6 +112,12 @@ struct Membership {
   std::optional<Round> leaves_after;  // asked to leave: the newest round that it had contributed to by then
 };
 
+// The next round cannot be exchanged: since when its attempts have failed, or data have not passed, and why the newest one did.
+struct Stand {
+  TimePoint since;
+  std::string why;  // for people, with the round
+};
+
 // What only a run of rounds has.
 struct RoundsWork {
   OpenRounds open;
@@ -123,6 +129,7 @@ struct RoundsWork {
   Round spread_round;                     // when all had done this round
   std::map<std::uint32_t, Round> newest;  // by fragment, where rounds close with a quorum: the newest committed round
   bool told_of_grace = false;             // that it is longer than the overlap hides
+  std::optional<Stand> stand;             // until a round is committed, or others take part
   unsigned skipped = 0;                   // committed rounds in a row, the newest among them, in which no contribution counted
 };
 
@@ -391,6 +398,8 @@ struct Core::State {
   void advance_exchanging(Run& run, Round round);
   void abort(Run& run, Round round, const std::string& why);
   void fail_round(Run& run, Round round, const OpenRound::Failures& failures);
+  void stand(Run& run, Round number, const std::string& why);
+  [[nodiscard]] std::string why_it_stands(const Run& run) const;
   [[nodiscard]] std::optional<Wait> pause_before(const Run& run, Round round, const std::vector<IslandId>& participants) const;
 
   // ---- quorum_rounds.cpp: what counts in a round that closes with a quorum

@@ -77,6 +77,9 @@ std::optional<Wait> decide_own_restore(const OwnRestoreInput& input) {
 
 Wait decide_standing(const StandingInput& input) {
   Wait wait = input.wait;
+  if (input.enough && !input.stands.empty()) {
+    wait = Wait{input.stands, std::nullopt};  // the pauses between its attempts are no deadlines: no other thing happens when they are over
+  }
   if (!input.enough && !input.away.empty()) {
     wait.text += ": " + list_of(input.away);
   }

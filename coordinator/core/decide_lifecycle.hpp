@@ -96,6 +96,7 @@ struct StandingInput {
   bool enough = true;
   std::vector<std::string> away;  // names of those that are missed, with what they do or why
   std::string stops = {};         // stops_after(), of a run that is being paused, or is good enough
+  std::string stands = {};        // why its islands cannot exchange a round, and have tried for long
 };
 // "is being paused after round 7", or that the run ends there.
 std::string stops_after(Round round, bool completes);

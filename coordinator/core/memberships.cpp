@@ -351,6 +351,9 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
     send(id, new_epoch_of(run, id));
   }
   run.nobody_since = now();
+  if (!run.phased()) {
+    run.in_rounds().stand.reset();
+  }
   touch(run);
 }
 

@@ -136,6 +136,9 @@ void Core::State::settle_recovered(Run& run) {
       record(run.to_record());
     }
   }
+  if (run.life.is(RunState::interrupted) && !run.phased() && !run.members.empty() && run.members.size() >= run.spec.islands.min) {
+    run.in_rounds().stand = Stand{now() - settings.stands_after, run.life.reason().text};  // as it did before the restart
+  }
   for (auto& [island, membership] : run.memberships) {
     restart(membership.entry.resend);
     const MembershipState state = membership.record.state;

@@ -91,6 +91,7 @@ void Core::State::advance_exchanging(Run& run, Round number) {
       }
     }
     abort(run, number, why);
+    stand(run, number, failures.why);
     if (failures.own_fault >= kMostOwnFailures) {
       fail_round(run, number, failures);
       return;
@@ -113,6 +114,26 @@ void Core::State::fail_round(Run& run, Round number, const OpenRound::Failures& 
   const std::string reason = "round " + std::to_string(number.value) + " failed in " + std::to_string(failures.own_fault) +
                              " attempts in a row of " + list_of(names) + ": " + failures.why + "; the log of the agent there says more";
   end_run(run, RunState::failed, reason, Error{Code::internal, reason});
+}
+
+// The round's members cannot exchange it. Rounds after the next one cannot be over before it.
+void Core::State::stand(Run& run, Round number, const std::string& why) {
+  if (number != run.lineage.next()) {
+    return;
+  }
+  std::optional<Stand>& stand = run.in_rounds().stand;
+  stand = Stand{stand ? stand->since : now(), "round " + std::to_string(number.value) + " cannot be exchanged: " + why};
+  if (const TimePoint told = stand->since + settings.stands_after; now() < told) {
+    wake_at(told);
+  }
+}
+
+// Why the run stands, once it has for long; empty: it does not.
+std::string Core::State::why_it_stands(const Run& run) const {
+  if (run.phased() || !run.in_rounds().stand || now() < run.in_rounds().stand->since + settings.stands_after) {
+    return "";
+  }
+  return run.in_rounds().stand->why;
 }
 
 // The next attempt among members that have failed waits a while, longer each time.

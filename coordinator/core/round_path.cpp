@@ -311,6 +311,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   }
   if (const std::optional<Wait> apart = wait_for_paths(run)) {
     wait_for(run, *apart);
+    stand(run, number, apart->text);
     return;
   }
   for (const IslandId& id : decision.participants) {
@@ -502,6 +503,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
     run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one
   }
   run.in_rounds().last_round = now() - run.last_commit;
+  run.in_rounds().stand.reset();
   run.last_commit = now();
   run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
   run.lineage.decide_in(run.epoch);

@@ -259,15 +259,17 @@ void Core::State::settle(Run& run) {
                                                       : " (" + why_away(run, id, membership) + ")"));
     }
   }
+  input.stands = why_it_stands(run);
+  const bool goes_on = input.enough && input.stands.empty();
   const Wait wait = decide_standing(input);
-  const RunState wanted = input.enough ? RunState::running : RunState::interrupted;
+  const RunState wanted = goes_on ? RunState::running : RunState::interrupted;
   const RunState before = run.life.state();
   run.life.become(wanted, wait.text, now(), wait.until);
   if (before != wanted) {
     record(run.to_record());
-    if (before != RunState::starting || !input.enough) {
-      event(run.about.id, {}, input.enough ? "info" : "warning", input.enough ? "run_continues" : "run_interrupted",
-            "run " + run.about.name + (input.enough ? " goes on" : " is interrupted: " + wait.text));
+    if (before != RunState::starting || !goes_on) {
+      event(run.about.id, {}, goes_on ? "info" : "warning", goes_on ? "run_continues" : "run_interrupted",
+            "run " + run.about.name + (goes_on ? " goes on" : " is interrupted: " + wait.text));
     }
   }
   tell_wait(run);

@@ -111,6 +111,45 @@ TEST_CASE("two islands alone that are apart are both named and waited for, and g
   }
 }
 
+TEST_CASE("a run that stands for want of a path is interrupted, said once, and goes on when data pass, also after a restart") {
+  const std::uint64_t begun = GENERATE(0, 5);  // rounds before they are apart
+  const bool restarts = GENERATE(false, true);
+  INFO(begun << " " << restarts);
+  Cluster cluster(calm(2, 2));
+  if (begun == 0) {
+    part(cluster, 0, 1, true);
+  }
+  cluster.start();
+  if (begun > 0) {
+    REQUIRE(cluster.run_until_committed(Round(begun), minutes(5)));
+    part(cluster, 0, 1, true);
+  }
+  cluster.run_for(minutes(3));
+  const auto interrupted = [&] {
+    return cluster.view()->state == RunState::interrupted &&
+           cluster.view()->reason.text.find("cannot be exchanged: ") != std::string::npos && !cluster.view()->reason.until;
+  };
+  INFO(cluster.view()->reason.text);
+  REQUIRE(interrupted());
+  REQUIRE(events(cluster, "run_interrupted") == 1);
+  if (restarts) {
+    cluster.crash_coordinator();
+    cluster.start_coordinator();
+    cluster.run_for(10s);
+    INFO(cluster.view()->reason.text);
+    REQUIRE(interrupted());
+  }
+  cluster.run_for(minutes(30));
+  INFO(cluster.view()->reason.text);
+  REQUIRE(interrupted());
+  REQUIRE(events(cluster, "run_interrupted") == 1);
+  REQUIRE(events(cluster, "run_continues") == 0);
+  REQUIRE(cluster.view()->committed.value <= begun + 1);
+  cluster.heal();
+  finish(cluster);
+  REQUIRE(events(cluster, "run_continues") == 1);
+}
+
 TEST_CASE("two members between which no data pass go on as soon as a third has come that reaches both, or one of them") {
   const bool one_way = GENERATE(false, true);     // data pass in one direction between the two
   const std::uint64_t begun = GENERATE(0, 5);     // rounds before they are apart

@@ -15,6 +15,8 @@ namespace {
 
 constexpr Duration kConfigureWithin = std::chrono::seconds(60);
 constexpr Duration kForEver = Duration(-1);
+constexpr Duration kLongWait =
+    std::chrono::seconds(5);  // for a round's result: it is told of while it lasts, so that nobody counts it as computing
 constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
 constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
 
@@ -432,10 +434,13 @@ Status TrainerClient::await(TimePoint until) {
     return {};
   }
   const TimePoint before = now();
-  const Duration timeout = until == TimePoint::max() ? kForEver : std::max(Duration::zero(), until - before);
-  ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(timeout));
+  const TimePoint wake = std::min(until, std::max(before, times_.last_progress + kLongWait));
+  ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(std::max(Duration::zero(), wake - before)));
   pending_.awaited_seconds += seconds(now() - before);
-  return message ? handle(*message) : Status();
+  if (message) {
+    return handle(*message);
+  }
+  return now() >= times_.last_progress + kLongWait ? send_progress() : Status();
 }
 
 std::optional<Order> TrainerClient::begin_step() {
@@ -604,7 +609,7 @@ Status TrainerClient::send_progress() {
   said.position = position_;
   counts_.pace(said, seconds(present - times_.last_progress));
   said.compute_seconds = times_.compute_seconds;
-  said.wait_seconds = times_.wait_seconds;
+  said.wait_seconds = times_.wait_seconds + (pending_.awaited ? pending_.awaited_seconds : 0.0);
   times_.last_progress = present;
   return say([this, said]() mutable {
     counts_.newest_loss(said);

@@ -12,7 +12,9 @@ export function ownerSentences(island, status) {
   const wait = waitedFor(islands).get(me.name) ?? { ready: 0, link: 0 };
   const rounds = Math.max(1, run.round);
   const all = wait.ready + wait.link;
-  sentences.push(all > 0.5 ? `Others waited for you: ${duration(all)} in all, ${duration(all / rounds)} a round.` : 'Nobody waited for you.');
+  const stands = run.state === 'interrupted';
+  if (stands) sentences.push('The run is interrupted: no round is done at present.');
+  if (!stands || all > 0.5) sentences.push(all > 0.5 ? `Others waited for you: ${duration(all)} in all, ${duration(all / rounds)} a round.` : 'Nobody waited for you.');
   const fastest = islands.filter((one) => one.active && known(one.tokens_per_second)).sort((a, b) => b.tokens_per_second - a.tokens_per_second)[0];
   if (fastest && known(me.tokens_per_second) && fastest.id !== me.id) {
     sentences.push(`You train on ${count(me.tokens_per_second)} tokens a second, the fastest island (${fastest.name}) on ${count(fastest.tokens_per_second)}.`);

@@ -84,6 +84,10 @@ TEST_CASE("with too few islands the reason names those that are missed") {
   CHECK(decide_standing({{"round 2 waits", std::nullopt}, true, {}, stops}).text == "is being paused after round 2; round 2 waits");
   CHECK(decide_standing({*decide_pause({Round(2), {"a"}}), true, {}, stops}).text ==
         "is being paused after round 2; waits for the checkpoint of a");
+  const Wait pause{"round 2 failed 3 times", TimePoint(std::chrono::seconds(9))};
+  CHECK(decide_standing({pause, true, {}, {}, "a and b are apart"}).text == "a and b are apart");
+  CHECK_FALSE(decide_standing({pause, true, {}, {}, "a and b are apart"}).until);
+  CHECK(decide_standing({pause, false, {"b (lost)"}, {}, "a and b are apart"}).text == "round 2 failed 3 times: b (lost)");
   CHECK(decide_standing({{}, true, {}, stops_after(Round(2), true)}).text == "ends after round 2");
 }
 
