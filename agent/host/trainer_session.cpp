@@ -355,7 +355,10 @@ void TrainerSession::hear(const island_link::Preparing& message, std::vector<Ses
     busy_since_ = busy_since_.value_or(now());
     return;
   }
-  log_info("run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_);
+  if (const auto line =
+          preparing_lines_.pass(now(), "run " + order_.run.text + ", island " + settings_.island + ": the trainer is " + preparing_)) {
+    log_info(*line);
+  }
 }
 
 void TrainerSession::hear(const island_link::Metrics& message, std::vector<SessionOutput>& out) {

@@ -22,6 +22,7 @@
 #include "agent/host/trainer_programs.hpp"
 #include "agent/island_link/agent_end.hpp"
 #include "transport/base/disk.hpp"
+#include "transport/base/log_limit.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 
@@ -125,6 +126,7 @@ class TrainerSession {
   std::uint64_t last_position_ = 0;
   std::uint64_t sequences_before_ = 0;  // trained on before it was loaded
   TrainerProgress progress_;            // newest
+  LogLimit preparing_lines_{20};        // of the log: as fast as it likes it may say what it prepares
   double merge_wait_ = 0;               // seconds that its merges waited
   bool ready_ = false;                  // it stands where it was told to start
   bool requested_ = false;              // publish_now or load is under way

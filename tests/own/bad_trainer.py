@@ -101,6 +101,15 @@ def never_ready():
     link.send("preparing", what="compiling for ever")
 
 
+def talks():
+    """Forty megabytes of the agent's log, if each became a line."""
+    link = hello()
+    link.receive(60)
+    for i in range(200_000):
+        link.send("preparing", what=f"compiling {i} " + "x" * 100)
+    link.send("failed", why="there is no such model", permanent=True)
+
+
 def lacks_a_module():
     island = joined()
     import no_such_module  # noqa: F401
@@ -138,6 +147,7 @@ KINDS = {
     "same_words": same_words,
     "same_status": same_status,
     "unready": never_ready,
+    "talks": talks,
     "silent": lambda: None,
     "version": lambda: hello(protocol=1),
     "ranks": lambda: hello(ranks=3),

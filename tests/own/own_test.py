@@ -451,6 +451,7 @@ class BadTrainers(Clusters):
         "huge": "the trainer's parameter 'w' has no elements or more than 2^40",
         "large": "the model needs an arena of 4.3 GB, [run].arena_limit is 67.1 MB",
         "permanent": "the trainer failed: there is no such model",
+        "talks": "the trainer failed: there is no such model",  # and its log stays small
         "module": "No module named 'no_such_module'",
         "done_twice": "island.done() without a step",
         "same_words": "the trainer keeps failing (it ended 3 times with the same words)",
@@ -461,7 +462,7 @@ class BadTrainers(Clusters):
         "scribbles": "the trainer failed: it wrote into fragment 0 of the arena out of turn",
     }
     WITHIN = {"silent": "1500ms", "unready": "1500ms", "flood": "15s"}
-    ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent", "module", "done_twice")  # of no use to try again
+    ONCE = ("version", "ranks", "none", "twice", "empty", "huge", "large", "permanent", "talks", "module", "done_twice")  # of no use to try again
 
     def status(self, folder):
         command = [ATOLL, "status", "--state", folder + "/state/coordinator", "-o", "json"]
