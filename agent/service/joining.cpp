@@ -22,6 +22,9 @@ namespace {
 
 constexpr auto kAskAgain = std::chrono::seconds(2);
 
+// Of a documentation's network: a packet to it would take the default route.
+const Address kAnywhere{"192.0.2.1", 9};
+
 bool names_no_host(const std::string& host) { return host.empty() || host == "*" || host == "0.0.0.0" || host == "::"; }
 
 // The local address of a connection to `host`; no packet is sent.
@@ -166,6 +169,11 @@ Result<std::string> advertised_address(const std::string& advertise, const std::
   if (names_no_host(address.host)) {
     ATOLL_ASSIGN(const Address towards, parse_address(coordinator));
     ATOLL_ASSIGN(address.host, address_towards(towards));
+    if (address.is_loopback() && !towards.is_loopback()) {
+      // The name of this very machine, which it resolves to itself (Debian's /etc/hosts says 127.0.1.1): others know the machine by the
+      // address that its packets to anywhere have.
+      address.host = address_towards(kAnywhere).value_or(address.host);
+    }
   }
   return to_string(address);
 }

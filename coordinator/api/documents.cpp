@@ -501,6 +501,7 @@ Result<json> Requests::islands(TimePoint now) {
                                       {"run", std::move(run_id)},
                                       {"run_name", run_name},
                                       {"address", text_or_null(view.bulk_address)},
+                                      {"seen_host", text_or_null(view.seen_host)},
                                       {"platform", view.platform},
                                       {"version", view.version},
                                       {"data_sets", view.data_sets},

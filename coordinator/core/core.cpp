@@ -106,6 +106,8 @@ Core::~Core() = default;
 Core::Core(Core&&) noexcept = default;
 Core& Core::operator=(Core&&) noexcept = default;
 
+void Core::see(const IslandId& island, const std::string& host) { state_->islands.see(island, host); }
+
 void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const Message& message) {
   state_->out.advance_to(now);
   constexpr Duration kSoon = std::chrono::milliseconds(100);  // one look for all answers that decide nothing

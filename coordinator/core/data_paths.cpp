@@ -131,8 +131,8 @@ void Core::State::note_broken(const IslandId& reader, const IslandId& from, cons
   const std::string other = islands.name_of(from);
   const Run* run = common_run(reader, from);
   event(run == nullptr ? RunId{} : run->about.id, reader, "warning", "path_broken",
-        "island " + one + " gets no data from island " + other + ": " + why + ". One of them has to reach the other: open " +
-            islands.member_of(from).bulk_address + " for " + one + ", or " + islands.member_of(reader).bulk_address + " for " + other +
+        "island " + one + " gets no data from island " + other + ": " + why +
+            ". One of them has to reach the other: " + islands.opening_for(from, reader) + ", or " + islands.opening_for(reader, from) +
             ". Until then a third island sums for both, where there is one");
   touch_runs_of(reader, from);
 }
@@ -191,7 +191,7 @@ std::optional<Wait> Core::State::wait_for_paths(const Run& run) {
 
 std::string Core::State::text_of_apart(const IslandId& a, const IslandId& b) const {
   return "islands " + islands.name_of(a) + " and " + islands.name_of(b) + " cannot exchange data: " + paths.why_not(a, b, now()) +
-         ". Open " + islands.member_of(a).bulk_address + " or " + islands.member_of(b).bulk_address + " for the other";
+         ". One of them has to reach the other: " + islands.opening_for(a, b) + ", or " + islands.opening_for(b, a);
 }
 
 }  // namespace atl::coordinator

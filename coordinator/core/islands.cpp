@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/address.hpp"
+
 namespace atl::coordinator {
 namespace {
 
@@ -413,6 +415,40 @@ std::vector<std::string> Islands::names_of(const std::vector<IslandId>& ids) con
     names.push_back(name_of(id));
   }
   return names;
+}
+
+void Islands::see(const IslandId& id, const std::string& host) {
+  if (const auto found = islands_.find(id); found != islands_.end()) {
+    found->second.seen_host = bounded(host, 64);
+  }
+}
+
+std::string Islands::opening_for(const IslandId& id, const IslandId& other) const {
+  const Island* island = find(id);
+  const std::string said = island == nullptr ? "" : island->record.bulk_address;
+  const Result<Address> address = parse_address(said);
+  const std::string open = "open " + said + " of " + name_of(id) + " for " + name_of(other);
+  if (!address) {
+    return open;
+  }
+  const std::string port = std::to_string(address->port);
+  const Address seen{island->seen_host, address->port};
+  const bool elsewhere = !seen.host.empty() && seen.host != address->host && !seen.is_loopback();
+  if (address->is_loopback() && elsewhere) {
+    return name_of(id) + " says that it is reached at " + said + ", which only its own machine can: start its agent with --advertise " +
+           to_string(seen);
+  }
+  if (address->is_loopback()) {
+    return name_of(id) + " says that it is reached at " + said +
+           ", which only its own machine can: start its agent with --advertise and "
+           "the address at which " +
+           name_of(other) + " can dial it";
+  }
+  if (address->is_private() && elsewhere && !seen.is_private()) {
+    return said + " is an address of " + name_of(id) + "'s own network: let its router pass port " + port + " of " + seen.host +
+           ", which the coordinator sees, to it, and start its agent with --advertise " + to_string(seen);
+  }
+  return open;
 }
 
 Member Islands::member_of(const IslandId& id) const {

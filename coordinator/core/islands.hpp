@@ -41,6 +41,7 @@ struct Island {
   Departure departure;
   std::optional<Probe> probe;
   std::map<RunId, HeldRun> held;              // of its hello; checkpoints are kept up to date
+  std::string seen_host;                      // the address that its connection comes from; empty: not known
   double uplink_budget = 0;                   // of its hello, in bits a second; 0: none
   std::uint64_t link_memory_bytes = 0;        // of its hello; 0: it does not say
   std::string kernels;                        // of its hello
@@ -137,6 +138,9 @@ class Islands {
   [[nodiscard]] const std::string& name_of(const IslandId& id) const;
   [[nodiscard]] std::vector<std::string> names_of(const std::vector<IslandId>& ids) const;
   [[nodiscard]] Member member_of(const IslandId& id) const;
+  void see(const IslandId& id, const std::string& host);
+  // What has to be done that `other` can dial it, for people: which port is opened, or that it must be reached at another address.
+  [[nodiscard]] std::string opening_for(const IslandId& id, const IslandId& other) const;
   [[nodiscard]] std::vector<Member> members_of(const std::vector<IslandId>& ids) const;
 
   // To the instance that was let in, if it is connected.

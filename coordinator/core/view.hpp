@@ -108,6 +108,7 @@ struct IslandView {
   std::string version;
   std::string platform;
   std::string bulk_address;
+  std::string seen_host;  // the address that its connection comes from; empty: not heard of since the coordinator's restart
   std::vector<std::string> data_sets;
   std::optional<TimePoint> last_seen;
   double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart

@@ -181,6 +181,7 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     view.uplink_budget_bits_per_second = island.uplink_budget;
     view.link_memory_bytes = island.link_memory_bytes;
     view.bulk_address = value.bulk_address;
+    view.seen_host = island.seen_host;
     view.data_sets = value.data_sets;
     for (const auto& [from, why] : state_->paths.into(id, now)) {
       const MeasuredPath* measured = state_->paths.measurement(id, from);

@@ -207,6 +207,9 @@ void Driver::take(TimePoint now, const Received& received) {
                       "the key of island '" + key->name + "' may not command; commands need an operator's key (--key FILE)"};
     (void)server_->send(received.connection, Reply{request->id, error, ""});
   } else if (from_island(message) && key->role == Role::island) {
+    if (std::holds_alternative<Hello>(message)) {
+      core_->see(key->island, received.host);
+    }
     take_island_message(now, received.connection, key->island, message);
   } else {
     refuse(received.connection, Error{Code::unauthorized, "the key of " + std::string(to_string(key->role)) + " '" + key->name +

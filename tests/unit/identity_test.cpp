@@ -142,6 +142,20 @@ TEST_CASE("addresses are read and printed") {
   }
 }
 
+TEST_CASE("private addresses mean something in their own network only") {
+  for (const char* host : {"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.178.20", "169.254.1.1", "100.64.0.1", "100.127.255.255",
+                           "fd00::1", "FC00::1", "fe80::1", "febf::1"}) {
+    INFO(host);
+    CHECK(Address{host, 1}.is_private());
+  }
+  for (const char* host :
+       {"9.255.255.255", "11.0.0.1", "172.15.0.1", "172.32.0.1", "192.167.0.1", "100.63.0.1", "100.128.0.1", "203.0.113.7", "2001:db8::1",
+        "fec0::1", "10.example.org", "10.0.0.1.example", "10.0.0", "fd.example.org", "*", ""}) {
+    INFO(host);
+    CHECK_FALSE(Address{host, 1}.is_private());
+  }
+}
+
 TEST_CASE("loopback is what only this machine reaches") {
   for (const char* host : {"localhost", "127.0.0.1", "127.8.9.1", "::1"}) {
     CHECK(Address{host, 1}.is_loopback());

@@ -1,7 +1,9 @@
 #include "transport/base/address.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <optional>
 
 namespace atl {
 namespace {
@@ -27,7 +29,35 @@ bool is_loopback_ipv4(std::string_view host) {
          std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
+// The four bytes of an IPv4 address; nothing: it is none.
+std::optional<std::array<unsigned, 4>> ipv4_of(std::string_view host) {
+  std::array<unsigned, 4> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char* end = host.data() + host.size();
+    const auto [next, error] = std::from_chars(host.data(), end, bytes[i]);
+    const bool last = i + 1 == bytes.size();
+    if (error != std::errc() || bytes[i] > 255 || (last ? next != end : next == end || *next != '.')) {
+      return std::nullopt;
+    }
+    host.remove_prefix(static_cast<std::size_t>(next - host.data()) + (last ? 0U : 1U));
+  }
+  return bytes;
+}
+
 }  // namespace
+
+bool Address::is_private() const {
+  if (const auto bytes = ipv4_of(host)) {
+    const auto [a, b, c, d] = *bytes;
+    return a == 10 || (a == 172 && b >= 16 && b < 32) || (a == 192 && b == 168) || (a == 169 && b == 254) ||
+           (a == 100 && b >= 64 && b < 128);
+  }
+  const auto begins = [&](std::string_view with) {
+    return std::ranges::equal(host.substr(0, with.size()), with, {}, [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  };
+  return host.find(':') != std::string::npos &&
+         (begins("fc") || begins("fd") || begins("fe8") || begins("fe9") || begins("fea") || begins("feb"));
+}
 
 bool Address::is_loopback() const { return host == "localhost" || host == "::1" || is_loopback_ipv4(host); }
 

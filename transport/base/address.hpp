@@ -15,6 +15,9 @@ struct Address {
   std::uint16_t port = 0;  // 0: any free one, written "*"
   // True for localhost, 127.0.0.0/8 and ::1: nobody but this machine can reach it.
   [[nodiscard]] bool is_loopback() const;
+  // True for an address that has a meaning in its own network only: of RFC 1918, of a provider's network behind NAT (100.64.0.0/10),
+  // link-local, fc00::/7. Of a name nothing is known.
+  [[nodiscard]] bool is_private() const;
   friend bool operator==(const Address&, const Address&) = default;
 };
 

@@ -26,6 +26,7 @@ struct Received {
   ConnectionId connection;
   std::string public_key;   // of the peer, 40 characters Z85: proven by CURVE, only claimed on a plain (loopback) link
   Result<Message> message;  // corrupt: garbage, reported once a connection; conflict: another protocol version
+  std::string host = {};    // the address that the connection comes from, as text; empty: not known
 };
 
 // The coordinator's end. Anybody may connect; whether a key is admitted is decided by the owner, message by message.

@@ -218,7 +218,7 @@ class RouterServer final : public ZmqControlServer {
     if (std::optional<Error> mismatch = answer_other_version(*connection, *message)) {
       return foreign_.add(*connection) ? report(Received{*connection, key, *mismatch}) : std::nullopt;
     }
-    return Received{*connection, key, std::move(message)};
+    return Received{*connection, key, std::move(message), frames[1].peer_host()};
   }
 
   // Hello, Enrol and Request are read whatever the version; the peer is told both and gets no further.

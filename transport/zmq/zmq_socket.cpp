@@ -15,6 +15,13 @@ ByteView ZmqFrame::bytes() const {
   return {static_cast<const std::byte*>(zmq_msg_data(message)), zmq_msg_size(message)};
 }
 
+std::string ZmqFrame::peer_host() const {
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 connection to a socket of IPv6
+  const char* value = zmq_msg_gets(&message_, "Peer-Address");
+  const std::string_view host = value == nullptr ? std::string_view() : std::string_view(value);
+  return std::string(host.starts_with(kMapped) ? host.substr(kMapped.size()) : host);
+}
+
 std::string ZmqFrame::user_id() const {
   const char* value = zmq_msg_gets(&message_, "User-Id");
   return value == nullptr ? std::string() : std::string(value);

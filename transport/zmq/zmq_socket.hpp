@@ -44,6 +44,8 @@ class ZmqFrame {
   [[nodiscard]] std::string_view text() const { return as_text(bytes()); }
   // The descriptor of the connection that it came by; −1 if unknown.
   [[nodiscard]] int source() const { return zmq_msg_get(const_cast<zmq_msg_t*>(&message_), ZMQ_SRCFD); }
+  // The address that its connection comes from, without the port; empty if unknown.
+  [[nodiscard]] std::string peer_host() const;
   // What the ZAP handler called the peer; empty without one.
   [[nodiscard]] std::string user_id() const;
   [[nodiscard]] zmq_msg_t* raw() { return &message_; }

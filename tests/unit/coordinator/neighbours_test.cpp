@@ -1,5 +1,6 @@
 // Islands that are connected try the paths between them before they share a run: who is told of whom, and what follows from what they say.
 #include <algorithm>
+#include <tuple>
 
 #include "coordinator/core/core.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -18,12 +19,13 @@ struct Bench {
   Core core{Settings{}, Recovered{}, now};
   coordinator::Ready last;
 
-  void join(const std::string& name, std::uint64_t boot = 1) {
+  void join(const std::string& name, std::uint64_t boot = 1) { join_at(name, "tcp://" + name + ":4401", boot); }
+  void join_at(const std::string& name, const std::string& address, std::uint64_t boot = 1) {
     core.admit(now, IslandId(name), name, "key-" + name);
     Hello message;
     message.name = name;
     message.boot = boot;
-    message.bulk_address = "tcp://" + name + ":4401";
+    message.bulk_address = address;
     say(name, message, boot);
   }
   void say(const std::string& name, const Message& message, std::uint64_t boot = 1) {
@@ -105,7 +107,9 @@ TEST_CASE("neighbours: two that cannot reach each other are named before a run i
   const StartView start = bench.core.rehearse_start(bench.now, spec_for_two());
   CHECK(start.enough);
   REQUIRE(start.apart.size() == 1);
-  CHECK(start.apart[0] == "islands a and b cannot exchange data: there is no connection. Open tcp://a:4401 or tcp://b:4401 for the other");
+  CHECK(start.apart[0] ==
+        "islands a and b cannot exchange data: there is no connection. One of them has to reach the other: "
+        "open tcp://a:4401 of a for b, or open tcp://b:4401 of b for a");
   REQUIRE(bench.paths_to("a").size() == 1);
   CHECK_FALSE(bench.paths_to("a")[0].passes);
   CHECK(bench.paths_to("a")[0].why == "there is no connection");
@@ -120,6 +124,38 @@ TEST_CASE("neighbours: two that cannot reach each other are named before a run i
   CHECK(bench.core.rehearse_start(bench.now, spec_for_two()).apart.empty());
   REQUIRE(bench.paths_to("a").size() == 1);
   CHECK(bench.paths_to("a")[0].passes);
+}
+
+TEST_CASE(
+    "neighbours: who says a private address is told the public one that the coordinator sees, and who says its own machine's is told so") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto islands = [&](const std::string& a, const std::string& seen_a, const std::string& b, const std::string& seen_b) {
+    for (const auto& [name, address, seen] : {std::tuple("a", a, seen_a), std::tuple("b", b, seen_b)}) {
+      bench.core.see(IslandId(name), seen);
+      bench.join_at(name, address);
+    }
+    bench.say("a", PathReport{IslandId("b"), false, "there is no connection"});
+    bench.say("b", PathReport{IslandId("a"), true, ""});
+    const StartView start = bench.core.rehearse_start(bench.now, spec_for_two());
+    REQUIRE(start.apart.size() == 1);
+    return start.apart[0].substr(start.apart[0].find("other: ") + 7);
+  };
+  const auto behind_router = [](const std::string& name, const std::string& seen) {
+    return "tcp://192.168.1.10:4401 is an address of " + name + "'s own network: let its router pass port 4401 of " + seen +
+           ", which the coordinator sees, to it, and start its agent with --advertise tcp://" + seen + ":4401";
+  };
+  const std::string own_machine =
+      "a says that it is reached at tcp://127.0.0.1:4401, which only its own machine can: start its agent with ";
+  CHECK(islands("tcp://192.168.1.10:4401", "203.0.113.7", "tcp://192.168.1.10:4401", "198.51.100.9") ==
+        behind_router("a", "203.0.113.7") + ", or " + behind_router("b", "198.51.100.9"));
+  CHECK(islands("tcp://192.168.1.10:4401", "192.168.1.10", "tcp://192.168.1.11:4401", "192.168.1.11") ==
+        "open tcp://192.168.1.10:4401 of a for b, or open tcp://192.168.1.11:4401 of b for a");
+  CHECK(islands("tcp://127.0.0.1:4401", "127.0.0.1", "tcp://[2001:db8::2]:4402", "2001:db8::2") ==
+        own_machine + "--advertise and the address at which b can dial it, or open tcp://[2001:db8::2]:4402 of b for a");
+  CHECK(islands("tcp://127.0.0.1:4401", "203.0.113.7", "tcp://b.example.org:4402", "198.51.100.9") ==
+        own_machine + "--advertise tcp://203.0.113.7:4401, or open tcp://b.example.org:4402 of b for a");
 }
 
 TEST_CASE("neighbours: what was found of an island's paths is forgotten when it is another process") {
