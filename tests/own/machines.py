@@ -29,11 +29,15 @@ class Machine:
         self.home.mkdir()
         self.name = name
         self.processes = []
-        self.holder = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "sleep", "infinity"], stdin=subprocess.DEVNULL)
+        spaces = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        first = ["sh", "-c", "while :; do sleep 1; done"]  # it waits for whatever lost its parent
+        self.holder = subprocess.Popen([*spaces, *first], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.path = os.path.dirname(os.path.abspath(atoll)) + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         own = os.readlink("/proc/self/ns/uts")
-        while os.readlink(f"/proc/{self.holder.pid}/ns/uts") == own:
+        children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        while not children.read_text().strip() or os.readlink(f"/proc/{self.holder.pid}/ns/uts") == own:
             time.sleep(0.01)
+        self.first = int(children.read_text())
         hosts = self.home.with_suffix(".hosts")
         hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {names[address]}\n" for address in names or {}))
         self.do(f"hostname {name} && ip link set lo up && mount --bind '{hosts}' /etc/hosts && mount -t tmpfs none /srv")
@@ -43,7 +47,7 @@ class Machine:
         return subprocess.run(self.command(line), check=True, capture_output=True, text=True, timeout=60, **how).stdout
 
     def command(self, line):
-        enter = ["nsenter", "-t", str(self.holder.pid), "--net", "--mount", "--uts", "env", "-i", "-C", str(self.home)]
+        enter = ["nsenter", "-t", str(self.first), "--net", "--mount", "--uts", "--pid", "env", "-i", "-C", str(self.home)]
         user = [f"HOME={self.home}", f"PATH={self.path}", "LANG=C.UTF-8", "OMP_NUM_THREADS=1", "COLUMNS=80"]
         return [*enter, *user, "sh", "-c", line]
 
@@ -51,22 +55,24 @@ class Machine:
         """A line that ends: as it stands, in the user's home."""
         return subprocess.run(self.command(line), capture_output=True, text=True, errors="replace", timeout=timeout, stdin=subprocess.DEVNULL)
 
-    def start(self, line):
-        """A line that goes on; what it says is in the log `started-N` of the home."""
+    def start(self, lines):
+        """Lines that go on; what they say is in the log `started-N` of the home."""
         log = (self.home / f"started-{len(self.processes)}").open("w")
-        process = subprocess.Popen(self.command("exec " + line), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(self.command(lines if "\n" in lines else "exec " + lines), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         process.log = log.name
         log.close()
         self.processes.append(process)
         return process
 
+    @staticmethod
+    def stop(process, how=signal.SIGTERM):
+        """The user's signal to a line that goes on."""
+        os.kill(int(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), how)
+
     def switch_off(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+        os.kill(self.first, signal.SIGKILL)  # and whatever else runs there
+        for process in [*self.processes, self.holder]:
             process.wait()
-        self.holder.kill()
-        self.holder.wait()
 
 
 class Network:
@@ -85,7 +91,9 @@ class Network:
         machine = Machine(self.folder, name, self.atoll, names)
         self.machines.append(machine)
         port = f"p{len(self.machines)}"
-        self.switch.do(f"ip link add {port} type veth peer name eth0 netns {machine.holder.pid} && ip link set {port} master br0 up")
+        cable = ["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(machine.first)]
+        subprocess.run(["nsenter", "-t", str(self.switch.first), "--net", *cable], check=True)
+        self.switch.do(f"ip link set {port} master br0 up")
         machine.do(f"ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.0.254")
         return machine
 

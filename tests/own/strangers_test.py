@@ -1,12 +1,12 @@
-"""What the README shows, as a stranger does it: each line as it stands, on machines of their own, with the run file as it stands.
+"""What README and docs/own-trainer.md show, as a stranger does it: each line as it stands, on machines of their own, with the run file as it stands.
 
 strangers_test.py ATOLL SOURCE: needs root for machines (machines.py) and the built-in trainer.
 """
 
 import json
-import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -110,7 +110,7 @@ class Readme(unittest.TestCase):
 
             watching = hub.start(status.replace("RUN", run))
             self.wait(lambda: "first" in pathlib.Path(watching.log).read_text(), watching)
-            watching.send_signal(signal.SIGINT)
+            hub.stop(watching, signal.SIGINT)
             watching.wait(60)
             shares = self.read(hub, f"atoll data {run} -o json")
             self.assertTrue(shares["proof"]["holds"], json.dumps(shares))
@@ -122,10 +122,101 @@ class Readme(unittest.TestCase):
             self.assertEqual(following.wait(60), 6, pathlib.Path(following.log).read_text())
             for agent in agents:
                 self.assertIsNone(agent.poll())
-                agent.send_signal(signal.SIGTERM)
+                hub.stop(agent)
                 self.assertEqual(agent.wait(60), 0, pathlib.Path(agent.log).read_text())
-            coordinator.send_signal(signal.SIGTERM)
+            hub.stop(coordinator)
             self.assertEqual(coordinator.wait(60), 0, pathlib.Path(coordinator.log).read_text())
+
+
+# What the page leaves to its reader: a model whose forward pass is the loss, a schedule, data that learn something.
+BUILD = """
+import copy, math, sys
+import torch
+
+def cases(seed, count):
+    torch.manual_seed(seed)
+    features = torch.randn(count, 16)
+    torch.manual_seed(7)
+    teacher = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    with torch.no_grad():
+        return list(zip(features, teacher(features) * 4))
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+
+    def forward(self, batch):
+        features, wanted = (torch.stack(part) for part in zip(*batch))
+        return torch.nn.functional.mse_loss(self.body(features), wanted)
+
+def build(settings, part, parts):
+    items = cases(1, 4096)
+    torch.manual_seed(3)
+    model = Net()
+    opt = torch.optim.AdamW(model.parameters(), settings.get("learning_rate", 3e-4) * 10)
+    steps = island.training["steps"]
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: min(1, (step + 1) / 50) * (1 + math.cos(math.pi * min(1, step / steps))) / 2)
+    return model, opt, sched, island.dataset(items)
+
+def validate():
+    with torch.no_grad():
+        return float(model(HELD_OUT))
+
+HELD_OUT, acc = cases(2, 512), 0.0
+"""
+
+
+COMPARE = """
+import json
+text = open(sys.argv[1], "rb").read()
+size = int.from_bytes(text[:8], "little")
+read = lambda of: torch.frombuffer(bytearray(text[8 + size :][slice(*of["data_offsets"])]), dtype=torch.float32).view(of["shape"])
+tensors = {name: read(of) for name, of in json.loads(text[8 : 8 + size]).items() if name != "__metadata__"}
+saved, model = torch.load(sys.argv[2]), Net()
+model.load_state_dict(tensors, strict=True)
+print(all(torch.equal(saved[name], value) for name, value in model.state_dict().items()), validate())
+"""
+
+
+class OwnTrainer(Readme):
+    """docs/own-trainer.md: its program, its run file and its lines on one machine, as two would be."""
+
+    test_separate_machines = None
+
+    def setUp(self):
+        self.page = (SOURCE / "docs/own-trainer.md").read_text()
+        self.program, self.after = re.findall(r"^```python\n(.*?)^```$", self.page, re.S | re.M)[:2]
+        blocks = re.findall(r"^```sh\n(.*?)^```$", self.page, re.S | re.M)
+        self.install = next(text for text in blocks if "-m venv" in text)
+        self.lines = next(text for text in blocks if "coordinator init" in text)
+        self.run_file = block(section(self.page, "Start it"), "toml")
+
+    def test_two_islands_on_one_machine(self):
+        with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
+            machine = network.machine("lyon", "10.77.0.2", {})
+            if machine.run("python3 -c 'import torch'").returncode != 0:
+                self.skipTest("/usr/bin/python3 has no PyTorch")
+            shutil.copytree(SOURCE / "agent/island_link/python", machine.home / "agent/island_link/python")
+            self.said(machine, self.install)
+            machine.path = f"{machine.home}/island/bin:{machine.path}"
+            ending = self.after[self.after.index("if island.first") :]
+            (machine.home / "train.py").write_text(BUILD + self.program + ending + "print('validation', validate(), flush=True)\n")
+            (machine.home / "run.toml").write_text(self.run_file)
+
+            typed = machine.start(self.lines)
+            self.assertEqual(typed.wait(PATIENCE), 0, pathlib.Path(typed.log).read_text())
+            self.said(machine, "atoll export gpt --state c -o model.safetensors")
+            (saved,) = machine.home.glob("**/model.pt")
+            (machine.home / "compare.py").write_text(BUILD + COMPARE)
+            same, together = self.said(machine, f"python3 compare.py model.safetensors {saved}").split()
+            self.assertEqual(same, "True", "the saved model is not the exported one")
+
+            alone = (machine.home / "train.py").read_text().replace("atoll.join()", "atoll.join(steps=2000)")
+            (machine.home / "alone.py").write_text(alone)
+            one = float(re.search(r"validation (\S+)", self.said(machine, "python3 alone.py")).group(1))
+            self.assertLess(float(together), 1.1 * one, "two islands learn less than one alone in as many steps")
+            print(f"validation loss of two islands {together}, of one alone {one}", file=sys.stderr)
 
 
 if __name__ == "__main__":
