@@ -186,7 +186,10 @@ std::optional<Wait> Core::State::wait_for_paths(const Run& run) {
   if (run.members.size() != 2 || run.spec.islands.min < 2 || detour_input(run.members, true).apart.empty()) {
     return std::nullopt;
   }
-  return Wait{text_of_apart(run.members.front(), run.members.back()), paths.next_change(now())};
+  if (const std::optional<TimePoint> again = paths.next_change(now())) {
+    wake_at(*again);  // then it is tried again, which is no deadline
+  }
+  return Wait{text_of_apart(run.members.front(), run.members.back()), std::nullopt};
 }
 
 std::string Core::State::text_of_apart(const IslandId& a, const IslandId& b) const {

@@ -68,11 +68,10 @@ void Core::State::advance_initial(Run& run) {
   }
   if (const std::optional<Wait> apart = wait_for_paths(run)) {
     run.wait = *apart;
-    if (apart->until) {
-      wake_at(*apart->until);
-    }
+    stand(run, Round(0), apart->text);
     return;
   }
+  run.in_rounds().stand.reset();
   for (const IslandId& id : run.members) {
     const std::optional<Digest>& told = run.memberships.at(id).entry.initial;
     if (told && votes[*told] > (digest == nullptr ? 0 : votes[*digest])) {

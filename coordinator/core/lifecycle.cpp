@@ -26,8 +26,8 @@ constexpr unsigned followers(RunState state) {
       return bits({queued, running, interrupted, paused}) | kEnds;
     case running:  // queued again when everything is lost
       return bits({queued, interrupted, paused}) | kEnds;
-    case interrupted:
-      return bits({queued, running, paused}) | kEnds;
+    case interrupted:  // `starting` again where its islands could not exchange data before there was an initial state
+      return bits({queued, starting, running, paused}) | kEnds;
     case paused:
       return bits({queued, interrupted}) | kEnds;
     case completed:

@@ -118,11 +118,13 @@ void Core::State::fail_round(Run& run, Round number, const OpenRound::Failures& 
 
 // The round's members cannot exchange it. Rounds after the next one cannot be over before it.
 void Core::State::stand(Run& run, Round number, const std::string& why) {
-  if (number != run.lineage.next()) {
+  if (run.lineage.initialised() && number != run.lineage.next()) {
     return;
   }
   std::optional<Stand>& stand = run.in_rounds().stand;
-  stand = Stand{stand ? stand->since : now(), "round " + std::to_string(number.value) + " cannot be exchanged: " + why};
+  const std::string what =
+      run.lineage.initialised() ? "round " + std::to_string(number.value) + " cannot be exchanged: " : "the run cannot begin: ";
+  stand = Stand{stand ? stand->since : now(), what + why};
   if (const TimePoint told = stand->since + settings.stands_after; now() < told) {
     wake_at(told);
   }

@@ -239,18 +239,20 @@ std::string Core::State::why_away(const Run& run, const IslandId& id, const Memb
 
 // Nothing changes any more: what the run waits for is its reason.
 void Core::State::settle(Run& run) {
-  if (run.life.is(RunState::queued) || !run.lineage.initialised()) {
+  const std::string stands = run.life.is(RunState::queued) ? "" : why_it_stands(run);
+  if (run.life.is(RunState::queued) || (!run.lineage.initialised() && stands.empty() && !run.life.is(RunState::interrupted))) {
     if (!run.wait.text.empty()) {
       run.life.wait(run.wait.text, now(), run.wait.until);
       tell_wait(run);
     }
     return;
   }
-  StandingInput input{run.wait, true, {}, {}};
+  StandingInput input{run.wait, true, {}, {}, stands};
   if (run.life.pausing() && !run.phased()) {
     input.stops = stops_after(*run.life.pauses_after(), !run.life.enough().empty());
   }
-  input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states();
+  input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states() ||
+                 !run.lineage.initialised();
   const bool all_here = run.memberships.size() == run.members.size();  // every member has a membership
   for (const auto& [id, membership] : run.memberships) {
     if (!all_here && !run.is_member(id)) {
@@ -259,10 +261,9 @@ void Core::State::settle(Run& run) {
                                                       : " (" + why_away(run, id, membership) + ")"));
     }
   }
-  input.stands = why_it_stands(run);
-  const bool goes_on = input.enough && input.stands.empty();
+  const bool goes_on = input.enough && stands.empty();
   const Wait wait = decide_standing(input);
-  const RunState wanted = goes_on ? RunState::running : RunState::interrupted;
+  const RunState wanted = !goes_on ? RunState::interrupted : run.lineage.initialised() ? RunState::running : RunState::starting;
   const RunState before = run.life.state();
   run.life.become(wanted, wait.text, now(), wait.until);
   if (before != wanted) {

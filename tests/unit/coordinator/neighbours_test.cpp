@@ -158,6 +158,39 @@ TEST_CASE(
         own_machine + "--advertise tcp://203.0.113.7:4401, or open tcp://b.example.org:4402 of b for a");
 }
 
+TEST_CASE("neighbours: a run that cannot begin because its two islands cannot reach each other is interrupted, and starts when they can") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto report = [&](bool whole) {
+    bench.say("a", PathReport{IslandId("b"), whole, whole ? "" : "there is no connection"});
+    bench.say("b", PathReport{IslandId("a"), true, ""});
+  };
+  report(false);
+  REQUIRE(bench.core.submit(bench.now, RunId("r-1"), spec_for_two(), "", "file"));
+  const auto after = [&](std::chrono::seconds time) {
+    for (const TimePoint end = bench.now + time; bench.now < end; bench.now += 1s) {
+      IslandReport starts;
+      starts.run = RunId("r-1");
+      bench.say("a", Heartbeat{1, {starts}});
+      bench.say("b", Heartbeat{1, {starts}});
+      bench.core.tick(bench.now);
+    }
+    return bench.core.runs(bench.now).front();
+  };
+  const RunView begun = after(30s);
+  CHECK(begun.state == RunState::starting);
+  CHECK(begun.reason.text.find("islands a and b cannot exchange data: there is no connection") == 0);
+  CHECK_FALSE(begun.reason.until);
+  report(false);
+  const RunView stands = after(35s);
+  CHECK(stands.state == RunState::interrupted);
+  CHECK(stands.reason.text.find("islands a and b cannot exchange data: there is no connection") != std::string::npos);
+  CHECK_FALSE(stands.reason.until);
+  report(true);
+  CHECK(after(30s).state == RunState::starting);
+}
+
 TEST_CASE("neighbours: what was found of an island's paths is forgotten when it is another process") {
   Bench bench;
   bench.join("a");

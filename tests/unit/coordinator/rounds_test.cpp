@@ -154,7 +154,7 @@ TEST_CASE("the lifecycle of a run: every transition that is allowed, and no othe
       {queued, {starting, running, interrupted, paused, completed, failed, cancelled}},
       {starting, {queued, running, interrupted, paused, completed, failed, cancelled}},
       {running, {queued, interrupted, paused, completed, failed, cancelled}},
-      {interrupted, {queued, running, paused, completed, failed, cancelled}},
+      {interrupted, {queued, starting, running, paused, completed, failed, cancelled}},
       {paused, {queued, interrupted, completed, failed, cancelled}},
       {completed, {}},
       {failed, {queued, interrupted}},
