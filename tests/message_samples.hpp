@@ -66,7 +66,7 @@ class MessageSampler {
             Abort{run(), epoch(), round(), attempt(), text()},
             Offer{run(), rng_.chance(0.5)},
             CatchUp{run(), epoch(), round(), digest(), number(), round(), digest(), members(), half(), number()},
-            Serve{run(), word(), round(), rng_.chance(0.5)},
+            Serve{run(), word(), round(), rng_.chance(0.5), word()},
             Release{run(), static_cast<Code>(rng_.below(10)), rng_.chance(0.5), text(), Epoch(rng_.below(100)),
                     static_cast<std::uint32_t>(rng_.below(9))},
             Enrol{kProtocolVersion, word(), word()},

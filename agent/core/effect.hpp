@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/core/pending_round.hpp"
+#include "agent/core/readers.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
@@ -125,7 +126,7 @@ struct AllowPeers {
   RunId run;
   Epoch epoch;
   std::vector<Member> members;
-  std::vector<std::string> readers;  // keys that may only fetch checkpoints and results
+  std::vector<Reader> readers;  // that may only fetch checkpoints and results
 };
 // Try the data path from each of these, whatever the runs: they do the same. Replaces the list. → PathTried for each.
 // With a measurement (not 0): measure each path for so long, one after the other. → PathMeasured for each.

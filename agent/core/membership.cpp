@@ -27,7 +27,7 @@ std::vector<IslandId> Membership::islands() const {
   return islands;
 }
 
-void Membership::announce() const { out_->effect(AllowPeers{run_, epoch_, members_, readers_.keys()}); }
+void Membership::announce() const { out_->effect(AllowPeers{run_, epoch_, members_, readers_.all()}); }
 
 bool Membership::use(Epoch epoch, const std::vector<Member>& members) {
   listed_ = epoch;

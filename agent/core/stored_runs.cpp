@@ -61,7 +61,7 @@ std::optional<AllowPeers> StoredRuns::heed(const Serve& message) {
   }
   Readers& readers = readers_[message.run];
   readers.heed(message);
-  return AllowPeers{message.run, Epoch(0), {}, readers.keys()};
+  return AllowPeers{message.run, Epoch(0), {}, readers.all()};
 }
 
 std::vector<HeldCheckpoint> StoredRuns::held(const RunId& run) const {

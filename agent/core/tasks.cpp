@@ -50,7 +50,7 @@ void Tasks::want(const Assignment& message) {
   for (const Content& content : contents_of(message)) {
     wanted_.insert(content.digest);
   }
-  out_->effect(AllowPeers{message.run, Epoch(0), message.members, readers_.keys()});
+  out_->effect(AllowPeers{message.run, Epoch(0), message.members, readers_.all()});
   for (auto next = fetching_.begin(); next != fetching_.end();) {
     const auto here = next++;
     if (!wanted_.contains(here->first)) {
@@ -176,7 +176,7 @@ void Tasks::stop(const std::string& why) {
 
 void Tasks::heed(const Serve& message) {
   readers_.heed(message);
-  out_->effect(AllowPeers{run(), Epoch(0), assignment_.members, readers_.keys()});
+  out_->effect(AllowPeers{run(), Epoch(0), assignment_.members, readers_.all()});
 }
 
 void Tasks::on(const TaskProgressed& event) {

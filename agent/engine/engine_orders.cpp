@@ -34,6 +34,11 @@ void SyncEngine::State::carry_out(const OpenRun& order) {
 void SyncEngine::State::carry_out(const AllowPeers& order) {
   Audience& audience = audiences[order.run];
   const bool changed = audience.members != order.members;
+  adopt_addresses(audience.members, order.members);
+  for (const Reader& reader : order.readers) {
+    const auto known = std::ranges::find(audience.readers, reader.key, &Reader::key);
+    adopt_address(island_of(reader.key), known == audience.readers.end() ? "" : known->bulk_address, reader.bulk_address);
+  }
   audience.members = order.members;
   audience.readers = order.readers;
   if (const OpenedRun* const open = find(order.run); open != nullptr && (changed || !audience.partners)) {
@@ -47,14 +52,15 @@ void SyncEngine::State::carry_out(const AllowPeers& order) {
   for (const Member& member : order.members) {
     members.push_back(member.island);
   }
-  for (const std::string& key : order.readers) {
-    visitors.push_back(island_of(key));
+  for (const Reader& reader : order.readers) {
+    visitors.push_back(island_of(reader.key));
   }
   link->store().set_readers(order.run, std::move(members), std::move(visitors));
   set_peers();
 }
 
 void SyncEngine::State::carry_out(const TryPaths& order) {
+  adopt_addresses(neighbours, order.islands);
   neighbours = order.islands;
   set_peers();
   if (order.measurement != 0 && settings.probe_paths) {

@@ -67,47 +67,63 @@ std::optional<std::set<IslandId>> SyncEngine::State::partners_among(Aggregator a
   return partners;
 }
 
+// The newest address that was told of an island holds for all runs: a list of members may be older than what a joiner's Serve says.
+void SyncEngine::State::adopt_address(const IslandId& island, const std::string& before, const std::string& told) {
+  if (!told.empty() && told != before) {
+    addresses[island] = told;
+  }
+}
+
+void SyncEngine::State::adopt_addresses(const std::vector<Member>& before, const std::vector<Member>& told) {
+  for (const Member& member : told) {
+    const auto known = std::ranges::find(before, member.island, &Member::island);
+    adopt_address(member.island, known == before.end() ? "" : known->bulk_address, member.bulk_address);
+  }
+}
+
 void SyncEngine::State::set_peers() {
-  std::vector<Member> all;
-  std::set<IslandId> seen;
+  std::map<IslandId, Member> all;
   std::map<IslandId, RunId> tried;
-  std::vector<Member> not_dialled;
-  const auto admit = [&](const Member& member) {
-    if (seen.insert(member.island).second) {
-      all.push_back(member);
-    }
+  const auto admit = [&](Member member, bool dialled) {
+    const auto known = addresses.find(member.island);
+    const std::string address = dialled && known != addresses.end() ? known->second : "";
+    member.bulk_address.clear();
+    Member& peer = all.try_emplace(member.island, std::move(member)).first->second;
+    peer.bulk_address = peer.bulk_address.empty() ? address : peer.bulk_address;
   };
   for (const auto& [run, audience] : audiences) {
-    for (Member member : audience.members) {
-      if (audience.talks_to(member.island)) {
+    for (const Member& member : audience.members) {
+      const bool talks = audience.talks_to(member.island);
+      if (talks) {
         tried.try_emplace(member.island, run);
-        admit(member);
-      } else {
-        member.bulk_address.clear();
-        not_dialled.push_back(std::move(member));
       }
+      admit(member, talks && !member.bulk_address.empty());
     }
-  }
-  for (const auto& [run, audience] : audiences) {
-    for (const std::string& key : audience.readers) {
-      const IslandId island = island_of(key);
-      admit(Member{island, "", key, ""});
+    for (const Reader& reader : audience.readers) {
+      const IslandId island = island_of(reader.key);
       if (audience.talks_to(island)) {
         tried.try_emplace(island, run);
       }
+      admit(Member{island, "", reader.key, ""}, !reader.bulk_address.empty());
     }
   }
   for (const Member& member : neighbours) {
     tried.try_emplace(member.island);
-    admit(member);
+    admit(member, !member.bulk_address.empty());
   }
-  std::ranges::for_each(not_dialled, admit);
   if (settings.probe_paths) {
     tried.erase(settings.self);
     probes.set_peers(tried, now());
   }
+  std::vector<Member> peers;
+  std::set<IslandId> seen;
+  for (auto& [island, member] : all) {
+    seen.insert(island);
+    peers.push_back(std::move(member));
+  }
+  std::erase_if(addresses, [&](const auto& known) { return !seen.contains(known.first); });
   wants.paths->keep_only(seen);
-  if (const Status set = link->set_peers(all); !set) {
+  if (const Status set = link->set_peers(peers); !set) {
     log_warning("not every peer can be admitted to the bulk link: " + set.error().why);
   }
 }

@@ -100,7 +100,7 @@ struct ContentFetch {
 // Whom a run's blobs are for.
 struct Audience {
   std::vector<Member> members;
-  std::vector<std::string> readers;  // keys
+  std::vector<Reader> readers;
   // Of many members those that this island exchanges with. It dials them and whom it reads the outer state from, and admits all. Nothing:
   // it dials everybody.
   std::optional<std::set<IslandId>> partners;
@@ -220,6 +220,8 @@ struct SyncEngine::State final : PieceReceiver {
 
   // ---- serving
   void set_peers();
+  void adopt_address(const IslandId& island, const std::string& before, const std::string& told);
+  void adopt_addresses(const std::vector<Member>& before, const std::vector<Member>& told);
   // With whom this island exchanges as an epoch begins, and in one exchange of these members; nothing: with everybody.
   [[nodiscard]] std::optional<std::set<IslandId>> first_partners(const OpenedRun& open, const Audience& audience) const;
   [[nodiscard]] std::optional<std::set<IslandId>> partners_among(Aggregator aggregator, const std::vector<Member>& members,
@@ -273,7 +275,8 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<RunId, Audience> audiences;
   double owners_uplink = 0;  // what the island's owner lets it send, in bits a second; 0: no limit
   std::vector<Member> neighbours;
-  std::map<RunId, std::set<Round>> served;  // checkpoints
+  std::map<IslandId, std::string> addresses;  // the newest that was told of each peer
+  std::map<RunId, std::set<Round>> served;    // checkpoints
   std::map<BlobId, ContentFetch> content_fetches;
   PathProbes probes;
   PathMeasure measure;

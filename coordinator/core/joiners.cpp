@@ -179,8 +179,9 @@ void Core::State::order_catch_up(Run& run, Membership& membership) {
     membership.entry.catch_up->part = membership.record.part;
     membership.entry.catch_up->position =
         run.data.position(membership.record.part, run.lineage.parts_after(membership.entry.catch_up->committed));
+    const Member joiner = islands.member_of(island);
     for (const Member& source : membership.entry.catch_up->sources) {
-      send(source.island, Serve{run.about.id, islands.member_of(island).public_key, membership.entry.catch_up->checkpoint_round, true});
+      send(source.island, Serve{run.about.id, joiner.public_key, membership.entry.catch_up->checkpoint_round, true, joiner.bulk_address});
     }
     send(island, *membership.entry.catch_up);
   }

@@ -123,7 +123,8 @@ void Core::State::advance_pair_joins(Run& run) {
                                           0,
                                           0};
       restart(membership.entry.resend);
-      send(source->record.island, Serve{run.about.id, islands.member_of(id).public_key, has.round});
+      const Member joiner = islands.member_of(id);
+      send(source->record.island, Serve{run.about.id, joiner.public_key, has.round, true, joiner.bulk_address});
       send(id, *membership.entry.catch_up);
     }
   }

@@ -177,7 +177,7 @@ TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a
       }
       Island joiner(9, {100'000, 3}, 3);
       for (auto& island : group.all) {
-        island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+        island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {{joiner.member.public_key}}});
       }
       std::vector<Member> everyone = group.members;
       everyone.push_back(joiner.member);
@@ -314,7 +314,7 @@ TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, o
   std::vector<Member> everyone = group.members;
   everyone.push_back(joiner.member);
   for (auto& island : group.all) {
-    island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+    island->engine->post(AllowPeers{kRun, Epoch(1), group.members, {{joiner.member.public_key}}});
   }
   joiner.engine->post(OpenRun{kRun, spec_of()});
   joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
@@ -351,7 +351,7 @@ TEST_CASE("sync engine: a joiner that hears of a commit before its sources do co
   Island joiner(9, {300'000, 3});
   std::vector<Member> everyone = group.members;
   everyone.push_back(joiner.member);
-  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {{joiner.member.public_key}}});
   joiner.engine->post(OpenRun{kRun, spec_of()});
   joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
   CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(2), digest, {source.member}};
@@ -408,7 +408,7 @@ TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and co
   Island joiner(9, {300'000, 3});
   std::vector<Member> everyone = group.members;
   everyone.push_back(joiner.member);
-  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {joiner.member.public_key}});
+  source.engine->post(AllowPeers{kRun, Epoch(1), group.members, {{joiner.member.public_key}}});
   joiner.engine->post(OpenRun{kRun, spec});
   joiner.engine->post(AllowPeers{kRun, Epoch(1), everyone, {}});
   joiner.engine->post(CatchUpFromPeers{results, false, Round(0), Digest()});

@@ -64,6 +64,8 @@ class Cluster {
   void lie(std::size_t index, std::function<void(Message&)> change) { lies_[hosts_.at(index)->id()] = std::move(change); }
   // Ways between names.
   void cut(const std::string& from, const std::string& to);
+  // This address alone leads to the island's bulk link; empty: none, for it is behind a router.
+  void reach_at(std::size_t island, const std::string& address) { network_.reach_at(host(island).id().text, address); }
   void join(const std::string& from, const std::string& to);
   [[nodiscard]] std::optional<coordinator::RunView> view();
   [[nodiscard]] IslandHost& host(std::size_t index) { return *hosts_.at(index); }

@@ -52,7 +52,12 @@ std::string name_of(const IslandId& island) {
 }
 
 IslandHost::IslandHost(Cluster& cluster, std::size_t index)
-    : cluster_(cluster), index_(index), name_("i" + std::to_string(index)), key_(key_of(index)), id_(island_of(key_)) {}
+    : cluster_(cluster),
+      index_(index),
+      name_("i" + std::to_string(index)),
+      key_(key_of(index)),
+      id_(island_of(key_)),
+      address_("sim://" + name_) {}
 IslandHost::~IslandHost() = default;
 
 const IslandRun* IslandHost::open_run(const RunId& run) const { return process_ ? process_->engine->run(run) : nullptr; }
@@ -80,7 +85,7 @@ void IslandHost::start() {
   static_cast<void>(make_folders_durably(runs()));  // as an agent does that starts
   std::vector<agent::StoredRun> stored = agent::stored_runs(runs());
   const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
-  agent::Identity identity{id_, name_, "test", boot, "sim://" + name_, "simulated", {}};
+  agent::Identity identity{id_, name_, "test", boot, address_, "simulated", {}};
   identity.generation = met_;
   // Every second island says where its state lies, and is believed at once when it comes back. The others are as agents that do not say.
   if ((cluster_.scenario().seed + index_) % 2 == 0) {

@@ -123,6 +123,9 @@ class IslandHost {
   [[nodiscard]] const std::vector<agent::TellTokens>& tokens_told() const { return tokens_told_; }
   [[nodiscard]] std::size_t trainer_starts() const { return trainer_starts_; }
   void start();
+  // What it says of itself when it is started again.
+  void set_address(const std::string& address) { address_ = address; }
+  [[nodiscard]] const std::string& address() const { return address_; }
   void crash();
   void crash_trainer();
   void leave();
@@ -227,6 +230,7 @@ class IslandHost {
   std::uint64_t results_taken_ = 0;
   std::vector<agent::TellTokens> tokens_told_;
   std::size_t trainer_starts_ = 0;
+  std::string address_;
   bool other_initial_ = false;
   bool data_refused_ = false;
   bool misnames_fragments_ = false;

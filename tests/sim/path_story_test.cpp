@@ -201,3 +201,42 @@ TEST_CASE("two members between which no data pass go on as soon as a third has c
   REQUIRE(cluster.run_until_committed(Round(before.value + 11), minutes(20)));
   CHECK(cluster.timeline().now() - then <= 120s);  // ten of five seconds, and a change of the members
 }
+
+TEST_CASE("a public island comes back in a second to a run that only an island behind a router holds, with a new address too") {
+  const bool moves = GENERATE(false, true);
+  const bool loses_disk = GENERATE(false, true);
+  const bool in_pairs = GENERATE(false, true);
+  INFO(moves << " " << loses_disk << " " << in_pairs);
+  Cluster cluster(in_pairs ? calm_pairs(2, 1, 2000) : calm(2, 1, 2000));
+  cluster.reach_at(0, "");
+  cluster.start();
+  const auto joined = [&] { return events(cluster, "island_joined"); };
+  const auto wait_for = [&](std::size_t count) {
+    for (int i = 0; i < 2000 && joined() < count; ++i) {
+      cluster.run_for(100ms);
+    }
+    return joined() >= count;
+  };
+  cluster.run_for(20s);
+  REQUIRE(cluster.view()->committed > Round(2));
+  for (int times = 0; times < 2; ++times) {
+    cluster.host(1).crash();
+    cluster.run_for(15s);
+    if (loses_disk) {
+      cluster.host(1).lose_disk();
+    }
+    if (moves) {
+      cluster.host(1).set_address("sim://elsewhere-" + std::to_string(times));
+      cluster.reach_at(1, cluster.host(1).address());
+    }
+    const std::size_t before = joined();
+    const TimePoint since = cluster.timeline().now();
+    cluster.host(1).start();
+    const bool back = wait_for(before + 1);
+    INFO(seconds(cluster.timeline().now() - since) << " s until it was back for the " << times + 1 << ". time");
+    REQUIRE(back);
+    CHECK(cluster.timeline().now() - since <= 6s);
+    cluster.run_for(5s);
+  }
+  REQUIRE(cluster.checkers().failure().empty());
+}

@@ -69,10 +69,10 @@ TEST_CASE("a reader is let in when the coordinator says so, and shut out when it
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), true});
   bench.say(Serve{RunId("r-1"), "key-of-c", Round(0), true});
   REQUIRE(bench.newest<AllowPeers>());
-  CHECK(bench.newest<AllowPeers>()->readers == std::vector<std::string>{"key-of-b", "key-of-c"});
+  CHECK(bench.newest<AllowPeers>()->readers == std::vector<agent::Reader>{{"key-of-b"}, {"key-of-c"}});
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), false});
   REQUIRE(bench.newest<AllowPeers>());
-  CHECK(bench.newest<AllowPeers>()->readers == std::vector<std::string>{"key-of-c"});
+  CHECK(bench.newest<AllowPeers>()->readers == std::vector<agent::Reader>{{"key-of-c"}});
 }
 
 TEST_CASE("an island whose checkpoint is being read trains on it, and not on what it had: the engine drops that for it") {

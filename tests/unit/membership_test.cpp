@@ -49,10 +49,10 @@ TEST_CASE("a membership is announced when it changes, and not when it is told ag
 TEST_CASE("readers are announced with the members, and forgotten when the offer ends") {
   Outbox out;
   Membership members(invite(), out);
-  members.heed(Serve{RunId("r-1"), "key", Round(1), true});
-  CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<std::string>{"key"});
+  members.heed(Serve{RunId("r-1"), "key", Round(1), true, "tcp://10.0.0.5:7701"});
+  CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<agent::Reader>{{"key", "tcp://10.0.0.5:7701"}});
   members.use(Epoch(2), invite().members);
-  CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<std::string>{"key"});
+  CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<agent::Reader>{{"key", "tcp://10.0.0.5:7701"}});
   members.forget_readers();
   CHECK(std::get<AllowPeers>(out.take().effects.front()).readers.empty());
   for (int i = 0; i < 70; ++i) {

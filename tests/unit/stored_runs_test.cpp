@@ -51,8 +51,8 @@ TEST_CASE("a run that only lies on the disk is served to those whom the coordina
   REQUIRE(stored.heed(Serve{kRun, "key", Round(1), true}));
   const std::optional<AllowPeers> both = stored.heed(Serve{kRun, "other", Round(1), true});
   REQUIRE(both);
-  CHECK(both->readers == std::vector<std::string>{"key", "other"});
-  CHECK(stored.heed(Serve{kRun, "key", Round(1), false})->readers == std::vector<std::string>{"other"});
+  CHECK(both->readers == std::vector<agent::Reader>{{"key"}, {"other"}});
+  CHECK(stored.heed(Serve{kRun, "key", Round(1), false})->readers == std::vector<agent::Reader>{{"other"}});
 }
 
 TEST_CASE("a hello names the runs on the disk, but the one in hand, and not more than it may") {

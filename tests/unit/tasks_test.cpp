@@ -307,13 +307,13 @@ TEST_CASE("an island with an assignment that is asked to leave says so and goes 
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), true});
   bench.say(Serve{RunId("r-1"), "key-of-c", Round(0), true});
   REQUIRE(bench.all<AllowPeers>().size() == 1);
-  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<std::string>{"key-of-b", "key-of-c"});
+  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<agent::Reader>{{"key-of-b"}, {"key-of-c"}});
   bench.say(assignment(2, "features"));
   REQUIRE(bench.all<AllowPeers>().size() == 1);
   CHECK(bench.all<AllowPeers>()[0].readers.size() == 2);
   bench.say(Serve{RunId("r-1"), "key-of-b", Round(0), false});
   REQUIRE(bench.all<AllowPeers>().size() == 1);
-  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<std::string>{"key-of-c"});
+  CHECK(bench.all<AllowPeers>()[0].readers == std::vector<agent::Reader>{{"key-of-c"}});
 
   bench.feed(LeaveAsked{"asked to stop"});
   CHECK(bench.all<agent::Exit>().empty());

@@ -473,7 +473,8 @@ struct Serve {
   RunId run;
   std::string reader_key;
   Round round;
-  bool allowed = true;  // false: no longer, whatever the round
+  bool allowed = true;              // false: no longer, whatever the round
+  std::string reader_address = {};  // of a joiner, "tcp://host:port": dial it, for it may not reach you; empty: the reader dials
   friend bool operator==(const Serve&, const Serve&) = default;
 };
 

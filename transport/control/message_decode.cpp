@@ -149,7 +149,7 @@ class Decoder {
         return get(*e.body_as_CatchUp());
       case Body::Serve:
         return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), round(e.body_as_Serve()->round()),
-                     e.body_as_Serve()->allowed()};
+                     e.body_as_Serve()->allowed(), name(e.body_as_Serve()->reader_address())};
       case Body::Assignment:
         return get(*e.body_as_Assignment());
       case Body::Release:

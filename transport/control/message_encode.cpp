@@ -305,7 +305,8 @@ class Encoder {
                                members(m.sources, "the list of sources"), m.part, m.position);
   }
   Offset<wire::Serve> put(const Serve& m) {
-    return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed);
+    return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed,
+                             name(m.reader_address, "the reader's address"));
   }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
   Offset<wire::Neighbours> put(const Neighbours& m) {

@@ -35,7 +35,7 @@ class SimulatedBulkLink final : public BulkLink {
       }
       const auto known = peers_.find(member.island);
       Peer& peer = kept[member.island] = known == peers_.end() ? Peer{} : std::move(known->second);
-      peer.dialled = !member.bulk_address.empty() || !network_.addresses_needed;
+      peer.address = member.bulk_address;
     }
     for (const auto& [island, peer] : peers_) {
       if (!kept.contains(island)) {
@@ -128,7 +128,7 @@ class SimulatedBulkLink final : public BulkLink {
     Payload payload;
   };
   struct Peer {
-    bool dialled = true;
+    std::string address;
     bool connected = false;
     std::uint64_t serial = 0;  // of the other end
     std::uint64_t sent = 0;
@@ -136,7 +136,11 @@ class SimulatedBulkLink final : public BulkLink {
     std::map<std::pair<BlobId, std::uint64_t>, TimePoint> leaving;  // pieces still in this side's queue
   };
 
-  // The other end, if there is one that names us as we name it, and one of the two dials.
+  [[nodiscard]] bool reaches(const std::string& host, const std::string& address) const {
+    const auto at = network_.reached_at.find(host);
+    return !network_.addresses_needed || (!address.empty() && (at == network_.reached_at.end() || at->second == address));
+  }
+  // The other end, if there is one that names us as we name it, and one of the two dials it where it is.
   [[nodiscard]] SimulatedBulkLink* peer_link(const IslandId& island) const {
     const auto found = network_.bulk.find(island.text);
     const auto own = peers_.find(island);
@@ -144,7 +148,8 @@ class SimulatedBulkLink final : public BulkLink {
       return nullptr;
     }
     const auto theirs = found->second->peers_.find(self_);
-    const bool there = theirs != found->second->peers_.end() && (own->second.dialled || theirs->second.dialled);
+    const bool there =
+        theirs != found->second->peers_.end() && (reaches(island.text, own->second.address) || reaches(self_.text, theirs->second.address));
     return there ? found->second : nullptr;
   }
 

@@ -177,6 +177,11 @@ void SimulatedNetwork::heal_all() {
 
 void SimulatedNetwork::dial_by_address() { state_->addresses_needed = true; }
 
+void SimulatedNetwork::reach_at(const std::string& host, const std::string& address) {
+  state_->reached_at[host] = address;
+  state_->reconsider();
+}
+
 std::unique_ptr<BulkLink> SimulatedNetwork::bulk_link(const IslandId& island, std::shared_ptr<BlobStore> store) {
   return make_simulated_bulk_link(*state_, island, std::move(store));
 }

@@ -70,6 +70,8 @@ class SimulatedNetwork {
 
   // Before the first bulk link.
   void dial_by_address();
+  // From now on this address alone leads to the host, and the empty one stands for none: it is behind a router. Before, any one does.
+  void reach_at(const std::string& host, const std::string& address);
 
   // At most one bulk link an island at a time, and one server.
   std::unique_ptr<BulkLink> bulk_link(const IslandId& island, std::shared_ptr<BlobStore> store);

@@ -54,6 +54,7 @@ struct SimulatedNetwork::State {
   std::uint64_t next_serial = 1;  // of links and connections
   std::map<std::string, SimulatedBulkLink*> bulk;
   bool addresses_needed = false;
+  std::map<std::string, std::string> reached_at;  // hosts that one address alone leads to; empty: none does
   SimulatedControlServer* server = nullptr;
   std::map<std::uint64_t, SimulatedControlClient*> clients;  // by serial
 
