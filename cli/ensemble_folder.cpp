@@ -30,9 +30,10 @@ std::string file_of(const std::string& task) {
 struct WantedFile {
   fs::path path;
   BlobFetchPlan fetch;
+  std::vector<Member> islands;  // that have it
 };
 
-Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, const fs::path& folder, std::vector<Member>& sources) {
+Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, const fs::path& folder) {
   std::vector<WantedFile> files;
   for (const nlohmann::json& result : list_at(document, "results")) {
     const std::string name = file_of(text_at(result, "task"));
@@ -45,14 +46,7 @@ Result<std::vector<WantedFile>> wanted_files(const nlohmann::json& document, con
     file.fetch.blob = content_blob(RunId(text_at(document, "run")), *file.fetch.digest);
     file.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(result, "bytes").value_or(0), 0.0, 1e15));
     file.fetch.path = on_this_machine(file.path);
-    for (const nlohmann::json& source : list_at(result, "sources")) {
-      const Member member{IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"),
-                          text_at(source, "bulk_address")};
-      file.fetch.sources.push_back(member.island);
-      if (std::ranges::find(sources, member.island, &Member::island) == sources.end()) {
-        sources.push_back(member);
-      }
-    }
+    file.islands = members_at(result, "sources");
     files.push_back(std::move(file));
   }
   // The description last: a folder that has it is whole.
@@ -98,12 +92,15 @@ Status check_ensemble_folder(const fs::path& folder) {
 Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const fs::path& folder, const Interrupt& interrupt,
                       const ExportProgress& progress) {
   ATOLL_ASSIGN(const nlohmann::json document, client.ask("results", {{"run", run}, {"reader_key", client.access().keys.public_key}}));
-  std::vector<Member> sources;
-  ATOLL_ASSIGN(std::vector<WantedFile> files, wanted_files(document, folder, sources));
+  ATOLL_ASSIGN(std::vector<WantedFile> files, wanted_files(document, folder));
   ATOLL_TRY(check_ensemble_folder(folder));
   std::error_code failure;
   ATOLL_TRY(on_this_machine(folder / "experts").make_folders());
-  ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(client.access(), sources));
+  std::vector<Member> everybody;
+  for (const WantedFile& file : files) {
+    add_islands(everybody, file.islands);
+  }
+  Holders holders = Holders::dial(everybody, kDialPatience);
   for (WantedFile& file : files) {
     if (const Result<FileFacts> there = facts_of(on_this_machine(file.path)); there && there->sha256 == *file.fetch.digest) {
       continue;
@@ -111,8 +108,7 @@ Status fetch_ensemble(CoordinatorClient& client, const std::string& run, const f
     if (const fs::file_status there = fs::symlink_status(file.path, failure); fs::exists(there) && !fs::is_regular_file(there)) {
       return Error{Code::conflict, file.path.string() + ": is there already and no regular file; remove it, or give another folder"};
     }
-    ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(file.fetch), now()));
-    const Status fetched = fetch_blob(*link, *blob, interrupt, progress);
+    const Status fetched = fetch_from(client.access(), holders, file.islands, std::move(file.fetch), interrupt, progress);
     if (!fetched) {
       return with_context(fetched.error(), "ensemble of run " + run + ", " + file.path.filename().string());
     }

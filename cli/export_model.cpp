@@ -16,6 +16,7 @@
 #include "cli/ensemble_folder.hpp"
 #include "cli/scratch_folder.hpp"
 #include "cli/views/document.hpp"
+#include "cli/views/printable.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/output_file.hpp"
 #include "transport/base/own_disk.hpp"
@@ -29,26 +30,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the coordinator answered.
-struct ExportPlan {
+// A checkpoint that the coordinator named, with the islands that have it.
+struct OfferedCheckpoint {
   BlobFetchPlan fetch;
-  std::vector<Member> sources;
+  std::vector<Member> islands;
 };
 
-Result<ExportPlan> plan_from(const nlohmann::json& document, const std::string& path) {
-  ExportPlan plan;
-  plan.fetch.blob.run = RunId(text_at(document, "run"));
-  plan.fetch.blob.round = Round(static_cast<std::uint64_t>(number_at(document, "round").value_or(0)));
-  plan.fetch.blob.kind = BlobKind::checkpoint_file;
-  plan.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(document, "file_bytes").value_or(0), 0.0, 1e15));
-  ATOLL_ASSIGN(plan.fetch.digest, digest_from_hex(text_at(document, "file_sha256")));
-  plan.fetch.path = on_this_machine(path);
-  for (const nlohmann::json& source : list_at(document, "sources")) {
-    plan.sources.push_back(
-        {IslandId(text_at(source, "id")), text_at(source, "name"), text_at(source, "public_key"), text_at(source, "bulk_address")});
-    plan.fetch.sources.push_back(plan.sources.back().island);
+Result<OfferedCheckpoint> checkpoint_from(const nlohmann::json& entry, const RunId& run, const std::string& path) {
+  OfferedCheckpoint offered;
+  offered.fetch.blob.run = run;
+  offered.fetch.blob.round = Round(static_cast<std::uint64_t>(number_at(entry, "round").value_or(0)));
+  offered.fetch.blob.kind = BlobKind::checkpoint_file;
+  offered.fetch.size = static_cast<std::uint64_t>(std::clamp(number_at(entry, "file_bytes").value_or(0), 0.0, 1e15));
+  ATOLL_ASSIGN(offered.fetch.digest, digest_from_hex(text_at(entry, "file_sha256")));
+  offered.fetch.path = on_this_machine(path);
+  offered.islands = members_at(entry, "sources");
+  return offered;
+}
+
+// The newest first.
+Result<std::vector<OfferedCheckpoint>> checkpoints_from(const nlohmann::json& document, const std::string& path) {
+  const RunId run(text_at(document, "run"));
+  std::vector<OfferedCheckpoint> offered;
+  ATOLL_ASSIGN(OfferedCheckpoint newest, checkpoint_from(document, run, path));
+  offered.push_back(std::move(newest));
+  for (const nlohmann::json& entry : list_at(document, "alternatives")) {
+    ATOLL_ASSIGN(OfferedCheckpoint other, checkpoint_from(entry, run, path));
+    offered.push_back(std::move(other));
   }
-  return plan;
+  return offered;
 }
 
 Status unless_interrupted(const Interrupt& interrupt) {
@@ -68,12 +78,41 @@ Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, c
     link.wait(std::chrono::milliseconds(50));
     while (link.receive(now(), blob)) {
     }
-    if (progress) {
+    if (progress.bytes) {
       const BlobFetchProgress here = blob.progress(now());
-      progress(here.bytes_done, here.bytes_total);
+      progress.bytes(here.bytes_done, here.bytes_total);
     }
   }
   return blob.done() ? Status() : Status(*blob.failure());
+}
+
+std::vector<Member> members_at(const nlohmann::json& document, const std::string& key) {
+  std::vector<Member> members;
+  for (const nlohmann::json& member : list_at(document, key.c_str())) {
+    members.push_back(
+        {IslandId(text_at(member, "id")), text_at(member, "name"), text_at(member, "public_key"), text_at(member, "bulk_address")});
+  }
+  return members;
+}
+
+Status fetch_from(const CoordinatorAccess& access, Holders& holders, const std::vector<Member>& islands, BlobFetchPlan plan,
+                  const Interrupt& interrupt, const ExportProgress& progress) {
+  const std::vector<Member> reached = holders.reached(islands);
+  if (reached.empty()) {
+    return Error{Code::unavailable, "no island that has it can be reached from here: " + holders.failures(islands)};
+  }
+  plan.sources.clear();
+  for (const Member& island : reached) {
+    plan.sources.push_back(island.island);
+  }
+  ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(access, reached));
+  ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan), now()));
+  const Status done = fetch_blob(*link, *blob, interrupt, progress);
+  if (done || blob->dropped().size() < reached.size()) {
+    return done;
+  }
+  holders.failed(blob->dropped());
+  return Error{done.error().code, "no island that has it delivers it: " + holders.failures(islands)};
 }
 
 Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources) {
@@ -90,6 +129,32 @@ Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& acce
 
 namespace {
 
+std::string round_of(const OfferedCheckpoint& offered) { return "round " + std::to_string(offered.fetch.blob.round.value); }
+
+// Of the newest checkpoint, or where no island that has it can be reached of another one; that is told.
+Status fetch_offered(const CoordinatorAccess& access, const std::vector<OfferedCheckpoint>& offered, const Interrupt& interrupt,
+                     const ExportProgress& progress) {
+  std::vector<Member> everybody;
+  for (const OfferedCheckpoint& one : offered) {
+    add_islands(everybody, one.islands);
+  }
+  Holders holders = Holders::dial(everybody, kDialPatience);
+  Status last = Error{Code::unavailable, "no island that has its model is known"};
+  for (const OfferedCheckpoint& one : offered) {
+    last = fetch_from(access, holders, one.islands, one.fetch, interrupt, progress);
+    const bool elsewhere = !last && last.error().code != Code::cancelled && last.error().code != Code::io;
+    if (last && &one != &offered.front() && progress.note) {
+      progress.note("this is the model of " + round_of(one) + " and not of " + round_of(offered.front()) +
+                    ", for no island that has that can be reached: " + holders.failures(offered.front().islands));
+    }
+    if (!elsewhere || last.error().code == Code::not_found) {
+      return last;
+    }
+  }
+  return Error{last.error().code, "no island that has its model can be reached from here: " + holders.failures() +
+                                      ". Open one of these addresses for this machine, or run this command where one can be reached"};
+}
+
 // A newer checkpoint may take the place of the one that the coordinator named, before its island has heard who reads it: then the
 // coordinator is asked again, and names the newer one.
 Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const std::string& island, const fs::path& path,
@@ -103,10 +168,8 @@ Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const
   }
   for (int tries = 1;; ++tries) {
     ATOLL_ASSIGN(const nlohmann::json document, client.ask("export", question));
-    ATOLL_ASSIGN(ExportPlan plan, plan_from(document, path.string()));
-    ATOLL_ASSIGN(const std::unique_ptr<BulkLink> link, open_reader_link(access, plan.sources));
-    ATOLL_ASSIGN(const std::unique_ptr<BlobFetch> blob, BlobFetch::begin(std::move(plan.fetch), now()));
-    const Status done = fetch_blob(*link, *blob, interrupt, progress);
+    ATOLL_ASSIGN(const std::vector<OfferedCheckpoint> offered, checkpoints_from(document, path.string()));
+    const Status done = fetch_offered(access, offered, interrupt, progress);
     if (done || done.error().code != Code::not_found || tries == kTries) {
       return done;
     }
@@ -115,12 +178,17 @@ Status fetch_checkpoint(CoordinatorClient& client, const std::string& run, const
 }
 
 ExportProgress progress_on(const Streams& streams) {
-  if (!streams.err_is_terminal) {
-    return {};
-  }
-  return [&err = streams.err](std::uint64_t done, std::uint64_t total) {
-    err << "\r\x1b[K" << human_bytes(done) << " of " << human_bytes(total) << std::flush;
+  const bool terminal = streams.err_is_terminal;
+  ExportProgress progress;
+  progress.note = [&err = streams.err, terminal](const std::string& text) {
+    err << (terminal ? "\r\x1b[K" : "") << printable(text, 4000) << "\n";
   };
+  if (terminal) {
+    progress.bytes = [&err = streams.err](std::uint64_t done, std::uint64_t total) {
+      err << "\r\x1b[K" << human_bytes(done) << " of " << human_bytes(total) << std::flush;
+    };
+  }
+  return progress;
 }
 
 // What the exported file says of itself, from what the checkpoint says.

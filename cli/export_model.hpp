@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/coordinator_client.hpp"
+#include "cli/holders.hpp"
 #include "cli/interrupt.hpp"
 #include "transport/base/result.hpp"
 #include "transport/bulk/blob_fetch.hpp"
@@ -20,14 +22,18 @@
 
 namespace atl {
 
-// Bytes that came and bytes in all.
-using ExportProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+// What is told while a model is fetched; either may be empty.
+struct ExportProgress {
+  std::function<void(std::uint64_t done, std::uint64_t total)> bytes;  // that came, and in all
+  std::function<void(const std::string& text)> note;                   // that it is not the newest model, and why
+};
 
 // What an exported file or folder can be used for.
 enum class Exported { text_model, image_model, ensemble, own_model };
 
-// Fetches the run's newest checkpoint (of `island`, unless that is empty: then of any) into `path`, which is written as OutputFile says,
-// when everything has come and is verified. Errors: those of OutputFile, before anything is fetched; those of the coordinator; unavailable
+// Fetches the run's newest checkpoint (of `island`, unless that is empty: then of all that have it and can be dialled; where none of them
+// can, the newest that another island has, with a note) into `path`, which is written as OutputFile says, when everything has come and is
+// verified. Errors: those of OutputFile, before anything is fetched; those of the coordinator; unavailable
 // if no island that has it can be reached; corrupt; io; cancelled when interrupted.
 Result<Exported> export_model(CoordinatorClient& client, const std::string& run, const std::filesystem::path& path,
                               const Interrupt& interrupt, const ExportProgress& progress = {}, const std::string& island = "");
@@ -46,6 +52,14 @@ bool is_model_of_images(const std::filesystem::path& path);
 
 // A bulk link that only reads, to these islands. Errors: those of the link.
 Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources);
+// The islands in a document of the coordinator.
+std::vector<Member> members_at(const nlohmann::json& document, const std::string& key);
+// How long an island that may be behind a router is dialled.
+inline constexpr Duration kDialPatience = std::chrono::seconds(4);
+// Fetches what the plan names, whatever its sources, from those of `islands` that were reached. Errors: unavailable where none was; those
+// of the fetch; they name the islands.
+Status fetch_from(const CoordinatorAccess& access, Holders& holders, const std::vector<Member>& islands, BlobFetchPlan plan,
+                  const Interrupt& interrupt, const ExportProgress& progress);
 // Moves wants and pieces until the blob is here or cannot come. Errors: those of the fetch; cancelled when interrupted.
 Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, const ExportProgress& progress);
 

@@ -35,6 +35,11 @@ std::string random_hex(std::size_t digits) {
 // What a person typed, short enough for a message.
 std::string in_quotes(std::string_view text) { return "'" + std::string(text.substr(0, 64)) + "'"; }
 
+// Where a reader finds an island.
+json address_of(const Member& island) {
+  return {{"id", island.island.text}, {"name", island.name}, {"public_key", island.public_key}, {"bulk_address", island.bulk_address}};
+}
+
 // The one thing that `which` fits: its id, its name, or a prefix of its id. `things` yields (id, name).
 struct Named {
   std::string id;
@@ -433,28 +438,34 @@ Result<json> Requests::serve(TimePoint now, const Arguments& arguments) {
     }
     island = key.island;
   }
-  ATOLL_ASSIGN(ExportSource source, core_.serve(now, run.id, reader, island));
-  if (source.file.empty()) {
-    // The core learns it from the island's next checkpoint only; the ledger has it from before a restart.
-    ATOLL_ASSIGN(const auto told, ledger_.checkpoint_file(run.id, source.island.island, source.round, source.digest));
-    if (!told) {
-      return Error{Code::unavailable, "island " + source.island.name + " has not told the digest of its checkpoint of round " +
-                                          std::to_string(source.round.value) + " yet; try again in a moment"};
+  ATOLL_ASSIGN(const std::vector<ExportSource> sources, core_.serve(now, run.id, reader, island));
+  std::vector<json> checkpoints;  // with the islands that have each, the newest first
+  for (ExportSource source : sources) {
+    if (source.file.empty()) {
+      // The core learns it from the island's next checkpoint only; the ledger has it from before a restart.
+      ATOLL_ASSIGN(const auto told, ledger_.checkpoint_file(run.id, source.island.island, source.round, source.digest));
+      if (!told) {
+        continue;
+      }
+      source.file = told->file;
+      source.file_bytes = told->bytes;
     }
-    source.file = told->file;
-    source.file_bytes = told->bytes;
+    const json checkpoint = {
+        {"round", source.round.value}, {"file_bytes", source.file_bytes}, {"file_sha256", to_hex(source.file)}, {"sources", json::array()}};
+    const auto same = std::ranges::find_if(checkpoints, [&](const json& known) {
+      return known["round"] == checkpoint["round"] && known["file_sha256"] == checkpoint["file_sha256"];
+    });
+    json& known = same == checkpoints.end() ? checkpoints.emplace_back(checkpoint) : *same;
+    known["sources"].push_back(address_of(source.island));
   }
-  const json from = {{"id", source.island.island.text},
-                     {"name", source.island.name},
-                     {"public_key", source.island.public_key},
-                     {"bulk_address", source.island.bulk_address}};
-  return json{{"run", run.id.text},
-              {"name", run.name},
-              {"round", source.round.value},
-              {"file", "outer.safetensors"},
-              {"file_bytes", source.file_bytes},
-              {"file_sha256", to_hex(source.file)},
-              {"sources", json::array({from})}};
+  if (checkpoints.empty()) {
+    return Error{Code::unavailable, "island " + sources.front().island.name + " has not told the digest of its checkpoint of round " +
+                                        std::to_string(sources.front().round.value) + " yet; try again in a moment"};
+  }
+  json document = {{"run", run.id.text}, {"name", run.name}, {"file", "outer.safetensors"}};
+  document.update(checkpoints.front());
+  document["alternatives"] = std::vector<json>(checkpoints.begin() + 1, checkpoints.end());
+  return document;
 }
 
 Result<json> Requests::results(TimePoint now, const Arguments& arguments) {
@@ -467,10 +478,7 @@ Result<json> Requests::results(TimePoint now, const Arguments& arguments) {
   json list = json::array();
   for (const TaskResult& result : results) {
     json sources = json::array();
-    for (const Member& source : result.sources) {
-      sources.push_back(
-          {{"id", source.island.text}, {"name", source.name}, {"public_key", source.public_key}, {"bulk_address", source.bulk_address}});
-    }
+    std::ranges::transform(result.sources, std::back_inserter(sources), address_of);
     list.push_back({{"task", result.task}, {"sha256", to_hex(result.digest)}, {"bytes", result.bytes}, {"sources", std::move(sources)}});
   }
   return json{{"run", run.id.text}, {"name", run.name}, {"results", std::move(list)}};

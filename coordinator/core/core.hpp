@@ -134,11 +134,12 @@ class Core {
   // islands at once. It takes of their links what it can get; islands() has what came of it, with the number that is returned.
   // Errors: unavailable with fewer than two islands, or with more than try their paths.
   Result<std::uint32_t> measure_paths(TimePoint now, Duration each);
-  // Chooses an island that has the newest checkpoint and tells it to let `reader_key` fetch. With `island` it is that one, and of a run
-  // whose islands keep states of their own the checkpoint is its own model's, from before all were merged. Errors: not_found; unavailable
-  // when no connected island has one.
-  Result<ExportSource> serve(TimePoint now, const RunId& run, const std::string& reader_key,
-                             const std::optional<IslandId>& island = std::nullopt);
+  // The connected islands that have a checkpoint, each with its newest one, the newest of all first; up to 32. Each is told to let
+  // `reader_key` fetch it, for some may be out of that reader's reach. With `island` it is that one alone, and of a run whose islands keep
+  // states of their own the checkpoint is its own model's, from before all were merged. Errors: not_found; unavailable when no connected
+  // island has one.
+  Result<std::vector<ExportSource>> serve(TimePoint now, const RunId& run, const std::string& reader_key,
+                                          const std::optional<IslandId>& island = std::nullopt);
   // The results of all tasks of a run of phases whose ensemble is put together, for this reader. Errors: not_found, invalid_argument for a
   // run of rounds, unavailable before the end or while no connected island has one of them.
   Result<std::vector<TaskResult>> serve_results(TimePoint now, const RunId& run, const std::string& reader_key);

@@ -505,6 +505,7 @@ struct Core::State {
 
   // ---- operations.cpp: what operators ask of a run. Errors: not_found.
   Result<Run*> run_asked_for(const RunId& id);
+  [[nodiscard]] std::optional<ExportSource> export_source(const Run& run, const Membership& membership, bool alone) const;
 
   // ---- runs.cpp: how a run begins, waits and ends
   void advance(Run& run);

@@ -6,6 +6,8 @@
 namespace atl::coordinator {
 namespace {
 
+constexpr std::size_t kMostExportSources = 32;  // each keeps its checkpoint for the reader for a while
+
 Status check_not_over(const Run& run) {
   return run.life.over() ? Error{Code::conflict, "run " + run.about.name + " has ended already: " + run.life.reason().text} : Status();
 }
@@ -167,7 +169,8 @@ Status Core::resume(TimePoint now, const RunId& id) {
   return {};
 }
 
-Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key, const std::optional<IslandId>& wanted) {
+Result<std::vector<ExportSource>> Core::serve(TimePoint now, const RunId& id, const std::string& reader_key,
+                                              const std::optional<IslandId>& wanted) {
   State& state = *state_;
   state.out.advance_to(now);
   ATOLL_ASSIGN(const Run* const found, state.run_asked_for(id));
@@ -176,36 +179,51 @@ Result<ExportSource> Core::serve(TimePoint now, const RunId& id, const std::stri
     return Error{Code::invalid_argument,
                  "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
   }
-  const Island* best = nullptr;
-  HeldCheckpoint newest;
-  for (const auto& [island_id, membership] : run.memberships) {
-    if (!state.islands.alive(island_id) || (wanted && *wanted != island_id)) {
+  std::vector<ExportSource> sources;
+  for (const auto& [island, membership] : run.memberships) {
+    if (!state.islands.alive(island) || (wanted && *wanted != island)) {
       continue;
     }
-    for (const HeldCheckpoint& held : state.islands.held(island_id, id).checkpoints) {
-      const bool committed = run.lineage.confirms(held.round, held.digest);
-      const bool genuine = run.own(held.round) ? true : committed && !(wanted && run.private_states());
-      if (genuine && (best == nullptr || held.round > newest.round)) {
-        best = &state.islands.at(island_id);
-        newest = held;
-      }
+    if (std::optional<ExportSource> source = state.export_source(run, membership, wanted.has_value())) {
+      sources.push_back(std::move(*source));
     }
   }
-  if (best == nullptr && wanted) {
+  if (sources.empty() && wanted) {
     return Error{Code::unavailable,
                  "island " + state.islands.name_of(*wanted) + " is not connected, or has no checkpoint of run " + run.about.name};
   }
-  if (best == nullptr) {
+  if (sources.empty()) {
     return Error{Code::unavailable, "no connected island has a checkpoint of run " + run.about.name +
                                         "; wait for one, or connect an island that took part in it"};
   }
-  ExportSource source{state.islands.member_of(best->record.id), newest.round, newest.digest, {}, 0};
-  const std::optional<Checkpointed>& told = run.memberships.at(best->record.id).source.checkpointed;
-  if (told && told->round == newest.round && told->digest == newest.digest) {
+  std::ranges::stable_sort(sources, std::ranges::greater{}, &ExportSource::round);
+  sources.resize(std::min(sources.size(), kMostExportSources));
+  for (const ExportSource& source : sources) {
+    state.send(source.island.island, Serve{id, reader_key, source.round, true});
+  }
+  return sources;
+}
+
+// The newest checkpoint on this island that is of the run's history; of its own model where it alone is asked.
+std::optional<ExportSource> Core::State::export_source(const Run& run, const Membership& membership, bool alone) const {
+  const IslandId& island = membership.record.island;
+  const HeldCheckpoint* newest = nullptr;
+  for (const HeldCheckpoint& held : islands.held(island, run.about.id).checkpoints) {
+    const bool committed = run.lineage.confirms(held.round, held.digest);
+    const bool genuine = run.own(held.round) ? true : committed && !(alone && run.private_states());
+    if (genuine && (newest == nullptr || held.round > newest->round)) {
+      newest = &held;
+    }
+  }
+  if (newest == nullptr) {
+    return std::nullopt;
+  }
+  ExportSource source{islands.member_of(island), newest->round, newest->digest, {}, 0};
+  const std::optional<Checkpointed>& told = membership.source.checkpointed;
+  if (told && told->round == newest->round && told->digest == newest->digest) {
     source.file = told->file;
     source.file_bytes = told->file_bytes;
   }
-  state.send(best->record.id, Serve{id, reader_key, newest.round, true});
   return source;
 }
 

@@ -348,7 +348,9 @@ Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& 
       continue;  // no part of the ensemble
     }
     TaskResult result{name, task.record().result, task.record().result_bytes, {}};
-    for (const IslandId& source : {last->record().island, task.record().island}) {
+    std::vector<IslandId> holders = run.tasks().keepers(result.digest);
+    holders.insert(holders.begin(), {last->record().island, task.record().island});
+    for (const IslandId& source : holders) {
       const bool there = std::ranges::find(result.sources, source, &Member::island) != result.sources.end();
       if (state.islands.alive(source) && !there) {
         result.sources.push_back(state.islands.member_of(source));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,8 +22,12 @@ namespace atl {
 
 class ServedModel {
  public:
-  ServedModel()
-      : keys_(make_key_pair().value()),
+  // The document of an export before it is answered, which names the one island that serves.
+  using Change = std::function<void(nlohmann::json& document)>;
+
+  explicit ServedModel(Change change = {})
+      : change_(std::move(change)),
+        keys_(make_key_pair().value()),
         coordinator_([this](const std::string& verb, const nlohmann::json& arguments) { return answer(verb, arguments); }) {
     static const std::vector<float> kValues = {1, 2, 3, 4};
     REQUIRE(write_safetensors({{"a", {4}, kValues}, {"momentum/a", {4}, kValues}}, {{"atoll.format", "1"}}, [&](ByteView some) {
@@ -70,9 +75,14 @@ class ServedModel {
                                                   {"name", "cloud-a"},
                                                   {"public_key", keys_.public_key},
                                                   {"bulk_address", island_->bound_address()}}});
+    document["alternatives"] = nlohmann::json::array();
+    if (change_) {
+      change_(document);
+    }
     return document_reply(document);
   }
 
+  Change change_;
   atl_test::TemporaryFolder folder_;
   KeyPair keys_;
   std::string bytes_;
