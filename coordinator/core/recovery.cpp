@@ -31,6 +31,9 @@ void Core::State::recover(Recovered recovered) {
     }
   }
   for (auto& [id, run] : runs) {
+    if (run.phased() && !run.tasks().all().empty()) {
+      run.tasks().plan(id, run.spec, out);  // their order and what each needs is in the spec, also of a run that has ended
+    }
     run.data.recovered();
     recover_parts(run, recovered.rounds);
     settle_recovered(run);

@@ -139,6 +139,33 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   CHECK(images == 240 - 24);  // a tenth is held out
   CHECK(cluster.run({"data", run}).out.find("the cluster of one expert") != std::string::npos);
 
+  // The ledger has all of it: another coordinator shows the same, and knows what is to be fetched.
+  cluster.coordinator.signal(SIGKILL);
+  CHECK(cluster.coordinator.wait() == 128 + SIGKILL);
+  cluster.start_coordinator();
+  REQUIRE(Cluster::eventually([&] {
+    const json islands = json::parse(cluster.run({"islands", "--json"}).out, nullptr, false);
+    return islands.is_object() && std::ranges::count(islands["islands"], "connected", [](const json& one) { return one["state"]; }) == 2;
+  }));
+  const json after = cluster.status(run);
+  for (const char* figure : {"state", "round", "rounds", "tokens_committed", "reason"}) {
+    INFO(figure);
+    CHECK(after["run"][figure] == status["run"][figure]);
+  }
+  CHECK(after["run"]["bytes_sent"].get<std::uint64_t>() > 0);
+  REQUIRE(after["phases"].size() == status["phases"].size());
+  for (const json& phase : status["phases"]) {
+    for (const json& task : phase["tasks"]) {
+      const json* same = task_of(after, task["task"]);
+      REQUIRE(same != nullptr);
+      for (const char* figure : {"state", "island", "result_sha256", "result_bytes", "facts", "starts"}) {
+        INFO(task["task"] << " " << figure);
+        CHECK((*same)[figure] == task[figure]);
+      }
+    }
+  }
+  CHECK(json::parse(cluster.run({"data", run, "--json"}).out)["parts"] == data["parts"]);
+
   const fs::path png = cluster.folder() / "run.png";
   const CommandResult by_run = cluster.run({"sample", run, "--count", "4", "--steps", "3", "-o", png.string()});
   INFO(by_run.err);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -217,6 +219,35 @@ struct Play {
     return {};
   }
 };
+
+// What a ledger that was given these has for the next coordinator.
+inline Recovered recovered_from(const std::vector<coordinator::Record>& records) {
+  std::map<RunId, RunRecord> runs;
+  std::map<std::pair<RunId, std::string>, TaskRecord> tasks;
+  std::map<std::pair<RunId, IslandId>, MembershipRecord> memberships;
+  std::map<RunId, EpochRecord> epochs;
+  std::map<IslandId, IslandRecord> islands;
+  for (const coordinator::Record& record : records) {
+    if (const auto* run = std::get_if<RunRecord>(&record)) {
+      runs[run->id] = *run;
+    } else if (const auto* task = std::get_if<TaskRecord>(&record)) {
+      tasks[{task->run, task->task}] = *task;
+    } else if (const auto* membership = std::get_if<MembershipRecord>(&record)) {
+      memberships[{membership->run, membership->island}] = *membership;
+    } else if (const auto* epoch = std::get_if<EpochRecord>(&record)) {
+      epochs[epoch->run] = *epoch;
+    } else if (const auto* island = std::get_if<IslandRecord>(&record)) {
+      islands[island->id] = *island;
+    }
+  }
+  Recovered recovered;
+  std::ranges::copy(std::views::values(runs), std::back_inserter(recovered.runs));
+  std::ranges::copy(std::views::values(tasks), std::back_inserter(recovered.tasks));
+  std::ranges::copy(std::views::values(memberships), std::back_inserter(recovered.memberships));
+  std::ranges::copy(std::views::values(epochs), std::back_inserter(recovered.epochs));
+  std::ranges::copy(std::views::values(islands), std::back_inserter(recovered.islands));
+  return recovered;
+}
 
 inline bool keeps(const Assignment& assignment, const Digest& its) {
   return std::any_of(assignment.keep.begin(), assignment.keep.end(), [&](const Content& content) { return content.digest == its; });

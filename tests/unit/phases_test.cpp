@@ -172,30 +172,8 @@ TEST_CASE("a core that is built from its records goes on: nothing that is done i
   play.join("a");
   play.submit(spec_of(2));
   const Digest features = play.finish("a");
-  Recovered recovered;
-  std::map<std::string, TaskRecord> tasks;
-  std::map<std::string, MembershipRecord> memberships;
-  for (const coordinator::Record& record : play.records) {
-    if (const auto* run = std::get_if<RunRecord>(&record)) {
-      recovered.runs = {*run};
-    } else if (const auto* task = std::get_if<TaskRecord>(&record)) {
-      tasks[task->task] = *task;
-    } else if (const auto* membership = std::get_if<MembershipRecord>(&record)) {
-      memberships[membership->island.text] = *membership;
-    } else if (const auto* epoch = std::get_if<EpochRecord>(&record)) {
-      recovered.epochs = {*epoch};
-    } else if (const auto* island = std::get_if<IslandRecord>(&record)) {
-      recovered.islands = {*island};
-    }
-  }
-  for (const auto& [name, task] : tasks) {
-    recovered.tasks.push_back(task);
-  }
-  for (const auto& [name, membership] : memberships) {
-    recovered.memberships.push_back(membership);
-  }
   const Assignment before = play.assignments["a"];
-  play.core = Core(Settings{}, recovered, play.now);
+  play.core = Core(Settings{}, recovered_from(play.records), play.now);
   play.connected.clear();
   play.join("a");
   CHECK(play.view("features").state == TaskState::done);
@@ -209,6 +187,50 @@ TEST_CASE("a core that is built from its records goes on: nothing that is done i
   CHECK(play.assignments["a"].number > before.number);
   CHECK(play.assignments["a"].task == "clustering");
   CHECK(keeps(play.assignments["a"], features));
+}
+
+TEST_CASE("a completed run of phases has its phases, figures and results after a restart of the coordinator") {
+  Play play;
+  for (const char* name : {"a", "b"}) {
+    play.join(name);
+  }
+  play.submit(spec_of(2));
+  play.finish(play.who("features"));
+  play.finish(play.who("clustering"), R"({"sizes": [10, 30]})");
+  while (play.core.run(play.now, play.run)->state == RunState::running) {
+    for (const std::string& name : std::vector<std::string>{"a", "b"}) {
+      if (!play.assignments[name].task.empty() && play.view(play.assignments[name].task).state == TaskState::running) {
+        play.finish(name);
+      }
+    }
+  }
+  const RunView before = *play.core.run(play.now, play.run);
+  REQUIRE(before.state == RunState::completed);
+  const auto results = play.core.serve_results(play.now, play.run, "reader");
+  REQUIRE(results);
+  play.core = Core(Settings{}, recovered_from(play.records), play.now);
+  play.connected.clear();
+  const RunView after = *play.core.run(play.now, play.run);
+  REQUIRE(after.tasks.size() == before.tasks.size());
+  for (std::size_t i = 0; i < after.tasks.size(); ++i) {
+    CHECK(after.tasks[i].task == before.tasks[i].task);
+    CHECK(after.tasks[i].phase == before.tasks[i].phase);
+    CHECK(after.tasks[i].state == TaskState::done);
+    CHECK(after.tasks[i].island == before.tasks[i].island);
+    CHECK(after.tasks[i].facts == before.tasks[i].facts);
+    CHECK(after.tasks[i].result == before.tasks[i].result);
+  }
+  CHECK(after.committed == before.committed);
+  play.join("a", 2);
+  play.join("b", 2);
+  const auto again = play.core.serve_results(play.now, play.run, "reader");
+  REQUIRE(again);
+  REQUIRE(again->size() == results->size());
+  for (std::size_t i = 0; i < again->size(); ++i) {
+    CHECK((*again)[i].task == (*results)[i].task);
+    CHECK((*again)[i].digest == (*results)[i].digest);
+    CHECK_FALSE((*again)[i].sources.empty());
+  }
 }
 
 }  // namespace of_phases_test
