@@ -160,6 +160,7 @@ void Tasks::begin_task(const StoredRuns& stored, Starts& starts) {
   order.resume = report_.checkpoint.digest.empty() ? assignment_.resume : report_.checkpoint;
   start_ = order.start;
   running_ = true;
+  report_.error.reset();
   compute_before_ = report_.compute_seconds;
   report_.state = "running";
   out_->effect(std::move(order));
@@ -240,6 +241,9 @@ void Tasks::on(const ContentHeld& event) {
   adopting_ -= event.start != 0 && adopting_ > 0 ? 1U : 0U;
   held_[event.content.digest] = event.content.bytes;
   fetching_.erase(event.content.digest);
+  if (report_.state == "fetching") {
+    report_.error.reset();
+  }
   report_.bytes_sent = event.bytes_sent;
   report_.bytes_received = event.bytes_received;
   if (event.start != 0 && event.start == start_) {
@@ -273,6 +277,10 @@ void Tasks::on(const ContentMissed& event, TimePoint now) {
   if (event.start == 0) {
     if (wanted_.contains(event.digest) && !held_.contains(event.digest)) {
       fetching_[event.digest] = now + kFetchAgain;
+      if (report_.state == "fetching") {
+        report_.error = event.error;
+        say();
+      }
     }
     return;
   }

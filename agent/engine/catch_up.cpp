@@ -20,6 +20,14 @@ std::vector<IslandId> ids_of(const std::vector<Member>& members) {
   return ids;
 }
 
+std::map<IslandId, std::string> names_of(const std::vector<Member>& members) {
+  std::map<IslandId, std::string> names;
+  for (const Member& member : members) {
+    names[member.island] = member.name;
+  }
+  return names;
+}
+
 void clear_folder(const DiskPath& folder) {
   if (const Status removed = folder.remove(); !removed) {
     log_warning(removed.error().why);
@@ -65,6 +73,7 @@ void CatchUpWork::plan_results(Round after) {
     plan.path = result_path(round);
     plan.durable = false;
     plan.sources = ids_of(order_.order.sources);
+    plan.names = names_of(order_.order.sources);
     to_fetch_.push_back(std::move(plan));
   }
 }
@@ -101,6 +110,7 @@ bool CatchUpWork::fall_back(const Error& why, const IslandRun& run) {
     plan.path = checkpoint_path();
     plan.durable = false;
     plan.sources = ids_of(order.sources);
+    plan.names = names_of(order.sources);
     to_fetch_.push_back(std::move(plan));
   }
   plan_results(order.checkpoint_round);

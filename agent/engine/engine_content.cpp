@@ -1,4 +1,6 @@
 // What the sync engine does for runs of phases: content by its digest is fetched, adopted, served and dropped.
+#include <algorithm>
+
 #include "agent/engine/sync_engine_state.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "transport/base/log.hpp"
@@ -10,6 +12,16 @@ void SyncEngine::State::carry_out(const OpenContent& order) {
     serve_content(order.run, content, 0, 0);
   }
   say(ContentOpened{order.run});
+}
+
+// As the run's members were told; its id where it is none of them.
+std::string SyncEngine::State::name_of_peer(const RunId& run, const IslandId& island) const {
+  const auto audience = audiences.find(run);
+  if (audience == audiences.end()) {
+    return island.text;
+  }
+  const auto member = std::ranges::find(audience->second.members, island, &Member::island);
+  return member == audience->second.members.end() ? island.text : member->name;
 }
 
 // Puts it on the link and says that it is held.
@@ -36,6 +48,7 @@ void SyncEngine::State::carry_out(const FetchContent& order) {
   for (const IslandId& source : order.content.sources) {
     if (source != settings.self) {
       plan.sources.push_back(source);
+      plan.names[source] = name_of_peer(order.run, source);
     }
   }
   const DiskPath path = incoming_path(folder, order.content.digest);
@@ -95,6 +108,7 @@ void SyncEngine::State::settle_content() {
     const ContentFetch ended = std::move(work);
     content_fetches.erase(here);
     if (ended.fetch->failure()) {
+      suspect(ended.fetch->dropped());
       say(ContentMissed{ended.run, ended.content.digest, 0, *ended.fetch->failure()});
       continue;
     }

@@ -40,6 +40,13 @@ void SyncEngine::State::give_up_on(const PathFinding& finding, TimePoint at) {
   }
 }
 
+// Of a fetch that brought nothing: whether data pass from its sources is tried anew, and told.
+void SyncEngine::State::suspect(const std::vector<DroppedSource>& sources) {
+  for (const DroppedSource& source : sources) {
+    probes.suspect(source.source, now());
+  }
+}
+
 void SyncEngine::State::look_for_readers() {
   if (!settings.rehearsal || !settings.rehearsal->awaits(RoundPhase::sending)) {
     return;
@@ -66,6 +73,9 @@ void SyncEngine::State::settle_catching_up(TimePoint at) {
     }
     const std::unique_ptr<CatchUpWork> work = std::move(open.catching_up);
     if (work->failure()) {
+      for (const Member& source : work->order().sources) {
+        probes.suspect(source.island, at);
+      }
       say(CatchUpBroke{id, *work->failure(), open.catch_up_number});
     } else {
       note(id, SpanKind::catch_up, open.run->round(), 0, open.catch_up_since);

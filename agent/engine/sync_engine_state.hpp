@@ -220,6 +220,7 @@ struct SyncEngine::State final : PieceReceiver {
 
   // ---- serving
   void set_peers();
+  [[nodiscard]] std::string name_of_peer(const RunId& run, const IslandId& island) const;
   void adopt_address(const IslandId& island, const std::string& before, const std::string& told);
   void adopt_addresses(const std::vector<Member>& before, const std::vector<Member>& told);
   // With whom this island exchanges as an epoch begins, and in one exchange of these members; nothing: with everybody.
@@ -263,6 +264,7 @@ struct SyncEngine::State final : PieceReceiver {
   }
   // What only a look shows: whether others read here.
   void look_for_readers();
+  void suspect(const std::vector<DroppedSource>& sources);
   void say(Event event) { answers.emplace_back(std::move(event)); }
 
   EngineSettings settings;

@@ -20,11 +20,18 @@ std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& dige
 // The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
 IslandId Core::State::copy_place(Run& run, Task& task) {
   const IslandId& owner = task.record().island;
-  if (!task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands.alive(task.copy_on())) {
+  const auto gets_data = [&](const IslandId& id) { return owner.empty() || paths.usable(owner, id, now()); };
+  const bool stays = !task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands.alive(task.copy_on());
+  if (stays && gets_data(task.copy_on())) {
     return task.copy_on();
   }
   std::vector<IslandId> others;
   std::ranges::copy_if(run.members, std::back_inserter(others), [&](const IslandId& id) { return id != owner && islands.stays(id); });
+  if (std::ranges::any_of(others, gets_data)) {
+    std::erase_if(others, [&](const IslandId& id) { return !gets_data(id); });
+  } else if (stays) {
+    return task.copy_on();
+  }
   for (const IslandId& id : task.kept().empty() ? std::vector<IslandId>{} : holders_of(run, task.kept())) {
     if (std::ranges::find(others, id) != others.end()) {
       task.copy_on(id);

@@ -484,6 +484,12 @@ struct Core::State {
   [[nodiscard]] std::vector<IslandId> present_members(const Run& run, const Task& task) const;
   [[nodiscard]] bool groups_stand(const Run& run) const;
 
+  // ---- task_inputs.cpp: who gets what a task needs
+  [[nodiscard]] std::optional<IslandId> holder_out_of_reach(const Run& run, const Task& task, const IslandId& island) const;
+  [[nodiscard]] std::vector<IslandId> cut_from_inputs(const Run& run, const Task& task) const;
+  void leave_to_others(Run& run, Task& task);
+  void say_what_is_out_of_reach(Run& run, const std::vector<WaitingTask>& waiting);
+
   // ---- assignments.cpp: what each island of a run of phases is told
   [[nodiscard]] std::vector<IslandId> holders_of(const Run& run, const Digest& digest) const;
   [[nodiscard]] Content content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const;

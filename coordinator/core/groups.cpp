@@ -48,9 +48,13 @@ void Core::State::fill_groups(Run& run, const std::vector<BeginningExpert>& begu
     std::ranges::stable_sort(left, [&](const FreeIsland& a, const FreeIsland& b) {
       return group->second.memberships.contains(a.island) > group->second.memberships.contains(b.island);  // it knows the rounds already
     });
-    while (!left.empty() && present_members(run, task).size() < group->second.spec.islands.max) {
-      join_group(run, task, left.front().island);
-      left.erase(left.begin());
+    while (present_members(run, task).size() < group->second.spec.islands.max) {
+      const auto next = std::ranges::find_if(left, [&](const FreeIsland& one) { return !holder_out_of_reach(run, task, one.island); });
+      if (next == left.end()) {
+        break;
+      }
+      join_group(run, task, next->island);
+      left.erase(next);
     }
   }
   std::vector<BeginningExpert> experts;
@@ -58,6 +62,10 @@ void Core::State::fill_groups(Run& run, const std::vector<BeginningExpert>& begu
     const Task& task = run.tasks().at(expert.task);
     return task.plan().phase == "experts" && task.record().group.empty() && task.record().checkpoint.empty();
   });
+  if (!experts.empty()) {  // all need the same
+    const Task& task = run.tasks().at(experts.front().task);
+    std::erase_if(left, [&](const FreeIsland& one) { return holder_out_of_reach(run, task, one.island).has_value(); });
+  }
   const std::vector<std::vector<IslandId>> groups = decide_groups(experts, left, run.spec.training.batch);
   for (std::size_t i = 0; i < experts.size(); ++i) {
     if (!groups[i].empty()) {

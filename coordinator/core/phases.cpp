@@ -170,6 +170,7 @@ WaitingTask Core::State::waiting_task(Run& run, Task& task, std::uint64_t size) 
   } else if (task.plan().phase == "features" && !task.plan().needs.empty()) {
     waiting.has_state = holders_of(run, run.tasks().at(task.plan().needs.front()).record().result);  // its images need not travel
   }
+  std::ranges::copy(cut_from_inputs(run, task), std::back_inserter(waiting.not_on));
   return waiting;
 }
 
@@ -232,6 +233,7 @@ void Core::State::place_tasks(Run& run) {
     touch(run);
   }
   say_what_lacks_images(run);
+  say_what_is_out_of_reach(run, waiting);
   if (run.spec.group_rounds > 0 && begun.size() == waiting.size() && !free.empty()) {
     fill_groups(run, begun, std::move(free));
   }
@@ -247,7 +249,8 @@ std::string Core::State::progress_of(const Run& run, const Task& task) const {
   }
   std::string text = value.task + " on " + islands.name_of(value.island);
   if (const AssignmentReport* report = run.tasks().report_of(value.task, value.island)) {
-    text += report->state == "fetching" ? " (fetches its inputs)"
+    const std::string missed = report->error ? "; the last try failed: " + bounded(report->error->why, 256) : "";
+    text += report->state == "fetching" ? " (fetches its inputs" + missed + ")"
             : report->steps > 0         ? " (" + std::to_string(report->step) + " of " + std::to_string(report->steps) + ")"
                                         : "";
   }
@@ -266,6 +269,9 @@ bool Core::State::keep_task(Run& run, Task& task) {
   }
   if (task.running() && !can_begin(run, task)) {
     grouped ? dissolve_group(run, task, "what it needs is lost") : take_back(run, task, "what it needs is lost");
+  }
+  if (task.running()) {
+    leave_to_others(run, task);
   }
   if (task.failed()) {
     const Error error = run.life.first_error().value_or(Error{Code::internal, "task " + task.name() + " failed"});

@@ -3,13 +3,18 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "agent/storage/safetensors.hpp"
 #include "tests/catch.hpp"
+#include "tests/cli/served_model.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/base/free_port.hpp"
 
 namespace of_export_model_test {
 
 using namespace atl;
+using nlohmann::json;
 
 namespace {
 

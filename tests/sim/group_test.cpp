@@ -316,3 +316,55 @@ TEST_CASE("worlds in which groups once went wrong stay safe") {
     REQUIRE(cluster.run() == "");
   }
 }
+
+namespace {
+
+// Data between these two go nowhere; what they say to the coordinator does.
+void part(Cluster& cluster, const std::string& a, const std::string& b) {
+  cluster.cut(a, b);
+  cluster.cut(b, a);
+}
+
+}  // namespace
+
+TEST_CASE("islands between which no data pass leave a task to one that gets all that it needs, and the run of phases completes") {
+  const std::uint32_t experts = GENERATE(1, 2, 3);
+  const bool from_the_start = GENERATE(true, false);
+  const std::pair<std::string, std::string> apart = GENERATE(std::pair("i0", "i1"), std::pair("i0", "i2"), std::pair("i1", "i2"));
+  INFO(experts << " experts, apart " << apart.first << " and " << apart.second << (from_the_start ? "" : " after the clustering"));
+  Scenario scenario = calm(3, experts, 6);
+  scenario.spec.strategy.grouping = FragmentKind::whole;
+  Cluster cluster(scenario);
+  if (from_the_start) {
+    part(cluster, apart.first, apart.second);
+  }
+  cluster.start();
+  until(cluster, "the clustering", [&] { return task(cluster, "clustering").state == TaskState::done; });
+  if (!from_the_start) {
+    part(cluster, apart.first, apart.second);
+  }
+  finish(cluster);
+}
+
+TEST_CASE("a run of phases whose islands get nothing from each other says who has to reach whom, and goes on once one does") {
+  Scenario scenario = calm(2, 2, 6);
+  scenario.spec.islands.min = 2;
+  Cluster cluster(scenario);
+  cluster.start();
+  // Each trains an expert: the results are made when data do not pass any more.
+  until(cluster, "both experts",
+        [&] { return task(cluster, "experts/0").state == TaskState::running && task(cluster, "experts/1").state == TaskState::running; });
+  const std::uint64_t before = steps(cluster);
+  until(cluster, "both trainers", [&] { return steps(cluster) >= before + 4; });
+  part(cluster, "i0", "i1");
+  const auto said = [&] { return cluster.view() ? cluster.view()->reason.text : std::string(); };
+  until(cluster, "the reason", [&] { return said().find("islands i0 and i1 cannot exchange data") != std::string::npos; });
+  INFO(said());
+  CHECK(said().find("waits for an island that gets all that it needs") != std::string::npos);
+  CHECK(said().find(". Open sim://i0 or sim://i1 for the other") != std::string::npos);
+  cluster.run_for(minutes(5));
+  INFO(said());
+  CHECK(said().find("waits for an island that gets all that it needs") != std::string::npos);
+  cluster.heal();
+  finish(cluster);
+}

@@ -67,6 +67,51 @@ TEST_CASE("why an island could not take over the state ends the attempt that it 
   CHECK(state() == MembershipState::absent);
 }
 
+TEST_CASE("the sources of a joiner are told where it can be dialled, and its new address once it has another") {
+  Bench bench;
+  bench.join("a");
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(1, 2, 100), "", "").has_value());
+  IslandReport report;
+  report.run = bench.run;
+  const auto pass = [&](std::uint64_t instance_of_b) {
+    bench.now += 1s;
+    bench.core.step(bench.now, IslandId("a"), 1, Heartbeat{1, {report}});
+    if (instance_of_b > 0) {
+      bench.core.step(bench.now, IslandId("b"), instance_of_b, Heartbeat{instance_of_b, {report}});
+    }
+    bench.core.tick(bench.now);
+  };
+  for (int i = 0; i < 100 && bench.core.run(bench.now, bench.run)->state == RunState::queued; ++i) {
+    pass(0);
+  }
+  atl::Ready ready;
+  ready.run = bench.run;
+  ready.epoch = bench.core.run(bench.now, bench.run)->epoch;
+  bench.core.step(bench.now, IslandId("a"), 1, ready);
+  bench.core.admit(bench.now, IslandId("b"), "b", "key-b");
+  bench.take();
+  const auto told = [&](std::uint64_t boot, const std::string& address) {
+    Hello hello;
+    hello.name = "b";
+    hello.boot = boot;
+    hello.bulk_address = address;
+    bench.core.step(bench.now, IslandId("b"), boot, hello);
+    for (int i = 0; i < 60; ++i) {
+      pass(boot);
+      bench.core.step(bench.now, IslandId("a"), 1, Checkpointed{bench.run, Round(0), Digest{}, digest(7), 1, {}});
+      bench.take();
+      for (const Serve& serve : bench.sent<Serve>("a")) {
+        if (serve.reader_key == "key-b" && serve.reader_address == address) {
+          return true;
+        }
+      }
+    }
+    return false;
+  };
+  CHECK(told(1, "tcp://10.0.0.5:7701"));
+  CHECK(told(2, "tcp://10.0.0.6:7701"));
+}
+
 TEST_CASE("whose trainer has another model than the run is told so once, asked three times, and then out until its agent is started anew") {
   Bench bench;
   bench.join("a");

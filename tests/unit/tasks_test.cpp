@@ -104,10 +104,14 @@ TEST_CASE("an assignment is carried out: inputs are fetched, the task runs, is c
   bench.hold(content(1));
   CHECK(bench.all<StartTask>().empty());
   bench.feed(ContentMissed{RunId("r-1"), content(2).digest, 0, Error{Code::unavailable, "gone"}});
+  CHECK(bench.reports.back().state == "fetching");
+  REQUIRE(bench.reports.back().error);
+  CHECK(bench.reports.back().error->why == "gone");
   bench.wait(3s);  // it is tried again
   REQUIRE(bench.all<FetchContent>().size() == 1);
   CHECK(bench.all<FetchContent>()[0].content.digest == content(2).digest);
   bench.hold(content(2));
+  CHECK_FALSE(bench.reports.back().error);
   REQUIRE(bench.all<StartTask>().size() == 1);
   StartTask started = bench.all<StartTask>()[0];
   CHECK(started.task == "experts/0");

@@ -75,6 +75,11 @@ struct BlobFetch::State {
     return found == sources.end() ? kNobody : static_cast<std::size_t>(found - sources.begin());
   }
 
+  [[nodiscard]] const std::string& name_of(const IslandId& island) const {
+    const auto named = plan.names.find(island);
+    return named == plan.names.end() ? island.text : named->second;
+  }
+
   void fail(Error error) {
     if (!over()) {
       failure = with_context(std::move(error), "fetching " + describe(plan.blob));
@@ -154,7 +159,7 @@ struct BlobFetch::State {
     dropped.push_back(DroppedSource{sources[source].island, error});
     const auto left = std::find_if(sources.begin(), sources.end(), [](const FetchSource& it) { return !it.dropped; });
     if (left == sources.end()) {
-      fail(with_context(std::move(error), "no source is left; the last, island " + sources[source].island.text));
+      fail(with_context(std::move(error), "no source is left; the last, island " + name_of(sources[source].island)));
     } else if (only == source) {
       begin_anew(static_cast<std::size_t>(left - sources.begin()));
     }

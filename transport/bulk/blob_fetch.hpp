@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ struct BlobFetchPlan {
   std::uint32_t piece_bytes = 1U << 20;
   std::vector<Digest> piece_digests;  // SHA-256 of each piece, or none
   std::vector<IslandId> sources;
-  DiskPath path;        // nowhere: to memory
+  std::map<IslandId, std::string> names = {};  // of sources, for what is said of them; without one its id stands for it
+  DiskPath path;                               // nowhere: to memory
   bool durable = true;  // the file is on the disk once it is done; false where it is used at once and a crash fetches it anew
   std::uint64_t max_bytes = 1ULL << 40;  // a larger blob is refused
 };

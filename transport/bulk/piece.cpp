@@ -170,6 +170,9 @@ std::string_view to_string(BlobKind kind) {
 }
 
 std::string describe(const BlobId& blob) {
+  if (blob.kind == BlobKind::content) {
+    return "content of run " + blob.run.text;  // its numbers are its digest's
+  }
   return std::string(to_string(blob.kind)) + " " + std::to_string(blob.part) + " of run " + blob.run.text + ", epoch " +
          std::to_string(blob.epoch.value) + ", round " + std::to_string(blob.round.value) + ", attempt " +
          std::to_string(blob.attempt.value);

@@ -452,7 +452,7 @@ struct AssignmentReport {
   Content checkpoint;          // what the task can be continued from
   std::uint64_t checkpoint_step = 0;
   std::vector<Content> held;   // complete, on its disk
-  std::optional<Error> error;  // of a task that failed
+  std::optional<Error> error;  // of a task that failed; while one is fetching, why the last try brought nothing
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   friend bool operator==(const AssignmentReport&, const AssignmentReport&) = default;
