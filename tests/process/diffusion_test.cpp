@@ -145,7 +145,7 @@ TEST_CASE("diffusion: three experts queue on two islands, and the ensemble is sa
   cluster.start_coordinator();
   REQUIRE(Cluster::eventually([&] {
     const json islands = json::parse(cluster.run({"islands", "--json"}).out, nullptr, false);
-    return islands.is_object() && std::ranges::count(islands["islands"], "connected", [](const json& one) { return one["state"]; }) == 2;
+    return islands.is_object() && std::ranges::count_if(islands["islands"], [](const json& one) { return one["connected"] == true; }) == 2;
   }));
   const json after = cluster.status(run);
   for (const char* figure : {"state", "round", "rounds", "tokens_committed", "reason"}) {

@@ -28,7 +28,7 @@ std::string id_of(Cluster& cluster, const std::string& name) {
 bool has_address(Cluster& cluster, const std::string& name, const std::string& address) {
   const json document = json::parse(cluster.run({"islands", "--json"}).out);
   return std::ranges::any_of(document["islands"], [&](const json& island) {
-    return island["name"] == name && island["bulk_address"] == address && island["state"] == "connected";
+    return island["name"] == name && island["address"] == address && island["connected"] == true;
   });
 }
 
