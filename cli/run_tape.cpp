@@ -73,9 +73,15 @@ const char* why_parted(std::uint64_t number, const RoundDecided& a, const RoundD
   return a.members != b.members ? "members" : a.member_tokens != b.member_tokens ? "tokens" : "contributions";
 }
 
-json told_before(const RunTape& tape, std::uint64_t round) {
-  const auto found = tape.told.find(round);
-  return found == tape.told.end() ? json::array() : json(found->second);
+// After the newest round that the runs share: of older rounds few are kept.
+json told_before(const RunTape& tape, const std::optional<std::uint64_t>& shared, std::uint64_t round) {
+  json told = json::array();
+  for (auto each = tape.told.lower_bound(shared ? *shared + 1 : 0); each != tape.told.upper_bound(round); ++each) {
+    for (const std::string& text : each->second) {
+      told.push_back(text);
+    }
+  }
+  return told;
 }
 
 }  // namespace
@@ -109,14 +115,16 @@ json diff_document(const RunTape& first, const RunTape& second) {
                    {"first", {{"rounds", first.rounds.empty() ? json() : json(first.rounds.rbegin()->first)}}},
                    {"second", {{"rounds", second.rounds.empty() ? json() : json(second.rounds.rbegin()->first)}}},
                    {"settings", differing_settings(first.spec, second.spec)}};
+  std::optional<std::uint64_t> shared;
   for (const auto& [number, a] : first.rounds) {
     const auto found = second.rounds.find(number);
     if (found == second.rounds.end()) {
-      break;  // the second has not come so far
+      continue;  // the second has not come so far, or it is one of the older rounds of which few are kept
     }
     const RoundDecided& b = found->second;
     if (a.digest == b.digest) {
       document["same_until"] = number;
+      shared = number;
       document["digest"] = a.digest;
       continue;
     }
@@ -124,9 +132,9 @@ json diff_document(const RunTape& first, const RunTape& second) {
     document["at"] = number;
     document["why"] = why_parted(number, a, b);
     document["first"]["round"] = to_json(a);
-    document["first"]["before"] = told_before(first, number);
+    document["first"]["before"] = told_before(first, shared, number);
     document["second"]["round"] = to_json(b);
-    document["second"]["before"] = told_before(second, number);
+    document["second"]["before"] = told_before(second, shared, number);
     break;
   }
   return document;

@@ -1,6 +1,7 @@
 #include "cli/trace_events.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "cli/views/document.hpp"
@@ -53,8 +54,10 @@ class Lanes {
   std::vector<std::int64_t> ends_;
 };
 
-nlohmann::json name_event(const char* what, std::uint64_t process, const std::string& name) {
-  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}};
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+std::string name_event(const std::string& what, std::uint64_t process, const std::string& name) {
+  return "\"name\":" + quoted(what) + ",\"ph\":\"M\",\"pid\":" + std::to_string(process) + ",\"args\":{\"name\":" + quoted(name) + "}";
 }
 
 }  // namespace
@@ -68,22 +71,19 @@ void TraceEvents::add(const nlohmann::json& span) {
     return;
   }
   const auto round = static_cast<std::uint64_t>(number_at(span, "round").value_or(0));
-  nlohmann::json arguments = {{"round", round}, {"fragment", static_cast<std::uint64_t>(number_at(span, "fragment").value_or(0))}};
+  const std::string cause = text_at(span, "cause");
+  // Written at once: a long run has a hundred thousand of them.
+  std::string fields = "\"name\":" + quoted(title_of(activity, cause, round)) + ",\"cat\":" + quoted(activity) +
+                       ",\"ph\":\"X\",\"args\":{\"round\":" + std::to_string(round) +
+                       ",\"fragment\":" + std::to_string(static_cast<std::uint64_t>(number_at(span, "fragment").value_or(0)));
   const auto amount = static_cast<std::uint64_t>(number_at(span, "amount").value_or(0));
   if (amount > 0) {
-    arguments[activity == "steps" ? "steps" : "bytes"] = amount;
+    fields += (activity == "steps" ? ",\"steps\":" : ",\"bytes\":") + std::to_string(amount);
   }
-  if (!peer.empty()) {
-    arguments["peer"] = peer;
-  }
-  const std::string cause = text_at(span, "cause");
-  if (!cause.empty()) {
-    arguments["cause"] = cause;
-  }
+  fields += peer.empty() ? "" : ",\"peer\":" + quoted(peer);
+  fields += cause.empty() ? "" : ",\"cause\":" + quoted(cause);
   islands_[island][track_of(activity, peer)].push_back(
-      {span["start_unix_ns"].get<std::int64_t>(),
-       span["length_ns"].get<std::int64_t>(),
-       {{"name", title_of(activity, cause, round)}, {"cat", activity}, {"ph", "X"}, {"args", std::move(arguments)}}});
+      {span["start_unix_ns"].get<std::int64_t>(), span["length_ns"].get<std::int64_t>(), fields + "}"});
   ++count_;
 }
 
@@ -96,35 +96,33 @@ std::string TraceEvents::text() const {
       }
     }
   }
-  nlohmann::json all = nlohmann::json::array();
+  std::string all;
+  const auto put = [&](const std::string& event) { all += (all.empty() ? "{" : ",{") + event + "}"; };
   std::uint64_t process = 0;
   for (const auto& [island, tracks] : islands_) {
-    all.push_back(name_event("process_name", ++process, island));
+    put(name_event("process_name", ++process, island));
     std::uint64_t thread = 1;  // viewers sort by it
     for (const auto& [track, unsorted] : tracks) {
-      std::vector<Event> events = unsorted;
-      std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.start_ns < b.start_ns; });
+      std::vector<const Event*> events;
+      std::ranges::transform(unsorted, std::back_inserter(events), [](const Event& event) { return &event; });
+      std::ranges::stable_sort(events, {}, &Event::start_ns);
       Lanes lanes;
-      for (Event& event : events) {
-        const std::size_t lane = lanes.place(event.start_ns, event.start_ns + event.length_ns);
-        event.json["pid"] = process;
-        event.json["tid"] = thread + lane;
+      for (const Event* event : events) {
+        const std::size_t lane = lanes.place(event->start_ns, event->start_ns + event->length_ns);
         // Whole microseconds: with fractions the end of an event can lie a rounding behind the start of the next, and viewers drop what
         // overlaps.
-        const std::int64_t start = (event.start_ns - first) / 1000;
-        event.json["ts"] = start;
-        event.json["dur"] = (event.start_ns - first + event.length_ns) / 1000 - start;
-        all.push_back(std::move(event.json));
+        const std::int64_t start = (event->start_ns - first) / 1000;
+        const std::int64_t end = (event->start_ns - first + event->length_ns) / 1000;
+        put(event->fields + ",\"pid\":" + std::to_string(process) + ",\"tid\":" + std::to_string(thread + lane) +
+            ",\"ts\":" + std::to_string(start) + ",\"dur\":" + std::to_string(end - start));
       }
       for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
-        nlohmann::json name = name_event("thread_name", process, track.second + (lane == 0 ? "" : " " + std::to_string(lane + 1)));
-        name["tid"] = thread++;
-        all.push_back(std::move(name));
+        const std::string name = track.second + (lane == 0 ? "" : " " + std::to_string(lane + 1));
+        put(name_event("thread_name", process, name) + ",\"tid\":" + std::to_string(thread++));
       }
     }
   }
-  const nlohmann::json file = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(all)}};
-  return file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + all + "]}\n";
 }
 
 }  // namespace atl

@@ -24,7 +24,7 @@ class TraceEvents {
   struct Event {
     std::int64_t start_ns = 0;
     std::int64_t length_ns = 0;
-    nlohmann::json json;  // without times and thread
+    std::string fields;  // JSON of an object's inside, without times and thread
   };
   using Track = std::pair<int, std::string>;  // its place from top to bottom, its name
 

@@ -34,6 +34,8 @@ class MessageSampler {
             Timeline{run(), {span(), span()}},
             RunEnded{run(), round(), digest(), maybe_error()},
             Leave{text(), rng_.chance(0.5)},
+            Holds{{run(), run()}},
+            Over{{{run(), rng_.chance(0.5), number(), epoch(), round()}, {run(), rng_.chance(0.5), number(), epoch(), round()}}},
             Drain{text()},
             Cut{run(), epoch(), round()},
             Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},

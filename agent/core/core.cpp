@@ -63,6 +63,7 @@ std::optional<TimePoint> Core::next_deadline() const {
     return state.departure.until();
   }
   TimePoint next = state.session.next_deadline();
+  next = state.session.welcomed() ? std::min(next, state.next_holds) : next;
   if (state.departure.asked()) {
     next = std::min(next, state.departure.until());
   }
@@ -124,6 +125,7 @@ struct Core::State::Router {
   void operator()(const Serve& message) { state.on_serve(message); }
   void operator()(const Assignment& message) { state.on_assignment(message); }
   void operator()(const Release& message) { state.on_release(message); }
+  void operator()(const Over& message) { state.on_over(message); }
   void operator()(const Drain& message) {
     if (!state.departure.asked()) {
       state.effect(Notice{"leaves: " + message.why + "; the round in hand is finished first", "info"});
@@ -182,6 +184,7 @@ void Core::State::on_welcome(const Welcome& message) {
     departure.expect_answer();
     beat();
     say_all();
+    say_holds();
     for (const auto& [from, report] : tried_paths) {
       send(report);
     }
@@ -303,6 +306,9 @@ void Core::State::on_time() {
   }
   if (session.resend_due(now)) {
     say_all();
+  }
+  if (session.welcomed() && now >= next_holds) {
+    say_holds();
   }
 }
 

@@ -55,7 +55,7 @@ struct RunInHand {
 
 struct Core::State {
   State(Identity identity, Settings limits, std::vector<StoredRun> found, TimePoint start)
-      : settings(limits), stored(std::move(found)), session(std::move(identity), settings, start, out), now(start) {}
+      : settings(limits), stored(std::move(found)), session(std::move(identity), settings, start, out), now(start), next_holds(start) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -70,7 +70,11 @@ struct Core::State {
   std::optional<Tasks> tasks;  // of a run of phases; both only where `run` is that of a group that works for it
   TimePoint now;
   Gauges gauges;
-  std::set<IslandId> neighbours;               // that the coordinator named last
+  std::set<IslandId> neighbours;  // that the coordinator named last
+  TimePoint next_holds;
+  std::size_t removals = 0;  // of what lies here of runs that are over: ordered, and not done
+  bool removed_some = false;
+  std::set<RunId> told_kept;                   // its owner was told that they stay, though they are over
   std::map<IslandId, PathReport> tried_paths;  // to this island, as last tried: those that are broken, and from neighbours
 
   // ---- core.cpp: to whom an event belongs, what is said, and when
@@ -88,6 +92,7 @@ struct Core::State {
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
   void on_core(const UplinkSet& event);
+  void on_core(const StoredRemoved& event);
   void on_core(const CopyEnded& event) { send(event.copied); }
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }
   void on_task(const TaskEnded& event);
@@ -228,6 +233,11 @@ struct Core::State {
   void on_engine(const CheckpointWritten& event);
   void on_engine(const CheckpointFailed& event);
   void finish_if_done();
+
+  // ---- retention.cpp
+  void say_holds();
+  [[nodiscard]] bool in_hand(const RunId& id) const;
+  void on_over(const Over& message);
 
   // ---- pauses.cpp
   void heed_pause(const NewEpoch& message);

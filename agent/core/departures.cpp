@@ -5,6 +5,11 @@
 #include "strategies/specification/run_rules.hpp"
 
 namespace atl::agent {
+namespace {
+
+constexpr Duration kAskAfterARun = std::chrono::minutes(1);
+
+}  // namespace
 
 void Core::State::begin_leaving(const std::string& why) {
   if (departure.ask(why, now + settings.leave_limit)) {
@@ -131,6 +136,7 @@ void Core::State::close_run(const std::string& why, RunEnd end) {
   past.add(run->terms.id, run->members.epoch());
   departure.close_run();
   run.reset();
+  next_holds = std::min(next_holds, now + kAskAfterARun);  // it may be over
 }
 
 // This island cannot take part; it says so until it is released.

@@ -335,6 +335,12 @@ struct KeepResults {
   RunId run;
   bool keep = true;
 };
+// A run that is over, and not open: remove what lies on the disk of it, or all checkpoints but the newest. → StoredRemoved.
+struct RemoveStored {
+  RunId run;
+  bool all = true;
+  std::string why;
+};
 // The run is over here: drop everything of it from memory, end its exchanges. Checkpoints stay on disk. No answer.
 struct CloseRun {
   RunId run;
@@ -400,7 +406,7 @@ using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer,
                             FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair,
                             FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
                             HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, CopyCheckpoint, FetchCopy, LoadCheckpoint,
-                            CatchUpFromPeers, KeepResults, CloseRun, OpenContent, FetchContent, AdoptContent, DropContent, StartTask,
-                            StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, DealData, RememberGeneration, Notice>;
+                            CatchUpFromPeers, KeepResults, CloseRun, RemoveStored, OpenContent, FetchContent, AdoptContent, DropContent,
+                            StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, DealData, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

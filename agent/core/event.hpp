@@ -262,6 +262,14 @@ struct CheckpointWritten {
   std::uint64_t position = 0;
   std::uint32_t part = 0;
 };
+// RemoveStored is done: nothing is left, or the checkpoints of these rounds; or why not.
+struct StoredRemoved {
+  static constexpr Addressee kTo = Addressee::core;
+  RunId run;
+  bool all = true;
+  std::vector<Round> left = {};
+  std::optional<Error> error = {};
+};
 // What CopyCheckpoint came to.
 struct CopyEnded {
   static constexpr Addressee kTo = Addressee::core;
@@ -401,11 +409,12 @@ struct LeaveAsked {
   std::string why;
 };
 
-using Event = std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged,
-                           TrainerEvaluated, TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed,
-                           ContributionFailed, ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied,
-                           ParametersOffered, HandedOver, ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded,
-                           CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld,
-                           ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet, CopyEnded, CopyFetched, LeaveAsked>;
+using Event =
+    std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated,
+                 TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
+                 ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersOffered, HandedOver, ParametersAdopted,
+                 CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
+                 TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet,
+                 CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
 
 }  // namespace atl::agent

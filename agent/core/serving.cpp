@@ -1,5 +1,6 @@
 // Checkpoints of the outer state: written, told of, and offered to joiners and readers.
 #include "agent/core/core_state.hpp"
+#include "agent/core/retention.hpp"
 
 namespace atl::agent {
 
@@ -32,6 +33,9 @@ void Core::State::on_offer(const Offer& message) {
 }
 
 void Core::State::on_serve(const Serve& message) {
+  if (message.allowed && stored.knows(message.run)) {
+    stored.read_until(message.run, now + kReadersTime);
+  }
   if (run && run->terms.id == message.run) {
     if (message.allowed) {
       run->checkpoints.keep_for_reader(message.round, now);

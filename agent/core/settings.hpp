@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct Settings {
   std::uint32_t crashes = 5;                        // without a committed round, or of a task a checkpoint, in between: the island gives up
   Duration leave_limit = std::chrono::seconds(60);  // after SIGTERM, without an answer: go anyway
   std::uint64_t rounds_ahead = 2;                   // orders that the trainer has beyond the round in hand
+  Duration ask_over = std::chrono::minutes(10);     // which of the runs that lie here are over
+  std::optional<Duration> keep_ended = std::chrono::hours(24 * 30);  // of runs that ended; nothing: for ever
+  bool keep_removed = false;                                         // also what an operator removes stays
 };
 
 // Numbers the starts of trainers, of runs, of tasks and of catching up alike: what comes of an earlier start is known by its number.

@@ -1,5 +1,7 @@
 #include "agent/core/stored_runs.hpp"
 
+#include <algorithm>
+
 namespace atl::agent {
 
 StoredRuns::StoredRuns(std::vector<StoredRun> found) {
@@ -62,6 +64,32 @@ std::optional<AllowPeers> StoredRuns::heed(const Serve& message) {
   Readers& readers = readers_[message.run];
   readers.heed(message);
   return AllowPeers{message.run, Epoch(0), {}, readers.all()};
+}
+
+bool StoredRuns::being_read(const RunId& run, TimePoint now) const {
+  const auto found = read_until_.find(run);
+  return found != read_until_.end() && now < found->second;
+}
+
+void StoredRuns::forget(const RunId& run) {
+  runs_.erase(run);
+  readers_.erase(run);
+  read_until_.erase(run);
+}
+
+void StoredRuns::keep_only(const RunId& run, const std::vector<Round>& rounds) {
+  if (const auto held = runs_.find(run); held != runs_.end()) {
+    std::erase_if(held->second.checkpoints,
+                  [&](const StoredCheckpoint& old) { return std::find(rounds.begin(), rounds.end(), old.round) == rounds.end(); });
+  }
+}
+
+std::vector<RunId> StoredRuns::runs() const {
+  std::vector<RunId> ids;
+  for (const auto& [id, run] : runs_) {
+    ids.push_back(id);
+  }
+  return ids;
 }
 
 std::vector<HeldCheckpoint> StoredRuns::held(const RunId& run) const {

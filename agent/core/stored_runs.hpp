@@ -11,6 +11,7 @@
 #include "agent/core/readers.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
+#include "transport/base/time.hpp"
 #include "transport/control/message.hpp"
 
 namespace atl::agent {
@@ -51,6 +52,15 @@ class StoredRuns {
   // The coordinator names a reader of a run that only lies here. Empty: nothing of it does.
   std::optional<AllowPeers> heed(const Serve& message);
 
+  // Somebody may be reading something of it until then.
+  void read_until(const RunId& run, TimePoint until) { read_until_[run] = until; }
+  [[nodiscard]] bool being_read(const RunId& run, TimePoint now) const;
+  // Nothing of it lies here any more; or only these checkpoints.
+  void forget(const RunId& run);
+  void keep_only(const RunId& run, const std::vector<Round>& rounds);
+
+  [[nodiscard]] bool knows(const RunId& run) const { return runs_.contains(run); }
+  [[nodiscard]] std::vector<RunId> runs() const;
   // For a hello.
   [[nodiscard]] std::vector<HeldCheckpoint> held(const RunId& run) const;
   [[nodiscard]] std::vector<HeldRun> held_runs(const std::optional<RunId>& except, std::size_t most) const;
@@ -58,6 +68,7 @@ class StoredRuns {
  private:
   std::map<RunId, StoredRun> runs_;
   std::map<RunId, Readers> readers_;
+  std::map<RunId, TimePoint> read_until_;
 };
 
 }  // namespace atl::agent

@@ -38,7 +38,7 @@ using EngineCommand =
     std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
                  RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
                  HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun,
-                 OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
+                 RemoveStored, OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
 
 struct ArenaPrepared {
   RunId run;

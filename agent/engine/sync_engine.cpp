@@ -32,6 +32,7 @@ bool SyncEngine::State::turn() {
   for (auto& [id, open] : runs) {
     settle_checkpoints(open);
   }
+  settle_prunings();
   settle_probes(at);
   return busy || hash();
 }
@@ -42,7 +43,7 @@ std::optional<TimePoint> SyncEngine::State::next_deadline() {
   if (settings.rehearsal) {
     sooner(now() + (settings.rehearsal->awaits(RoundPhase::sending) ? kLookEvery : kRehearsedPause));
   }
-  if (std::ranges::any_of(runs, [](const auto& open) { return !open.second.closing.empty(); })) {
+  if (!prunings.empty() || std::ranges::any_of(runs, [](const auto& open) { return !open.second.closing.empty(); })) {
     sooner(now() + kClosingLook);
   }
   each_transfer([&](const Transfer& transfer) {

@@ -90,6 +90,13 @@ struct OpenedRun {
   std::uint64_t told_served = 0;          // bytes that the core was told others read from here
 };
 
+// Older checkpoints of a run that is over, being removed beside the engine. `error` is read once it is done.
+struct Pruning {
+  RemoveStored order;
+  std::optional<Error> error;
+  std::atomic<bool> done = false;
+};
+
 // Content of a run of phases on its way here.
 struct ContentFetch {
   RunId run;
@@ -146,6 +153,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const CatchUpFromPeers& order);
   void carry_out(const KeepResults& order);
   void carry_out(const CloseRun& order);
+  void carry_out(const RemoveStored& order);
   void carry_out(const OpenContent& order);
   void carry_out(const FetchContent& order);
   void carry_out(const AdoptContent& order);
@@ -218,6 +226,12 @@ struct SyncEngine::State final : PieceReceiver {
   void settle_content();
   void serve_content(const RunId& run, const Content& content, std::uint64_t start, std::uint64_t step);
 
+  // ---- engine_removal.cpp
+  void withdraw(const RunId& run);
+  [[nodiscard]] Status remove_stored(const RemoveStored& order) const;
+  void remove_older(const RemoveStored& order);
+  void settle_prunings();
+
   // ---- serving
   void set_peers();
   [[nodiscard]] std::string name_of_peer(const RunId& run, const IslandId& island) const;
@@ -279,6 +293,7 @@ struct SyncEngine::State final : PieceReceiver {
   std::vector<Member> neighbours;
   std::map<IslandId, std::string> addresses;  // the newest that was told of each peer
   std::map<RunId, std::set<Round>> served;    // checkpoints
+  std::deque<std::shared_ptr<Pruning>> prunings;
   std::map<BlobId, ContentFetch> content_fetches;
   PathProbes probes;
   PathMeasure measure;

@@ -501,6 +501,7 @@ Status run_agent(const AgentOptions& given) {
   auto engine = std::make_unique<EngineThread>(engine_settings, std::move(bulk_link),
                                                options.threads > 0 ? options.threads : threads_for(std::thread::hardware_concurrency()));
   engine->post(SetUplink{options.uplink.rate_at(local_week_time())});
+  remove_doomed(engine_settings.runs);
   std::vector<StoredRun> stored = stored_runs(engine_settings.runs);
   for (const StoredRun& run : stored) {
     engine->post(ServeStored{run.run});
@@ -526,6 +527,8 @@ Status run_agent(const AgentOptions& given) {
   control = rehearsal ? rehearsed(std::move(control), rehearsal) : std::move(control);
   Settings core_settings;
   core_settings.leave_limit = options.leave_within;
+  core_settings.keep_ended = options.keep_ended;
+  core_settings.keep_removed = options.keep_removed;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
   log_info("island " + name + ": trainers are to compute with " + kernels.text);
   Driver driver(options, bound, control_settings.address, std::move(session),

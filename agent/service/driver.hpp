@@ -51,12 +51,14 @@ struct AgentOptions {
   unsigned threads = 0;                           // for digests and outer steps; 0: by the cores (agent/service/workers.hpp)
   std::uint64_t trainer_memory_bytes = 0;         // 0: no limit
   Duration trainer_hang_after = std::chrono::minutes(5);
-  bool check_arena = false;                          // trainers that write into the arena out of turn are noticed
-  std::filesystem::path leave_file;                  // leave when it appears (agent/service/leave_watch.hpp); empty: none
-  std::string leave_command;                         // leave when it exits with status 0; empty: none
-  Duration leave_within = std::chrono::seconds(60);  // then the agent goes, whatever is in hand
-  bool allow_loopback_http = false;                  // data sets by http:// from this machine (for trying things out)
-  std::vector<Fault> faults;                         // to rehearse (agent/faults/rehearsal.hpp); empty: none
+  bool check_arena = false;                                          // trainers that write into the arena out of turn are noticed
+  std::filesystem::path leave_file;                                  // leave when it appears (agent/service/leave_watch.hpp); empty: none
+  std::string leave_command;                                         // leave when it exits with status 0; empty: none
+  Duration leave_within = std::chrono::seconds(60);                  // then the agent goes, whatever is in hand
+  std::optional<Duration> keep_ended = std::chrono::hours(24 * 30);  // what lies here of runs that ended; nothing: for ever
+  bool keep_removed = false;                                         // also what an operator removes stays
+  bool allow_loopback_http = false;                                  // data sets by http:// from this machine (for trying things out)
+  std::vector<Fault> faults;                                         // to rehearse (agent/faults/rehearsal.hpp); empty: none
 };
 
 // Runs until told to go. Success: it left as asked.

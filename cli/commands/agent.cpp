@@ -1,5 +1,7 @@
 // `atoll agent`: one island, in the foreground; and `check`, which reads what it keeps.
 #include <array>
+#include <charconv>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -47,8 +49,24 @@ struct AgentCommandOptions {
   std::string leave_file;
   std::string leave_command;
   Duration leave_within = std::chrono::seconds(60);
+  std::string keep_ended = "30";
+  bool keep_removed = false;
   bool insecure = false;
 };
+
+// Days, or "forever".
+Result<std::optional<Duration>> keep_of(const std::string& text) {
+  if (text == "forever") {
+    return std::optional<Duration>();
+  }
+  constexpr std::uint64_t kMostDays = 36'500;
+  std::uint64_t days = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), days);
+  if (failure != std::errc() || end != text.data() + text.size() || days > kMostDays) {
+    return Error{Code::invalid_argument, "--keep-ended " + text + ": a number of days up to " + std::to_string(kMostDays) + ", or forever"};
+  }
+  return std::optional<Duration>(std::chrono::hours(24 * days));
+}
 
 Result<agent::AgentOptions> agent_options(const Invocation& invocation, const AgentCommandOptions& given) {
   agent::AgentOptions options;
@@ -66,6 +84,8 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.leave_file = given.leave_file;
   options.leave_command = given.leave_command;
   options.leave_within = given.leave_within;
+  ATOLL_ASSIGN(options.keep_ended, keep_of(given.keep_ended));
+  options.keep_removed = given.keep_removed;
   if (const std::optional<std::string> faults = invocation.environment(agent::kRehearsalVariable)) {
     ATOLL_ASSIGN(options.faults, agent::parse_faults(*faults));
   }
@@ -256,6 +276,10 @@ Command agent_command() {
       {"--leave-command", "leave once this command (run every 5 s by sh) exits with 0; its first line is the reason",
        &options->leave_command},
       {"--leave-within", "go after so long at the latest, whatever is in hand", &options->leave_within},
+      {"--keep-ended",
+       "for how many days the newest checkpoint of a run that ended stays here, or forever; the older ones go a day after the end",
+       &options->keep_ended},
+      {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed},
       {"--insecure", "no encryption; loopback only", &options->insecure}};
   command.subcommands = {check_agent_command()};
   command.run = [options, described = command.options](Invocation& invocation) {

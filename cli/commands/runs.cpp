@@ -1,7 +1,9 @@
-// `atoll runs`, `atoll islands`: what there is; `atoll islands revoke`: and who may not come any more.
+// `atoll runs`, `atoll islands`: what there is; `atoll runs rm`, `atoll islands revoke`: and what there is to be no more.
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/coordinator_client.hpp"
@@ -77,6 +79,90 @@ Command list_command(const ListCommand& what, std::string summary, std::string q
   return command;
 }
 
+// Of those that are connected, or are not; and whether they are several.
+std::pair<std::string, bool> names_of(const nlohmann::json& islands, bool connected) {
+  std::string names;
+  std::size_t count = 0;
+  for (const nlohmann::json& island : islands) {
+    if (flag_at(island, "connected") == connected) {
+      names += (names.empty() ? "" : ", ") + printable(text_at(island, "name"));
+      ++count;
+    }
+  }
+  return {names, count > 1};
+}
+
+std::string render_removed_run(const nlohmann::json& document) {
+  const bool removed = flag_at(document, "removed");
+  const auto [here, several_here] = names_of(list_at(document, "islands"), true);
+  const auto [away, several_away] = names_of(list_at(document, "islands"), false);
+  std::string line = "run " + printable(text_at(document, "run")) + " (" + printable(text_at(document, "name")) + ") ";
+  line += removed ? "is removed" : "would be removed";
+  if (!here.empty()) {
+    line += "; what " + here + (several_here ? " hold" : " holds") + " of it " + (removed ? "goes now" : "would go at once");
+  }
+  if (!away.empty()) {
+    line += "; " + away + (removed ? several_away ? " hear" : " hears" : " would hear") + " of it on coming back";
+  }
+  return line + "\n";
+}
+
+struct RemoveOptions {
+  std::vector<std::string> runs;
+  bool dry_run = false;
+};
+
+// All of them are looked at before the first is removed: where one cannot be, none is.
+Exit remove_runs(const Invocation& invocation, const RemoveOptions& options) {
+  Result<CoordinatorClient> client = CoordinatorClient::open(invocation);
+  if (!client) {
+    return report(invocation, client.error());
+  }
+  std::vector<nlohmann::json> documents;
+  for (const bool rehearse : {true, false}) {
+    if (!rehearse && options.dry_run) {
+      break;
+    }
+    std::vector<nlohmann::json> answers;
+    for (std::size_t i = 0; i < options.runs.size(); ++i) {
+      const std::string run = rehearse ? options.runs[i] : text_at(documents[i], "run");
+      if (!rehearse && std::ranges::find(answers, run, [](const auto& done) { return text_at(done, "run"); }) != answers.end()) {
+        continue;  // it was named twice
+      }
+      Result<nlohmann::json> answer = client->ask("remove", {{"run", run}, {"dry_run", rehearse}});
+      if (!answer) {
+        return report(invocation, answer.error());
+      }
+      answers.push_back(*std::move(answer));
+    }
+    documents = std::move(answers);
+  }
+  if (invocation.json) {
+    invocation.streams.out << json_line({{"schema", 1}, {"runs", documents}}) << "\n";
+    return Exit::ok;
+  }
+  for (const nlohmann::json& document : documents) {
+    invocation.streams.out << render_removed_run(document);
+  }
+  return Exit::ok;
+}
+
+Command remove_runs_command() {
+  auto options = std::make_shared<RemoveOptions>();
+  Command command;
+  command.name = "rm";
+  command.summary = "removes runs that have ended, for good, with what islands hold of them";
+  command.details =
+      "Its rows leave the coordinator's ledger, and every island removes its checkpoints: at once, or when it comes back. What an island's "
+      "owner\nkeeps (atoll agent --keep-removed), exported files and copies in stores stay. Where one of the runs cannot be removed, none "
+      "is.";
+  command.options = {{"RUN", "the runs", &options->runs, true, {}, Completes::runs},
+                     {"-n,--dry-run", "remove nothing: say which islands hold something", &options->dry_run}};
+  command.asks_coordinator = true;
+  command.run = [options](Invocation& invocation) { return remove_runs(invocation, *options); };
+  return command;
+}
+
 std::string render_revoked_island(const nlohmann::json& document, const Terminal&) {
   const std::string island = "island " + printable(text_at(document, "ended")) + " (" + printable(text_at(document, "ended_id")) + ")";
   return flag_at(document, "changed") ? island + " has no access any more, on open connections neither; let it in again with a new token\n"
@@ -104,7 +190,10 @@ Command revoke_island_command() {
 }  // namespace
 
 Command runs_command() {
-  return list_command({"runs", "runs", "id", "ended_unix_ms", "that ended", render_runs}, "lists the runs, newest first", "print ids only");
+  Command command =
+      list_command({"runs", "runs", "id", "ended_unix_ms", "that ended", render_runs}, "lists the runs, newest first", "print ids only");
+  command.subcommands = {remove_runs_command()};
+  return command;
 }
 Command islands_command() {
   Command command = list_command({"islands", "islands", "name", "last_seen_unix_ms", "last seen", render_islands}, "lists the islands",

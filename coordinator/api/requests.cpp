@@ -93,8 +93,8 @@ Requests::Requests(Place place, Core& core, Ledger& ledger, Admission& admission
 Requests::~Requests() = default;
 
 bool Requests::changes(std::string_view verb) {
-  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "drain" || verb == "export" ||
-         verb == "results" || verb == "token_create" || verb == "token_revoke";
+  return verb == "submit" || verb == "cancel" || verb == "resume" || verb == "pause" || verb == "remove" || verb == "drain" ||
+         verb == "export" || verb == "results" || verb == "token_create" || verb == "token_revoke";
 }
 
 Result<std::string> Requests::answer(TimePoint now, const Request& request) {
@@ -134,6 +134,7 @@ Result<json> Requests::dispatch(TimePoint now, const Request& request) {
       {"cancel", {"run"}, &Requests::cancel, nullptr},
       {"resume", {"run"}, &Requests::resume, nullptr},
       {"pause", {"run"}, &Requests::pause, nullptr},
+      {"remove", {"run", "dry_run"}, &Requests::remove, nullptr},
       {"drain", {"island"}, &Requests::drain, nullptr},
       {"measure_paths", {"each_ms"}, &Requests::measure_paths, nullptr},
       {"export", {"run", "reader_key", "island"}, &Requests::serve, nullptr},
@@ -404,6 +405,21 @@ Result<json> Requests::pause(TimePoint now, const Arguments& arguments) {
   ATOLL_TRY(core_.pause(now, run.id));
   const std::optional<RunView> after = core_.run(now, run.id);
   return json{{"run", run.id.text}, {"name", run.name}, {"state", to_string(after ? after->state : run.state)}, {"changed", changed}};
+}
+
+Result<json> Requests::remove(TimePoint now, const Arguments& arguments) {
+  ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
+  ATOLL_TRY(refuse_part(now, run, "runs rm"));
+  ATOLL_ASSIGN(const bool rehearse, arguments.boolean("dry_run", false));
+  ATOLL_ASSIGN(const Removal removal, core_.remove(now, run.id, rehearse));
+  json islands = json::array();
+  for (const Holder& holder : removal.islands) {
+    islands.push_back({{"id", holder.island.text}, {"name", holder.name}, {"connected", holder.connected}});
+  }
+  if (!rehearse) {
+    facts_.erase(run.id);
+  }
+  return json{{"run", run.id.text}, {"name", run.name}, {"removed", !rehearse}, {"islands", std::move(islands)}};
 }
 
 Result<json> Requests::drain(TimePoint now, const Arguments& arguments) {

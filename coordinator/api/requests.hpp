@@ -80,6 +80,7 @@ class Requests {
   Result<nlohmann::json> cancel(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> resume(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> pause(TimePoint now, const Arguments& arguments);
+  Result<nlohmann::json> remove(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> drain(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> measure_paths(TimePoint now, const Arguments& arguments);
   Result<nlohmann::json> serve(TimePoint now, const Arguments& arguments);

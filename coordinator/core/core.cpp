@@ -196,6 +196,8 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
           on_event(island, m);
         } else if constexpr (std::is_same_v<M, Copied>) {
           on_copied(island, m);
+        } else if constexpr (std::is_same_v<M, Holds>) {
+          on_holds(island, m);
         } else if constexpr (std::is_same_v<M, PathReport>) {
           on_path_report(island, m);
         }

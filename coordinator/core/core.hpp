@@ -88,6 +88,16 @@ struct TaskResult {
   std::vector<Member> sources;
 };
 
+// An island that has, or may have, something of a run on its disk.
+struct Holder {
+  IslandId island;
+  std::string name;
+  bool connected = false;  // it hears at once; others when they come back
+};
+struct Removal {
+  std::vector<Holder> islands;  // by name
+};
+
 class Core {
  public:
   Core(Settings settings, Recovered recovered, TimePoint now);
@@ -127,6 +137,10 @@ class Core {
   // The run stops after the round in hand, with a checkpoint of it on every island, and its trainers are freed.
   // Errors: not_found; conflict when the run has ended, or is one of islands on their own.
   Status pause(TimePoint now, const RunId& run);
+  // Forgets a run that has ended, with the groups that worked for it, for good, and has the islands remove what they hold of it, unless
+  // their owners keep it; who is away learns it when it comes back. With `rehearse` nothing is done. Errors: not_found; conflict when the
+  // run has not ended, or is part of another.
+  Result<Removal> remove(TimePoint now, const RunId& run, bool rehearse = false);
   // Asks an island to leave as if its owner had: it finishes the round in hand with the steps done so far.
   // Errors: not_found; conflict when it is not connected.
   Status drain(TimePoint now, const IslandId& island, const std::string& why);

@@ -24,6 +24,7 @@
 #include "coordinator/core/outbox.hpp"
 #include "coordinator/core/paths.hpp"
 #include "coordinator/core/phases.hpp"
+#include "coordinator/core/removals.hpp"
 #include "coordinator/core/tasks.hpp"
 #include "coordinator/core/work_list.hpp"
 #include "strategies/schedule.hpp"
@@ -222,6 +223,7 @@ struct Core::State {
   Settings settings;
   Islands islands;
   std::map<RunId, Run> runs;
+  Removals removals;
   Paths paths;
   std::uint32_t measurements = 0;  // asked for in this life of the coordinator
   Outbox out;
@@ -333,6 +335,13 @@ struct Core::State {
   [[nodiscard]] Commit commit_of(const Run& run, const IslandId& island, const Committed& round) const;
   void on_copied(const IslandId& island, const Copied& message);
   void go_on_from_copy(Run& run, const CopyToGoOnFrom& copy);
+
+  // ---- removals.cpp: runs that are over, and those that operators remove
+  [[nodiscard]] std::vector<Holder> holders_of(const std::vector<RunId>& ids) const;
+  [[nodiscard]] static Round furthest_known(const Run& run);
+  void forget_run(const RunId& id);
+  void tell_removed(const std::vector<RunId>& ids, const std::vector<Holder>& holders);
+  void on_holds(const IslandId& island, const Holds& message);
 
   // ---- restore.cpp: nobody has the state in memory any more
   void advance_restore(Run& run);

@@ -366,6 +366,16 @@ void Islands::keeps_not(const IslandId& id, const RunId& run, Round round) {
   std::erase_if(islands_.at(id).held[run].checkpoints, [&](const HeldCheckpoint& held) { return held.round == round; });
 }
 
+void Islands::forget_run(const RunId& run) {
+  for (auto& [id, island] : islands_) {
+    island.held.erase(run);
+    island.reports.erase(run);
+    if (island.lent_to == run) {
+      island.lent_to = RunId();
+    }
+  }
+}
+
 const Island* Islands::find(const IslandId& id) const {
   const auto found = islands_.find(id);
   return found == islands_.end() ? nullptr : &found->second;

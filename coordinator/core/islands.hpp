@@ -119,6 +119,8 @@ class Islands {
   void live(const IslandId& id, const RunId& run, const HeldCheckpoint& state);
   void keeps(const IslandId& id, const RunId& run, const HeldCheckpoint& checkpoint);
   void keeps_not(const IslandId& id, const RunId& run, Round round);
+  // The run was removed: nothing is known of it on any island.
+  void forget_run(const RunId& run);
 
   // ---- what is asked
   [[nodiscard]] const std::map<IslandId, Island>& all() const { return islands_; }

@@ -52,6 +52,12 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
     return Error{Code::invalid_argument,
                  "a run goes on from a copy where its run file says [checkpoint] copy and its islands share one state"};
   }
+  if (const RemovedRecord* removed = state.removals.find(fresh)) {
+    RemovedRecord back = *removed;
+    back.lifted = true;
+    state.record(std::move(back));
+    state.removals.lift(fresh);
+  }
   Run& run = state.runs[fresh];
   run.about.id = fresh;
   run.adopt_spec(spec);

@@ -68,7 +68,7 @@ Stir Core::State::stir_of(const IslandId& id, const Message& message) const {
   const auto* report = std::get_if<AssignmentReport>(&message);
   const auto* heartbeat = std::get_if<Heartbeat>(&message);
   const bool routine = (report != nullptr && says_nothing_new(id, *report)) || (heartbeat != nullptr && islands.is_routine(id, *heartbeat));
-  return routine ? Stir::nothing : Stir::all;
+  return routine || std::holds_alternative<Holds>(message) ? Stir::nothing : Stir::all;
 }
 
 // An island says which generation it has met. A newer one that this coordinator's key has issued: this store is an older copy.

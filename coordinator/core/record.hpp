@@ -259,8 +259,19 @@ struct Superseded {
   friend bool operator==(const Superseded&, const Superseded&) = default;
 };
 
+// A run that an operator removed. Key: run. With it goes every other record of the run; it stays, for islands that were away.
+struct RemovedRecord {
+  RunId run;
+  std::string name;
+  TimePoint time;
+  Epoch epoch;          // the newest
+  Round round;          // the newest that an island may have come to in it
+  bool lifted = false;  // the run was restored from a copy: it is not removed any more
+  friend bool operator==(const RemovedRecord&, const RemovedRecord&) = default;
+};
+
 using Record = std::variant<RunRecord, MembershipRecord, EpochRecord, IslandRecord, RoundRecord, PartRecord, StretchRecord, EventRecord,
-                            MetricRecord, TaskRecord, Superseded, DroppedRecord>;
+                            MetricRecord, TaskRecord, Superseded, DroppedRecord, RemovedRecord>;
 
 // What a core starts from: everything in the ledger that it needs. Order does not matter.
 struct Recovered {
@@ -273,6 +284,7 @@ struct Recovered {
   std::vector<StretchRecord> stretches;
   std::vector<RoundRecord> rounds;  // of each run's present lineage; a core keeps what it needs
   std::vector<TaskRecord> tasks;    // of runs of phases
+  std::vector<RemovedRecord> removed;
 };
 
 }  // namespace atl::coordinator

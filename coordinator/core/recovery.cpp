@@ -7,6 +7,9 @@ namespace atl::coordinator {
 
 void Core::State::recover(Recovered recovered) {
   islands.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
+  for (RemovedRecord& removed : recovered.removed) {
+    removals.recover(std::move(removed));
+  }
   for (const RunRecord& value : recovered.runs) {
     recover_run(value);
   }

@@ -1,16 +1,15 @@
 #include "coordinator/ledger/data_audit.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/ledger/record_rows.hpp"
+#include "coordinator/ledger/thinning.hpp"
 
 namespace atl::coordinator {
 namespace {
-
-std::string range_text(std::uint64_t from, std::uint64_t to) {
-  return "sequences " + std::to_string(from) + " to " + std::to_string(to - 1);
-}
 
 void note_fault(PartAudit& part, const std::string& fault) { part.fault = part.fault.empty() ? fault : part.fault; }
 
@@ -26,7 +25,7 @@ void DataAudit::take(const RoundRecord& round) {
     for (const DataRange& told : round.parts) {
       PartAudit& part = parts_[told.part];
       if (told.to < part.position) {
-        note_fault(part, range_text(told.to, part.position) + " are committed, and open again after " + name);
+        note_fault(part, sequences_text(told.to, part.position) + " are committed, and open again after " + name);
       } else {
         part.taken_over += told.to - part.position;
         part.position = told.to;
@@ -34,33 +33,27 @@ void DataAudit::take(const RoundRecord& round) {
     }
     return;
   }
-  rounds_ += round.round > Round(0) ? 1U : 0U;
-  fragments_ = std::max(fragments_, round.fragment + 1);
-  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size(); ++i) {
-    TokenFates& fates = fates_[round.members[i]];
-    const bool late = i < round.staleness.size() && round.staleness[i] > 0;
-    (late ? fates.late : fates.merged) += round.tokens[i];
-    fates.overwritten += i < round.overwritten.size() && round.tokens[i] > 0 ? round.overwritten[i] : 0;
+  take(CountedRounds::of(round));
+}
+
+void DataAudit::take(const CountedRounds& counted) {
+  if (is_void(counted.lineage, counted.last, bases_)) {
+    return;
   }
-  unnoted_ += round.round > Round(0) && round.data.empty() ? 1U : 0U;
-  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
-    const DataRange& range = round.data[i];
-    if (range.sequences() == 0) {
-      continue;
-    }
-    PartAudit& part = parts_[range.part];
-    if (range.from < part.position) {
-      note_fault(part, range_text(range.from, std::min(part.position, range.to)) + " are committed twice, again in " + name);
-    } else if (range.from > part.position) {
-      note_fault(part, range_text(part.position, range.from) + " are missing before " + name);
-    }
-    part.position = std::max(part.position, range.to);
-    if (round.tokens[i] > 0) {
-      part.committed += range.sequences();
-      part.islands[round.members[i]] += range.sequences();
-    } else {
-      part.passed_over += range.sequences();
-    }
+  rounds_ += counted.rounds;
+  unnoted_ += counted.unnoted;
+  fragments_ = std::max(fragments_, counted.fragments);
+  for (const auto& [island, sum] : counted.fates) {
+    TokenFates& fates = fates_[island];
+    fates.merged += sum.merged;
+    fates.late += sum.late;
+    fates.overwritten += sum.overwritten;
+  }
+  for (const auto& [number, sum] : counted.parts) {
+    PartAudit& part = parts_[number];
+    CountedPart all{0, part.position, part.committed, part.passed_over, std::move(part.islands), std::move(part.fault)};
+    all.append(sum, counted.name());
+    part = PartAudit{all.position, all.committed, all.passed_over, part.taken_over, std::move(all.islands), std::move(all.fault)};
   }
 }
 
@@ -72,16 +65,25 @@ void DataAudit::take(const DroppedRecord& dropped) {
 Result<DataAudit> Ledger::audit_data(const RunId& run) {
   ATOLL_ASSIGN(auto bases, read_bases(*database_, run));
   DataAudit audit(std::move(bases));
+  ATOLL_ASSIGN(const std::vector<CountedRounds> older, read_counted(*database_, run));
+  auto merged = older.begin();
   auto rows =
       database_->prepare("SELECT " + std::string(kRoundColumns) + " FROM rounds WHERE run=? AND committed=1 ORDER BY lineage, round");
   rows.bind(run.text);
   for (;;) {
     ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
+    std::optional<RoundRecord> round;
+    if (there) {
+      ATOLL_ASSIGN(round, read_round(rows));
+    }
+    for (; merged != older.end() && (!round || std::pair(merged->lineage, merged->first) < std::pair(round->lineage, round->round));
+         ++merged) {
+      audit.take(*merged);
+    }
+    if (!round) {
       break;
     }
-    ATOLL_ASSIGN(const RoundRecord round, read_round(rows));
-    audit.take(round);
+    audit.take(*round);
   }
   auto dropped = database_->prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=?");
   dropped.bind(run.text);

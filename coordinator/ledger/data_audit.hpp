@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/core/record.hpp"
+#include "coordinator/ledger/counted_rounds.hpp"
 
 namespace atl::coordinator {
 
@@ -24,20 +25,13 @@ struct PartAudit {
   std::string fault;                          // the first thing that is wrong; empty: each sequence once, in order
 };
 
-// What became of the tokens that an island trained on and contributed, summed over the fragments: each step counts once for each of them.
-struct TokenFates {
-  std::uint64_t merged = 0;  // into the round of its time
-  std::uint64_t late = 0;    // into a later one
-  std::uint64_t overwritten = 0;
-  std::map<Fate, std::uint64_t> dropped;
-};
-
 class DataAudit {
  public:
   // The first round of each lineage after 0: rounds of older ones that come after it are void.
   explicit DataAudit(std::map<std::uint32_t, Round> bases) : bases_(std::move(bases)) {}
-  // Committed rounds, by lineage and round.
+  // Committed rounds, by lineage and round; older ones as what they counted together.
   void take(const RoundRecord& round);
+  void take(const CountedRounds& counted);
   void take(const DroppedRecord& dropped);
   [[nodiscard]] const std::map<std::uint32_t, PartAudit>& parts() const { return parts_; }
   [[nodiscard]] const std::map<IslandId, TokenFates>& fates() const { return fates_; }

@@ -7,6 +7,7 @@
 
 #include "coordinator/ledger/record_rows.hpp"
 #include "coordinator/ledger/schema.hpp"
+#include "coordinator/ledger/thinning.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -162,6 +163,7 @@ Result<Recovered> Ledger::recover() {
   ATOLL_TRY(collect(database_->prepare(select(kTaskColumns, "tasks")), read_task, recovered.tasks));
   ATOLL_TRY(collect(database_->prepare(select(kPartColumns, "parts")), read_part, recovered.parts));
   ATOLL_TRY(collect(database_->prepare(select(kStretchColumns, "stretches")), read_stretch, recovered.stretches));
+  ATOLL_TRY(collect(database_->prepare(select(kRemovedColumns, "removed")), read_removed, recovered.removed));
   for (const RunRecord& run : recovered.runs) {
     std::vector<RoundRecord> rounds;
     const bool ended = has_ended(run.state);
@@ -198,32 +200,33 @@ Status Ledger::write(std::span<const Record> records) {
     }
   }
   return database_->transaction([&]() -> Status {
-    std::map<RunId, Round> grown;
+    std::map<RunId, Round> measured;
+    std::map<RunId, Round> committed;
     for (const Record& record : records) {
       ATOLL_TRY(std::visit([&](const auto& value) { return write_row(*database_, value); }, record));
       const auto* metric = std::get_if<MetricRecord>(&record);
       if (metric != nullptr && metric->round.value >= kSeriesPoints && metric->round.value % (kSeriesPoints / 2) == 0) {
-        grown[metric->run] = metric->round;
+        measured[metric->run] = metric->round;
+      }
+      const auto* round = std::get_if<RoundRecord>(&record);
+      if (round != nullptr && round->committed && round->round > Round(0) && round->round.value % kThinEvery == 0) {
+        committed[round->run] = round->round;
       }
     }
-    for (const auto& [run, round] : grown) {
-      ATOLL_TRY(thin(run, round));
+    for (const auto& [run, round] : measured) {
+      ATOLL_TRY(thin_metrics(*database_, run, round));
+    }
+    for (const auto& [run, round] : committed) {
+      ATOLL_TRY(thin_rounds(*database_, run, round));
+    }
+    // Of runs whose islands commit by themselves only the metrics tell how far they are.
+    for (const auto& [run, round] : committed.empty() ? measured : committed) {
+      if (round.value % (4 * kThinEvery) == 0) {
+        ATOLL_TRY(thin_events(*database_, run, round));
+      }
     }
     return {};
   });
-}
-
-// Keeps one round in each of kSeriesPoints equal parts of the rounds so far, apart for those with a validation loss and those
-// without; the first and the newest stay.
-Status Ledger::thin(const RunId& run, Round newest) {
-  return database_
-      ->prepare(
-          "DELETE FROM metrics WHERE run=?1 AND round<?2 AND round NOT IN "
-          "(SELECT min(round) FROM metrics WHERE run=?1 GROUP BY outer_loss IS NULL, round*?3/?2)")
-      .bind(run.text)
-      .bind(newest.value)
-      .bind(kSeriesPoints)
-      .run();
 }
 
 Status Ledger::write_reports(std::span<const std::pair<IslandId, IslandReport>> reports, const RunningTotals& totals) {

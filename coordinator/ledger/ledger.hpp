@@ -1,8 +1,8 @@
 // The ledger: what the coordinator must never forget, in STATE/ledger.db.
 //
 // A batch of records becomes durable in one transaction or not at all. Runs, memberships, epochs, islands and rounds are kept as
-// they are now (their key's newest record); events are all kept, in order; metrics are thinned once a series is longer than
-// anybody draws. A ledger belongs to one process: STATE/lock is held while it is open.
+// they are now (their key's newest record). What a long run would have grow for ever is thinned with age (thinning.hpp): what
+// its rounds counted stays, and so does all that a core goes on from. A ledger belongs to one process: STATE/lock is held while it is open.
 // Threads: one at a time.
 // Errors everywhere: io (a full or failing disk, nothing of the batch was recorded), corrupt (the database is damaged).
 #pragma once
@@ -137,10 +137,11 @@ class Ledger {
 
   // The parts of a run's data that islands have had, by number.
   Result<std::vector<PartRecord>> parts(const RunId& run);
-  // Adds up what all committed rounds counted. Cost: reads every round of the run.
+  // Adds up what all committed rounds counted. Cost: reads every round of the run that is a row.
   Result<DataAudit> audit_data(const RunId& run);
 
-  // What islands spent their time on. A span told twice is kept once; of a run the newest kSpansKept are kept. Cost: one fsync.
+  // What islands spent their time on. A span told twice is kept once; they are thinned with age, and of a run at most
+  // the newest kSpansKept are kept. Cost: one fsync.
   Status write_spans(std::span<const IslandSpan> spans);
   struct StoredSpan {
     std::uint64_t id = 0;  // grows
@@ -148,7 +149,7 @@ class Ledger {
   };
   // With an id above `after`, in order of it.
   Result<std::vector<StoredSpan>> spans(const RunId& run, std::uint64_t after, std::size_t limit);
-  static constexpr std::uint64_t kSpansKept = 200'000;
+  static constexpr std::uint64_t kSpansKept = 120'000;
 
   // For Admission, whose tables live in the same file.
   [[nodiscard]] Database& database() { return *database_; }
@@ -156,7 +157,6 @@ class Ledger {
  private:
   Ledger(StateLock lock, std::unique_ptr<Database> database) : lock_(std::move(lock)), database_(std::move(database)) {}
   Result<std::vector<StoredEvent>> read_events(Statement rows);
-  Status thin(const RunId& run, Round newest);
 
   std::uint64_t spans_written_ = 0;
   StateLock lock_;

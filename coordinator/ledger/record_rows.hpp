@@ -24,6 +24,8 @@ Status write_row(Database& database, const MetricRecord& metric);
 Status write_row(Database& database, const TaskRecord& task);
 Status write_row(Database& database, const Superseded& superseded);
 Status write_row(Database& database, const DroppedRecord& dropped);
+// Removes all other rows of the run. Cost: grows with them; a second for some hundred thousand.
+Status write_row(Database& database, const RemovedRecord& removed);
 Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried);
 
 // Readers take a row of the table's columns in the order that the matching `k…Columns` names. Errors: corrupt for a value that
@@ -64,6 +66,7 @@ inline constexpr const char* kTaskColumns =
     "members";
 Result<TaskRecord> read_task(const Statement& row);
 
-// The tables of schema version 1, and what each later version changed.
+inline constexpr const char* kRemovedColumns = "run, name, removed_ms, epoch, round";
+Result<RemovedRecord> read_removed(const Statement& row);
 
 }  // namespace atl::coordinator

@@ -40,7 +40,10 @@ constexpr std::array kTables = {
           "fragment INTEGER NOT NULL DEFAULT 0, steps TEXT NOT NULL DEFAULT '[]', norms TEXT NOT NULL DEFAULT '[]', "
           "staleness TEXT NOT NULL DEFAULT '[]', overwritten TEXT NOT NULL DEFAULT '[]'",
           "run, lineage, round"},
-    // Contributions that count in no round.
+    // What older rounds counted, many in one row (counted_rounds.hpp).
+    Table{"counted", "run TEXT NOT NULL, lineage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, counts TEXT NOT NULL",
+          "run, lineage, first"},
+    // Contributions that count in no round. Of older rounds one row for each island and fate, with round 0.
     Table{
         "dropped",
         "run TEXT NOT NULL, lineage INTEGER NOT NULL, island TEXT NOT NULL, fragment INTEGER NOT NULL, round INTEGER NOT NULL, "
@@ -88,6 +91,9 @@ constexpr std::array kTables = {
     // What a part of the data is made of from a sequence on.
     Table{"stretches", "run TEXT NOT NULL, part INTEGER NOT NULL, from_sequence INTEGER NOT NULL, classes TEXT NOT NULL",
           "run, part, from_sequence"},
+    // Of runs that operators removed nothing else is left.
+    Table{"removed", "run TEXT NOT NULL, name TEXT NOT NULL, removed_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, round INTEGER NOT NULL",
+          "run"},
     Table{"keys",
           "public_key TEXT NOT NULL, role TEXT NOT NULL, island TEXT NOT NULL, name TEXT NOT NULL, enrolled_ms INTEGER NOT NULL, "
           "revoked INTEGER NOT NULL",
@@ -103,7 +109,8 @@ CREATE INDEX checkpointed_rounds ON rounds(run, lineage, round) WHERE checkpoint
 CREATE INDEX events_of_run ON events(run, sequence);
 CREATE INDEX warnings_of_run ON events(run, sequence) WHERE level IN ('warning', 'error');
 CREATE INDEX losses_of_run ON metrics(run, round, outer_loss, local_loss) WHERE outer_loss IS NOT NULL;
-CREATE UNIQUE INDEX spans_once ON spans(run, island, start_ns, activity, round, fragment, peer);
+CREATE INDEX spans_of_run ON spans(run);
+CREATE UNIQUE INDEX spans_once ON spans(run, round, island, start_ns, activity, fragment, peer);
 )sql";
 
 // "run, island": the names in a table's columns. A number that SQLite gives itself is not known yet when a sum is computed.

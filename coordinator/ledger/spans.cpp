@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <map>
 
 #include "coordinator/ledger/database.hpp"
 #include "coordinator/ledger/ledger.hpp"
+#include "coordinator/ledger/thinning.hpp"
 
 namespace atl::coordinator {
 namespace {
 
 constexpr std::array<std::string_view, 9> kActivities = {"steps",  "wait",       "encode",     "send",    "receive",
                                                          "reduce", "outer_step", "checkpoint", "catch_up"};
-constexpr std::uint64_t kThinEvery = 4096;  // ids between two looks at how many there are
+constexpr std::uint64_t kThinEverySpans = 4096;  // between two looks at how many there are
 
 Status write_span(Database& database, const IslandSpan& item) {
   const Span& span = item.span;
@@ -64,14 +65,15 @@ Status Ledger::write_spans(std::span<const IslandSpan> spans) {
     return {};
   }
   return database_->transaction([&]() -> Status {
-    std::set<RunId> grown;
+    std::map<RunId, Round> grown;
     for (const IslandSpan& item : spans) {
       ATOLL_TRY(write_span(*database_, item));
-      if (++spans_written_ % kThinEvery == 0) {
-        grown.insert(item.run);
+      if (++spans_written_ % kThinEverySpans == 0) {
+        grown[item.run] = item.span.round;
       }
     }
-    for (const RunId& run : grown) {
+    for (const auto& [run, round] : grown) {
+      ATOLL_TRY(thin_spans(*database_, run, round));
       ATOLL_TRY(
           database_
               ->prepare("DELETE FROM spans WHERE run=?1 AND id<=(SELECT id FROM spans WHERE run=?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)")
@@ -85,8 +87,9 @@ Status Ledger::write_spans(std::span<const IslandSpan> spans) {
 
 Result<std::vector<Ledger::StoredSpan>> Ledger::spans(const RunId& run, std::uint64_t after, std::size_t limit) {
   auto rows = database_->prepare(
-      "SELECT id, island, activity, round, fragment, peer, start_ns, length_ns, amount, cause FROM spans WHERE run=? AND id>? ORDER BY id "
-      "LIMIT ?");
+      "SELECT id, island, activity, round, fragment, peer, start_ns, length_ns, amount, cause FROM spans INDEXED BY spans_of_run WHERE "
+      "run=? AND "
+      "id>? ORDER BY id LIMIT ?");
   rows.bind(run.text).bind(after).bind(limit);
   std::vector<StoredSpan> found;
   for (;;) {

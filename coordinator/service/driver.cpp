@@ -32,7 +32,7 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied>(message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied, Holds>(message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -481,7 +481,11 @@ void Driver::write_reports(TimePoint now) {
     return;
   }
   std::vector<std::pair<IslandId, IslandReport>> reports;
-  for (const RunView& run : core_->runs(now)) {
+  const std::vector<RunView> runs = core_->runs(now);
+  std::set<RunId> known;
+  std::ranges::transform(runs, std::inserter(known, known.end()), &RunView::id);
+  std::erase_if(fresh_spans_, [&](const IslandSpan& span) { return !known.contains(span.run); });  // its run was removed meanwhile
+  for (const RunView& run : runs) {
     for (const MembershipView& membership : run.memberships) {
       const auto found = fresh_reports_.find({run.id, membership.island});
       if (found != fresh_reports_.end()) {

@@ -186,6 +186,52 @@ TEST_CASE("submit refuses a bad run file before it asks anybody") {
   CHECK(name.err.find("--name") != std::string::npos);
 }
 
+TEST_CASE("runs are removed once all of them can be, and it is said who hears of it when") {
+  const auto answer = [](const std::string& verb, const json& arguments) {
+    if (verb != "remove" || arguments["run"] == "gone") {
+      Reply reply;
+      reply.error = Error{Code::not_found, "there is no run 'gone'"};
+      return reply;
+    }
+    if (arguments["run"] == "busy") {
+      Reply reply;
+      reply.error = Error{Code::conflict, "run busy is running, and only a run that has ended can be removed"};
+      return reply;
+    }
+    json document = documented("remove");
+    document["removed"] = !arguments["dry_run"].get<bool>();
+    document["run"] = arguments["run"] == "old" ? json("r-7f3a9c12") : arguments["run"];
+    document["islands"].push_back({{"id", "i-2"}, {"name", "lagos"}, {"connected", false}});
+    return document_reply(document);
+  };
+  ScriptedCoordinator coordinator(answer);
+  const Called dry = coordinator.call({"runs", "rm", "old", "--dry-run"});
+  CHECK(dry.exit == 0);
+  CHECK(dry.out ==
+        "run r-7f3a9c12 (text) would be removed; what tokyo holds of it would go at once; lagos would hear of it on coming back\n");
+  CHECK(coordinator.asked("remove").size() == 1);
+  const Called removed = coordinator.call({"runs", "rm", "old", "r-7f3a9c12", "other"});  // the first two are one
+  CHECK(removed.exit == 0);
+  CHECK(removed.out ==
+        "run r-7f3a9c12 (text) is removed; what tokyo holds of it goes now; lagos hears of it on coming back\n"
+        "run other (text) is removed; what tokyo holds of it goes now; lagos hears of it on coming back\n");
+  CHECK(coordinator.asked("remove").size() == 6);
+  for (const auto& [run, exit] : std::map<std::string, int>{{"busy", 8}, {"gone", 4}}) {
+    const std::size_t before = coordinator.asked("remove").size();
+    const Called refused = coordinator.call({"runs", "rm", "old", run});
+    CHECK(refused.exit == exit);
+    CHECK(refused.out.empty());
+    CHECK(std::count(refused.err.begin(), refused.err.end(), '\n') == 1);
+    for (std::size_t i = before; i < coordinator.asked("remove").size(); ++i) {
+      CHECK(coordinator.asked("remove")[i]["dry_run"] == true);
+    }
+  }
+  const json list = json::parse(coordinator.call({"runs", "rm", "other", "-o", "json"}).out);
+  CHECK(list["runs"][0]["run"] == "other");
+  CHECK(list["runs"][0]["removed"] == true);
+  CHECK(coordinator.call({"runs", "rm"}).exit == 2);
+}
+
 TEST_CASE("pause and drain ask the coordinator and say what happens next") {
   ScriptedCoordinator coordinator(
       [](const std::string& verb, const json&) { return document_reply(documented(verb == "pause" ? "cancel" : verb)); });

@@ -406,6 +406,12 @@ Status Cluster::resume() {
   return done;
 }
 
+Status Cluster::remove() {
+  const Result<coordinator::Removal> done = coordinator_->remove(coordinator_now(), run_id_);
+  pump_coordinator();
+  return done ? Status() : Status(done.error());
+}
+
 Status Cluster::drain(std::size_t index) {
   const Status done = coordinator_->drain(coordinator_now(), hosts_.at(index)->id(), "the test asked");
   pump_coordinator();

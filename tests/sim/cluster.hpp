@@ -56,6 +56,7 @@ class Cluster {
   Status pause();
   Status resume();
   Status drain(std::size_t index);
+  Status remove();
   // A copy of the ledger, with what its readers had heard by then.
   [[nodiscard]] LedgerCopy copy_ledger() const { return {ledger_, checkers_.tape()}; }
   // The coordinator, which must not run, starts from an older copy of its ledger: restored as such, or put in place by hand.

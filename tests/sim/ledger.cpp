@@ -31,6 +31,8 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             tasks[{r.run, r.task}] = r;
           } else if constexpr (std::is_same_v<R, coordinator::DroppedRecord>) {
             dropped.try_emplace({r.run, r.lineage, r.island, r.round, r.fate}, r);
+          } else if constexpr (std::is_same_v<R, coordinator::RemovedRecord>) {
+            remove(r);
           } else if constexpr (std::is_same_v<R, coordinator::Superseded>) {
             superseded = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
@@ -42,8 +44,28 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
   }
 }
 
+void Ledger::remove(const coordinator::RemovedRecord& run) {
+  if (run.lifted) {
+    removed.erase(run.run);
+    return;
+  }
+  const auto of_run = [&](const auto& entry) { return entry.second.run == run.run; };
+  runs.erase(run.run);
+  std::erase_if(memberships, of_run);
+  std::erase_if(epochs, of_run);
+  std::erase_if(rounds, of_run);
+  std::erase_if(parts, of_run);
+  std::erase_if(stretches, of_run);
+  std::erase_if(tasks, of_run);
+  std::erase_if(dropped, of_run);
+  removed[run.run] = run;
+}
+
 coordinator::Recovered Ledger::recovered() const {
   coordinator::Recovered recovered;
+  for (const auto& [key, value] : removed) {
+    recovered.removed.push_back(value);
+  }
   for (const auto& [key, value] : runs) {
     recovered.runs.push_back(value);
   }

@@ -24,10 +24,12 @@ struct Ledger {
   std::map<std::tuple<RunId, std::uint32_t, std::uint64_t>, coordinator::StretchRecord> stretches;
   std::map<std::pair<RunId, std::string>, coordinator::TaskRecord> tasks;
   std::map<std::tuple<RunId, std::uint32_t, IslandId, Round, Fate>, coordinator::DroppedRecord> dropped;
+  std::map<RunId, coordinator::RemovedRecord> removed;
   std::map<std::string, std::size_t> events;  // by kind
   Generation generation;
   std::optional<coordinator::Superseded> superseded;
 
+  void remove(const coordinator::RemovedRecord& run);
   void apply(const std::vector<coordinator::Record>& records);
   [[nodiscard]] coordinator::Recovered recovered() const;
 };

@@ -70,6 +70,20 @@ TEST_CASE("a run that is only longer has not parted, and one without rounds has 
   CHECK(render_diff(none, {}).find("no round in common") != std::string::npos);
 }
 
+TEST_CASE("runs of which few old rounds are kept are compared in those that both still have") {
+  std::vector<json> one = {committed(0, "d0", {"a"}, {}), committed(4, "d4", {"a"}, {10}), committed(8, "d8", {"a"}, {10})};
+  one.push_back(said("island_left", "island b left"));
+  for (const std::uint64_t round : {10, 12, 13}) {
+    one.push_back(committed(round, "d" + std::to_string(round), {"a"}, {10}));
+  }
+  const std::vector<json> other = {committed(0, "d0", {"a"}, {}), committed(8, "d8", {"a"}, {10}), committed(12, "x12", {"a"}, {10}),
+                                   committed(13, "x13", {"a"}, {10}), committed(14, "x14", {"a"}, {10})};
+  const json document = diff_document(tape_of(one), tape_of(other));
+  CHECK(document["same_until"] == 8);
+  CHECK(document["at"] == 12);
+  CHECK(document["first"]["before"] == json::array({"island b left"}));
+}
+
 TEST_CASE("rounds that were lost are not compared, and what came before the parting is told") {
   std::vector<json> events = longer(said("island_left", "island b left"));
   events.push_back({{"kind", "rolled_back"}, {"text", "round 1 lost"}, {"fields", {{"from", 1}, {"to", 0}, {"digest", "d0"}}}});

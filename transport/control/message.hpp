@@ -266,6 +266,13 @@ struct Timeline {
   friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 
+// Of which runs something lies on this island's disk: the coordinator says which of them are over. Said after every welcome, and now and
+// then.
+struct Holds {
+  std::vector<RunId> runs;
+  friend bool operator==(const Holds&, const Holds&) = default;
+};
+
 struct Leave {
   std::string why;
   bool contributes = false;  // a contribution to the round in hand is coming: worth waiting for
@@ -533,6 +540,23 @@ struct Release {
   friend bool operator==(const Release&, const Release&) = default;
 };
 
+// A run that is over. What the coordinator knows of it goes with it: an island that knows of more keeps what it has.
+struct RunOver {
+  RunId run;
+  bool removed = false;             // an operator removed it: nothing of it is to stay
+  std::uint64_t ended_seconds = 0;  // so long ago it ended
+  Epoch epoch;                      // the newest
+  Round round;                      // the newest that an island may have come to in it
+  friend bool operator==(const RunOver&, const RunOver&) = default;
+};
+
+// Which of the runs that an island holds are over. Of a run that is not named nothing is to be concluded: the coordinator may have lost
+// what it knew of it.
+struct Over {
+  std::vector<RunOver> runs;
+  friend bool operator==(const Over&, const Over&) = default;
+};
+
 // ---------------------------------------------------------------------------------------- enrolment (an unknown key)
 
 struct Enrol {
@@ -572,7 +596,7 @@ struct Reply {
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
                              Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
                              Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
-                             PathReport, Neighbours, TaskImages, Copied>;
+                             PathReport, Neighbours, TaskImages, Copied, Holds, Over>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

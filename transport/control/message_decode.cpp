@@ -119,6 +119,8 @@ class Decoder {
         return get(*e.body_as_AssignmentReport());
       case Body::TaskImages:
         return get(*e.body_as_TaskImages());
+      case Body::Holds:
+        return get(*e.body_as_Holds());
       case Body::Leave:
         return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       case Body::PairQuery:
@@ -158,6 +160,8 @@ class Decoder {
         return Cut{run(e.body_as_Cut()->run()), epoch(e.body_as_Cut()->epoch()), round(e.body_as_Cut()->round())};
       case Body::Neighbours:
         return get(*e.body_as_Neighbours());
+      case Body::Over:
+        return get(*e.body_as_Over());
       case Body::Drain:
         return Drain{text(e.body_as_Drain()->why())};
       case Body::Enrolled:
@@ -467,6 +471,14 @@ class Decoder {
   }
   Checkpointed get(const wire::Checkpointed& m) {
     return Checkpointed{run(m.run()), round(m.round()), digest(m.digest()), digest(m.file()), count(m.file_bytes()), maybe(m.error())};
+  }
+  Holds get(const wire::Holds& m) {
+    return Holds{list(m.runs(), [this](const flatbuffers::String* held) { return run(held); })};
+  }
+  Over get(const wire::Over& m) {
+    return Over{list(m.runs(), [this](const wire::RunOver* over) {
+      return RunOver{run(over->run()), over->removed(), count(over->ended_seconds()), epoch(over->epoch()), round(over->round())};
+    })};
   }
   Copied get(const wire::Copied& m) {
     return Copied{run(m.run()),          round(m.round()), digest(m.digest()), count(m.bytes()),

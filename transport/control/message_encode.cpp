@@ -253,6 +253,15 @@ class Encoder {
     return wire::CreateCopied(builder_, name(m.run), m.round.value, DigestField(m.digest).get(), m.bytes, m.sent_bytes, m.seconds,
                               text(m.place), put(m.error));
   }
+  Offset<wire::Holds> put(const Holds& m) {
+    return wire::CreateHolds(builder_, list(m.runs, "the list of held runs", [this](const RunId& run) { return name(run); }));
+  }
+  Offset<wire::Over> put(const Over& m) {
+    return wire::CreateOver(builder_, list(m.runs, "the list of runs that are over", [this](const RunOver& over) {
+                              return wire::CreateRunOver(builder_, name(over.run), over.removed, over.ended_seconds, over.epoch.value,
+                                                         over.round.value);
+                            }));
+  }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
     return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error), m.entry);
   }

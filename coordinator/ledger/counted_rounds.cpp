@@ -1,0 +1,146 @@
+#include "coordinator/ledger/counted_rounds.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace atl::coordinator {
+namespace {
+
+using nlohmann::json;
+
+std::uint64_t number_in(const json& list, std::size_t at) {
+  return list.is_array() && list.size() > at && list[at].is_number_unsigned() ? list[at].get<std::uint64_t>() : 0;
+}
+
+}  // namespace
+
+std::string sequences_text(std::uint64_t from, std::uint64_t to) {
+  return "sequences " + std::to_string(from) + " to " + std::to_string(to - 1);
+}
+
+void CountedPart::append(const CountedPart& next, const std::string& name) {
+  std::string found;
+  if (next.from < position) {
+    found = sequences_text(next.from, std::min(position, next.position)) + " are committed twice, again in " + name;
+  } else if (next.from > position) {
+    found = sequences_text(position, next.from) + " are missing before " + name;
+  }
+  for (const std::string& each : {found, next.fault}) {
+    fault = fault.empty() ? each : fault;
+  }
+  position = std::max(position, next.position);
+  committed += next.committed;
+  passed_over += next.passed_over;
+  for (const auto& [island, count] : next.islands) {
+    islands[island] += count;
+  }
+}
+
+CountedRounds CountedRounds::of(const RoundRecord& round) {
+  CountedRounds counted;
+  counted.run = round.run;
+  counted.lineage = round.lineage;
+  counted.first = counted.last = round.round;
+  counted.rounds = round.round > Round(0) ? 1 : 0;
+  counted.unnoted = round.round > Round(0) && round.data.empty() ? 1 : 0;
+  counted.fragments = round.fragment + 1;
+  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size(); ++i) {
+    TokenFates& fates = counted.fates[round.members[i]];
+    const bool late = i < round.staleness.size() && round.staleness[i] > 0;
+    (late ? fates.late : fates.merged) += round.tokens[i];
+    fates.overwritten += i < round.overwritten.size() && round.tokens[i] > 0 ? round.overwritten[i] : 0;
+  }
+  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
+    const DataRange& range = round.data[i];
+    if (range.sequences() == 0) {
+      continue;
+    }
+    CountedPart part{range.from, range.to, 0, 0, {}, {}};
+    if (round.tokens[i] > 0) {
+      part.committed = range.sequences();
+      part.islands[round.members[i]] = range.sequences();
+    } else {
+      part.passed_over = range.sequences();
+    }
+    if (const auto [there, fresh] = counted.parts.try_emplace(range.part, part); !fresh) {
+      there->second.append(part, counted.name());
+    }
+  }
+  return counted;
+}
+
+std::string CountedRounds::name() const {
+  return first == last ? "round " + std::to_string(first.value)
+                       : "rounds " + std::to_string(first.value) + " to " + std::to_string(last.value);
+}
+
+void CountedRounds::append(const CountedRounds& next) {
+  for (const auto& [number, part] : next.parts) {
+    if (const auto [there, fresh] = parts.try_emplace(number, part); !fresh) {
+      there->second.append(part, next.name());
+    }
+  }
+  for (const auto& [island, fate] : next.fates) {
+    TokenFates& sum = fates[island];
+    sum.merged += fate.merged;
+    sum.late += fate.late;
+    sum.overwritten += fate.overwritten;
+  }
+  last = next.last;
+  rounds += next.rounds;
+  unnoted += next.unnoted;
+  fragments = std::max(fragments, next.fragments);
+}
+
+std::string to_text(const CountedRounds& counted) {
+  json parts = json::array();
+  for (const auto& [number, part] : counted.parts) {
+    json islands = json::object();
+    for (const auto& [island, count] : part.islands) {
+      islands[island.text] = count;
+    }
+    parts.push_back({number, part.from, part.position, part.committed, part.passed_over, std::move(islands), part.fault});
+  }
+  json fates = json::object();
+  for (const auto& [island, fate] : counted.fates) {
+    fates[island.text] = {fate.merged, fate.late, fate.overwritten};
+  }
+  return json{{"rounds", counted.rounds},
+              {"unnoted", counted.unnoted},
+              {"fragments", counted.fragments},
+              {"parts", std::move(parts)},
+              {"tokens", std::move(fates)}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Status read_counts(CountedRounds& counted, const std::string& text) {
+  const Error broken{Code::corrupt, "the ledger's table counted has counts that cannot be read"};
+  const json counts = json::parse(text, nullptr, false);
+  for (const char* key : {"rounds", "unnoted", "fragments"}) {
+    if (!counts.is_object() || !counts.contains(key) || !counts[key].is_number_unsigned()) {
+      return broken;
+    }
+  }
+  if (!counts.contains("parts") || !counts["parts"].is_array() || !counts.contains("tokens") || !counts["tokens"].is_object()) {
+    return broken;
+  }
+  counted.rounds = counts["rounds"].get<std::uint64_t>();
+  counted.unnoted = counts["unnoted"].get<std::uint64_t>();
+  counted.fragments = counts["fragments"].get<std::uint32_t>();
+  for (const json& each : counts["parts"]) {
+    if (!each.is_array() || each.size() != 7 || !each[5].is_object() || !each[6].is_string()) {
+      return broken;
+    }
+    CountedPart part{number_in(each, 1), number_in(each, 2), number_in(each, 3), number_in(each, 4), {}, each[6].get<std::string>()};
+    for (const auto& [island, count] : each[5].items()) {
+      part.islands[IslandId(island)] = count.is_number_unsigned() ? count.get<std::uint64_t>() : 0;
+    }
+    counted.parts[static_cast<std::uint32_t>(number_in(each, 0))] = std::move(part);
+  }
+  for (const auto& [island, fate] : counts["tokens"].items()) {
+    counted.fates[IslandId(island)] = TokenFates{number_in(fate, 0), number_in(fate, 1), number_in(fate, 2), {}};
+  }
+  return {};
+}
+
+}  // namespace atl::coordinator
