@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -513,6 +514,28 @@ TEST_CASE("memory that is not there is an error") {
   const std::string why = refusal({packed}, "idx");
   ::setrlimit(RLIMIT_AS, &before);
   CHECK(has(why, "large.gz: there is not enough memory for it"));
+}
+
+TEST_CASE("images that a validation looks at are spread over all that are held out, each class of a sorted set in its share") {
+  std::vector<std::size_t> held(1000);
+  std::iota(held.begin(), held.end(), std::size_t{0});
+  const std::vector<std::size_t> chosen = spread_evenly(held, 64);
+  REQUIRE(chosen.size() == 64);
+  std::map<std::size_t, std::size_t> of_class;  // ten of them, a hundred images each
+  for (const std::size_t image : chosen) {
+    ++of_class[image / 100];
+  }
+  REQUIRE(of_class.size() == 10);
+  for (const auto& [number, count] : of_class) {
+    INFO("class " << number);
+    CHECK((count == 6 || count == 7));
+  }
+  CHECK(std::ranges::is_sorted(chosen));
+  CHECK(std::ranges::adjacent_find(chosen) == chosen.end());
+  CHECK(spread_evenly(held, 64) == chosen);
+  CHECK(spread_evenly(held, 5000) == held);
+  CHECK(spread_evenly({}, 64).empty());
+  CHECK(spread_evenly(held, 0).empty());
 }
 
 TEST_CASE("a fixed part of the images is held out, whatever their order") {

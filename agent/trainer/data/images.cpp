@@ -445,6 +445,16 @@ void ImageSet::read(std::size_t index, std::span<float> out) const {
   }
 }
 
+std::vector<std::size_t> spread_evenly(const std::vector<std::size_t>& all, std::uint64_t most) {
+  const std::uint64_t count = std::min<std::uint64_t>(all.size(), most);
+  std::vector<std::size_t> chosen;
+  chosen.reserve(static_cast<std::size_t>(count));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    chosen.push_back(all[static_cast<std::size_t>(i * all.size() / count)]);
+  }
+  return chosen;
+}
+
 Result<std::vector<bool>> held_out_images(std::size_t count, double fraction, std::uint64_t seed) {
   const auto exact = static_cast<std::size_t>(static_cast<double>(count) * fraction);
   const std::size_t held = fraction > 0 ? std::max<std::size_t>(exact, 1) : 0;

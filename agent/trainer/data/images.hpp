@@ -75,6 +75,9 @@ class ImageSet {
   float most_ = 0;
 };
 
+// At most `most` of these, spread evenly over all of them, in their order: of a set that is sorted by class so many of each class.
+std::vector<std::size_t> spread_evenly(const std::vector<std::size_t>& all, std::uint64_t most);
+
 // Which images are held out: the last `fraction` (rounded down, at least one if the fraction is above 0) of a permutation drawn from the
 // seed, so that a set that is sorted is no matter. The same on every island. Errors: invalid_argument if nothing is left to train on.
 Result<std::vector<bool>> held_out_images(std::size_t count, double fraction, std::uint64_t seed);

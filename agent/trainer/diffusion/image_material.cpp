@@ -43,9 +43,7 @@ at::Tensor ImageMaterial::batch(const std::vector<std::size_t>& chosen) const {
   return values;
 }
 
-std::vector<std::size_t> ImageMaterial::evaluated(std::uint64_t most) const {
-  return {held.begin(), held.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(held.size(), most))};
-}
+std::vector<std::size_t> ImageMaterial::evaluated(std::uint64_t most) const { return spread_evenly(held, most); }
 
 std::vector<std::size_t> images_from(const std::vector<std::size_t>& all, std::uint64_t seed, std::uint64_t first, std::uint64_t count) {
   std::vector<std::size_t> chosen;

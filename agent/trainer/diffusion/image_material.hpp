@@ -33,7 +33,7 @@ struct ImageMaterial {
 
   // The chosen images [B, C, H, W].
   [[nodiscard]] at::Tensor batch(const std::vector<std::size_t>& chosen) const;
-  // Held-out images that are looked at: the first `most` of them, always the same.
+  // Held-out images that are looked at: `most` of them at most, spread evenly over all, always the same.
   [[nodiscard]] std::vector<std::size_t> evaluated(std::uint64_t most) const;
 };
 
