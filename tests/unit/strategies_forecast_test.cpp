@@ -1,4 +1,6 @@
 // The forecast against hand-computed cases and bounds that no schedule can beat.
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "strategies/planning/forecast.hpp"
@@ -259,6 +261,38 @@ TEST_CASE("no forecast beats the sustained bound") {
       const Forecast result = forecast(question, 1.0).value();
       INFO("overlap " << overlap << " bandwidth " << bandwidth);
       CHECK(result.utilisation <= bandwidth / result.islands[0].sustained_bound_bits_per_second + 1e-9);
+    }
+  }
+}
+
+TEST_CASE("more bandwidth never makes a forecast slower, whatever the method, the overlap and the length of the run") {
+  for (const char* name : {"diloco", "streaming-diloco", "eager-diloco", "co2", "decoupled-diloco", "noloco"}) {
+    for (const std::uint64_t steps : {100ULL, 1'000ULL, 40'007ULL}) {
+      for (const std::size_t islands : {2U, 3U, 5U}) {
+        Result<StrategySpec> strategy = named_strategy(name);
+        REQUIRE(strategy);
+        ForecastQuestion question;
+        question.composition = compose(*strategy).value();
+        question.total_steps = steps;
+        question.fragment_values.assign(question.composition.fragments.kind == FragmentKind::whole ? 1 : 3, 250'000);
+        question.costs = {3e-9, 5e-9, 0.010, 1.0};
+        for (std::size_t i = 0; i < islands; ++i) {
+          const auto place = static_cast<double>(i);
+          question.islands.push_back({"i" + std::to_string(i), 0.2 + 0.05 * place, 1.0, 1.0, 0.02 * place});
+        }
+        double before = std::numeric_limits<double>::infinity();
+        for (double bandwidth = 1e5; bandwidth < 1e10; bandwidth *= 1.07) {
+          for (std::size_t i = 0; i < islands; ++i) {
+            question.islands[i].uplink_bits_per_second = bandwidth * (1.0 + static_cast<double>(i));
+            question.islands[i].downlink_bits_per_second = 2 * bandwidth;
+          }
+          const double now = forecast(question).value().seconds;
+          INFO(name << ", " << steps << " steps, " << islands << " islands, " << bandwidth << " bit/s: " << now << " s, with less "
+                    << before);
+          REQUIRE(now <= before * (1 + 1e-12));
+          before = now;
+        }
+      }
     }
   }
 }
