@@ -148,6 +148,11 @@ TEST_CASE("files of another format are not read as tokens, and the refusal says 
       {"a.h5", std::string("\x89HDF\r\n\x1a\n", 8) + std::string(8, 'x'), "an HDF5 file"},
       {"a.png", std::string("\x89PNG\r\n\x1a\n", 8) + std::string(8, 'x'), "a PNG image"},
       {"a.jpg", std::string("\xff\xd8\xff\xe0\0\x10JFIF", 10) + "xx", "a JPEG image"},
+      {"a.webp", std::string("RIFF\x0c\0\0\0WEBPVP8 ", 16) + "xxxx", "a RIFF file"},
+      {"a.gif", "GIF89a" + std::string(10, '\0') + ";", "a GIF image"},
+      {"a.lz4", std::string("\x04\x22\x4d\x18\x64\x40\xa7", 7) + "abcd", "an LZ4 file"},
+      {"a.7z", std::string("7z\xbc\xaf\x27\x1c\0\4", 8) + "abcd", "a 7z archive"},
+      {"train.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + "\x08", "an index of Megatron-LM's"},
       {"a.safetensors", tensors, "a safetensors file"}};
   for (const Case& c : cases) {
     const std::string path = folder.write(c.name, chars(c.content));

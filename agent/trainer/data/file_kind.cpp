@@ -103,12 +103,30 @@ bool is_arrow(Content file) {
   return stream || begins_with(file, std::string_view("ARROW1\0\0", 8));
 }
 
+// A length that fits the file: WebP, WAV and AVI.
+bool is_riff(Content file) {
+  const auto length = little_endian<std::uint32_t>(file, 4);
+  return begins_with(file, "RIFF") && file.size() >= 12 && length >= 4 && length <= file.size() - 8 && file.size() - 8 - length <= 1;
+}
+
+// The end of the last block, and the trailer.
+bool is_gif(Content file) {
+  return (begins_with(file, "GIF89a") || begins_with(file, "GIF87a")) && file.size() >= 15 && ends_with(file, std::string_view("\0;", 2));
+}
+
+// Frame header: version 1, and a block size of four.
+bool is_lz4(Content file) {
+  const unsigned flags = byte_at(file, 4);
+  const unsigned block = byte_at(file, 5);
+  return begins_with(file, "\x04\x22\x4d\x18") && flags < 256 && (flags & 0xc2U) == 0x40 && (block & 0x8fU) == 0 && block >= 0x40;
+}
+
 struct FileKind {
   std::string_view name;
   bool (*is)(Content);
 };
 
-constexpr std::array<FileKind, 19> kKinds = {{
+constexpr std::array<FileKind, 24> kKinds = {{
     {"a NumPy array",
      [](Content file) {
        return begins_with(file, "\x93NUMPY") && byte_at(file, 6) >= 1 && byte_at(file, 6) <= 3 && byte_at(file, 7) == 0;
@@ -143,6 +161,12 @@ constexpr std::array<FileKind, 19> kKinds = {{
     {"a GGUF file",
      [](Content file) { return begins_with(file, "GGUF") && little_endian<std::uint32_t>(file, 4) < 16 && file.size() >= 24; }},
     {"an idx file", is_idx},
+    {"a RIFF file", is_riff},
+    {"a GIF image", is_gif},
+    {"an LZ4 file", is_lz4},
+    {"a 7z archive", [](Content file) { return begins_with(file, "7z\xbc\xaf\x27\x1c"); }},
+    // What Megatron-LM writes beside its tokens.
+    {"an index of Megatron-LM's", [](Content file) { return begins_with(file, std::string_view("MMIDIDX\0\0", 9)); }},
 }};
 
 // Bytes of the UTF-8 character that begins with this one; 0 of none.
