@@ -45,8 +45,8 @@ double best_seconds(const Work& work) {
   return best;
 }
 
-// Of five figures in a decade: plans that are made one after the other are of the same costs, though no two measurements are equal.
-double rounded(double seconds) { return std::pow(10.0, std::round(5.0 * std::log10(seconds)) / 5.0); }
+// To one of ten figures in a decade: plans that are made one after the other are of the same costs, though no two measurements are equal.
+double rounded(double seconds) { return std::pow(10.0, std::round(10.0 * std::log10(seconds)) / 10.0); }
 
 void must(const Status& status) { ATOLL_CHECK(status.ok(), status.ok() ? "" : status.error().why); }
 

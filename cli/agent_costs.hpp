@@ -24,7 +24,7 @@ struct CostSource {
 
 // Form: the outer gradient, its norm and its encoding. Apply: decoding, summing and encoding as a shard's owner does, the outer step and
 // the copy into the arena. In time of one core's processor, over arrays of up to four million values, the best of some repeats, rounded to
-// five figures a decade; a setting that was measured is remembered.
+// ten figures a decade; a setting that was measured is remembered.
 CostSource measured_costs();
 
 // "FORM,APPLY" in nanoseconds a value, as "0.4,1.2". Errors: invalid_argument saying what is meant.

@@ -15,9 +15,7 @@ namespace {
 
 constexpr Duration kConfigureWithin = std::chrono::seconds(60);
 constexpr Duration kForEver = Duration(-1);
-constexpr Duration kLongWait =
-    std::chrono::seconds(5);  // for a round's result: it is told of while it lasts, so that nobody counts it as computing
-constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
+constexpr Duration kLongWait = std::chrono::seconds(5);  // for a result: it is told of while it lasts, or it would count as computing
 constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
 
 Error out_of_turn(const AgentMessage& message, const char* due) {
@@ -106,7 +104,7 @@ Status TrainerClient::ready(std::uint64_t tokens_available) {
       }
     }
   }
-  times_.last_progress = now();
+  times_.progress.begin(now());
   return link_.send(Ready{step_, position_, tokens_available});
 }
 
@@ -434,13 +432,13 @@ Status TrainerClient::await(TimePoint until) {
     return {};
   }
   const TimePoint before = now();
-  const TimePoint wake = std::min(until, std::max(before, times_.last_progress + kLongWait));
+  const TimePoint wake = std::min(until, std::max(before, times_.progress.whole() + kLongWait));
   ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(std::max(Duration::zero(), wake - before)));
   pending_.awaited_seconds += seconds(now() - before);
   if (message) {
     return handle(*message);
   }
-  return now() >= times_.last_progress + kLongWait ? send_progress() : Status();
+  return now() >= times_.progress.whole() + kLongWait ? send_progress(true) : Status();
 }
 
 std::optional<Order> TrainerClient::begin_step() {
@@ -531,12 +529,12 @@ Status TrainerClient::answer(const Answer& answer) {
     case OrderKind::gradient:
       times_.compute_seconds += seconds(now() - times_.handed_out);
       pending_samples_ = answer.samples;
-      progress_.train(answer.tokens);
+      progress_.train(tokens_of(answer));
       if (done.kind == OrderKind::gradient) {
-        counts_.add_steps(step_ + 1, 1, answer.tokens);
+        counts_.add_steps(step_ + 1, 1, tokens_of(answer));
         inside_step_ = true;
       } else {
-        counts_.add_steps(step_ + 1, std::max<std::uint64_t>(answer.steps, 1), answer.tokens);
+        counts_.add_steps(step_ + 1, std::max<std::uint64_t>(answer.steps, 1), tokens_of(answer));
         end_steps(std::max<std::uint64_t>(answer.steps, 1));
       }
       break;
@@ -570,6 +568,11 @@ Status TrainerClient::say(Deed send) {
   return {};
 }
 
+// A contribution without a token has no weight: a program that says its samples alone has so many of them for each.
+std::uint64_t TrainerClient::tokens_of(const Answer& answer) const {
+  return answer.tokens > 0 || !configure_ || !configure_->trainer ? answer.tokens : answer.samples * configure_->trainer->tokens_per_sample;
+}
+
 // The numbers of its own that came with an answer, and that the run may end.
 Status TrainerClient::send_own(const Answer& answer) {
   if (!answer.metrics.empty()) {
@@ -596,21 +599,29 @@ void TrainerClient::end_steps(std::uint64_t steps) {
       return Status();
     }));
   }
-  if (now() - times_.last_progress >= kProgressEvery) {
+  if (const TimePoint present = now(); times_.progress.whole_due(present)) {
     todos_.emplace_back(report(false));
-    todos_.emplace_back(Deed([this] { return send_progress(); }));
+    todos_.emplace_back(Deed([this] { return send_progress(true); }));
+  } else if (times_.progress.due(present)) {
+    todos_.emplace_back(Deed([this] { return send_progress(false); }));
   }
 }
 
-Status TrainerClient::send_progress() {
+// whole: with the rate since the last whole one. Else how far it is, and the rate as it was said.
+Status TrainerClient::send_progress(bool whole) {
   const TimePoint present = now();
   Progress said;
   said.step = step_;
   said.position = position_;
-  counts_.pace(said, seconds(present - times_.last_progress));
+  if (whole) {
+    counts_.pace(said, seconds(times_.progress.say_whole(present)));
+    times_.tokens_per_second = said.tokens_per_second;
+  } else {
+    times_.progress.say(present);
+    said.tokens_per_second = times_.tokens_per_second;
+  }
   said.compute_seconds = times_.compute_seconds;
   said.wait_seconds = times_.wait_seconds + (pending_.awaited ? pending_.awaited_seconds : 0.0);
-  times_.last_progress = present;
   return say([this, said]() mutable {
     counts_.newest_loss(said);
     return link_.send(said);

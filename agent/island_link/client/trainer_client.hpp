@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/client/progress_times.hpp"
 #include "agent/island_link/client/run_progress.hpp"
 #include "agent/island_link/client/step_counts.hpp"
 #include "agent/island_link/round_orders.hpp"
@@ -152,8 +153,9 @@ class TrainerClient {
     double compute_seconds = 0.0;
     double wait_seconds = 0.0;
     TimePoint next_step{};  // not before
-    TimePoint last_progress{};
-    TimePoint handed_out{};  // the order in hand
+    ProgressTimes progress;
+    double tokens_per_second = 0.0;  // as it was said
+    TimePoint handed_out{};          // the order in hand
   };
   // Something to be done in its turn: an order for the trainer, or a deed of our own.
   using Deed = std::function<Status()>;
@@ -193,7 +195,8 @@ class TrainerClient {
   void merge(const MergeOrder& order, bool applied);
   void finish_merge(const MergeOrder& order, double waited);
   void end_steps(std::uint64_t steps);
-  Status send_progress();
+  Status send_progress(bool whole);
+  [[nodiscard]] std::uint64_t tokens_of(const Answer& answer) const;
   Status announce(const Order& due);
   // Sends, behind what has begun and not ended.
   Status say(Deed send);

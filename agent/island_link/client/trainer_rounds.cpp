@@ -37,6 +37,7 @@ std::vector<TrainerClient::Todo> TrainerClient::saving(const std::string& direct
 }
 
 void TrainerClient::publish(const PublishOrder& due) {
+  times_.progress.publish(now());
   std::vector<Todo> todos = {order(gradients() ? OrderKind::write_gradient : OrderKind::write_parameters, due.fragment), report(true)};
   todos.emplace_back(Deed([this, due] {
     Published said;
