@@ -340,6 +340,7 @@ struct RemoveStored {
   RunId run;
   bool all = true;
   std::string why;
+  Duration least_age{};  // of the newest checkpoint by this machine's clock: a younger one stays, whatever the coordinator's clock says
 };
 // The run is over here: drop everything of it from memory, end its exchanges. Checkpoints stay on disk. No answer.
 struct CloseRun {

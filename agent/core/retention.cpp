@@ -42,10 +42,12 @@ KeepDecision decide_keep(const KeepInput& input) {
   const Duration over_since = std::chrono::seconds(std::min(input.over.ended_seconds, kLongestAge));
   if (over_since >= *input.settings.keep_ended) {
     decision.keep = Keep::nothing;
+    decision.least_age = *input.settings.keep_ended;
     decision.why = "it ended " + human_duration(over_since) + " ago, and ended runs are kept for " +
                    human_duration(*input.settings.keep_ended) + " (--keep-ended)";
   } else if (over_since >= kOlderKept && input.checkpoints.size() > 1) {
     decision.keep = Keep::newest;
+    decision.least_age = kOlderKept;
     decision.why = "it ended " + human_duration(over_since) + " ago, and of ended runs the newest checkpoint is kept";
   }
   return decision;
@@ -79,7 +81,7 @@ void Core::State::on_over(const Over& message) {
     const KeepDecision decision =
         decide_keep({over, stored.checkpoints(over.run), in_hand(over.run), stored.being_read(over.run, now), settings});
     if (decision.keep != Keep::all) {
-      effect(RemoveStored{over.run, decision.keep == Keep::nothing, decision.why});
+      effect(RemoveStored{over.run, decision.keep == Keep::nothing, decision.why, decision.least_age});
       removals += 1;
     } else if ((decision.further_on || decision.kept_by_owner) && told_kept.insert(over.run).second) {
       effect(Notice{"keeps what it holds of run " + over.run.text + ", which " + (over.removed ? "was removed" : "has ended") + ": " +
@@ -94,7 +96,9 @@ void Core::State::on_over(const Over& message) {
 void Core::State::on_core(const StoredRemoved& event) {
   const std::size_t before = stored.checkpoints(event.run).size();
   if (event.error) {
-    effect(Notice{"run " + event.run.text + " was not removed from this disk: " + event.error->why + "; it is tried again"});
+    if (told_kept.insert(event.run).second) {
+      effect(Notice{"run " + event.run.text + " was not removed from this disk: " + event.error->why + "; it is tried again"});
+    }
   } else if (event.all) {
     stored.forget(event.run);
   } else {

@@ -31,6 +31,7 @@ enum class Keep { all, newest, nothing };
 struct KeepDecision {
   Keep keep = Keep::all;
   std::string why;             // of what goes; empty: nothing does
+  Duration least_age{};        // of the newest checkpoint by the disk, or nothing goes after all
   bool further_on = false;     // kept because the island knows more of the run than the coordinator
   bool kept_by_owner = false;  // removed by an operator, and its owner keeps it
 };

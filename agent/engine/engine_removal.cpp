@@ -4,15 +4,31 @@
 
 #include "agent/engine/sync_engine_state.hpp"
 #include "agent/storage/stored_runs.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::agent {
+namespace {
+
+// How long ago the newest of its checkpoints was written; nothing: there is none, or the disk does not say.
+std::optional<Duration> age_of_newest(const DiskPath& folder, TimePoint now) {
+  TimePoint newest;
+  for (const DiskEntry& entry : (folder / "checkpoints").list().value_or({})) {
+    newest = std::max(newest, entry.written);
+  }
+  return newest == TimePoint() ? std::nullopt : std::optional(std::max(now - newest, Duration::zero()));
+}
+
+}  // namespace
 
 // In one step the run is here no more; its bytes are given back beside what the engine does.
 void SyncEngine::State::carry_out(const RemoveStored& order) {
   StoredRemoved answer{order.run, order.all, {}, std::nullopt};
   if (find(order.run) != nullptr) {
     answer.error = Error{Code::conflict, "it is open"};
+  } else if (const std::optional<Duration> age = age_of_newest(settings.runs / order.run.text, now()); age && *age < order.least_age) {
+    answer.error = Error{Code::conflict, order.why + ", says the coordinator; by this machine's clock its newest checkpoint was written " +
+                                             human_duration(*age) + " ago"};
   } else if (order.all) {
     withdraw(order.run);
     if (const Status gone = remove_stored(order); !gone) {

@@ -431,6 +431,23 @@ TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and co
   }
 }
 
+TEST_CASE("sync engine: what ended long ago by the coordinator's clock and not by the disk's stays") {
+  Island a(1, {100});
+  const std::filesystem::path run = a.folder.path() / "runs" / "r-ended";
+  std::filesystem::create_directories(run / "checkpoints" / "7");
+  const bool all = GENERATE(true, false);
+  a.engine->post(RemoveStored{RunId("r-ended"), all, "it ended 31 days ago", 24h});
+  const StoredRemoved young = a.answer<StoredRemoved>();
+  REQUIRE(young.error);
+  CHECK(young.error->why.find("it ended 31 days ago, says the coordinator; by this machine's clock its newest checkpoint was written") ==
+        0);
+  CHECK(std::filesystem::exists(run / "checkpoints" / "7"));
+  std::filesystem::last_write_time(run / "checkpoints" / "7", std::filesystem::file_time_type::clock::now() - 25h);
+  a.engine->post(RemoveStored{RunId("r-ended"), true, "it ended 31 days ago", 24h});
+  CHECK_FALSE(a.answer<StoredRemoved>().error);
+  CHECK_FALSE(std::filesystem::exists(run));
+}
+
 TEST_CASE("sync engine: a checkpoint with a flipped bit is refused and says so") {
   Islands group(1, 5'000, spec_of());
   Island& island = *group.all[0];

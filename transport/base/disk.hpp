@@ -19,6 +19,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
 
 namespace atl {
 
@@ -54,6 +55,7 @@ struct DiskEntry {
   std::string name;  // without its folder
   EntryKind kind = EntryKind::other;
   std::uint64_t bytes = 0;  // of a file
+  TimePoint written = {};   // when it was changed last, by this machine's clock; the beginning of 1970: not known
 };
 
 class Disk {

@@ -109,7 +109,8 @@ EntryKind kind_of(const struct stat& facts) {
 }
 
 DiskEntry entry_of(std::string name, const struct stat& facts) {
-  return {std::move(name), kind_of(facts), S_ISREG(facts.st_mode) ? static_cast<std::uint64_t>(facts.st_size) : 0};
+  const Duration since_1970 = std::chrono::seconds(facts.st_mtim.tv_sec) + std::chrono::nanoseconds(facts.st_mtim.tv_nsec);
+  return {std::move(name), kind_of(facts), S_ISREG(facts.st_mode) ? static_cast<std::uint64_t>(facts.st_size) : 0, TimePoint(since_1970)};
 }
 
 struct CloseFolder {
