@@ -46,7 +46,6 @@ Result<std::unique_ptr<AgentMetrics>> AgentMetrics::start(MetricsPlace place) {
     return Error{Code::invalid_argument,
                  "metrics: '" + place.address.substr(0, 100) + "' is not an address: write HOST:PORT, such as 127.0.0.1:4481"};
   }
-  where->host = where->host == "*" ? "0.0.0.0" : where->host;
   std::unique_ptr<AgentMetrics> metrics(new AgentMetrics(std::move(place)));
   const auto answer = [raw = metrics.get()](const HttpRequest& request) {
     return request.path == "/metrics" ? HttpAnswer{200, prometheus::kType, raw->text(), {}}

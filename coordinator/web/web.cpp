@@ -55,7 +55,6 @@ Result<Address> parse_web_address(const std::string& text) {
 Result<std::unique_ptr<Web>> Web::start(const WebSettings& settings, const AskCoordinator& ask) {
   const bool open = !settings.certificate.empty();
   ATOLL_ASSIGN(Address where, open ? parse_any_address(settings.address) : parse_web_address(settings.address));
-  where.host = where.host == "*" ? "0.0.0.0" : where.host;
   std::shared_ptr<TlsContext> tls;
   if (open) {
     ATOLL_ASSIGN(tls, load_tls(settings, where));
@@ -66,6 +65,7 @@ Result<std::unique_ptr<Web>> Web::start(const WebSettings& settings, const AskCo
     return open ? raw->answer_viewer(request) : raw->site_.answer(request);
   };
   ATOLL_ASSIGN(web->server_, HttpServer::start(where, answer, {}, tls));
+  where.host = where.host == "*" ? "localhost" : where.host;
   web->url_ = (open ? "https://" : "http://") + (where.host.find(':') == std::string::npos ? where.host : "[" + where.host + "]") + ":" +
               std::to_string(web->server_->port()) + "/";
   return web;

@@ -364,8 +364,14 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const Address& address, Ht
     refuse(response, 500, "the page has a defect here");
   });
   errno = 0;
-  const bool any = address.port == 0;
-  body->port = any ? server.bind_to_any_port(address.host) : server.bind_to_port(address.host, address.port) ? address.port : -1;
+  const auto bind_at = [&](const std::string& host) {
+    return address.port == 0 ? server.bind_to_any_port(host) : server.bind_to_port(host, address.port) ? address.port : -1;
+  };
+  const bool everywhere = address.host == "*";
+  body->port = bind_at(everywhere ? "::" : address.host);
+  if (everywhere && body->port <= 0 && errno != EADDRINUSE) {
+    body->port = bind_at("0.0.0.0");  // a machine without IPv6
+  }
   if (body->port <= 0) {
     const std::string where = address.host + ":" + std::to_string(address.port);
     return errno == EADDRINUSE

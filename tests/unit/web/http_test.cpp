@@ -189,6 +189,25 @@ TEST_CASE("a reader who takes nothing is dropped") {
   CHECK(has(ask(*server, "GET /"), "here"));
 }
 
+TEST_CASE("at every address means IPv4 and, where the machine has it, IPv6") {
+  const auto server = HttpServer::start({"*", 0}, echo);
+  REQUIRE(server);
+  CHECK(has(ask(**server, "GET /"), "HTTP/1.1 200"));
+  const int fd = ::socket(AF_INET6, SOCK_STREAM, 0);
+  if (fd >= 0) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_loopback;
+    address.sin6_port = htons((*server)->port());
+    const bool connected = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    CHECK((connected || errno == EADDRNOTAVAIL || errno == ENETUNREACH));
+    ::close(fd);
+  }
+  const auto second = HttpServer::start({"*", (*server)->port()}, echo);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == Code::conflict);
+}
+
 TEST_CASE("a port in use is one clear line, and a server goes whether or not somebody came") {
   const auto server = serve(echo);
   const auto second = HttpServer::start({"127.0.0.1", server->port()}, echo);

@@ -554,6 +554,8 @@ def code_digest() -> str:
 def attach(path: str) -> tuple[str, socket.socket]:
     """Waits at an agent's socket for a run; the path of its link, and the connection that is held as long as this program takes part."""
     told = None
+    if len(os.fsencode(path)) > 107:  # the kernel's limit
+        raise Refused(f"{path} has {len(os.fsencode(path))} bytes, and a socket's path at most 107: start the agent with a shorter --state")
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
