@@ -424,7 +424,14 @@ bool Driver::write_pending(TimePoint now) {
   }
   log_events();
   announce();
+  const bool ended = std::ranges::any_of(pending_.records, [](const Record& record) {
+    const auto* run = std::get_if<RunRecord>(&record);
+    return run != nullptr && has_ended(run->state);
+  });
   pending_ = {};
+  if (ended) {
+    write_reports(now);  // what its islands reported last outlives a crash that comes with the end
+  }
   return true;
 }
 
