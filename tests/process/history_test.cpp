@@ -154,7 +154,10 @@ class History {
     for (const Answer& answer : answers()) {
       shown = answer.run == run && answer.done ? std::max(shown, answer.round) : shown;
     }
-    (void)cluster_.run({"resume", run});
+    const json before = json::parse(cluster_.run({"status", run, "--json"}).out, nullptr, false);
+    if (!before.is_object() || !before.contains("run") || before["run"].value("state", "") != "cancelled") {
+      (void)cluster_.run({"resume", run});  // one that a client has ended would go on from its newest checkpoint, and do rounds again
+    }
     Answer end;
     end.verb = "end";
     end.run = run;
