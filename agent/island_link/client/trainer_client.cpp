@@ -568,7 +568,7 @@ Status TrainerClient::say(Deed send) {
   return {};
 }
 
-// A contribution without a token has no weight: a program that says its samples alone has so many of them for each.
+// A program may say its samples alone: each holds as many tokens as the run file says.
 std::uint64_t TrainerClient::tokens_of(const Answer& answer) const {
   return answer.tokens > 0 || !configure_ || !configure_->trainer ? answer.tokens : answer.samples * configure_->trainer->tokens_per_sample;
 }
