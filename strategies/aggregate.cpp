@@ -123,15 +123,39 @@ Result<std::vector<float>> by_tokens_squared(std::span<const std::uint64_t> toke
   return shares_of(counts);
 }
 
+// A contribution of one token and no step is an answer that holds nothing. Where all are such they weigh alike.
+std::vector<std::uint64_t> without_empty_ones(std::span<const std::uint64_t> tokens, std::span<const std::uint64_t> steps) {
+  std::vector<std::uint64_t> held(tokens.begin(), tokens.end());
+  if (steps.size() != tokens.size()) {
+    return held;
+  }
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    held[i] = tokens[i] == 1 && steps[i] == 0 ? 0 : tokens[i];
+  }
+  const bool any = std::ranges::any_of(held, [](std::uint64_t count) { return count > 0; });
+  return any ? held : std::vector<std::uint64_t>(tokens.begin(), tokens.end());
+}
+
+std::vector<float> alike(std::span<const std::uint64_t> tokens, std::span<const std::uint64_t> held) {
+  const bool all = std::ranges::equal(tokens, held);
+  const auto count = all ? static_cast<std::ptrdiff_t>(tokens.size()) : std::ranges::count_if(held, [](std::uint64_t n) { return n > 0; });
+  std::vector<float> weights;
+  for (const std::uint64_t of_member : held) {
+    weights.push_back(all || of_member > 0 ? static_cast<float>(1.0 / static_cast<double>(count)) : 0.0F);
+  }
+  return weights;
+}
+
 }  // namespace
 
-Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> tokens, Weighting weighting,
+Result<std::vector<float>> contribution_weights(std::span<const std::uint64_t> told, Weighting weighting,
                                                 std::span<const std::uint64_t> steps) {
-  if (tokens.empty()) {
+  if (told.empty()) {
     return invalid("a mean needs at least one contribution");
   }
+  const std::vector<std::uint64_t> tokens = without_empty_ones(told, steps);
   if (weighting == Weighting::uniform) {
-    return std::vector<float>(tokens.size(), static_cast<float>(1.0 / static_cast<double>(tokens.size())));
+    return alike(told, tokens);
   }
   std::uint64_t sum = 0;
   for (const std::uint64_t count : tokens) {

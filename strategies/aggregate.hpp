@@ -65,6 +65,8 @@ std::uint32_t least_contributions(Aggregator aggregator);
 // Weights in the order of the members, summing to 1 but for rounding (at most 2^-25 a member).
 // tokens:  float32(double(tokens[i]) / double(sum of tokens)); a member that trained on none counts nothing.
 // uniform: float32(1 / double(members)); the numbers of tokens are not looked at.
+// A member with one token and, where the steps are known, without a step holds nothing: its weight is 0, and it is not among the members
+// that the others' weights are shares of; unless all are such.
 // tokens_squared_per_step: float32(q[i] / sum of q), q[i] = double(tokens[i])·double(tokens[i]) / double(steps[i]), summed in the order of
 //          the members; no step counts as one.
 // Errors: invalid_argument without members, where all tokens are zero, where their sum does not fit 64 bits, or without a number of steps

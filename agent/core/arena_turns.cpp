@@ -39,13 +39,14 @@ PublishFacts ArenaTurns::published(std::uint32_t fragment, Step step, std::uint6
   f.owes = false;
   const std::uint64_t all = position - std::min(position, f.published_at);
   const std::uint64_t since = position - std::min(position, f.position);
+  PublishFacts own = facts;
+  own.data.held_from = position - std::min(since, all);
   f.published_at = position;
   f.published_step = step;
   if (since >= all) {
-    return facts;
+    return own;
   }
   const auto part = [&](std::uint64_t count) { return count / all * since + count % all * since / all; };  // no product overflows
-  PublishFacts own = facts;
   own.tokens = std::max<std::uint64_t>(1, part(facts.tokens));
   own.steps = part(facts.steps);
   own.overwritten = facts.tokens - std::min(facts.tokens, own.tokens);

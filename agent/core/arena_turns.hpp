@@ -59,7 +59,7 @@ class ArenaTurns {
   // The furthest step at which a fragment is published that is to hurry and has enough in it. trained: tokens since the trainer started.
   [[nodiscard]] std::optional<Step> hurried(std::uint64_t trained);
   // step, position: of the trainer. The facts, whose tokens and steps are since its publish of this fragment before, with those since it
-  // took its base: what a result overwrote in between is in no contribution.
+  // took its base: what a result overwrote in between is in no contribution. Its data are held from there on.
   PublishFacts published(std::uint32_t fragment, Step step, std::uint64_t position, const PublishFacts& facts);
   void applied(std::uint32_t fragment, Round round) { newest_[fragment] = round; }
   // This round counted what the trainer had published.

@@ -56,13 +56,14 @@ struct TrainerReady {
   std::uint64_t sequences = 0;   // of an epoch of its part; 0: not known
   std::uint64_t parameters = 0;  // that it declared, single numbers
 };
-// A trainer of one's own has measured numbers, or says that the run may end for all.
+// A trainer has measured numbers of its own, says that the run may end for all, or what it reads.
 struct TrainerSaid {
   static constexpr Addressee kTo = Addressee::trainer;
   RunId run;
   std::uint64_t incarnation = 0;
   std::vector<OwnMetric> metrics;  // at most kMaxOwnMetrics
   std::string enough;              // why; empty: it does not say so
+  std::string data = {};           // what it reads; empty: it does not say so
 };
 // LoadTrainer is done: the trainer stands at that step with the outer parameters.
 struct TrainerLoaded {

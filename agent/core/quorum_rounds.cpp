@@ -137,7 +137,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
       }
     } else if (later != nullptr && std::isnan(norm)) {
       run->turns.distrust(fragment);
-      drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"}, Fate::rejected);
+      drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"}, Fate::not_finite);
     } else if (later != nullptr) {
       later->form(norm, event.round);
       say(*later);

@@ -64,8 +64,9 @@ void RoundInHand::resume(const PendingRound& pending) {
 void RoundInHand::withdraw(Epoch epoch, Error error) {
   phase_ = Phase::withdrawn;
   withdrawn_ = true;
-  withdrawal_ = Withdrawn{ready_.run,      epoch,          ready_.round,  std::move(error),  ready_.data,
-                          ready_.fragment, Fate::rejected, ready_.tokens, ready_.overwritten};
+  const Fate fate = fate_of(error);
+  withdrawal_ =
+      Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data, ready_.fragment, fate, ready_.tokens, ready_.overwritten};
 }
 
 void RoundInHand::postpone(Round to) {

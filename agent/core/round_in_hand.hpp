@@ -17,6 +17,9 @@
 
 namespace atl::agent {
 
+// What is told of a contribution that its own island does not let count.
+[[nodiscard]] inline Fate fate_of(const Error& error) { return error.code == Code::corrupt ? Fate::not_finite : Fate::rejected; }
+
 class RoundInHand {
  public:
   enum class Phase : std::uint8_t {

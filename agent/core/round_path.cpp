@@ -169,7 +169,7 @@ void Core::State::withdraw(Round number, Error error) {
   }
   if (run->terms.passes_over()) {
     run->turns.distrust(round->fragment());
-    drop_contribution(number, error, Fate::rejected);
+    drop_contribution(number, error, fate_of(error));
     return;
   }
   round->withdraw(run->members.epoch(), std::move(error));

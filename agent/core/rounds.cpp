@@ -118,17 +118,28 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
   if (terms_->lockstep()) {
     return;  // the gradient of a step that only a trainer inside it could take: it makes that step again
   }
+  bool whole = true;
   for (const PendingRound& round : pending) {
-    if (terms_->passes_over() ? goes_on(round, committed, part, counted) : follows(round, committed, part, counted)) {
+    if (terms_->passes_over() ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
       add(round.round, round.fragment).resume(round);
-    } else if (terms_->passes_over()) {
+      continue;
+    }
+    // After one that was withdrawn, or of samples that are not this island's any more, the rounds from there on are published again.
+    whole = false;
+    tell_dropped(round.round, round.fragment, round.facts);
+    if (terms_->passes_over()) {
       out_->effect(PostponeContribution{terms_->id, round.round, Round(0)});
-    } else {
-      break;  // after one that was withdrawn, or of samples that are not this island's any more: the rounds from there on are published
-              // again
     }
   }
   resuming_ = !rounds_.empty();
+}
+
+// A round that was committed with the contribution meanwhile is known to the coordinator, which then counts it there.
+void Rounds::tell_dropped(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+  if (!terms_->own_states() && facts.tokens + facts.overwritten > 0) {
+    const Error why{Code::unavailable, "it was in hand when its island went on from another state"};
+    out_->send(Withdrawn{terms_->id, Epoch(0), round, why, facts.data, fragment, Fate::dropped, facts.tokens, facts.overwritten});
+  }
 }
 
 void Rounds::drop(Round round) {
@@ -192,6 +203,9 @@ void Rounds::drop() {
   for (const auto& [number, round] : rounds_) {
     if (round.in_exchange()) {
       out_->effect(CancelExchange{terms_->id, number, round.attempt()});
+    }
+    if (const atl::Ready& said = round.ready(); !round.receives() && !round.withdrawn() && !round.is(RoundInHand::Phase::applying)) {
+      tell_dropped(number, round.fragment(), {said.tokens, said.steps, said.training_loss, said.data, said.overwritten});
     }
     if (terms_->passes_over() && !round.receives()) {
       out_->effect(PostponeContribution{terms_->id, number, Round(0)});

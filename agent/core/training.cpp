@@ -136,6 +136,9 @@ void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(eve
 void Core::State::on_trainer(const TrainerSaid& event) {
   const bool news = !event.enough.empty();
   run->trainer.on(event);
+  if (!event.data.empty()) {
+    tell("info", "data_read", event.data);
+  }
   if (news) {
     beat();  // the others train on until the coordinator hears of it
   }

@@ -349,7 +349,10 @@ void TrainerSession::hear(const island_link::Failed& message, std::vector<Sessio
   permanent_ = permanent_ || message.permanent.value_or(false);
 }
 
-void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>&) {
+void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>& out) {
+  if (message.data && !message.data->empty()) {
+    out.push_back(Event(TrainerSaid{order_.run, order_.incarnation, {}, {}, make_plain(*message.data, TextRule::text, 1000)}));
+  }
   preparing_ = make_plain(message.what, TextRule::name, 256);
   if (ready_) {
     busy_since_ = busy_since_.value_or(now());

@@ -205,6 +205,7 @@ void describe(Visitor& v, Of<Visitor, Failed>& m) {
 template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Preparing>& m) {
   v("what", m.what);
+  v("data", m.data);
 }
 
 template <typename Visitor>

@@ -350,6 +350,7 @@ struct Enough {
 struct Preparing {
   static constexpr const char* kType = "preparing";
   std::string what;
+  std::optional<std::string> data = {};  // what it reads: files, how much each holds, and as what
   friend bool operator==(const Preparing&, const Preparing&) = default;
 };
 

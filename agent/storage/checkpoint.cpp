@@ -44,6 +44,7 @@ Json pending_json(const std::vector<PendingRound>& pending) {
                    {"part", round.facts.data.part},
                    {"from", round.facts.data.from},
                    {"to", round.facts.data.to},
+                   {"held_from", round.facts.data.held_from},
                    {"overwritten", round.facts.overwritten},
                    {"base", round.base.value},
                    {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
@@ -55,13 +56,14 @@ std::vector<PendingRound> pending_of(const Json& json) {
   std::vector<PendingRound> pending;
   for (const Json& item : json) {
     const Json& loss = item.at("training_loss");
-    pending.push_back(
-        {Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(), item.at("norm").get<double>(),
-         PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
-                      loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
-                      DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0})},
-                      item.value("overwritten", std::uint64_t{0})},
-         Round(item.value("base", std::uint64_t{0}))});
+    pending.push_back({Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(),
+                       item.at("norm").get<double>(),
+                       PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
+                                    loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
+                                    DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}),
+                                              item.value("to", std::uint64_t{0}), item.value("held_from", std::uint64_t{0})},
+                                    item.value("overwritten", std::uint64_t{0})},
+                       Round(item.value("base", std::uint64_t{0}))});
   }
   return pending;
 }

@@ -134,7 +134,7 @@ Status Conversation::answer_ended(bool wait) {
 Status Conversation::begin(const Configure& configure) {
   ATOLL_ASSIGN(Learner learner, noted(Learner::make(configure)));
   learner_ = std::make_unique<Learner>(std::move(learner));
-  ATOLL_TRY(client_.link().send(Preparing{"reading " + learner_->data_listing()}));
+  ATOLL_TRY(client_.link().send(Preparing{"reading " + learner_->data_listing(), learner_->data_listing()}));
   ATOLL_TRY(client_.declare(learner_->manifest()));
   ATOLL_TRY(learner_->attach(client_.arena().floats(), client_.layout()));
   if (const std::optional<Resume>& resume = client_.resume(); resume && resume->directory) {

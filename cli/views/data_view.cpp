@@ -1,4 +1,5 @@
 // The view of `atoll data`.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -36,30 +37,46 @@ std::string number_text(const json& object, std::string_view key) {
   return value ? std::to_string(static_cast<std::uint64_t>(*value)) : "-";
 }
 
-// What became of the tokens that each island trained on.
+std::string heading_of(std::string_view fate) {
+  std::string heading(fate);
+  for (char& letter : heading) {
+    letter = letter == '_' ? ' ' : static_cast<char>(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
+  }
+  return heading;
+}
+
+// What became of the tokens that each island trained on. A fate that no token has is left out.
 std::string tokens_text(const json& islands, const Terminal& terminal) {
-  Table table({{"ISLAND"},
-               {"TRAINED", true},
-               {"MERGED", true},
-               {"LATE", true},
-               {"OVERWRITTEN", true},
-               {"TOO STALE", true},
-               {"REJECTED", true},
-               {"OVERRUN", true},
-               {"REST", true}});
+  std::vector<std::string_view> fates = {"trained", "merged"};
+  for (const std::string_view fate : {"late", "overwritten", "too_stale", "not_finite", "rejected", "overrun", "dropped", "rest"}) {
+    if (std::ranges::any_of(islands, [&](const json& island) { return number_at(island, fate).value_or(0) > 0; })) {
+      fates.push_back(fate);
+    }
+  }
+  std::vector<Column> columns = {{"ISLAND"}};
+  for (const std::string_view fate : fates) {
+    columns.push_back({heading_of(fate), true});
+  }
+  Table table(columns);
   for (const json& island : islands) {
-    const auto count = [&](std::string_view key) { return count_text(number_at(island, key)); };
-    table.add({{text_at(island, "island")},
-               {count("trained")},
-               {count("merged")},
-               {count("late")},
-               {count("overwritten")},
-               {count("too_stale")},
-               {count("rejected")},
-               {count("overrun")},
-               {count("rest")}});
+    std::vector<Cell> row = {{text_at(island, "island")}};
+    for (const std::string_view fate : fates) {
+      row.push_back({count_text(number_at(island, fate))});
+    }
+    table.add(std::move(row));
   }
   return "\ntokens of each island, and what became of them:\n" + table.text(terminal);
+}
+
+// "12 (9 too stale, 3 overwritten)".
+std::string passed_over_text(const json& part) {
+  std::string reasons;
+  for (const auto& [fate, sequences] : object_at(part, "reasons").items()) {
+    std::string name = fate;
+    std::ranges::replace(name, '_', ' ');
+    reasons += (reasons.empty() ? "" : ", ") + number_text(object_at(part, "reasons"), fate) + " " + printable(name);
+  }
+  return number_text(part, "passed_over") + (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
 }  // namespace
@@ -92,12 +109,15 @@ std::string render_data(const json& document, const Terminal& terminal) {
                {passes_text(number_at(part, "passes"))},
                {number_text(part, "position")},
                {number_text(part, "committed")},
-               {number_text(part, "passed_over")},
+               {passed_over_text(part)},
                {islands_text(object_at(part, "islands"))}});
   }
   std::string text = table.text(terminal);
   if (const std::string passes = data_passes_text(number_at(document, "passes")); !passes.empty()) {
     text += "data: " + passes + "\n";
+  }
+  for (const json& read : list_at(document, "reads")) {
+    text += printable(text_at(read, "island")) + " reads " + printable(text_at(read, "text"), 1000) + "\n";
   }
   const json& proof = object_at(document, "proof");
   if (text_at(document, "counted_in") == "images") {

@@ -19,6 +19,18 @@ json passes(std::uint64_t position, std::uint64_t of_a_pass) {
   return of_a_pass == 0 ? json() : json(static_cast<double>(position) / static_cast<double>(of_a_pass));
 }
 
+// Why sequences were passed over, and how many for each reason: no reason without one.
+json reasons_of(const PartAudit& part) {
+  json reasons = json::object();
+  for (const auto& [fate, sequences] : part.refused) {
+    reasons[std::string(to_string(fate))] = sequences;
+  }
+  if (part.overwritten > 0) {
+    reasons["overwritten"] = part.overwritten;
+  }
+  return reasons;
+}
+
 // Whether the sums of all parts are what the parts say. Empty: they are.
 std::string fault_of(const DataAudit& audit, const std::vector<PartRecord>& parts) {
   if (audit.unnoted() > 0) {
@@ -72,6 +84,7 @@ json cluster_parts(const RunView& run, const RunSpec& spec) {
                      {"passes", passes(images, sizes[cluster])},
                      {"committed", done || grouped ? json(images) : json(task->checkpoint_step * spec.training.batch)},
                      {"passed_over", 0},
+                     {"reasons", json::object()},
                      {"taken_over", 0},
                      {"islands", std::move(islands)},
                      {"fault", nullptr}});
@@ -94,9 +107,10 @@ json token_fates(const RunView& run, const DataAudit& audit, const std::map<Isla
     std::uint64_t told = mean(sums.merged) + mean(sums.late) + mean(sums.overwritten);
     json fates = {
         {"island", membership.name}, {"merged", mean(sums.merged)}, {"late", mean(sums.late)}, {"overwritten", mean(sums.overwritten)}};
-    for (const Fate fate : {Fate::rejected, Fate::too_stale, Fate::overrun}) {
-      fates[std::string(to_string(fate))] = dropped(fate);
-      told += dropped(fate);
+    for (const Fate fate : {Fate::rejected, Fate::too_stale, Fate::overrun, Fate::not_finite, Fate::dropped}) {
+      const std::uint64_t tokens = dropped(fate) + (fate == Fate::dropped ? mean(sums.lost) : 0);
+      fates[std::string(to_string(fate))] = tokens;
+      told += tokens;
     }
     const auto report = reports.find(membership.island);
     const std::uint64_t trained = std::max(report == reports.end() ? 0 : report->second.tokens, told);  // reports come a moment later
@@ -109,10 +123,21 @@ json token_fates(const RunView& run, const DataAudit& audit, const std::map<Isla
 
 }  // namespace
 
+// What each island's trainer said that it reads: files, how much each holds, and as what. Programs of one's own do not say it.
+Result<json> Requests::reads_document(const RunView& run) {
+  ATOLL_ASSIGN(const auto told, ledger_.newest_of_kind(run.id, "data_read"));
+  json reads = json::array();
+  for (const auto& [island, event] : told) {
+    reads.push_back({{"island", name_of(island)}, {"text", event.event.text}, {"time_unix_ms", unix_ms(event.event.time)}});
+  }
+  return reads;
+}
+
 Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
   ATOLL_ASSIGN(const RunView run, named_run(now, arguments));
   ATOLL_ASSIGN(const RunSpec spec, run_spec_from_json(run.spec));
-  json document = {{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}};
+  ATOLL_ASSIGN(json reads, reads_document(run));
+  json document = {{"run", run.id.text}, {"name", run.name}, {"state", to_string(run.state)}, {"reads", std::move(reads)}};
   if (!run.tasks.empty()) {
     document.update({{"counted_in", "images"}, {"passes", nullptr}, {"parts", cluster_parts(run, spec)}, {"proof", nullptr}});
     return document;
@@ -141,6 +166,7 @@ Result<json> Requests::data(TimePoint now, const Arguments& arguments) {
                     {"passes", passes(part.position, part.sequences)},
                     {"committed", in_common ? json(sum.committed) : json()},
                     {"passed_over", sum.passed_over},
+                    {"reasons", reasons_of(sum)},
                     {"taken_over", sum.taken_over},
                     {"islands", std::move(islands)},
                     {"fault", text_or_null(sum.fault)}});

@@ -103,6 +103,7 @@ class Requests {
 
   // Of each island that has trained in the run: those that come now, else what the ledger has of it.
   Result<std::map<IslandId, IslandReport>> newest_reports(const RunView& run);
+  Result<nlohmann::json> reads_document(const RunView& run);
   Result<nlohmann::json> run_document(const RunView& run, const std::map<IslandId, IslandReport>& reports);
   static nlohmann::json absences_document(const RunView& run);
   static nlohmann::json phases_document(const RunView& run);

@@ -148,6 +148,9 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
       record(DroppedRecord{message.run, run.lineage.number(), island, message.fragment, message.round, message.data, message.fate,
                            message.tokens, message.overwritten});
     }
+    if (message.fate == Fate::dropped) {
+      return;  // an account of what its island has no more
+    }
   }
   if (membership == run.memberships.end() || run.life.idle() || membership->second.record.state == MembershipState::refused) {
     if constexpr (std::is_same_v<M, Checkpointed>) {

@@ -8,7 +8,7 @@ namespace {
 constexpr std::array<std::string_view, 8> kRunStates = {"queued", "starting",  "running", "interrupted",
                                                         "paused", "completed", "failed",  "cancelled"};
 constexpr std::array<std::string_view, 6> kMembershipStates = {"starting", "joining", "active", "absent", "refused", "ended"};
-constexpr std::array<std::string_view, 3> kFates = {"rejected", "too_stale", "overrun"};
+constexpr std::array<std::string_view, 5> kFates = {"rejected", "too_stale", "overrun", "not_finite", "dropped"};
 constexpr std::array<std::string_view, 4> kTaskStates = {"waiting", "running", "done", "failed"};
 
 template <typename State, std::size_t N>

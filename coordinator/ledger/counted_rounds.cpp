@@ -18,6 +18,45 @@ std::string sequences_text(std::uint64_t from, std::uint64_t to) {
   return "sequences " + std::to_string(from) + " to " + std::to_string(to - 1);
 }
 
+std::uint64_t tokens_held(const RoundRecord& round, std::size_t member) {
+  const bool nothing = member < round.steps.size() && round.steps[member] == 0 && round.tokens[member] == 1;
+  return nothing ? 0 : round.tokens[member];
+}
+
+bool counts_in(const RoundRecord& round, const DroppedRecord& dropped) {
+  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size() && i < round.data.size(); ++i) {
+    if (round.members[i] == dropped.island) {
+      return round.fragment == dropped.fragment && tokens_held(round, i) > 0 && round.data[i].part == dropped.data.part &&
+             round.data[i].to == dropped.data.to;
+    }
+  }
+  return false;
+}
+
+void Refusals::add(const DroppedRecord& dropped) {
+  if (dropped.fate != Fate::dropped && dropped.data.held() < dropped.data.to) {
+    parts_[dropped.data.part].emplace(dropped.data.to, Refused{dropped.data.held(), dropped.fate});
+  }
+}
+
+std::map<Fate, std::uint64_t> Refusals::within(std::uint32_t part, std::uint64_t from, std::uint64_t to) const {
+  std::map<Fate, std::uint64_t> sums;
+  const auto found = parts_.find(part);
+  if (found == parts_.end()) {
+    return sums;
+  }
+  std::uint64_t at = from;
+  for (auto next = found->second.upper_bound(from); next != found->second.end() && at < to; ++next) {
+    const std::uint64_t begin = std::max(at, next->second.from);
+    const std::uint64_t end = std::min(to, next->first);
+    if (begin < end) {
+      sums[next->second.fate] += end - begin;
+    }
+    at = std::max(at, end);
+  }
+  return sums;
+}
+
 void CountedPart::append(const CountedPart& next, const std::string& name) {
   std::string found;
   if (next.from < position) {
@@ -31,12 +70,16 @@ void CountedPart::append(const CountedPart& next, const std::string& name) {
   position = std::max(position, next.position);
   committed += next.committed;
   passed_over += next.passed_over;
+  overwritten += next.overwritten;
+  for (const auto& [fate, count] : next.refused) {
+    refused[fate] += count;
+  }
   for (const auto& [island, count] : next.islands) {
     islands[island] += count;
   }
 }
 
-CountedRounds CountedRounds::of(const RoundRecord& round) {
+CountedRounds CountedRounds::of(const RoundRecord& round, const Refusals& refusals) {
   CountedRounds counted;
   counted.run = round.run;
   counted.lineage = round.lineage;
@@ -47,7 +90,7 @@ CountedRounds CountedRounds::of(const RoundRecord& round) {
   for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size(); ++i) {
     TokenFates& fates = counted.fates[round.members[i]];
     const bool late = i < round.staleness.size() && round.staleness[i] > 0;
-    (late ? fates.late : fates.merged) += round.tokens[i];
+    (late ? fates.late : fates.merged) += tokens_held(round, i);
     fates.overwritten += i < round.overwritten.size() && round.tokens[i] > 0 ? round.overwritten[i] : 0;
   }
   for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
@@ -55,12 +98,22 @@ CountedRounds CountedRounds::of(const RoundRecord& round) {
     if (range.sequences() == 0) {
       continue;
     }
-    CountedPart part{range.from, range.to, 0, 0, {}, {}};
-    if (round.tokens[i] > 0) {
-      part.committed = range.sequences();
-      part.islands[round.members[i]] = range.sequences();
-    } else {
-      part.passed_over = range.sequences();
+    CountedPart part;
+    part.from = range.from;
+    part.position = range.to;
+    const bool counts = round.tokens[i] > 0;
+    const std::uint64_t held = counts ? range.held() : range.to;
+    part.committed = range.to - held;
+    if (part.committed > 0) {
+      part.islands[round.members[i]] = part.committed;
+    }
+    part.passed_over = held - range.from;
+    part.refused = refusals.within(range.part, range.from, held);
+    if (counts) {
+      part.overwritten = part.passed_over;
+      for (const auto& [fate, count] : part.refused) {
+        part.overwritten -= count;
+      }
     }
     if (const auto [there, fresh] = counted.parts.try_emplace(range.part, part); !fresh) {
       there->second.append(part, counted.name());
@@ -99,7 +152,12 @@ std::string to_text(const CountedRounds& counted) {
     for (const auto& [island, count] : part.islands) {
       islands[island.text] = count;
     }
-    parts.push_back({number, part.from, part.position, part.committed, part.passed_over, std::move(islands), part.fault});
+    json refused = json::object();
+    for (const auto& [fate, count] : part.refused) {
+      refused[std::string(to_string(fate))] = count;
+    }
+    parts.push_back({number, part.from, part.position, part.committed, part.passed_over, std::move(islands), part.fault, std::move(refused),
+                     part.overwritten});
   }
   json fates = json::object();
   for (const auto& [island, fate] : counted.fates) {
@@ -128,17 +186,27 @@ Status read_counts(CountedRounds& counted, const std::string& text) {
   counted.unnoted = counts["unnoted"].get<std::uint64_t>();
   counted.fragments = counts["fragments"].get<std::uint32_t>();
   for (const json& each : counts["parts"]) {
-    if (!each.is_array() || each.size() != 7 || !each[5].is_object() || !each[6].is_string()) {
+    if (!each.is_array() || each.size() != 9 || !each[5].is_object() || !each[6].is_string() || !each[7].is_object()) {
       return broken;
     }
-    CountedPart part{number_in(each, 1), number_in(each, 2), number_in(each, 3), number_in(each, 4), {}, each[6].get<std::string>()};
+    CountedPart part;
+    part.from = number_in(each, 1);
+    part.position = number_in(each, 2);
+    part.committed = number_in(each, 3);
+    part.passed_over = number_in(each, 4);
+    part.fault = each[6].get<std::string>();
+    part.overwritten = number_in(each, 8);
+    for (const auto& [name, count] : each[7].items()) {
+      ATOLL_ASSIGN(const Fate fate, fate_from_string(name));
+      part.refused[fate] = count.is_number_unsigned() ? count.get<std::uint64_t>() : 0;
+    }
     for (const auto& [island, count] : each[5].items()) {
       part.islands[IslandId(island)] = count.is_number_unsigned() ? count.get<std::uint64_t>() : 0;
     }
     counted.parts[static_cast<std::uint32_t>(number_in(each, 0))] = std::move(part);
   }
   for (const auto& [island, fate] : counts["tokens"].items()) {
-    counted.fates[IslandId(island)] = TokenFates{number_in(fate, 0), number_in(fate, 1), number_in(fate, 2), {}};
+    counted.fates[IslandId(island)] = TokenFates{number_in(fate, 0), number_in(fate, 1), number_in(fate, 2), {}, 0};
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "coordinator/core/record.hpp"
 
@@ -18,7 +19,30 @@ struct TokenFates {
   std::uint64_t late = 0;    // into a later one
   std::uint64_t overwritten = 0;
   std::map<Fate, std::uint64_t> dropped;
+  std::uint64_t lost = 0;  // in rounds that were lost with every copy
   friend bool operator==(const TokenFates&, const TokenFates&) = default;
+};
+
+// What a member's contribution to a round holds. One that holds nothing has a token all the same, so that it is an answer: of a trainer
+// that has done all its steps, say, where a quorum closes rounds.
+std::uint64_t tokens_held(const RoundRecord& round, std::size_t member);
+// It counts in this round after all: its island did not know.
+bool counts_in(const RoundRecord& round, const DroppedRecord& dropped);
+
+// The sequences of contributions that count in no round, by part. What an island only had in hand when it went on from another state comes
+// again, and is not among them.
+class Refusals {
+ public:
+  void add(const DroppedRecord& dropped);
+  // How many of the sequences from `from` up to before `to` were refused, and for what. Cost: a walk of the part's refusals from there on.
+  [[nodiscard]] std::map<Fate, std::uint64_t> within(std::uint32_t part, std::uint64_t from, std::uint64_t to) const;
+
+ private:
+  struct Refused {
+    std::uint64_t from = 0;
+    Fate fate = Fate::rejected;
+  };
+  std::map<std::uint32_t, std::multimap<std::uint64_t, Refused>> parts_;  // by where they end
 };
 
 // "sequences 3 to 8", without `to` itself.
@@ -28,7 +52,9 @@ struct CountedPart {
   std::uint64_t from = 0;      // the first sequence that these rounds count
   std::uint64_t position = 0;  // sequences from there up to here
   std::uint64_t committed = 0;
-  std::uint64_t passed_over = 0;
+  std::uint64_t passed_over = 0;              // those of no contribution that counted: refused or overwritten, or nobody knows why
+  std::map<Fate, std::uint64_t> refused;      // of those passed over
+  std::uint64_t overwritten = 0;              // of those passed over
   std::map<IslandId, std::uint64_t> islands;  // who committed how many
   std::string fault;                          // the first range that does not follow the one before it
   friend bool operator==(const CountedPart&, const CountedPart&) = default;
@@ -50,7 +76,7 @@ struct CountedRounds {
   friend bool operator==(const CountedRounds&, const CountedRounds&) = default;
 
   // Of one committed round with members.
-  static CountedRounds of(const RoundRecord& round);
+  static CountedRounds of(const RoundRecord& round, const Refusals& refusals);
   // "round 3", "rounds 3 to 9".
   [[nodiscard]] std::string name() const;
   // Rounds after these, of the same lineage.

@@ -15,56 +15,106 @@ void note_fault(PartAudit& part, const std::string& fault) { part.fault = part.f
 
 }  // namespace
 
-void DataAudit::take(const RoundRecord& round) {
-  if (!round.committed || is_void(round.lineage, round.round, bases_)) {
-    return;
-  }
-  const std::string name = "round " + std::to_string(round.round.value);
-  if (round.members.empty()) {
-    // The base of a lineage: that of a restored ledger may be ahead of the rounds that the ledger has.
-    for (const DataRange& told : round.parts) {
-      PartAudit& part = parts_[told.part];
-      if (told.to < part.position) {
-        note_fault(part, sequences_text(told.to, part.position) + " are committed, and open again after " + name);
-      } else {
-        part.taken_over += told.to - part.position;
-        part.position = told.to;
-      }
+// The base of a lineage: that of a restored ledger may be ahead of the rounds that the ledger has.
+void DataAudit::take_base(const RoundRecord& round) {
+  for (const DataRange& told : round.parts) {
+    PartAudit& part = parts_[told.part];
+    if (told.to < part.position) {
+      note_fault(
+          part, sequences_text(told.to, part.position) + " are committed, and open again after round " + std::to_string(round.round.value));
+    } else {
+      part.taken_over += told.to - part.position;
+      part.position = told.to;
     }
+  }
+}
+
+void DataAudit::take(const RoundRecord& round) {
+  if (!round.committed) {
     return;
   }
-  take(CountedRounds::of(round));
+  if (round.members.empty()) {
+    return is_void(round.lineage, round.round, bases_) ? void() : take_base(round);
+  }
+  forget_what_counts(round);
+  take(CountedRounds::of(round, refusals_));
+}
+
+// Its island did not know that it counts: it was told of as if it did not.
+void DataAudit::forget_what_counts(const RoundRecord& round) {
+  for (const IslandId& island : round.members) {
+    const auto found = in_hand_.find({round.lineage, round.round, island});
+    if (found != in_hand_.end() && counts_in(round, found->second)) {
+      TokenFates& fates = fates_[island];
+      fates.dropped[Fate::dropped] -= found->second.tokens;
+      fates.overwritten -= found->second.overwritten;
+      std::erase_if(fates.dropped, [](const auto& each) { return each.second == 0; });
+      in_hand_.erase(found);
+    }
+  }
 }
 
 void DataAudit::take(const CountedRounds& counted) {
-  if (is_void(counted.lineage, counted.last, bases_)) {
+  const bool lost = is_void(counted.lineage, counted.last, bases_);
+  for (const auto& [island, sum] : counted.fates) {
+    TokenFates& fates = fates_[island];
+    if (lost) {
+      fates.lost += sum.merged + sum.late;
+      continue;
+    }
+    fates.merged += sum.merged;
+    fates.late += sum.late;
+    fates.overwritten += sum.overwritten;
+  }
+  if (lost) {
     return;
   }
   rounds_ += counted.rounds;
   unnoted_ += counted.unnoted;
   fragments_ = std::max(fragments_, counted.fragments);
-  for (const auto& [island, sum] : counted.fates) {
-    TokenFates& fates = fates_[island];
-    fates.merged += sum.merged;
-    fates.late += sum.late;
-    fates.overwritten += sum.overwritten;
-  }
   for (const auto& [number, sum] : counted.parts) {
     PartAudit& part = parts_[number];
-    CountedPart all{0, part.position, part.committed, part.passed_over, std::move(part.islands), std::move(part.fault)};
+    CountedPart all;
+    all.position = part.position;
+    all.fault = part.fault;
     all.append(sum, counted.name());
-    part = PartAudit{all.position, all.committed, all.passed_over, part.taken_over, std::move(all.islands), std::move(all.fault)};
+    part.position = all.position;
+    part.fault = all.fault;
+    part.committed += all.committed;
+    part.passed_over += all.passed_over;
+    part.overwritten += all.overwritten;
+    for (const auto& [fate, count] : all.refused) {
+      part.refused[fate] += count;
+    }
+    for (const auto& [island, count] : all.islands) {
+      part.islands[island] += count;
+    }
   }
 }
 
 void DataAudit::take(const DroppedRecord& dropped) {
   fates_[dropped.island].dropped[dropped.fate] += dropped.tokens;
   fates_[dropped.island].overwritten += dropped.overwritten;
+  if (dropped.fate == Fate::dropped) {
+    in_hand_.insert_or_assign({dropped.lineage, dropped.round, dropped.island}, dropped);
+  } else if (!is_void(dropped.lineage, dropped.round, bases_)) {
+    refusals_.add(dropped);
+  }
 }
 
 Result<DataAudit> Ledger::audit_data(const RunId& run) {
   ATOLL_ASSIGN(auto bases, read_bases(*database_, run));
   DataAudit audit(std::move(bases));
+  auto dropped = database_->prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=?");
+  dropped.bind(run.text);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, dropped.row());
+    if (!there) {
+      break;
+    }
+    ATOLL_ASSIGN(const DroppedRecord record, read_dropped(dropped));
+    audit.take(record);
+  }
   ATOLL_ASSIGN(const std::vector<CountedRounds> older, read_counted(*database_, run));
   auto merged = older.begin();
   auto rows =
@@ -81,19 +131,9 @@ Result<DataAudit> Ledger::audit_data(const RunId& run) {
       audit.take(*merged);
     }
     if (!round) {
-      break;
-    }
-    audit.take(*round);
-  }
-  auto dropped = database_->prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=?");
-  dropped.bind(run.text);
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, dropped.row());
-    if (!there) {
       return audit;
     }
-    ATOLL_ASSIGN(const DroppedRecord record, read_dropped(dropped));
-    audit.take(record);
+    audit.take(*round);
   }
 }
 

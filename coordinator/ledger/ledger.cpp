@@ -310,6 +310,18 @@ Result<std::vector<StoredEvent>> Ledger::warnings(const RunId& run, std::size_t 
   return events;
 }
 
+Result<std::map<IslandId, StoredEvent>> Ledger::newest_of_kind(const RunId& run, std::string_view kind) {
+  auto rows = database_->prepare(
+      select(kEventColumns, "events WHERE sequence IN (SELECT max(sequence) FROM events WHERE run=? AND kind=? GROUP BY island)"));
+  rows.bind(run.text).bind(std::string(kind));
+  ATOLL_ASSIGN(std::vector<StoredEvent> events, read_events(std::move(rows)));
+  std::map<IslandId, StoredEvent> newest;
+  for (StoredEvent& event : events) {
+    newest.insert_or_assign(event.event.island, std::move(event));
+  }
+  return newest;
+}
+
 Result<std::vector<RoundLoss>> Ledger::losses(const RunId& run) {
   auto rows = database_->prepare(
       "SELECT round, avg(outer_loss), avg(local_loss) FROM metrics WHERE run=? AND outer_loss IS NOT NULL GROUP BY round ORDER BY round");

@@ -119,6 +119,8 @@ class Ledger {
   Result<std::vector<StoredEvent>> events(const EventQuery& query);
   // The newest events of level warning or error, oldest first.
   Result<std::vector<StoredEvent>> warnings(const RunId& run, std::size_t limit);
+  // The newest event of a kind that each island told of a run.
+  Result<std::map<IslandId, StoredEvent>> newest_of_kind(const RunId& run, std::string_view kind);
   // By round; hardly more than kSeriesPoints.
   Result<std::vector<RoundLoss>> losses(const RunId& run);
   // By round, those after `after` (-1: from round 0, the initial state). All islands, or with `island` that one alone. Thinned as the

@@ -73,6 +73,9 @@ std::string ranges_text(const std::vector<DataRange>& ranges) {
   json list = json::array();
   for (const DataRange& range : ranges) {
     list.push_back({range.part, range.from, range.to});
+    if (range.held() > range.from) {
+      list.back().push_back(range.held());
+    }
   }
   return dump(list);
 }
@@ -84,11 +87,12 @@ std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
   }
   std::vector<DataRange> ranges;
   for (const json& item : list) {
-    if (!item.is_array() || item.size() != 3 || !item[0].is_number_unsigned() || !item[1].is_number_unsigned() ||
-        !item[2].is_number_unsigned()) {
+    if (!item.is_array() || item.size() < 3 || item.size() > 4 ||
+        !std::ranges::all_of(item, [](const json& number) { return number.is_number_unsigned(); })) {
       return std::nullopt;
     }
-    ranges.push_back(DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>()});
+    ranges.push_back(DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>(),
+                               item.size() > 3 ? item[3].get<std::uint64_t>() : 0});
   }
   return ranges;
 }
@@ -414,11 +418,11 @@ Result<RoundRecord> read_round(const Statement& row) {
 
 Status write_row(Database& database, const DroppedRecord& dropped) {
   auto statement = database.prepare(
-      "INSERT OR IGNORE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?)");
+      "INSERT OR IGNORE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten, "
+      "held_from) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.bind(dropped.run.text).bind(dropped.lineage).bind(dropped.island.text).bind(std::uint64_t{dropped.fragment});
   statement.bind(dropped.round.value).bind(std::string(to_string(dropped.fate))).bind(std::uint64_t{dropped.data.part});
-  statement.bind(dropped.data.from).bind(dropped.data.to).bind(dropped.tokens).bind(dropped.overwritten);
+  statement.bind(dropped.data.from).bind(dropped.data.to).bind(dropped.tokens).bind(dropped.overwritten).bind(dropped.data.held_from);
   return statement.run();
 }
 
@@ -430,7 +434,7 @@ Result<DroppedRecord> read_dropped(const Statement& row) {
   dropped.fragment = static_cast<std::uint32_t>(row.number(3));
   dropped.round = Round(row.number(4));
   ATOLL_ASSIGN(dropped.fate, fate_from_string(row.text(5)));
-  dropped.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8)};
+  dropped.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8), row.number(11)};
   dropped.tokens = row.number(9);
   dropped.overwritten = row.number(10);
   return dropped;

@@ -47,7 +47,7 @@ Result<RoundRecord> read_round(const Statement& row);
 // The round with which each of the run's lineages after the first one began.
 Result<std::map<std::uint32_t, Round>> read_bases(Database& database, const RunId& run);
 inline constexpr const char* kDroppedColumns =
-    "run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten";
+    "run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten, held_from";
 Result<DroppedRecord> read_dropped(const Statement& row);
 inline constexpr const char* kPartColumns = "run, part, position, sequences, owner";
 Result<PartRecord> read_part(const Statement& row);

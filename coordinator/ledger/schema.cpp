@@ -48,7 +48,7 @@ constexpr std::array kTables = {
         "dropped",
         "run TEXT NOT NULL, lineage INTEGER NOT NULL, island TEXT NOT NULL, fragment INTEGER NOT NULL, round INTEGER NOT NULL, "
         "fate TEXT NOT NULL, part INTEGER NOT NULL, from_sequence INTEGER NOT NULL, to_sequence INTEGER NOT NULL, tokens INTEGER NOT NULL, "
-        "overwritten INTEGER NOT NULL",
+        "overwritten INTEGER NOT NULL, held_from INTEGER NOT NULL",
         "run, lineage, island, round, fate"},
     Table{"events",
           "sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, run TEXT NOT NULL, island TEXT NOT NULL, "

@@ -38,6 +38,7 @@ Result<std::uint64_t> oldest_kept_checkpoint(Database& database, const RunId& ru
 // The rows of a lineage: those that stay, and those up to `last` that are to be counted together.
 struct OlderRounds {
   std::set<Round> kept;
+  std::vector<RoundRecord> kept_rows;  // those of them up to `last`
   std::vector<RoundRecord> gone;
 };
 Result<OlderRounds> older_rounds(Database& database, const RunId& run, std::uint32_t lineage, Round last) {
@@ -49,14 +50,25 @@ Result<OlderRounds> older_rounds(Database& database, const RunId& run, std::uint
       "WHERE "
       "run=?1 AND lineage=?2 AND committed=1)))";
   const std::string these = " FROM rounds WHERE run=?1 AND lineage=?2 AND ";
-  auto kept = database.prepare("SELECT round" + these + "(round>?3 OR " + stays + ")");
+  auto newer = database.prepare("SELECT round" + these + "round>?3");
+  newer.bind(run.text).bind(lineage).bind(last.value);
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, newer.row());
+    if (!there) {
+      break;
+    }
+    older.kept.insert(Round(newer.number(0)));
+  }
+  auto kept = database.prepare("SELECT " + std::string(kRoundColumns) + these + "round<=?3 AND " + stays);
   kept.bind(run.text).bind(lineage).bind(last.value).bind(checkpoints_from);
   for (;;) {
     ATOLL_ASSIGN(const bool there, kept.row());
     if (!there) {
       break;
     }
-    older.kept.insert(Round(kept.number(0)));
+    ATOLL_ASSIGN(RoundRecord round, read_round(kept));
+    older.kept.insert(round.round);
+    older.kept_rows.push_back(std::move(round));
   }
   auto gone = database.prepare("SELECT " + std::string(kRoundColumns) + these + "round<=?3 AND NOT " + stays + " ORDER BY round");
   gone.bind(run.text).bind(lineage).bind(last.value).bind(checkpoints_from);
@@ -89,13 +101,13 @@ Status forget_counted(Database& database, const CountedRounds& counted) {
 }
 
 // Rounds that follow each other, without one between them that stays, are counted in one row.
-Status count_together(Database& database, const std::vector<CountedRounds>& before, const OlderRounds& older) {
+Status count_together(Database& database, const std::vector<CountedRounds>& before, const OlderRounds& older, const Refusals& refusals) {
   std::vector<std::pair<CountedRounds, bool>> all;  // and whether it is a row already
   for (const CountedRounds& counted : before) {
     all.emplace_back(counted, true);
   }
   for (const RoundRecord& round : older.gone) {
-    all.emplace_back(CountedRounds::of(round), false);
+    all.emplace_back(CountedRounds::of(round, refusals), false);
   }
   std::ranges::sort(all, {}, [](const auto& each) { return each.first.first; });
   for (std::size_t i = 0; i < all.size();) {
@@ -137,16 +149,76 @@ Result<std::vector<std::uint32_t>> lineages_of(Database& database, const RunId& 
   }
 }
 
-// Their sums stay, under round 0, for which there are no contributions.
-Status thin_dropped(Database& database, const RunId& run, Round last) {
-  ATOLL_TRY(database
-                .prepare("INSERT OR REPLACE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, "
-                         "tokens, overwritten) SELECT run, lineage, island, 0, 0, fate, 0, 0, 0, sum(tokens), sum(overwritten) FROM "
-                         "dropped WHERE run=? AND round<=? GROUP BY lineage, island, fate")
-                .bind(run.text)
-                .bind(last.value)
-                .run());
-  return database.prepare("DELETE FROM dropped WHERE run=? AND round<=? AND round>0").bind(run.text).bind(last.value).run();
+Result<std::vector<DroppedRecord>> read_all_dropped(Database& database, const RunId& run, std::uint32_t lineage) {
+  auto rows = database.prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=? AND lineage=? AND round>0");
+  rows.bind(run.text).bind(lineage);
+  std::vector<DroppedRecord> all;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return all;
+    }
+    ATOLL_ASSIGN(DroppedRecord dropped, read_dropped(rows));
+    all.push_back(std::move(dropped));
+  }
+}
+
+// Whether a round that stays a row, or one that is still to come, needs to know why these sequences were refused.
+bool is_needed(const DroppedRecord& dropped, const std::vector<CountedRounds>& before, const OlderRounds& older) {
+  if (dropped.fate == Fate::dropped || dropped.data.held() >= dropped.data.to) {
+    return false;
+  }
+  std::uint64_t reached = 0;
+  for (const CountedRounds& counted : before) {
+    const auto part = counted.parts.find(dropped.data.part);
+    reached = std::max(reached, part == counted.parts.end() ? 0 : part->second.position);
+  }
+  const auto of_part = [&](const DataRange& range) { return range.part == dropped.data.part; };
+  for (const RoundRecord& round : older.gone) {
+    for (const DataRange& range : round.data) {
+      reached = std::max(reached, of_part(range) ? range.to : 0);
+    }
+  }
+  return dropped.data.to > reached || std::ranges::any_of(older.kept_rows, [&](const RoundRecord& round) {
+           return std::ranges::any_of(round.data, [&](const DataRange& range) {
+             return of_part(range) && range.from < dropped.data.to && dropped.data.held() < range.to;
+           });
+         });
+}
+
+// The sums of older ones stay, under round 0, for which there are no contributions.
+Status thin_dropped(Database& database, const std::vector<DroppedRecord>& all, const std::vector<CountedRounds>& before,
+                    const OlderRounds& older, Round last) {
+  for (const DroppedRecord& dropped : all) {
+    if (dropped.round > last || is_needed(dropped, before, older)) {
+      continue;
+    }
+    const bool counts = dropped.fate == Fate::dropped && std::ranges::any_of(older.gone, [&](const RoundRecord& round) {
+                          return round.round == dropped.round && counts_in(round, dropped);
+                        });
+    const std::string fate(to_string(dropped.fate));
+    if (!counts) {
+      ATOLL_TRY(database
+                    .prepare("INSERT INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, "
+                             "overwritten, held_from) VALUES(?,?,?,0,0,?,0,0,0,?,?,0) ON CONFLICT(run, lineage, island, round, fate) DO "
+                             "UPDATE SET tokens=tokens+excluded.tokens, overwritten=overwritten+excluded.overwritten")
+                    .bind(dropped.run.text)
+                    .bind(dropped.lineage)
+                    .bind(dropped.island.text)
+                    .bind(fate)
+                    .bind(dropped.tokens)
+                    .bind(dropped.overwritten)
+                    .run());
+    }
+    ATOLL_TRY(database.prepare("DELETE FROM dropped WHERE run=? AND lineage=? AND island=? AND round=? AND fate=?")
+                  .bind(dropped.run.text)
+                  .bind(dropped.lineage)
+                  .bind(dropped.island.text)
+                  .bind(dropped.round.value)
+                  .bind(fate)
+                  .run());
+  }
+  return {};
 }
 
 }  // namespace
@@ -179,9 +251,14 @@ Status thin_rounds(Database& database, const RunId& run, Round newest) {
       std::vector<CountedRounds> before;
       std::ranges::copy_if(counted, std::back_inserter(before), [&](const CountedRounds& each) { return each.lineage == lineage; });
       ATOLL_ASSIGN(const OlderRounds older, older_rounds(database, run, lineage, last));
-      ATOLL_TRY(count_together(database, before, older));
+      ATOLL_ASSIGN(const std::vector<DroppedRecord> dropped, read_all_dropped(database, run, lineage));
+      Refusals refusals;
+      for (const DroppedRecord& each : dropped) {
+        refusals.add(each);
+      }
+      ATOLL_TRY(count_together(database, before, older, refusals));
+      ATOLL_TRY(thin_dropped(database, dropped, before, older, last));
     }
-    ATOLL_TRY(thin_dropped(database, run, last));
   }
   return database.prepare("DELETE FROM epochs WHERE run=?1 AND epoch<=(SELECT max(epoch) FROM epochs WHERE run=?1)-?2")
       .bind(run.text)

@@ -102,10 +102,12 @@ TEST_CASE("where a quorum closes rounds a contribution that explodes is rejected
   finish(cluster);
   CHECK(events(cluster, "contribution_rejected") == 1);
   CHECK(events(cluster, "island_quarantined") == 0);
-  REQUIRE(cluster.ledger().dropped.size() == 1);
-  CHECK(cluster.ledger().dropped.begin()->second.fate == Fate::rejected);
-  CHECK(cluster.ledger().dropped.begin()->second.island == cluster.host(2).id());
-  CHECK(cluster.ledger().dropped.begin()->second.tokens > 0);
+  auto dropped = cluster.ledger().dropped;
+  // Others say what was overwritten, or was in hand when the island went on from another state.
+  std::erase_if(dropped, [](const auto& each) { return each.second.tokens == 0 || each.second.fate == Fate::dropped; });
+  REQUIRE(dropped.size() == 1);
+  CHECK(dropped.begin()->second.fate == Fate::rejected);
+  CHECK(dropped.begin()->second.island == cluster.host(2).id());
   CHECK(cluster.ledger().runs.at(cluster.run_id()).committed == Round(120));
 }
 

@@ -111,6 +111,72 @@ TEST_CASE("data audit: rounds of an older atoll, which noted no samples, are cou
   CHECK(audit.rounds() == 2);
 }
 
+namespace {
+
+DroppedRecord refusal(Fate fate, std::uint64_t round, DataRange data, std::uint64_t tokens) {
+  DroppedRecord dropped;
+  dropped.run = RunId("r-1");
+  dropped.island = kA;
+  dropped.round = Round(round);
+  dropped.data = data;
+  dropped.fate = fate;
+  dropped.tokens = tokens;
+  return dropped;
+}
+
+}  // namespace
+
+TEST_CASE("data audit: what counts in no round is passed over, and each sequence is in one class") {
+  // Where rounds close with a quorum the range of a contribution that counts begins where the one before it ended that did.
+  DataAudit audit({});
+  audit.take(refusal(Fate::too_stale, 4, {0, 20, 120}, 100));
+  audit.take(refusal(Fate::too_stale, 6, {0, 20, 220, 120}, 100));
+  audit.take(refusal(Fate::rejected, 8, {0, 20, 226, 222}, 4));  // before it two were overwritten
+  audit.take(round_of(1, {{0, 0, 20}, {1, 0, 8}}, {20, 8}));
+  audit.take(round_of(9, {{0, 20, 286, 230}, {1, 8, 16}}, {56, 8}));  // and four more
+  const PartAudit& part = audit.parts().at(0);
+  CHECK(part.fault.empty());
+  CHECK(part.position == 286);
+  CHECK(part.committed == 76);
+  CHECK(part.passed_over == 210);
+  CHECK(part.refused == std::map<Fate, std::uint64_t>{{Fate::too_stale, 200}, {Fate::rejected, 4}});
+  CHECK(part.overwritten == 6);
+  CHECK(part.islands == std::map<IslandId, std::uint64_t>{{kA, 76}});
+  CHECK(audit.parts().at(1).committed == 16);
+  CHECK(audit.parts().at(1).passed_over == 0);
+}
+
+TEST_CASE("data audit: a contribution that its island withdrew says why its samples are passed over, and one of nothing has no token") {
+  DataAudit audit({});
+  audit.take(refusal(Fate::not_finite, 1, {0, 0, 10}, 64));
+  RoundRecord first = round_of(1, {{0, 0, 10}, {1, 0, 8}}, {0, 64});
+  first.steps = {0, 4};
+  audit.take(first);
+  RoundRecord second = round_of(2, {{0, 10, 20}, {1, 8, 8}}, {64, 1});
+  second.steps = {4, 0};
+  audit.take(second);
+  audit.take(round_of(3, {{0, 20, 30}, {1, 8, 9}}, {0, 64}));  // nobody says why
+  const PartAudit& part = audit.parts().at(0);
+  CHECK(part.committed == 10);
+  CHECK(part.passed_over == 20);
+  CHECK(part.refused == std::map<Fate, std::uint64_t>{{Fate::not_finite, 10}});
+  CHECK(part.overwritten == 0);
+  CHECK(audit.fates().at(kB).merged == 128);
+}
+
+TEST_CASE("data audit: what was in hand when an island went back counts where it counts, and once") {
+  DataAudit audit({{1, Round(2)}});
+  audit.take(refusal(Fate::dropped, 1, {0, 0, 10}, 64));  // it did not know that it counts
+  audit.take(refusal(Fate::dropped, 4, {0, 10, 20}, 32));
+  audit.take(round_of(1, {{0, 0, 10}, {1, 0, 8}}));
+  audit.take(round_of(3, {{0, 10, 20}, {1, 8, 16}}));  // lost
+  CHECK(audit.fates().at(kA).dropped == std::map<Fate, std::uint64_t>{{Fate::dropped, 32}});
+  CHECK(audit.fates().at(kA).merged == 64);
+  CHECK(audit.fates().at(kA).lost == 64);
+  CHECK(audit.parts().at(0).position == 10);  // its samples come again
+  CHECK(audit.parts().at(0).passed_over == 0);
+}
+
 TEST_CASE("data audit: of the ledger's own rows, planned rounds and other runs left out") {
   const atl_test::TemporaryFolder folder;
   Ledger ledger = Ledger::open(folder.path()).value();
@@ -142,6 +208,12 @@ TEST_CASE("data audit: of the ledger's own rows, planned rounds and other runs l
 
 TEST_CASE("data audit: what became of each island's tokens is summed by fate, those of rounds that were lost left out") {
   DataAudit audit({{1, Round(2)}});
+  DroppedRecord dropped;
+  dropped.island = kB;
+  dropped.fate = Fate::too_stale;
+  dropped.tokens = 7;
+  dropped.overwritten = 5;
+  audit.take(dropped);
   RoundRecord first = round_of(1, {{0, 0, 10}, {1, 0, 8}}, {64, 32});
   first.staleness = {0, 3};
   first.overwritten = {6, 0};
@@ -151,13 +223,7 @@ TEST_CASE("data audit: what became of each island's tokens is summed by fate, th
   second.overwritten = {0, 5};  // of a contribution that was withdrawn: the record of that says so
   second.fragment = 1;
   audit.take(second);
-  audit.take(round_of(3, {{0, 20, 30}, {1, 16, 24}}));
-  DroppedRecord dropped;
-  dropped.island = kB;
-  dropped.fate = Fate::too_stale;
-  dropped.tokens = 7;
-  dropped.overwritten = 5;
-  audit.take(dropped);
+  audit.take(round_of(3, {{0, 20, 30}, {1, 16, 24}}));  // lost
   const TokenFates& a = audit.fates().at(kA);
   CHECK(a.merged == 128);
   CHECK(a.late == 0);

@@ -125,6 +125,17 @@ TEST_CASE("aggregate: weights by tokens for every subset of six members", "[stra
   CHECK(contribution_weights(std::vector<std::uint64_t>{~0ULL, 1}, Weighting::uniform).value() == std::vector<float>{0.5F, 0.5F});
 }
 
+TEST_CASE("a contribution of one token and no step is an answer that holds nothing, and has no weight") {
+  const std::vector<std::uint64_t> tokens{100, 1, 1, 300};
+  const std::vector<std::uint64_t> steps{1, 0, 1, 3};
+  CHECK(contribution_weights(tokens, Weighting::uniform, steps).value() == std::vector<float>{1.0F / 3, 0.0F, 1.0F / 3, 1.0F / 3});
+  CHECK(contribution_weights(tokens, Weighting::tokens, steps).value()[1] == 0.0F);
+  CHECK(contribution_weights(tokens, Weighting::tokens_squared_per_step, steps).value()[1] == 0.0F);
+  const std::vector<std::uint64_t> nothing{1, 1};
+  CHECK(contribution_weights(nothing, Weighting::uniform, std::vector<std::uint64_t>{0, 0}).value() == std::vector<float>{0.5F, 0.5F});
+  CHECK(contribution_weights(nothing, Weighting::tokens, std::vector<std::uint64_t>{0, 0}).value() == std::vector<float>{0.5F, 0.5F});
+}
+
 TEST_CASE("aggregate: weights by the square of tokens over steps, by hand and against long double", "[strategies]") {
   using Counts = std::vector<std::uint64_t>;
   const auto weights = [](const Counts& tokens, const Counts& steps) {

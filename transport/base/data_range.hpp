@@ -5,6 +5,7 @@
 // range. Threads: plain values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace atl {
@@ -13,6 +14,10 @@ struct DataRange {
   std::uint32_t part = 0;
   std::uint64_t from = 0;
   std::uint64_t to = 0;  // the first one that is not in it
+  std::uint64_t held_from =
+      0;  // those before it are behind no contribution: refused before, or overwritten; not beyond `from`: all are held
+  // A contribution holds those from here on.
+  [[nodiscard]] std::uint64_t held() const { return std::min(std::max(from, held_from), to); }
   [[nodiscard]] std::uint64_t sequences() const { return to > from ? to - from : 0; }
   friend bool operator==(const DataRange&, const DataRange&) = default;
 };

@@ -26,7 +26,8 @@ static_assert(same(wire::Code::invalid_argument, Code::invalid_argument) && same
               same(wire::Code::corrupt, Code::corrupt) && same(wire::Code::io, Code::io) && same(wire::Code::cancelled, Code::cancelled) &&
               same(wire::Code::internal, Code::internal) && same(wire::Code::MAX, Code::internal));
 static_assert(same(wire::Fate::rejected, Fate::rejected) && same(wire::Fate::too_stale, Fate::too_stale) &&
-              same(wire::Fate::overrun, Fate::overrun) && same(wire::Fate::MAX, Fate::overrun));
+              same(wire::Fate::overrun, Fate::overrun) && same(wire::Fate::not_finite, Fate::not_finite) &&
+              same(wire::Fate::dropped, Fate::dropped) && same(wire::Fate::MAX, Fate::dropped));
 static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::StartFrom::checkpoint, StartFrom::checkpoint) &&
               same(wire::StartFrom::peers, StartFrom::peers) && same(wire::StartFrom::memory, StartFrom::memory) &&
               same(wire::StartFrom::MAX, StartFrom::memory));
@@ -220,7 +221,8 @@ class Decoder {
   }
   static Digest digest(const wire::Digest* value) { return value == nullptr ? Digest{} : std::bit_cast<Digest>(*value); }
   DataRange range(const wire::DataRange* value) {
-    return value == nullptr ? DataRange{} : DataRange{value->part(), amount(value->from()), amount(value->to())};
+    return value == nullptr ? DataRange{}
+                            : DataRange{value->part(), amount(value->from()), amount(value->to()), amount(value->held_from())};
   }
 
   // numbers: no sum and no successor of what passes here wraps

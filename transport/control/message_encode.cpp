@@ -44,7 +44,7 @@ class DigestField {
 
 class RangeField {
  public:
-  explicit RangeField(const DataRange& range) : wire_(range.part, range.from, range.to), present_(range != DataRange{}) {}
+  explicit RangeField(const DataRange& range) : wire_(range.part, range.from, range.to, range.held_from), present_(range != DataRange{}) {}
   [[nodiscard]] const wire::DataRange* get() const { return present_ ? &wire_ : nullptr; }
 
  private:
@@ -135,7 +135,7 @@ class Encoder {
     std::vector<wire::DataRange> values;
     values.reserve(items.size());
     for (const DataRange& item : items) {
-      values.emplace_back(item.part, item.from, item.to);
+      values.emplace_back(item.part, item.from, item.to, item.held_from);
     }
     return builder_.CreateVectorOfStructs(values);
   }
