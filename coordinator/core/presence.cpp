@@ -111,6 +111,9 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
   if (arrival->new_boot) {
     paths.forgive(id, now());
   }
+  if (!arrival->here) {
+    steadiness.back(id, arrival->new_boot, now());
+  }
   name_neighbours();
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
@@ -180,6 +183,7 @@ void Core::State::watch_islands() {
       greet_in_runs(id, islands.succeed(id, *successor, out));
     }
     if (const std::optional<std::string> cause = islands.silence(island, out)) {
+      note_lost(id);
       lose(id, *cause);
     }
   }
