@@ -441,6 +441,7 @@ struct Core::State {
   void note_whole(const IslandId& reader, const IslandId& from);
   void note_available(const IslandId& reader, const IslandId& from, const Availability& available);
   void note_lost(const IslandId& island);
+  void note_heard(const IslandId& island, TimePoint before);
   void tell_unsteady(const IslandId& island, const std::string& text);
   [[nodiscard]] RunId run_that_knows(const IslandId& island) const;
   void settle_paths();

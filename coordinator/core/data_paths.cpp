@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::size_t kMostNeighbours = 32;
 constexpr std::uint64_t kMostRoundTripUs = 3'600'000'000;
+constexpr Duration kQuiet = std::chrono::seconds(2);
 const std::string kHowLong = "Rounds go another way, or on without it, until it has been steady for a while";
 
 template <typename T>
@@ -167,6 +168,19 @@ void Core::State::note_lost(const IslandId& island) {
   }
 }
 
+// It was last heard then, and now: that is longer than a late heartbeat or two.
+void Core::State::note_heard(const IslandId& island, TimePoint before) {
+  const Duration most = std::max<Duration>(settings.heartbeat * 5 / 2, kQuiet);
+  if (now() - before > most && steadiness.quiet(island, before, now())) {
+    tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
+    for (const auto& [id, run] : runs) {
+      if (!run.life.over() && run.memberships.contains(island)) {
+        touch(run);
+      }
+    }
+  }
+}
+
 void Core::State::tell_unsteady(const IslandId& island, const std::string& text) {
   event(run_that_knows(island), island, "warning", "path_unsteady", text);
 }
@@ -200,10 +214,7 @@ std::string Core::State::name_of_path(const UnsteadyPath& path) const {
 
 // "the path a -> b comes and goes: there 51 % of the last 5 minutes, 50 changes"
 std::string Core::State::text_of_unsteady(const UnsteadyPath& path) const {
-  return name_of_path(path) + " comes and goes: " +
-         (path.from.empty() ? "the island was lost " + std::to_string(steadiness.losses(path.to, now())) + " times in the last " +
-                                  human_duration(kAvailabilityWindow)
-                            : steadiness.of(path, now()).text());
+  return name_of_path(path) + " " + (path.from.empty() ? rhythm_of(path.to, {}) : "comes and goes: " + steadiness.of(path, now()).text());
 }
 
 // Of a run's islands, for people: where all that concerns an island comes and goes its link is named, and not each path.
@@ -232,7 +243,7 @@ std::vector<UnsteadyView> Core::State::unsteady_views(const Run& run) const {
 
 // Of an unsteady path between an island and the others, the one that was away most.
 Availability Core::State::worst_to(const IslandId& island, const std::vector<IslandId>& others) const {
-  Availability worst;
+  Availability worst = steadiness.of({IslandId(), island}, now());
   for (const IslandId& other : others) {
     const Availability one = steadiness.worst_of(island, other, now());
     worst = other != island && one.share() < worst.share() ? one : worst;

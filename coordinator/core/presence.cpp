@@ -91,7 +91,9 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
   if (superseded) {
     return;
   }
+  const TimePoint heard = islands.alive(id) ? islands.at(id).heard : now();
   if (islands.hears(id, boot, message, out)) {
+    note_heard(id, heard);
     dispatch(id, message);
   } else if (const auto* said = std::get_if<Hello>(&message)) {
     Hello hello = *said;

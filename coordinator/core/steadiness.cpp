@@ -5,11 +5,12 @@
 namespace atl::coordinator {
 namespace {
 
-constexpr std::uint32_t kChanges = 5;                 // three absences, of which the last may last
-constexpr double kSteadyShare = 0.9;                  // who is there for so much costs no more than the rest
-constexpr std::size_t kLosses = 3;                    // of an island, within the minutes that are looked back at
-constexpr std::size_t kMostLosses = 64;               // that are remembered
-constexpr Duration kTrust = std::chrono::minutes(1);  // it has to be steady for so long; doubles with each time that it was not
+constexpr std::uint32_t kChanges = 5;                         // three absences, of which the last may last
+constexpr double kSteadyShare = 0.9;                          // who is there for so much costs no more than the rest
+constexpr std::size_t kLosses = 3;                            // of an island, within the minutes that are looked back at
+constexpr Duration kLeastWatched = std::chrono::seconds(90);  // of shorter a time too little is known
+constexpr std::size_t kMostLosses = 64;                       // that are remembered
+constexpr Duration kTrust = std::chrono::minutes(1);          // it has to be steady for so long; doubles with each time that it was not
 constexpr unsigned kMostDoublings = 3;
 constexpr Duration kForgotten = std::chrono::hours(1);  // steady for so long: as one that is new
 
@@ -58,7 +59,43 @@ bool Steadiness::lost(const IslandId& island, TimePoint now) {
   return record.unsteady || again || record.losses.size() >= kLosses ? begin(record, now) : false;
 }
 
+Availability Steadiness::of_link(const Record& record, TimePoint now) {
+  const TimePoint begin = std::max(record.heard_since.value_or(now), now - kAvailabilityWindow);
+  Availability all;
+  all.watched = now - begin;
+  all.there = all.watched;
+  all.steady = now - record.last_away;
+  for (const auto& [from, until] : record.quiet) {
+    all.there -= std::max(Duration(), until - std::max(from, begin));
+    all.changes += until >= begin ? 2U : 0U;
+  }
+  all.there = std::max(all.there, Duration());
+  return all;
+}
+
+bool Steadiness::quiet(const IslandId& island, TimePoint since, TimePoint now) {
+  Record& record = records_[{IslandId(), island}];
+  record.heard_since = std::min(record.heard_since.value_or(since), since);
+  std::erase_if(record.quiet, [&](const auto& spell) { return spell.second < now - kAvailabilityWindow; });
+  record.quiet.emplace_back(since, now);
+  if (record.quiet.size() > kMostLosses) {
+    record.quiet.pop_front();
+  }
+  record.last_away = now;
+  const Availability available = of_link(record, now);
+  const auto fresh = std::ranges::count_if(record.quiet, [&](const auto& spell) { return spell.first > record.settled; });
+  const bool again = record.times > 0 && now - record.settled <= kForgotten && fresh >= 2;
+  const bool much = seconds(available.watched - available.there) > (1 - kSteadyShare) * seconds(std::max(available.watched, kLeastWatched));
+  const bool comes_and_goes = fresh * 2 >= static_cast<std::ptrdiff_t>(kChanges) && much;
+  return record.unsteady || again || comes_and_goes ? begin(record, now) : false;
+}
+
 void Steadiness::back(const IslandId& island, bool new_process, TimePoint now) {
+  Record& link = records_[{IslandId(), island}];
+  if (new_process || !link.heard_since) {
+    link.heard_since = now;
+    link.quiet.clear();
+  }
   for (auto& [path, record] : records_) {
     const bool own = path.from.empty() && path.to == island;
     if (new_process && (own || path.from == island || path.to == island)) {
@@ -128,6 +165,9 @@ Availability Steadiness::of(const UnsteadyPath& path, TimePoint now) const {
   const auto found = records_.find(path);
   if (found == records_.end()) {
     return {};
+  }
+  if (path.from.empty()) {
+    return of_link(found->second, now);
   }
   Availability available = found->second.available;
   if (available.steady > Duration()) {

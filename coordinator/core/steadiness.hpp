@@ -4,7 +4,8 @@
 // Islands tell how a path came and went over the last minutes (Availability). After three absences that took more than a tenth of that time
 // it counts as unsteady, and again as soon as its next absence follows within an hour. It counts as steady once it was there for a time
 // that doubles with each time it became unsteady, up to a bound. An island that was lost three times within the same minutes is unsteady
-// itself. One outage, however long, is none of this. Threads: owned by one core.
+// itself, as is one whose heartbeats stay away again and again for more than a tenth of them. One outage, however long, is none of this.
+// Threads: owned by one core.
 #pragma once
 
 #include <deque>
@@ -32,6 +33,8 @@ class Steadiness {
   bool report(const UnsteadyPath& path, const Availability& available, TimePoint now);
   // An island was silent for so long that it counts as lost. True: from now on its link counts as unsteady.
   bool lost(const IslandId& island, TimePoint now);
+  // An island that is here said nothing since then, for much longer than it usually does. True: as above.
+  bool quiet(const IslandId& island, TimePoint since, TimePoint now);
   // It is heard again; as another process what its link did is forgotten, but for how often.
   void back(const IslandId& island, bool new_process, TimePoint now);
   // What has been steady for long enough counts as steady from now on.
@@ -65,7 +68,11 @@ class Steadiness {
     Availability available;  // as it was last told
     TimePoint told;
     std::deque<TimePoint> losses;  // of an island
+    // Of an island: since when it is heard, and when it was quiet meanwhile.
+    std::optional<TimePoint> heard_since;
+    std::deque<std::pair<TimePoint, TimePoint>> quiet;
   };
+  static Availability of_link(const Record& record, TimePoint now);
   static bool begin(Record& record, TimePoint now);
   [[nodiscard]] bool is_unsteady(const UnsteadyPath& path) const;
 

@@ -113,4 +113,29 @@ TEST_CASE("an island that is lost three times within five minutes is unsteady, o
   }
 }
 
+TEST_CASE("an island whose heartbeats stay away again and again for a tenth of the time is unsteady, of a few late ones it is not") {
+  Steadiness steadiness;
+  steadiness.back(a, true, kStart);
+  TimePoint at = kStart;
+  std::optional<TimePoint> begun;
+  for (int i = 0; i < 10; ++i, at += 6s) {
+    if (steadiness.quiet(a, at, at + 3200ms)) {
+      CHECK(!begun);
+      begun = at;
+    }
+  }
+  REQUIRE(begun);
+  CHECK(*begun - kStart <= 20s);
+  CHECK(steadiness.restless(a, {b, c}));
+  CHECK(steadiness.of({IslandId(), a}, at).share() == Catch::Approx(0.47).margin(0.02));
+  CHECK(until_steady(steadiness, at) <= 60s);
+  CHECK_FALSE(steadiness.quiet(a, at + 5min, at + 5min + 3s));
+  CHECK(steadiness.quiet(a, at + 6min, at + 6min + 3s));
+  Steadiness loaded;
+  loaded.back(a, true, kStart);
+  for (int i = 0; i < 20; ++i) {
+    CHECK_FALSE(loaded.quiet(a, kStart + i * 30s, kStart + i * 30s + 2600ms));
+  }
+}
+
 }  // namespace of_steadiness_test
