@@ -227,7 +227,9 @@ struct Core::State {
   Removals removals;
   Paths paths;
   Steadiness steadiness;
-  std::uint32_t measurements = 0;  // asked for in this life of the coordinator
+  TimePoint heard_anybody;
+  std::pair<TimePoint, TimePoint> deaf;  // the newest time in which nobody was heard, for longer than a heartbeat takes
+  std::uint32_t measurements = 0;        // asked for in this life of the coordinator
   Outbox out;
   WorkList work;
   std::optional<Superseded> superseded;  // nothing is decided any more

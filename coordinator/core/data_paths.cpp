@@ -171,7 +171,9 @@ void Core::State::note_lost(const IslandId& island) {
 // It was last heard then, and now: that is longer than a late heartbeat or two.
 void Core::State::note_heard(const IslandId& island, TimePoint before) {
   const Duration most = std::max<Duration>(settings.heartbeat * 5 / 2, kQuiet);
-  if (now() - before > most && steadiness.quiet(island, before, now())) {
+  // A time in which nobody was heard is the coordinator's own, or that of its link.
+  const Duration deaf_meanwhile = std::max(Duration(), deaf.second - std::max(deaf.first, before));
+  if (now() - before - deaf_meanwhile > most && steadiness.quiet(island, before, now())) {
     tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
     for (const auto& [id, run] : runs) {
       if (!run.life.over() && run.memberships.contains(island)) {

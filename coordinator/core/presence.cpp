@@ -91,6 +91,10 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
   if (superseded) {
     return;
   }
+  if (now() - heard_anybody > settings.heartbeat * 3 / 2) {
+    deaf = {heard_anybody, now()};
+  }
+  heard_anybody = now();
   const TimePoint heard = islands.alive(id) ? islands.at(id).heard : now();
   if (islands.hears(id, boot, message, out)) {
     note_heard(id, heard);

@@ -169,7 +169,11 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
 
 TEST_CASE("what is told of how a path comes and goes is within the minutes that are looked back at") {
   const Availability whole{kAvailabilityWindow, kAvailabilityWindow, kMaxPathChanges, kAvailabilityWindow};
-  const auto tell = [](const Availability& available) { return why(PathReport{IslandId("a"), false, "", 0, 0, 0, available}); };
+  const auto tell = [](const Availability& available) {
+    const Result<Bytes> bytes = encode(PathReport{IslandId("a"), false, "", 0, 0, 0, available});
+    const Result<Message> read = bytes ? decode(*bytes) : Result<Message>(bytes.error());
+    return read ? std::string() : read.error().why;
+  };
   CHECK(tell(whole).empty());
   Availability beyond = whole;
   beyond.watched += std::chrono::milliseconds(1);

@@ -66,7 +66,7 @@ TEST_CASE("a path that comes and goes is told with its share and its changes, an
   CHECK(bench.told.front().first - kStart < 12s);
   const Availability after = bench.told.back().second;
   CHECK(after.watched == kAvailabilityWindow);
-  CHECK(after.share() == Catch::Approx(0.5).margin(0.15));
+  CHECK(after.share() == Approx(0.5).margin(0.15));
   CHECK(after.changes >= 90);
   CHECK(after.changes <= 101);
   for (std::size_t i = 1; i < bench.told.size(); ++i) {
