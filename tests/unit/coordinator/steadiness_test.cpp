@@ -34,7 +34,7 @@ Duration until_steady(Steadiness& steadiness, TimePoint now) {
 
 }  // namespace
 
-TEST_CASE("three absences of more than a tenth of the time make a path unsteady; one outage, or a few moments, do not") {
+TEST_CASE("three absences of more than a tenth of the time make a path unsteady, and one outage or a few moments do not") {
   Steadiness steadiness;
   CHECK_FALSE(steadiness.report(kPath, told(1, 0.2, 0s), kStart));
   CHECK_FALSE(steadiness.report(kPath, told(2, 0.2), kStart));
