@@ -23,7 +23,7 @@ class MessageSampler {
                   range(), number(), round(), half(), number()},
             Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real()},
             ExchangeFailed{run(), epoch(), round(), attempt(), island(), error(), {island(), island()}},
-            PathReport{island(), rng_.chance(0.5), text(), half(), number(), number()},
+            PathReport{island(), rng_.chance(0.5), text(), half(), number(), number(), available()},
             Neighbours{members(), half(), half()},
             Withdrawn{run(), epoch(), round(), error(), range(), half(), Fate::too_stale, number(), number()},
             Merged{run(), round(), Step(number()), real(), real(), real(), island(), {0.5F, -2.0F}, {OwnMetric{word(), real()}}},
@@ -116,6 +116,13 @@ class MessageSampler {
   // Small, large and zero, within what every number may be.
   std::uint64_t number() { return rng_.next_u64() >> (16 + rng_.below(48)); }
   std::uint64_t milliseconds() { return number() >> 16; }
+  Availability available() {
+    const auto within = [&](Duration most) {
+      return std::chrono::milliseconds(rng_.below(static_cast<std::uint64_t>(most.count()) / 1'000'000 + 1));
+    };
+    const Duration watched = rng_.chance(0.5) ? within(kAvailabilityWindow) : Duration();
+    return {watched, within(watched), half() % (kMaxPathChanges + 1), within(kAvailabilityWindow)};
+  }
   std::uint32_t half() { return rng_.next_u32() >> rng_.below(32); }
   double real() { return rng_.chance(0.05) ? std::numeric_limits<double>::infinity() : rng_.normal() * 1e3; }
   std::string word() {

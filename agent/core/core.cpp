@@ -251,6 +251,14 @@ void Core::State::on_core(const PathTried& event) {
   }
 }
 
+// Not kept for a coordinator that is away: the next finding says all that this one did.
+void Core::State::on_core(const PathWatched& event) {
+  if (session.welcomed()) {
+    PathReport report{event.from, event.available.steady > Duration(), "", 0, 0, 0, event.available};
+    send(report);
+  }
+}
+
 // Said once: what a coordinator that is away does not hear, its operator asks for again.
 void Core::State::on_core(const PathMeasured& event) {
   if (session.welcomed()) {

@@ -89,6 +89,7 @@ struct Core::State {
   template <typename E>
   void note_stored(const E&) {}
   void note_stored(const CheckpointWritten& event);
+  void on_core(const PathWatched& event);
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
   void on_core(const UplinkSet& event);

@@ -217,6 +217,12 @@ struct PathTried {
   bool whole = false;
   std::string why;
 };
+// How the path from a peer, which is watched, came and went.
+struct PathWatched {
+  static constexpr Addressee kTo = Addressee::core;
+  IslandId from;
+  Availability available;
+};
 // How far a peer is and how fast data come from it; nothing came where both are 0.
 struct PathMeasured {
   static constexpr Addressee kTo = Addressee::core;
@@ -415,7 +421,7 @@ using Event =
                  TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
                  ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersOffered, HandedOver, ParametersAdopted,
                  CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
-                 TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathMeasured, Gauges, UplinkSet,
-                 CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
+                 TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathWatched, PathMeasured, Gauges,
+                 UplinkSet, CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
 
 }  // namespace atl::agent

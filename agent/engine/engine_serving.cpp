@@ -114,6 +114,9 @@ void SyncEngine::State::set_peers() {
   if (settings.probe_paths) {
     tried.erase(settings.self);
     probes.set_peers(tried, now());
+    std::set<IslandId> peers;
+    std::ranges::transform(tried, std::inserter(peers, peers.end()), [](const auto& peer) { return peer.first; });
+    watch.keep_only(peers);
   }
   std::vector<Member> peers;
   std::set<IslandId> seen;

@@ -6,6 +6,7 @@
 namespace atl::agent {
 namespace {
 
+constexpr Duration kInDoubt = std::chrono::milliseconds(900);
 constexpr Duration kUnconnected = std::chrono::seconds(1);  // so long nothing has come from a peer that a probe finds unconnected
 
 }  // namespace
@@ -17,8 +18,20 @@ void SyncEngine::State::settle_probes(TimePoint at) {
     }
     say(PathTried{finding.from, finding.whole, std::move(finding.why)});
   }
+  for (const WatchedPath& path : watch.take_findings(at)) {
+    say(PathWatched{path.from, path.available});
+  }
   for (const MeasuredPath& path : measure.take_findings(at)) {
     say(PathMeasured{measurement, path.from, path.round_trip, path.bytes_per_second});
+  }
+}
+
+// Whose own contribution does not come for a moment is watched: its path may come and go. A sum may itself wait for a third.
+void SyncEngine::State::doubt(const ExchangeAttempt& attempt, TimePoint at) {
+  for (const Stall& stall : attempt.stalled(at, kInDoubt)) {
+    if (stall.contribution) {
+      watch.doubt(stall.accused, at);
+    }
   }
 }
 
@@ -96,6 +109,7 @@ std::span<std::byte> SyncEngine::State::destination(const IslandId& from, const 
 }
 
 void SyncEngine::State::arrived(TimePoint at, const IslandId& from, const BlobPiece& piece) {
+  watch.heard(from, at);
   Transfer* reader = reader_of(piece.blob);
   if (reader == nullptr) {
     return;

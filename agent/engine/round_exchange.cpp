@@ -345,6 +345,7 @@ void SyncEngine::State::settle_exchanges(TimePoint at) {
 
 void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoint at) {
   ExchangeAttempt& attempt = exchange.attempt();
+  doubt(attempt, at);
   if (attempt.failure()) {
     report_broken(exchange, attempt.failure()->accused, attempt.failure()->error);
   } else if (attempt.done()) {

@@ -48,7 +48,7 @@ std::optional<TimePoint> SyncEngine::State::next_deadline() {
   }
   each_transfer([&](const Transfer& transfer) {
     const std::optional<TimePoint> deadline = transfer.next_deadline();
-    if (&transfer != &probes && &transfer != &measure) {
+    if (&transfer != &probes && &transfer != &measure && &transfer != &watch) {
       sooner(now() + kLongestPause);
     }
     if (deadline) {

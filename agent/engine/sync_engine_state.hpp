@@ -24,6 +24,7 @@
 #include "transport/bulk/blob_fetch.hpp"
 #include "transport/bulk/path_measure.hpp"
 #include "transport/bulk/path_probes.hpp"
+#include "transport/bulk/path_watch.hpp"
 #include "transport/bulk/transfer.hpp"
 
 namespace atl::agent {
@@ -181,6 +182,7 @@ struct SyncEngine::State final : PieceReceiver {
     if (settings.probe_paths) {
       what(probes);
       what(measure);
+      what(watch);
     }
     for (auto& [id, open] : runs) {
       if (open.catching_up && open.catching_up->fetch() != nullptr) {
@@ -207,6 +209,7 @@ struct SyncEngine::State final : PieceReceiver {
   // How long a peer may deliver nothing in this exchange.
   [[nodiscard]] Duration patience(const OpenedRun& open, const BeginExchange& order) const;
   void settle_probes(TimePoint at);
+  void doubt(const ExchangeAttempt& attempt, TimePoint at);
   void give_up_on(const PathFinding& finding, TimePoint at);
   void settle_pairs(TimePoint at);
   void settle_pair(OpenedRun& open, PairRound& pair, TimePoint at);
@@ -296,6 +299,7 @@ struct SyncEngine::State final : PieceReceiver {
   std::deque<std::shared_ptr<Pruning>> prunings;
   std::map<BlobId, ContentFetch> content_fetches;
   PathProbes probes;
+  PathWatch watch;
   PathMeasure measure;
   std::uint32_t measurement = 0;                    // the one under way
   std::map<RunId, std::uint64_t> content_received;  // bytes

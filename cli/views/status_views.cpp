@@ -518,6 +518,9 @@ std::string render_status(const json& document, const Terminal& terminal) {
       text += note.is_string() ? field("note", printable(note.get<std::string>(), 500), terminal) : "";
     }
   }
+  for (const json& path : list_at(run, "unsteady")) {
+    text += field("unsteady", printable(text_at(path, "text"), 300), terminal);
+  }
   text += kernels_line(document).empty() ? "" : field("kernels", kernels_line(document), terminal);
   text += tasks_table(document, terminal);
   text += islands_table(document, terminal);

@@ -200,6 +200,22 @@ json paths_document(const std::vector<PathView>& paths) {
   return list;
 }
 
+json unsteady_document(const std::vector<UnsteadyView>& unsteady) {
+  json list = json::array();
+  for (const UnsteadyView& path : unsteady) {
+    const bool watched = path.available.watched > Duration();
+    list.push_back(
+        {{"from", text_or_null(path.from)},
+         {"to", path.to},
+         {"there_share", watched ? json(path.available.share()) : json()},
+         {"changes", watched ? json(path.available.changes) : json()},
+         {"within_ms", watched ? json(std::chrono::duration_cast<std::chrono::milliseconds>(path.available.watched).count()) : json()},
+         {"until_unix_ms", time(path.until)},
+         {"text", path.text}});
+  }
+  return list;
+}
+
 // [training].tokens, or null where the run ends by its steps alone.
 json limit_or_null(std::uint64_t limit) { return limit > 0 ? json(limit) : json(); }
 
@@ -298,6 +314,7 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"pause_after", run.pause_after ? json(run.pause_after->value) : json()},
               {"reason", reason},
               {"waiting_for", std::move(waiting_for)},
+              {"unsteady", unsteady_document(run.unsteady)},
               {"reason_since_unix_ms", since_known ? json(unix_ms(run.reason.since)) : json()},
               {"reason_until_unix_ms", since_known ? time(run.reason.until) : json()},
               {"round", run.committed.value},

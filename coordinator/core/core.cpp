@@ -227,6 +227,7 @@ void Core::State::advance_all() {
   }
   work.begin();
   watch_islands();
+  settle_paths();
   for (const auto& [id, run] : runs) {
     if (!run.life.idle()) {
       touch(run);

@@ -8,8 +8,13 @@ namespace {
 
 constexpr std::size_t kMostNeighbours = 32;
 constexpr std::uint64_t kMostRoundTripUs = 3'600'000'000;
+constexpr Duration kQuiet = std::chrono::seconds(2);
+const std::string kHowLong = "Rounds go another way, or on without it, until it has been steady for a while";
 
-bool contains(const std::vector<IslandId>& islands, const IslandId& island) { return std::ranges::find(islands, island) != islands.end(); }
+template <typename T>
+bool contains(const std::vector<T>& all, const T& one) {
+  return std::ranges::find(all, one) != all.end();
+}
 
 }  // namespace
 
@@ -96,6 +101,12 @@ void Core::State::on_path_report(const IslandId& island, const PathReport& messa
   }
   const std::vector<IslandId> near = neighbours();
   const bool tried = contains(near, island) && contains(near, message.from);
+  if (message.available.watched > Duration()) {
+    if (islands.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
+      note_available(island, message.from, message.available);
+    }
+    return;
+  }
   if (!message.whole) {
     // One of the two may not admit the other, for it did not hear that it is there.
     if (tried) {
@@ -137,14 +148,130 @@ void Core::State::note_broken(const IslandId& reader, const IslandId& from, cons
   touch_runs_of(reader, from);
 }
 
+void Core::State::note_available(const IslandId& reader, const IslandId& from, const Availability& available) {
+  const UnsteadyPath path{from, reader};
+  const UnsteadyPath back{reader, from};
+  const std::vector<UnsteadyPath> before = steadiness.among({reader, from});
+  const bool news = steadiness.report(path, available, now());
+  if (news && !contains(before, back)) {  // told once of the two directions
+    tell_unsteady(reader, text_of_unsteady(path) + ". " + kHowLong);
+  }
+  if (news) {
+    touch_runs_of(reader, from);
+  }
+}
+
+// The island's own link, by its losses.
+void Core::State::note_lost(const IslandId& island) {
+  if (steadiness.lost(island, now())) {
+    tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
+  }
+}
+
+// It was last heard then, and now: that is longer than a late heartbeat or two.
+void Core::State::note_heard(const IslandId& island, TimePoint before) {
+  const Duration most = std::max<Duration>(settings.heartbeat * 5 / 2, kQuiet);
+  // A time in which nobody was heard is the coordinator's own, or that of its link.
+  const Duration deaf_meanwhile = std::max(Duration(), deaf.second - std::max(deaf.first, before));
+  if (now() - before - deaf_meanwhile > most && steadiness.quiet(island, before, now())) {
+    tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
+    for (const auto& [id, run] : runs) {
+      if (!run.life.over() && run.memberships.contains(island)) {
+        touch(run);
+      }
+    }
+  }
+}
+
+void Core::State::tell_unsteady(const IslandId& island, const std::string& text) {
+  event(run_that_knows(island), island, "warning", "path_unsteady", text);
+}
+
+// In which it has a place, though it may be absent; empty: none.
+RunId Core::State::run_that_knows(const IslandId& island) const {
+  const auto found =
+      std::ranges::find_if(runs, [&](const auto& run) { return !run.second.life.over() && run.second.memberships.contains(island); });
+  return found == runs.end() ? RunId() : found->first;
+}
+
+// Of two directions it is told once, with the later one.
+void Core::State::settle_paths() {
+  std::vector<UnsteadyPath> told;
+  for (const UnsteadyPath& path : steadiness.settle(now())) {
+    const UnsteadyPath back{path.to, path.from};
+    if (steadiness.steady(path.from.empty() ? path.to : path.from, path.to) && !contains(told, back)) {
+      told.push_back(path);
+      event(run_that_knows(path.to), path.to, "info", "path_steady", name_of_path(path) + " is steady again");
+    }
+  }
+  if (const std::optional<TimePoint> next = steadiness.next_change()) {
+    wake_at(*next);
+  }
+}
+
+std::string Core::State::name_of_path(const UnsteadyPath& path) const {
+  return path.from.empty() ? "the link of island " + islands.name_of(path.to)
+                           : "the path " + islands.name_of(path.from) + " -> " + islands.name_of(path.to);
+}
+
+// "the path a -> b comes and goes: there 51 % of the last 5 minutes, 50 changes"
+std::string Core::State::text_of_unsteady(const UnsteadyPath& path) const {
+  return name_of_path(path) + " " + (path.from.empty() ? rhythm_of(path.to, {}) : "comes and goes: " + steadiness.of(path, now()).text());
+}
+
+// Of a run's islands, for people: where all that concerns an island comes and goes its link is named, and not each path.
+std::vector<UnsteadyView> Core::State::unsteady_views(const Run& run) const {
+  std::vector<IslandId> all;
+  for (const auto& [id, membership] : run.memberships) {
+    if (islands.alive(id) || steadiness.losses(id, now()) > 0) {
+      all.push_back(id);
+    }
+  }
+  std::vector<UnsteadyView> views;
+  for (const IslandId& id : all) {
+    if (steadiness.restless(id, all)) {
+      views.push_back(
+          {"", islands.name_of(id), worst_to(id, all), name_of_path({IslandId(), id}) + " " + rhythm_of(id, all), steadiness.until(id)});
+    }
+  }
+  for (const UnsteadyPath& path : steadiness.among(all)) {
+    if (!path.from.empty() && !steadiness.restless(path.from, all) && !steadiness.restless(path.to, all)) {
+      views.push_back({islands.name_of(path.from), islands.name_of(path.to), steadiness.of(path, now()), text_of_unsteady(path),
+                       steadiness.until(path.to)});
+    }
+  }
+  return views;
+}
+
+// Of an unsteady path between an island and the others, the one that was away most.
+Availability Core::State::worst_to(const IslandId& island, const std::vector<IslandId>& others) const {
+  Availability worst = steadiness.of({IslandId(), island}, now());
+  for (const IslandId& other : others) {
+    const Availability one = steadiness.worst_of(island, other, now());
+    worst = other != island && one.share() < worst.share() ? one : worst;
+  }
+  return worst;
+}
+
+// Of an island's link: "comes and goes: 25 times in the last 5m0s, there 51 % of that time".
+std::string Core::State::rhythm_of(const IslandId& island, const std::vector<IslandId>& others) const {
+  const Availability worst = worst_to(island, others);
+  if (const std::size_t losses = steadiness.losses(island, now()); worst.changes < 2 || losses > 2) {
+    return "comes and goes: it was lost " + std::to_string(losses) + " times in the last " + human_duration(kAvailabilityWindow);
+  }
+  return "comes and goes: " + std::to_string((worst.changes + 1) / 2) + " times in the last " + human_duration(worst.watched) + ", there " +
+         std::to_string(static_cast<int>(100 * worst.share())) + " % of that time";
+}
+
+// `at_once`: for those who cannot do without a path that is not trusted yet, or that comes and goes.
 DetourInput Core::State::detour_input(const std::vector<IslandId>& members, bool at_once) const {
   DetourInput input{members, {}};
-  if (!paths.any(now())) {
+  if (!paths.any(now()) && !steadiness.any()) {
     return input;
   }
   for (const IslandId& a : members) {
     for (const IslandId& b : members) {
-      if (a < b && !paths.usable(a, b, now(), at_once)) {
+      if (a < b && (!paths.usable(a, b, now(), at_once) || (!at_once && !steadiness.steady(a, b)))) {
         input.apart.emplace(a, b);
       }
     }
@@ -152,7 +279,25 @@ DetourInput Core::State::detour_input(const std::vector<IslandId>& members, bool
   return input;
 }
 
+// A path that comes and goes is better than none: where the run cannot do without one of its members it is used.
+DetourDecision Core::State::detour_among(const Run& run, const std::vector<IslandId>& participants) const {
+  const DetourDecision steady = decide_detour(detour_input(participants));
+  if (steady.left_out.empty() || run.members.size() >= run.spec.islands.min + steady.left_out.size()) {
+    return steady;
+  }
+  DetourInput broken{participants, {}};
+  for (const std::pair<IslandId, IslandId>& pair : detour_input(participants).apart) {
+    if (!paths.usable(pair.first, pair.second, now())) {
+      broken.apart.insert(pair);
+    }
+  }
+  return decide_detour(broken);
+}
+
 std::string Core::State::why_apart(const IslandId& island, const std::vector<IslandId>& others) const {
+  if (steadiness.restless(island, others)) {
+    return "its link " + rhythm_of(island, others);
+  }
   std::vector<std::string> names;
   std::string why;
   for (const IslandId& other : others) {
@@ -161,11 +306,16 @@ std::string Core::State::why_apart(const IslandId& island, const std::vector<Isl
       why = paths.why_not(island, other, now());
     }
   }
+  for (const IslandId& other : others) {
+    if (names.empty() && other != island && !steadiness.steady(island, other)) {
+      return "the path between it and " + islands.name_of(other) + " comes and goes: " + steadiness.worst_of(island, other, now()).text();
+    }
+  }
   return "data do not pass between it and " + list_of(names) + ": " + why;
 }
 
 bool Core::State::reaches(const IslandId& island, const Run& run) {
-  if (!paths.any(now())) {
+  if (!paths.any(now()) && !steadiness.any()) {
     return true;
   }
   std::vector<IslandId> all = run.members;
@@ -179,6 +329,21 @@ bool Core::State::reaches(const IslandId& island, const Run& run) {
     wake_at(*change);
   }
   return false;
+}
+
+// An island that could take part but for a link that comes and goes stays away until that is steady, unless the run needs it.
+bool Core::State::waits_for_steadiness(Run& run, Membership& membership) {
+  const IslandId island = membership.record.island;
+  if (!steadiness.until(island) || run.members.size() < run.spec.islands.min || reaches(island, run)) {
+    return false;
+  }
+  std::vector<IslandId> all = run.members;
+  all.push_back(island);
+  if (membership.record.cause.find("comes and goes") == std::string::npos && steadiness.restless(island, all)) {
+    membership.record.cause = "its link " + rhythm_of(island, all);
+    save(run, membership);
+  }
+  return true;
 }
 
 // Two islands alone that are apart train nothing together.

@@ -82,12 +82,15 @@ void Core::State::invite(Run& run) {
       continue;
     }
     if (membership != run.memberships.end()) {
-      const Membership& old = membership->second;
+      Membership& old = membership->second;
       if (old.record.state != MembershipState::absent || old.entry.memory_offered) {
         continue;
       }
       if (now() < old.entry.retry_at) {
         wake_at(old.entry.retry_at);
+        continue;
+      }
+      if (waits_for_steadiness(run, old)) {
         continue;
       }
     }

@@ -91,7 +91,13 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
   if (superseded) {
     return;
   }
+  if (now() - heard_anybody > settings.heartbeat * 3 / 2) {
+    deaf = {heard_anybody, now()};
+  }
+  heard_anybody = now();
+  const TimePoint heard = islands.alive(id) ? islands.at(id).heard : now();
   if (islands.hears(id, boot, message, out)) {
+    note_heard(id, heard);
     dispatch(id, message);
   } else if (const auto* said = std::get_if<Hello>(&message)) {
     Hello hello = *said;
@@ -110,6 +116,9 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
   }
   if (arrival->new_boot) {
     paths.forgive(id, now());
+  }
+  if (!arrival->here) {
+    steadiness.back(id, arrival->new_boot, now());
   }
   name_neighbours();
   for (auto& [run_id, run] : runs) {
@@ -180,6 +189,7 @@ void Core::State::watch_islands() {
       greet_in_runs(id, islands.succeed(id, *successor, out));
     }
     if (const std::optional<std::string> cause = islands.silence(island, out)) {
+      note_lost(id);
       lose(id, *cause);
     }
   }

@@ -319,10 +319,10 @@ void Core::State::advance_collecting(Run& run, Round number) {
       run.rounds().at(number).forget(id);  // formed against older outer parameters: it is for the next round by the time it is formed anew
     }
   }
-  const DetourDecision detour = decide_detour(detour_input(decision.participants));
+  const DetourDecision detour = detour_among(run, decision.participants);
   if (!detour.left_out.empty() && run.members.size() >= run.spec.islands.min + detour.left_out.size()) {
     for (const IslandId& id : detour.left_out) {
-      leave_epoch(run, id, why_apart(id, decision.participants), true);
+      leave_epoch(run, id, why_apart(id, decision.participants), !steadiness.restless(id, decision.participants));
     }
     return;  // what that means is decided anew
   }

@@ -9,6 +9,7 @@
 
 #include "coordinator/core/paths.hpp"
 #include "coordinator/core/record.hpp"
+#include "transport/base/availability.hpp"
 #include "transport/control/message.hpp"
 
 namespace atl::coordinator {
@@ -75,6 +76,15 @@ struct TaskView {
   std::optional<TimePoint> ended;
 };
 
+// What comes and goes faster than its loss is noticed: the path between two islands, or the link of one.
+struct UnsteadyView {
+  std::string from;  // name; empty: it is the link of `to`
+  std::string to;
+  Availability available;
+  std::string text;                // for people
+  std::optional<TimePoint> until;  // it has to be steady until then
+};
+
 // A run is its record, with what is of this moment. Its reason is never empty while the run waits for anything.
 struct RunView : RunRecord {
   std::uint64_t rounds = 0;  // of the whole run
@@ -86,6 +96,7 @@ struct RunView : RunRecord {
   double spread = 0;                        // in pairs: root mean squared distance of the islands to their mean, estimated
   Round spread_round;                       // when all had done this round; 0: not known yet
   std::vector<MembershipView> memberships;  // by part
+  std::vector<UnsteadyView> unsteady;       // paths between its islands, and their links
   std::vector<std::string> phases;          // in order
   std::vector<TaskView> tasks;              // of a run of phases, in order
   RunId part_of;                            // the run of phases that it trains an expert for; empty: none

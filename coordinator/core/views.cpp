@@ -57,6 +57,9 @@ MembershipView Core::State::membership_view(const Run& run, const IslandId& id, 
     }
   }
   item.reason = reason_of(run, membership, item.connected, report);
+  if (item.state == MembershipState::absent && item.connected && !item.reason.until && !run.life.over()) {
+    item.reason.until = steadiness.until(id);
+  }
   for (const auto& [key, waited] : membership.progress.waits) {
     static constexpr const char* kWhat[] = {"ready", "link", "commit"};
     item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands.name_of(key.island),
@@ -88,6 +91,9 @@ RunView Core::State::view_of(const Run& run) const {
     view.memberships.push_back(membership_view(run, id, membership));
   }
   std::ranges::stable_sort(view.memberships, {}, &MembershipView::part);
+  if (steadiness.any() && !run.life.over()) {
+    view.unsteady = unsteady_views(run);
+  }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
   if (run.phased()) {

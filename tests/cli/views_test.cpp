@@ -104,6 +104,15 @@ TEST_CASE("nothing is cut or broken in a pipe") {
   CHECK(text.find("  600 ms  " + long_reason + "\n") != std::string::npos);
 }
 
+TEST_CASE("what comes and goes is named in status with its rhythm") {
+  json document = documented("status");
+  CHECK(render_status(document, {200, false}).find("unsteady") == std::string::npos);
+  document["run"]["unsteady"] = {
+      {{"from", "reef"}, {"to", "b"}, {"text", "the path reef -> b comes and goes: there 51 % of the last 5 minutes, 50 changes"}}};
+  CHECK(render_status(document, {200, false})
+            .find("\nunsteady  the path reef -> b comes and goes: there 51 % of the last 5 minutes, 50 changes\n") != std::string::npos);
+}
+
 TEST_CASE("what islands multiply matrices with is said once where it is the same, and by island where it is not") {
   json document = documented("status");
   json other = document["islands"][0];

@@ -167,6 +167,28 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
   CHECK(Epoch(std::numeric_limits<std::uint64_t>::max()).next() > Epoch(1));
 }
 
+TEST_CASE("what is told of how a path comes and goes is within the minutes that are looked back at") {
+  const Availability whole{kAvailabilityWindow, kAvailabilityWindow, kMaxPathChanges, kAvailabilityWindow};
+  const auto tell = [](const Availability& available) {
+    const Result<Bytes> bytes = encode(PathReport{IslandId("a"), false, "", 0, 0, 0, available});
+    const Result<Message> read = bytes ? decode(*bytes) : Result<Message>(bytes.error());
+    return read ? std::string() : read.error().why;
+  };
+  CHECK(tell(whole).empty());
+  Availability beyond = whole;
+  beyond.watched += std::chrono::milliseconds(1);
+  CHECK(contains(tell(beyond), "a number that is too large"));
+  beyond = whole;
+  beyond.watched -= std::chrono::milliseconds(1);  // it cannot have been there for longer than it was looked at
+  CHECK(contains(tell(beyond), "a number that is too large"));
+  beyond = whole;
+  ++beyond.changes;
+  CHECK(contains(tell(beyond), "a number that is too large"));
+  beyond = whole;
+  beyond.steady = -std::chrono::milliseconds(1);
+  CHECK(contains(tell(beyond), "a number that is too large"));
+}
+
 TEST_CASE("texts for people are cut and made plain, names are not") {
   const std::string garbage = "\x1b[2J out of\xff memory\r\n";
   const Message back = there_and_back(IslandEvent{RunId("r-1"), "error", "trainer_crashed", garbage});

@@ -108,7 +108,7 @@ void PathMeasure::not_sent(TimePoint now, const OutgoingWant& want) {
   }
 }
 
-bool PathMeasure::reads(const BlobId& blob) const { return blob.kind == BlobKind::probe && blob.round > Round(0); }
+bool PathMeasure::reads(const BlobId& blob) const { return blob.kind == BlobKind::probe && blob.round > Round(0) && blob.part == 0; }
 
 // Whether one more full piece comes before the time is over, if it takes as long as the newest.
 bool PathMeasure::fits(TimePoint now) const { return now + turn_->took < turn_->end; }

@@ -52,7 +52,7 @@ enum class BlobKind : std::uint8_t {
   verdict = 7,   // the decision, by the one of the two who decides; kept as long as the run is open
   standing = 8,  // the round that the owner works on, u64; epoch, round and attempt 0; replaced with every round
   content = 9,   // of a run of phases, named by the first 24 bytes of its SHA-256: epoch, round, attempt and part, little-endian
-  probe = 10,    // kProbeBytes of no meaning, to see whether data pass; for every peer, of whatever run
+  probe = 10,    // kProbeBytes of no meaning, to see whether data pass; for every peer, of whatever run. Part 1: by who watches the path
   // Of an exchange on two levels: the encoded sum of the contributions of the owner's group to the strip of its column (transport/base/
   // exchange_grid.hpp), in (round, attempt); `part` is the owner's member number. Its `reduced` is the result of that strip.
   partial = 11,

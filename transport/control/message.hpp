@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "transport/base/availability.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/data_range.hpp"
 #include "transport/base/data_share.hpp"
@@ -167,7 +168,8 @@ struct ExchangeFailed {
   friend bool operator==(const ExchangeFailed&, const ExchangeFailed&) = default;
 };
 
-// What a probe of the path from another island to this one has shown; or what was measured of it, where a measurement was asked for.
+// What a probe of the path from another island to this one has shown; or what was measured of it, where a measurement was asked for; or how
+// it came and went, where it is watched.
 struct PathReport {
   IslandId from;
   bool whole = false;
@@ -175,6 +177,7 @@ struct PathReport {
   std::uint32_t measurement = 0;       // as in Neighbours; 0: it was a probe, and the rest is empty
   std::uint64_t round_trip_us = 0;     // 0: nothing came
   std::uint64_t bytes_per_second = 0;  // 0: no full piece came in the time that there was
+  Availability available = {};         // watched: it is this that is told, and the rest is empty; in whole milliseconds
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
@@ -608,6 +611,8 @@ inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62U;
 // Of what one contribution holds, and of a position in a part of the data: tokens, inner steps, sequences. As many as a list has items
 // still sum to less than kMaxCount.
 inline constexpr std::uint64_t kMaxAmount = std::uint64_t{1} << 48U;
+// Of how often a path came and went within the time that is looked back at: five minutes are 600 halves of a second.
+inline constexpr std::uint32_t kMaxPathChanges = 600;
 // Of a time in milliseconds: 49 days.
 inline constexpr std::uint64_t kMaxMilliseconds = std::uint64_t{1} << 32U;
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr flatbuffers::uoffset_t kMaxDepth = 16;
 constexpr flatbuffers::uoffset_t kMaxTables = 65536;
+constexpr std::uint64_t kWindowMs = std::chrono::duration_cast<std::chrono::milliseconds>(kAvailabilityWindow).count();
 
 // The numbers of the wire are those of the program; both are part of the protocol.
 template <typename Wire, typename Program>
@@ -459,7 +460,14 @@ class Decoder {
   }
   Neighbours get(const wire::Neighbours& m) { return Neighbours{members(m.islands()), m.measurement(), m.measure_ms()}; }
   PathReport get(const wire::PathReport& m) {
-    return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), count(m.round_trip_us()), count(m.bytes_per_second())};
+    return PathReport{island(m.from()), m.whole(), text(m.why()), m.measurement(), count(m.round_trip_us()), count(m.bytes_per_second()),
+                      available(m)};
+  }
+  Availability available(const wire::PathReport& m) {
+    const std::uint64_t watched = at_most(m.watched_ms(), kWindowMs);
+    return Availability{std::chrono::milliseconds(watched), std::chrono::milliseconds(at_most(m.there_ms(), watched)),
+                        static_cast<std::uint32_t>(at_most(m.changes(), kMaxPathChanges)),
+                        std::chrono::milliseconds(at_most(m.steady_ms(), kWindowMs))};
   }
   Withdrawn get(const wire::Withdrawn& m) {
     return Withdrawn{run(m.run()), epoch(m.epoch()), round(m.round()),   get(m.error()),         range(m.data()),

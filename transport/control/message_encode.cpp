@@ -69,6 +69,10 @@ class Encoder {
   }
 
  private:
+  static std::uint64_t milliseconds(Duration time) {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+  }
+
   template <typename T>
   void envelope(const T& value) {
     std::uint32_t protocol = kProtocolVersion;
@@ -228,7 +232,9 @@ class Encoder {
                                       missing);
   }
   Offset<wire::PathReport> put(const PathReport& m) {
-    return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why), m.measurement, m.round_trip_us, m.bytes_per_second);
+    return wire::CreatePathReport(builder_, name(m.from), m.whole, text(m.why), m.measurement, m.round_trip_us, m.bytes_per_second,
+                                  milliseconds(m.available.watched), milliseconds(m.available.there), m.available.changes,
+                                  milliseconds(m.available.steady));
   }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
     return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get(), m.fragment,
