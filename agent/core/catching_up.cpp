@@ -43,6 +43,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
     return;
   }
   run->outer.loaded(event.round, event.digest, run->members.epoch());
+  run->word = {session.identity().generation, run->members.epoch()};  // the coordinator knows this round
   run->trainer.set_planned(event.round);
   forget_stand();
   run->rounds.resume(event.pending, event.round, run->members.part(), run->outer.counted());
@@ -105,10 +106,10 @@ void Core::State::on_engine(const CopyFetched& event) {
     return;
   }
   const FetchedCopy fetched{run->members.epoch(), run->trainer.step_of(event.round), run->members.part(), run->outer.assigned(), event.file,
-                            event.file_bytes};
+                            event.file_bytes, session.identity().generation};
   stored.add(run->terms.id,
              StoredCheckpoint{event.round, event.digest, fetched.epoch, false, fetched.step, fetched.position, fetched.file,
-                              fetched.file_bytes, fetched.part},
+                              fetched.file_bytes, fetched.part, fetched.generation},
              run->checkpoints.keep());
   effect(LoadCheckpoint{run->terms.id, event.round, event.digest, fetched});
 }
@@ -140,6 +141,7 @@ void Core::State::on_engine(const CatchUpDone& event) {
     return;
   }
   run->outer.caught_up(event.round, event.digest, run->members.epoch(), run->members.part());
+  run->word = {session.identity().generation, run->members.epoch()};
   forget_stand();
   run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
   run->outer.say(run->members.epoch());

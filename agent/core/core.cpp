@@ -328,7 +328,7 @@ void Core::State::say_hello() {
   std::vector<HeldRun> held;
   if (run) {
     held.push_back(HeldRun{run->terms.id, run->members.epoch(), run->outer.held(), run->outer.committed(), run->outer.digest(),
-                           stored.held(run->terms.id), run->members.part(), run->outer.counted()});
+                           stored.held(run->terms.id), run->members.part(), run->outer.counted(), run->word.generation, run->word.epoch});
   }
   const std::vector<HeldRun> others = stored.held_runs(run ? std::optional(run->terms.id) : std::nullopt, kHelloRuns - held.size());
   held.insert(held.end(), others.begin(), others.end());

@@ -16,6 +16,7 @@
 #include "agent/core/readers.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -280,6 +281,7 @@ struct WriteCheckpoint {
   std::uint32_t keep = 3;
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
   std::uint32_t part = 0;       // of the data, where the trainer is at `position`
+  Generation generation = {};   // of the coordinator by whose word the round is committed
 };
 // A checkpoint that lies on the disk is to be copied to the run's store; nobody waits for it. A newer one of the run takes the place of one
 // that is not begun. → CopyEnded.
@@ -311,6 +313,7 @@ struct FetchedCopy {
   std::uint64_t position = 0;
   Digest file;  // SHA-256 of it
   std::uint64_t file_bytes = 0;
+  Generation generation = {};  // of the coordinator that ordered it
 };
 // Read the outer state, and the contributions to rounds in flight, from the own checkpoint. Ends a catching up that is under way, which is
 // not answered then. → CheckpointLoaded or CheckpointBroken.

@@ -246,6 +246,9 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
   if (!run->life.active() && run->outer.held() && !run->outer.coming()) {
     be_let_in(message.committed);
   } else if (newer) {
+    if (run->life.active()) {
+      run->word = {session.identity().generation, run->members.epoch()};
+    }
     say_all();
   }
 }
@@ -279,6 +282,7 @@ void Core::State::be_let_in(Round committed) {
 void Core::State::become_active() {
   if (!run->life.active()) {
     run->life.enter();
+    run->word = {session.identity().generation, run->members.epoch()};
     run->outer.unsay();
     prepare_pair();
     finish_if_done();

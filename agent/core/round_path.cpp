@@ -326,6 +326,7 @@ void Core::State::on_commit(const Commit& message) {
   run->trainer.hear_tokens(message.tokens);
   if (message.round == Round(0)) {
     if (run->outer.initial() && !run->outer.held() && *run->outer.initial() == message.digest) {
+      run->word = {session.identity().generation, run->members.epoch()};
       agree_on_initial(message.digest);
     }
     return;
@@ -349,6 +350,7 @@ void Core::State::on_commit(const Commit& message) {
     if (message.pause || departure.asked()) {
       run->trainer.finish(message.round, false);
     }
+    run->word = {session.identity().generation, run->members.epoch()};
     run->rounds.apply(message.round, lies_behind(*round));
     return;
   }

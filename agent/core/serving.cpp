@@ -60,13 +60,14 @@ void Core::State::finish_checkpoint(Round round, const Digest& digest, bool trai
   order.step = run->trainer.step_of(round);
   order.position = run->trainer.position();
   order.part = run->members.part();
+  order.generation = run->word.generation;
   run->checkpoints.write(std::move(order), now);
 }
 
 void Core::State::on_engine(const CheckpointWritten& event) {
   stored.add(run->terms.id,
              StoredCheckpoint{event.round, event.digest, run->members.epoch(), event.trainer_state, event.step, event.position, event.file,
-                              event.file_bytes, event.part},
+                              event.file_bytes, event.part, run->word.generation},
              run->checkpoints.keep());
   run->checkpoints.on(event, run->life.stands_after(), now);
   run->checkpoints.begin_copy(event, run->members.epoch());
@@ -78,9 +79,10 @@ void Core::State::on_engine(const CheckpointWritten& event) {
 void Core::State::note_stored(const CheckpointWritten& event) {
   const std::vector<StoredCheckpoint>& others = stored.checkpoints(event.run);
   const Epoch epoch = others.empty() ? Epoch(0) : others.back().epoch;
+  const Generation generation = others.empty() ? Generation{} : others.back().generation;
   stored.add(event.run,
              StoredCheckpoint{event.round, event.digest, epoch, event.trainer_state, event.step, event.position, event.file,
-                              event.file_bytes, event.part},
+                              event.file_bytes, event.part, generation},
              std::max<std::size_t>(others.size(), 1));
 }
 

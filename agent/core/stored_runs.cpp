@@ -95,7 +95,7 @@ std::vector<RunId> StoredRuns::runs() const {
 std::vector<HeldCheckpoint> StoredRuns::held(const RunId& run) const {
   std::vector<HeldCheckpoint> held;
   for (const StoredCheckpoint& checkpoint : checkpoints(run)) {
-    held.push_back(HeldCheckpoint{checkpoint.round, checkpoint.digest, checkpoint.epoch});
+    held.push_back(HeldCheckpoint{checkpoint.round, checkpoint.digest, checkpoint.epoch, checkpoint.generation});
   }
   return held;
 }
@@ -107,7 +107,7 @@ std::vector<HeldRun> StoredRuns::held_runs(const std::optional<RunId>& except, s
       continue;
     }
     const StoredCheckpoint& newest = run.checkpoints.back();
-    held_runs.push_back(HeldRun{id, newest.epoch, false, Round(0), Digest{}, held(id), newest.part, newest.position});
+    held_runs.push_back(HeldRun{id, newest.epoch, false, Round(0), Digest{}, held(id), newest.part, newest.position, newest.generation, newest.epoch});
   }
   return held_runs;
 }

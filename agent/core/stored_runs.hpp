@@ -10,6 +10,7 @@
 #include "agent/core/effect.hpp"
 #include "agent/core/readers.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control/message.hpp"
@@ -27,6 +28,7 @@ struct StoredCheckpoint {
   Digest file;
   std::uint64_t file_bytes = 0;
   std::uint32_t part = 0;  // of the data
+  Generation generation = {};  // of the coordinator by whose word it was written; not known: by an older atoll
 };
 struct StoredRun {
   RunId run;

@@ -91,6 +91,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     say_failed(order, sealed.error());
     return;
   }
+  sealed->meta.generation = order.generation;
   open->closing.push_back(ClosingCheckpoint{order, start, *std::move(sealed), nullptr});
   settle_checkpoints(*open);
 }

@@ -11,6 +11,7 @@ Status IslandRun::take_fetched(Round round, const Digest& digest, const agent::F
   meta.run = id_;
   meta.round = round;
   meta.epoch = fetched.epoch;
+  meta.generation = fetched.generation;
   meta.digest = digest;
   meta.step = fetched.step;
   meta.part = fetched.part;

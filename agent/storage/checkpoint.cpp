@@ -73,6 +73,7 @@ std::string meta_text(const CheckpointMeta& meta) {
                {"run", meta.run.text},
                {"round", meta.round.value},
                {"epoch", meta.epoch.value},
+               {"generation", {meta.generation.restored, meta.generation.starts, meta.generation.life}},
                {"digest", to_hex(meta.digest)},
                {"step", meta.step.value},
                {"part", meta.part},
@@ -106,6 +107,9 @@ Result<CheckpointMeta> read_meta(const DiskPath& path) {
     meta.run = RunId(json.at("run").get<std::string>());
     meta.round = Round(json.at("round").get<std::uint64_t>());
     meta.epoch = Epoch(json.at("epoch").get<std::uint64_t>());
+    if (const auto by = json.find("generation"); by != json.end()) {
+      meta.generation = {by->at(0).get<std::uint64_t>(), by->at(1).get<std::uint64_t>(), by->at(2).get<std::uint64_t>(), {}};
+    }
     ATOLL_ASSIGN(meta.digest, digest_from_hex(json.at("digest").get<std::string>()));
     meta.step = Step(json.at("step").get<std::uint64_t>());
     meta.part = json.value("part", 0U);

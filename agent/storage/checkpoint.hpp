@@ -32,6 +32,7 @@
 #include "agent/storage/safetensors.hpp"
 #include "agent/storage/snapshot_file.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -51,6 +52,7 @@ struct CheckpointMeta {
   RunId run;
   Round round;
   Epoch epoch;
+  Generation generation;                   // of the coordinator by whose word the round is committed; not known: by an older atoll
   Digest digest;                           // of the rounds up to `round`
   Step step;                               // inner steps of this island's trainer
   std::uint32_t part = 0;                  // of the data that its trainer is on

@@ -62,7 +62,7 @@ std::vector<StoredRun> stored_runs(const DiskPath& folder) {
     for (const CheckpointMeta& meta : store->list()) {
       if (meta.outer() != nullptr && meta.run == run.run) {
         run.checkpoints.push_back({meta.round, meta.digest, meta.epoch, meta.has_trainer_state(), meta.step, meta.position,
-                                   meta.outer()->sha256, meta.outer()->bytes, meta.part});
+                                   meta.outer()->sha256, meta.outer()->bytes, meta.part, meta.generation});
       }
     }
     std::reverse(run.checkpoints.begin(), run.checkpoints.end());

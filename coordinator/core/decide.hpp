@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/generation.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
@@ -322,6 +323,7 @@ struct AdoptionCandidate {
   IslandId island;
   std::string name;
   bool connected = false;
+  Generation generation;          // of the coordinator by whose word it holds what it does
   Epoch epoch;                    // newest that it knows
   std::vector<KnownRound> known;  // committed rounds that it holds, in memory or on its disk
   bool ahead = false;             // when it came it held a round that the ledger did not know, and knew no older epoch

@@ -2,6 +2,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "coordinator/core/decide.hpp"
 
@@ -77,28 +78,36 @@ std::optional<Round> claim_of(const AdoptionInput& input, const AdoptionCandidat
   return candidate.connected ? newest : std::nullopt;
 }
 
+// What an island holds is as new as the generation by whose word it holds it, and of one generation as the epoch that it knows: the copies
+// of a coordinator count epochs each for itself.
+using Age = std::pair<Generation, Epoch>;
+bool older(const Age& a, const Age& b) {
+  return a.first < b.first || (!(b.first < a.first) && a.second < b.second);
+}
+
 // Connected islands that know the newest epoch. That an epoch is newer is no claim of one island either: who also tells of rounds counts
 // as one that knows the newest epoch which min islands know. Who tells of none shows that later rounds were given up.
 std::vector<const AdoptionCandidate*> of_newest_epoch(const AdoptionInput& input) {
-  std::vector<Epoch> epochs;
+  std::vector<Age> ages;
   for (const AdoptionCandidate& candidate : input.candidates) {
     if (candidate.connected) {
-      epochs.push_back(candidate.epoch);
+      ages.emplace_back(candidate.generation, candidate.epoch);
     }
   }
-  std::ranges::sort(epochs, std::greater());
+  std::ranges::sort(ages, [](const Age& a, const Age& b) { return older(b, a); });
   const std::size_t enough = std::max<std::uint32_t>(1, input.min);
-  const Epoch agreed = epochs.empty() ? Epoch(0) : epochs[std::min(enough, epochs.size()) - 1];
+  const Age agreed = ages.empty() ? Age() : ages[std::min(enough, ages.size()) - 1];
   const auto counted = [&](const AdoptionCandidate& candidate) {
-    return claim_of(input, candidate) ? std::min(candidate.epoch, agreed) : candidate.epoch;
+    const Age age{candidate.generation, candidate.epoch};
+    return claim_of(input, candidate) && older(agreed, age) ? agreed : age;
   };
-  Epoch newest;
+  Age newest;
   for (const AdoptionCandidate& candidate : input.candidates) {
-    newest = candidate.connected ? std::max(newest, counted(candidate)) : newest;
+    newest = candidate.connected && older(newest, counted(candidate)) ? counted(candidate) : newest;
   }
   std::vector<const AdoptionCandidate*> found;
   for (const AdoptionCandidate& candidate : input.candidates) {
-    if (candidate.connected && counted(candidate) == newest) {
+    if (candidate.connected && !older(counted(candidate), newest)) {
       found.push_back(&candidate);
     }
   }

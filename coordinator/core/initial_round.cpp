@@ -115,7 +115,7 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
     }
   }
   run.lineage.commit(Committed{Round(0), Attempt(0), digest, true, value.members});
-  run.lineage.decide_in(run.epoch);
+  run.lineage.decide_in(run.epoch, settings.generation);
   record(std::move(value));
   // A state that is agreed on exists only in later epochs than every order to begin from scratch: a late one is stale.
   new_epoch(run, "the initial state is agreed");

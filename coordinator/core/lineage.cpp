@@ -18,6 +18,7 @@ constexpr std::size_t kKnownFiles = 16;
 void Lineage::recover(const RunRecord& record) {
   number_ = record.lineage;
   recovered_ = decided_ = record.epoch;
+  decided_by_ = record.decided;
   initialised_ = record.initialised;
   restored_ = record.restored;
   tokens_ = record.tokens;
@@ -27,6 +28,7 @@ void Lineage::recover(const RunRecord& record) {
 
 void Lineage::write_to(RunRecord& record) const {
   record.lineage = number_;
+  record.decided = decided_by_;
   record.initialised = initialised_;
   record.restored = restored_;
   record.tokens = tokens_;
@@ -91,6 +93,7 @@ void Lineage::start_over() {
   next.number_ = number_ + 1;
   next.recovered_ = recovered_;
   next.decided_ = decided_;
+  next.decided_by_ = decided_by_;
   next.restored_ = restored_;
   next.tokens_ = tokens_;
   *this = std::move(next);
@@ -146,7 +149,8 @@ std::vector<RoundTimes> Lineage::times_until(Round round) const {
 }
 
 bool Lineage::lost_before(const HeldCheckpoint& checkpoint) const {
-  return number_ > 0 && checkpoint.epoch > Epoch(0) && checkpoint.epoch < recovered_;
+  const bool beside = checkpoint.round > committed_ && superseded(checkpoint.generation);
+  return beside || (number_ > 0 && checkpoint.epoch > Epoch(0) && checkpoint.epoch < recovered_);
 }
 
 bool Lineage::verified(const IslandId& island, const HeldRun& held) const {

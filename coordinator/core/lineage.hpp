@@ -68,8 +68,15 @@ class Lineage {
   // Islands go on from states of their own as of this round, of which nobody needs to know a digest.
   void allow(Round round) { past_.try_emplace(round); }
   void has_checkpoint(Round round) { checkpoints_.insert(round); }
-  // What was committed, or rolled back, last happened in this epoch, or before it.
-  void decide_in(Epoch epoch) { decided_ = std::max(decided_, epoch); }
+  // What was committed, or rolled back, last happened in this epoch, or before it, and by the coordinator of this generation.
+  void decide_in(Epoch epoch, const Generation& by) {
+    decided_ = std::max(decided_, epoch);
+    if (decided_by_ < by) {
+      decided_by_ = {by.restored, by.starts, by.life, {}};
+    }
+  }
+  // Rounds were given up before this epoch: checkpoints of older ones are of those rounds, or the ledger knows their rounds.
+  void give_up_before(Epoch epoch) { recovered_ = std::max(recovered_, epoch); }
   // The first digest told of a round's checkpoint stands. False: this one is another.
   bool agrees_on_file(Round round, const Digest& file);
 
@@ -84,6 +91,14 @@ class Lineage {
   // The epoch before which nothing can have been committed that the ledger does not know: that of its newest decision on a round, or its
   // newest of all when the coordinator began. Epochs that were made because somebody came or went are no decision.
   [[nodiscard]] Epoch decided() const { return decided_; }
+  // Rounds beyond the ledger's that are told of this generation were committed by an older copy of the coordinator, which went on beside
+  // this one after the store was copied: they are not this run's.
+  [[nodiscard]] bool superseded(const Generation& told) const { return told.known() && told < decided_by_; }
+  // What an island holds can be news: nothing newer was decided here.
+  [[nodiscard]] bool can_be_news(const HeldRun& held) const {
+    const Generation& told = held.generation;
+    return told.known() && (told < decided_by_ || decided_by_ < told) ? decided_by_ < told : held.state_epoch() >= decided_;
+  }
   [[nodiscard]] Round committed() const { return committed_; }
   [[nodiscard]] Round next() const { return committed_.next(); }
   [[nodiscard]] const Digest& digest() const { return digest_; }
@@ -99,7 +114,8 @@ class Lineage {
   [[nodiscard]] bool on_history(const Digest& digest) const;
   // The times of this round and those before it that this coordinator saw, newest first, without a gap.
   [[nodiscard]] std::vector<RoundTimes> times_until(Round round) const;
-  // A checkpoint of rounds that were lost before the ledger that this coordinator began with was written: it tells of no newer ledger.
+  // A checkpoint of rounds that were given up, or lost before the ledger that this coordinator began with was written; or that an older
+  // copy of the coordinator committed beside this one. It tells of no newer ledger.
   [[nodiscard]] bool lost_before(const HeldCheckpoint& checkpoint) const;
   // An island's memory is the state of a committed round that it can go on from: the newest, or the one before if it holds the newest's
   // result.
@@ -116,7 +132,9 @@ class Lineage {
 
   std::uint32_t number_ = 0;
   Epoch decided_;
-  Epoch recovered_;  // the ledger's, when the coordinator began; what was committed after that ledger was in no older epoch
+  Generation decided_by_;
+  // Since when nothing is committed that the ledger does not know: its own when the coordinator began, or that of the newest rollback.
+  Epoch recovered_;
   bool initialised_ = false;
   bool restored_ = false;
   std::uint64_t tokens_ = 0;

@@ -218,7 +218,7 @@ std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held)
 
 // The newest round that it has, in memory or on its disk, and that may be of the run's history.
 Round Core::State::newest_held(const Run& run, const HeldRun& held) {
-  Round newest = held.live ? held.committed : Round(0);
+  Round newest = held.live && !run.lineage.superseded(held.generation) ? held.committed : Round(0);
   for (const HeldCheckpoint& checkpoint : held.checkpoints) {
     newest = run.lineage.lost_before(checkpoint) ? newest : std::max(newest, checkpoint.round);
   }
@@ -228,7 +228,7 @@ Round Core::State::newest_held(const Run& run, const HeldRun& held) {
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && held->epoch >= run.lineage.decided() && newest_held(run, *held) > run.lineage.committed();
+  membership.entry.ahead = held != nullptr && run.lineage.can_be_news(*held) && newest_held(run, *held) > run.lineage.committed();
   const auto ahead =
       std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands.alive(each.first); });
   const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;

@@ -57,6 +57,7 @@ struct RunRecord {
   std::optional<TimePoint> started;  // first invitation
   std::optional<TimePoint> ended;
   Epoch epoch;                       // 0 before the first invitation
+  Generation decided;                // of the coordinator that committed or rolled back last; not known: nobody did
   std::uint32_t lineage = 0;         // grows when committed rounds were lost with every copy of them (event `rolled_back`)
   bool initialised = false;          // round 0 is committed
   Round committed;                   // newest committed round

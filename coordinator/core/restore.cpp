@@ -76,7 +76,8 @@ void Core::State::roll_back(Run& run, Round round) {
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
   run.data.return_to(run.lineage.roll_back(round), out);
-  run.lineage.decide_in(run.epoch.next());  // that of those who go on: whoever has a lost round knows an older one
+  run.lineage.give_up_before(run.epoch.next());
+  run.lineage.decide_in(run.epoch.next(), settings.generation);  // that of those who go on: whoever has a lost round knows an older one
   recount_tokens(run);
   run.copies.roll_back(round);
   run.rounds().clear();
@@ -106,7 +107,8 @@ void Core::State::start_over(Run& run, const std::string& why) {
             "; it starts over",
         {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
   run.lineage.start_over();
-  run.lineage.decide_in(run.epoch.next());
+  run.lineage.give_up_before(run.epoch.next());
+  run.lineage.decide_in(run.epoch.next(), settings.generation);
   run.copies.roll_back(Round(0));
   run.data.return_to({}, out);
   run.data.begin_anew(out);
@@ -137,11 +139,12 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
     if (islands.find(id) == nullptr) {
       continue;  // revoked: its claims went with it, and nobody waits for it
     }
-    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}, membership.entry.ahead};
+    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), {}, Epoch(0), {}, membership.entry.ahead};
     if (candidate.connected) {
       const HeldRun& held = islands.held(id, run.about.id);
-      candidate.epoch = held.epoch;
-      if (held.live) {
+      candidate.generation = held.generation;
+      candidate.epoch = held.state_epoch();
+      if (held.live && !run.lineage.superseded(held.generation)) {
         candidate.known.push_back(KnownRound{held.committed, held.digest});
       }
       for (const HeldCheckpoint& checkpoint : held.checkpoints) {
@@ -191,7 +194,7 @@ bool Core::State::adopt_newer(Run& run) {
   }
   run.rounds().clear();
   run.lineage.adopt(onward, run.data.snapshot());
-  run.lineage.decide_in(run.epoch);
+  run.lineage.decide_in(run.epoch, settings.generation);
   recount_tokens(run);
   record_lineage(run);
   event(run.about.id, {}, "warning", "ledger_restored",

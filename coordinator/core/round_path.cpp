@@ -506,7 +506,7 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   run.in_rounds().stand.reset();
   run.last_commit = now();
   run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
-  run.lineage.decide_in(run.epoch);
+  run.lineage.decide_in(run.epoch, settings.generation);
   record(value);
   record(run.to_record());
   tell_commit(run, value);

@@ -104,8 +104,8 @@ std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
 Status write_row(Database& database, const RunRecord& run) {
   auto statement = database.prepare(
       "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
-      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough, copied) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough, copied, "
+      "decided_restored, decided_starts, decided_life) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
   statement.bind(unix_ms(run.reason.since));
   bind_time(statement, run.reason.until);
@@ -124,6 +124,7 @@ Status write_row(Database& database, const RunRecord& run) {
     statement.bind_null();
   }
   statement.bind(run.restored).bind(run.enough).bind(run.copied.value);
+  statement.bind(run.decided.restored).bind(run.decided.starts).bind(run.decided.life);
   return statement.run();
 }
 
@@ -153,6 +154,7 @@ Result<RunRecord> read_run(const Statement& row) {
   run.restored = row.boolean(20);
   run.enough = row.text(21);
   run.copied = Round(row.number(22));
+  run.decided = {row.number(23), row.number(24), row.number(25), {}};
   return run;
 }
 

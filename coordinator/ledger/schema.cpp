@@ -17,7 +17,8 @@ constexpr std::array kTables = {
           "reason_since_ms INTEGER NOT NULL, reason_until_ms INTEGER, error_code TEXT, error_why TEXT, submitted_ms INTEGER NOT NULL, "
           "started_ms INTEGER, ended_ms INTEGER, epoch INTEGER NOT NULL, lineage INTEGER NOT NULL, initialised INTEGER NOT NULL, "
           "committed INTEGER NOT NULL, digest BLOB NOT NULL, tokens INTEGER NOT NULL, pause_after INTEGER, "
-          "restored INTEGER NOT NULL DEFAULT 0, enough TEXT NOT NULL DEFAULT '', copied INTEGER NOT NULL DEFAULT 0",
+          "restored INTEGER NOT NULL DEFAULT 0, enough TEXT NOT NULL DEFAULT '', copied INTEGER NOT NULL DEFAULT 0, "
+          "decided_restored INTEGER NOT NULL DEFAULT 0, decided_starts INTEGER NOT NULL DEFAULT 0, decided_life INTEGER NOT NULL DEFAULT 0",
           "run"},
     Table{
         "memberships",

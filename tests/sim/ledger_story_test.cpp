@@ -95,6 +95,62 @@ TEST_CASE("an older coordinator that comes back beside the one that was restored
   }
 }
 
+// Two copies of a coordinator, each with two of four islands, as after a network split in which an operator restored a backup elsewhere.
+// The older one makes more epochs and more rounds.
+TEST_CASE("rounds that an older copy of the coordinator committed beside the newer one are not taken over, however many they are") {
+  for (const std::uint64_t later : {3, 12}) {      // rounds of the newer copy
+    for (const bool restarted : {false, true}) {   // the older one's islands know their rounds from their disks alone
+      INFO(later << " " << restarted);
+      Scenario scenario = calm(4, 2, 60);
+      scenario.spec.checkpoint.every_rounds = 2;
+      Cluster cluster(scenario);
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(4), minutes(2)));
+      const LedgerCopy backup = cluster.copy_ledger();
+      for (const char* island : {"i2", "i3"}) {
+        cluster.cut(island, kCoordinator);
+      }
+      for (int times = 0; times < 4; ++times) {
+        cluster.run_for(15s);
+        cluster.host(1).crash();
+        cluster.run_for(15s);
+        cluster.host(1).start();
+      }
+      REQUIRE(cluster.run_until_committed(Round(20), minutes(5)));
+      cluster.crash_coordinator();
+      for (const char* island : {"i0", "i1"}) {
+        cluster.cut(island, kCoordinator);
+        cluster.join(std::string(island) == "i0" ? "i2" : "i3", kCoordinator);
+      }
+      cluster.run_for(2s);
+      cluster.start_coordinator_from(backup);
+      REQUIRE(cluster.run_until_committed(Round(4 + later), minutes(5)));
+      const Digest digest = cluster.ledger().runs.begin()->second.digest;
+      const Round committed = cluster.ledger().runs.begin()->second.committed;
+      if (restarted) {
+        cluster.host(0).crash();
+        cluster.host(1).crash();
+        cluster.run_for(1s);
+        cluster.host(0).start();
+        cluster.host(1).start();
+      }
+      cluster.join("i0", kCoordinator);
+      cluster.join("i1", kCoordinator);
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "rolled_back") == 0);
+      CHECK(events(cluster, "ledger_restored") == 1);
+      bool kept = false;
+      for (const auto& [key, record] : cluster.ledger().rounds) {
+        kept = kept || (record.committed && record.round == committed && record.digest == digest &&
+                        record.lineage == cluster.ledger().runs.begin()->second.lineage);
+      }
+      CHECK(kept);
+      CHECK(cluster.ledger().runs.begin()->second.committed == Round(60));
+    }
+  }
+}
+
 TEST_CASE("a run that was still queued in the backup begins once, and is no run of a backup from then on") {
   for (const bool one_away : {false, true}) {
     INFO(one_away);

@@ -369,10 +369,12 @@ class Decoder {
                    digest(h.digest()),
                    list(h.checkpoints(),
                         [this](const wire::HeldCheckpoint* c) {
-                          return HeldCheckpoint{round(c->round()), digest(c->digest()), epoch(c->epoch())};
+                          return HeldCheckpoint{round(c->round()), digest(c->digest()), epoch(c->epoch()), generation(c->generation())};
                         }),
                    h.part(),
-                   amount(h.position())};
+                   amount(h.position()),
+                   generation(h.generation()),
+                   epoch(h.held_in())};
   }
   template <typename List>
   std::vector<OwnMetric> metrics(const List* given) {

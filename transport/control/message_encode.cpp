@@ -158,10 +158,12 @@ class Encoder {
   }
   Offset<wire::HeldRun> put(const HeldRun& held) {
     const auto checkpoints = list(held.checkpoints, "the list of checkpoints", [this](const HeldCheckpoint& checkpoint) {
-      return wire::CreateHeldCheckpoint(builder_, checkpoint.round.value, DigestField(checkpoint.digest).get(), checkpoint.epoch.value);
+      return wire::CreateHeldCheckpoint(builder_, checkpoint.round.value, DigestField(checkpoint.digest).get(), checkpoint.epoch.value,
+                                        GenerationField(checkpoint.generation).get());
     });
     return wire::CreateHeldRun(builder_, name(held.run), held.epoch.value, held.live, held.committed.value, DigestField(held.digest).get(),
-                               checkpoints, held.part, held.position);
+                               checkpoints, held.part, held.position, GenerationField(held.generation).get(),
+                               held.held_in.value);
   }
   auto put(const std::vector<OwnMetric>& metrics) {
     return list(metrics, "the list of own metrics", [this](const OwnMetric& metric) {
