@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import time
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
@@ -28,9 +29,11 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
+from ._alone import Alone
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Alone, Dataset, Island, LinkError, Misused, Refused, Stopped, connect, die_with_parent, samples_of
+from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, samples_of
+from ._join import connect, die_with_parent
 from ._library import Order
 from ._ranks import Listener, end_process_groups
 from ._shards import Box, ShardedArena, is_sharded, like, local, plain
@@ -460,8 +463,6 @@ class TorchIsland(Island):
     # ---- saving
 
     def _random(self) -> dict[str, Any]:
-        import random
-
         return {
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -470,8 +471,6 @@ class TorchIsland(Island):
         }
 
     def _set_random(self, states: Mapping[str, Any]) -> None:
-        import random
-
         torch.set_rng_state(states["torch"])
         if states["cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(states["cuda"])
@@ -570,23 +569,34 @@ class TorchIsland(Island):
         self._set_random(saved["random"][min(self.rank, len(saved["random"]) - 1)])
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
+def join(
+    settings: Optional[Mapping[str, Any]] = None,
+    *,
+    name: Optional[str] = None,
+    path: Optional[str] = None,
+    steps: Optional[int] = None,
+    every: int = 100,
+    folder: Optional[str] = None,
+) -> TorchIsland:
     """Joins the agent that started this program, or the one whose socket is at `path`; alone where there is none.
 
     settings  defaults for those of the run file
     steps     how many there are where there is no agent (None: without an end); with one the run file says it. island.training["steps"]
               has it either way, for a learning-rate schedule
+    every     steps after which a program without an agent prints its losses, evaluates and saves
+    folder    where it saves, and goes on from when it is started again; None: nothing is saved
     Under torchrun the process group is made if there is none (NCCL with CUDA, else gloo). Errors: LinkError.
     """
+    alone = {"steps": steps, "every": every, "folder": folder}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
-        return TorchIsland(connect(name, path, 1, torch.__version__, steps), settings or {})
+        return TorchIsland(connect(name, path, 1, torch.__version__, **alone), settings or {})
     if not distributed.is_initialized():
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     rank = distributed.get_rank()
     talk = distributed.new_group(backend="gloo")
     die_with_parent()
-    trainer = connect(name, path, ranks, torch.__version__, steps) if rank == 0 else None  # which talks for all
+    trainer = connect(name, path, ranks, torch.__version__, **alone) if rank == 0 else None  # which talks for all
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
     return TorchIsland(trainer or Listener(said[0]), settings or {}, rank, ranks, talk)
