@@ -97,22 +97,25 @@ def bad_batch():
     """One batch of the first island is not a number, once, or a parameter after it. After the loop FOLDER/ISLAND says whether the optimiser's state is finite."""
     torch, island, model, opt, xs = torch_parts()
     data, folder = island.dataset(xs), island.settings["folder"]
-    island.start(model, opt)
+    inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 else model
+    island.start(inside, opt)
     for step in island.steps():
         batch = torch.stack(data.at(island.position, 6))
         bad = island.part == 0 and step == island.settings["bad"] and not os.path.exists(folder + "/was_bad")
+        bad = bad and island.rank == island.settings.get("rank", 0)
         if bad:
             open(folder + "/was_bad", "w").close()
             batch = batch * (float("nan") if island.settings["what"] == "batch" else 1)
-        loss = (model(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        loss = (inside(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
         opt.zero_grad()
         loss.backward()
+        island.reduce_gradients(loss, samples=6)
         opt.step()
         if bad and island.settings["what"] == "parameters":
             torch.nn.init.constant_(model[0].bias, float("inf"))
         island.done(loss, samples=6)
     kept = [value for state in opt.state.values() for value in state.values()]
-    with open(f"{folder}/{island.name}", "w") as out:
+    with open(f"{folder}/{island.name}" + (f".{island.rank}" if island.rank else ""), "w") as out:
         out.write(f"{len(kept)} {all(bool(torch.as_tensor(value).isfinite().all()) for value in kept)}")
 
 

@@ -180,6 +180,10 @@ class Island:
         """Losses or metrics as the loop gave them, as floats."""
         return [float(value) for value in values]
 
+    def _losses_of(self, given: Sequence[Any]) -> list[float]:
+        """Of the steps since the last report."""
+        return self._numbers(given)
+
     # ---- beginning
 
     def _begin(
@@ -382,7 +386,7 @@ class Island:
         answer: dict[str, Any] = {}
         if kind == library.REPORT:
             losses, metrics = self._take_reported()
-            answer["losses"] = self._numbers(losses)
+            answer["losses"] = self._losses_of(losses)
             answer["metrics"] = {name: float(numpy.mean(self._numbers(values))) for name, values in metrics.items()}
             if order.wants_norm:
                 answer["norm"] = self._norm()
