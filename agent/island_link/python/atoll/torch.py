@@ -36,7 +36,7 @@ from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, samples_of
 from ._join import connect, die_with_parent
 from ._library import Order
-from ._ranks import Listener, end_process_groups
+from ._ranks import Listener, end_process_groups, meet_ranks
 from ._shards import Box, ShardedArena, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
@@ -607,12 +607,12 @@ def join(
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
         return TorchIsland(connect(name, path, 1, torch.__version__, **alone), settings or {})
-    if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    rank = distributed.get_rank()
-    talk = distributed.new_group(backend="gloo")
     die_with_parent()
+    rank = distributed.get_rank() if distributed.is_initialized() else int(os.environ.get("RANK", "0"))
     trainer = connect(name, path, ranks, torch.__version__, **alone) if rank == 0 else None  # which talks for all
+    if not distributed.is_initialized():
+        meet_ranks(ranks, trainer)
+    talk = distributed.new_group(backend="gloo")
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
     return TorchIsland(trainer or Listener(said[0]), settings or {}, rank, ranks, talk)
