@@ -157,8 +157,8 @@ Exit run_island(const Invocation& invocation, const AgentCommandOptions& given) 
     return report(invocation, options.error());
   }
   std::signal(SIGPIPE, SIG_IGN);
-  raise_descriptor_limit();
-  const Status ran = agent::run_agent(*options);
+  const Status enough = raise_descriptor_limit_to_serve();
+  const Status ran = enough ? agent::run_agent(*options) : enough;
   if (!ran && ran.error().code == Code::cancelled) {
     return Exit::interrupted;
   }

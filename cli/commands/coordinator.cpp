@@ -93,7 +93,7 @@ Status back_up(const Invocation& invocation, const CoordinatorCommandOptions& op
 }
 
 Status serve(const Invocation& invocation, const CoordinatorCommandOptions& options) {
-  raise_descriptor_limit();
+  ATOLL_TRY(raise_descriptor_limit_to_serve());
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
   coordinator::ServiceOptions service;
   ATOLL_ASSIGN(service.state, state_directory(options.state, invocation.environment));

@@ -6,7 +6,7 @@ import atoll.jax as atoll
 import jax
 import jax.numpy as jnp
 
-island = atoll.join({"width": 32, "batch": 16, "rate": 0.05, "momentum": 0.9})
+island = atoll.join({"width": 32, "batch": 16, "rate": 0.05, "momentum": 0.9}, steps=200)
 settings = island.settings
 width, batch = settings["width"], settings["batch"]
 first, second = jax.random.split(jax.random.PRNGKey(island.seed))

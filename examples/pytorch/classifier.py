@@ -26,7 +26,7 @@ class Bars:
         return image, label
 
 
-island = atoll.join({"channels": 8, "batch": 16, "rate": 3e-3, "images": 4000})
+island = atoll.join({"channels": 8, "batch": 16, "rate": 3e-3, "images": 4000}, steps=60)
 settings = island.settings
 torch.manual_seed(island.seed)
 channels = settings["channels"]

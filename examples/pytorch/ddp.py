@@ -10,7 +10,8 @@ import torch
 from gpt_model import GPT
 from torch.nn.parallel import DistributedDataParallel
 
-island = atoll.join({"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)})
+settings = {"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)}
+island = atoll.join(settings, steps=40)
 settings = island.settings
 device = torch.device("cuda", island.rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
 torch.manual_seed(island.seed)

@@ -1,23 +1,26 @@
 """A GPT on an island of several processes that share it: FSDP2 (fully_shard) under torchrun. Every rank copies its own shards.
 
     torchrun --standalone --nproc_per_node 2 fsdp.py          alone; on an island: --trainer fsdp='torchrun --standalone --nproc-per-node 2 /srv/fsdp.py'
-PyTorch 2.4 or newer, and a GPU for each rank.
+PyTorch 2.4 or newer; with CUDA a GPU for each rank, else the processor.
 """
 import os
 
 import atoll.torch as atoll
+import cpu_streams  # noqa: F401
 import numpy
 import torch
 from gpt_model import GPT
-from torch.distributed._composable.fsdp import fully_shard  # from 2.6 on: torch.distributed.fsdp
 from torch.distributed.device_mesh import init_device_mesh
 
-island = atoll.join({"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)})
+try:
+    from torch.distributed.fsdp import fully_shard
+except ImportError:  # before PyTorch 2.6
+    from torch.distributed._composable.fsdp import fully_shard
+
+settings = {"layers": 1, "width": 32, "heads": 2, "length": 32, "batch": 8, "rate": 1e-3, "text": os.environ.get("TEXT", __file__)}
+island = atoll.join(settings, steps=40)
 settings = island.settings
 device = torch.device("cuda", island.rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
-if device.type == "cpu" and not hasattr(torch.cpu.Stream, "record_event"):
-    island.fail("fsdp.py needs a GPU: FSDP2 of this PyTorch does not run on a processor", permanent=True)
-    raise SystemExit(1)
 torch.manual_seed(island.seed)
 text = torch.from_numpy(numpy.fromfile(settings["text"], numpy.uint8).astype(numpy.int64))
 windows = text.unfold(0, settings["length"] + 1, settings["length"])

@@ -32,7 +32,8 @@ class Adapted(torch.nn.Module):
         return self.linear(x) + x @ self.lora_a.t() @ self.lora_b.t()
 
 
-island = atoll.join({"layers": 2, "width": 64, "heads": 4, "length": 64, "rank": 4, "batch": 8, "rate": 1e-2, "base": os.environ.get("BASE", "model.safetensors")})
+settings = {"layers": 2, "width": 64, "heads": 4, "length": 64, "rank": 4, "batch": 8, "rate": 1e-2, "base": os.environ.get("BASE", "model.safetensors")}
+island = atoll.join(settings, steps=40)
 settings = island.settings
 torch.manual_seed(island.seed)
 model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"])

@@ -112,7 +112,7 @@ def copies(millions):
 
     import atoll.torch
     from atoll import _library as library
-    from atoll._island import Alone
+    from atoll import Alone
 
     count = millions << 20
 

@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|ends|bad_batch|slow`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|ends|bad_batch|slow|alone`."""
 
 import os
 import sys
@@ -97,22 +97,25 @@ def bad_batch():
     """One batch of the first island is not a number, once, or a parameter after it. After the loop FOLDER/ISLAND says whether the optimiser's state is finite."""
     torch, island, model, opt, xs = torch_parts()
     data, folder = island.dataset(xs), island.settings["folder"]
-    island.start(model, opt)
+    inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 else model
+    island.start(inside, opt)
     for step in island.steps():
         batch = torch.stack(data.at(island.position, 6))
         bad = island.part == 0 and step == island.settings["bad"] and not os.path.exists(folder + "/was_bad")
+        bad = bad and island.rank == island.settings.get("rank", 0)
         if bad:
             open(folder + "/was_bad", "w").close()
             batch = batch * (float("nan") if island.settings["what"] == "batch" else 1)
-        loss = (model(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+        loss = (inside(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
         opt.zero_grad()
         loss.backward()
+        island.reduce_gradients(loss, samples=6)
         opt.step()
         if bad and island.settings["what"] == "parameters":
             torch.nn.init.constant_(model[0].bias, float("inf"))
         island.done(loss, samples=6)
     kept = [value for state in opt.state.values() for value in state.values()]
-    with open(f"{folder}/{island.name}", "w") as out:
+    with open(f"{folder}/{island.name}" + (f".{island.rank}" if island.rank else ""), "w") as out:
         out.write(f"{len(kept)} {all(bool(torch.as_tensor(value).isfinite().all()) for value in kept)}")
 
 
@@ -131,12 +134,12 @@ def slow():
         island.done(0.5, samples=3)
 
 
-def torch_parts():
+def torch_parts(**how):
     import torch
 
     import atoll.torch
 
-    island = atoll.torch.join()
+    island = atoll.torch.join(**how)
     torch.manual_seed(island.seed)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     xs = torch.randn(100, 3)
@@ -182,7 +185,8 @@ def with_fsdp():
     """The same as with_torch, with the model sharded; its last layer has fewer rows than some ranks would need."""
     if int(os.environ["RANK"]) > 0:
         os.environ["ATOLL_MACHINE"] = os.environ.get("OTHERS_ARE_AT", "")
-    import fsdp_on_cpu  # noqa: F401
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/pytorch"))
+    import cpu_streams  # noqa: F401
 
     torch, island, model, opt, xs = torch_parts()
     from torch.distributed._composable.fsdp import fully_shard
@@ -207,9 +211,48 @@ def with_fsdp():
         island.done(loss, samples=6, **{f"norm_{island.step}": norm})
 
 
+def alone():
+    """`alone numpy|exchange|torch STEPS [FOLDER]`, without an agent: prints its parameters at the end."""
+    import atoll
+    from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain
+    from atoll._join import connect
+
+    how = {"steps": int(sys.argv[3]), "folder": sys.argv[4] if len(sys.argv) > 4 else None, "every": 5}
+    if sys.argv[2] == "torch":
+        torch, island, model, opt, xs = torch_parts(**how)
+        inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 else model
+        sched, data = torch.optim.lr_scheduler.StepLR(opt, 3), island.dataset(xs)
+        island.start(inside, opt, scheduler=sched, evaluate=lambda: model(xs).pow(2).mean())
+        for _ in island.steps():
+            batch = torch.stack(data.at(island.position, 6)) + torch.randn(3)
+            loss = (inside(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            island.done(loss, samples=6)
+        if island.rank == 0:
+            print([parameter.tolist() for parameter in model.parameters()])
+    elif sys.argv[2] == "exchange":
+        island = ExchangeIsland(connect(None, None, 1, **how), {}, flatten_plain, rebuild_plain)
+        params, speed = island.start({"w": numpy.ones(3), "b": numpy.zeros(2)}, 1.0, evaluate=lambda params: params["w"].mean())
+        while island.running:
+            speed *= 1.01
+            params = {"w": params["w"] * 0.9 - speed * island.position, "b": params["b"] + speed}
+            params = island.exchange(params, 0.5, samples=2, state=speed)
+        print([array.tolist() for array in params.values()])
+    else:
+        island, w, kept = atoll.join(**how), numpy.ones(3), {"speed": 0.0}
+        island.start({"w": w}, kept, evaluate=lambda: w.mean())
+        for step in island.steps():
+            kept["speed"] = 0.5 * kept["speed"] + numpy.random.default_rng((island.seed, island.sample)).normal()
+            w += kept["speed"] * numpy.arange(3)
+            island.done(0.5, samples=3)
+        print(w.tolist())
+
+
 def with_exchange():
     from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain
-    from atoll._island import connect
+    from atoll._join import connect
 
     island = ExchangeIsland(connect(None, None, 1), {}, flatten_plain, rebuild_plain)
     params, state = island.start({"layer": {"w": numpy.ones(3, numpy.float32)}, "b": numpy.zeros(2, numpy.float32)}, 0, evaluate=lambda p: 2.0)
@@ -405,7 +448,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, ends=ends, bad_batch=bad_batch, slow=slow,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, ends=ends, bad_batch=bad_batch, slow=slow, alone=alone,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

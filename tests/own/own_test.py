@@ -22,6 +22,7 @@ import numpy
 from fake_agent import FakeAgent
 from pieces import Pieces  # noqa: F401
 from true_loops import TrueLoops
+from without_agent import WithoutAgent  # noqa: F401
 
 
 class Loops(unittest.TestCase):
@@ -167,7 +168,7 @@ class TorchLoops(TrueLoops, unittest.TestCase):
 
         import atoll.torch
         from atoll import _library as library
-        from atoll._island import Alone
+        from atoll import Alone
 
         class Agent(Alone):
             def declare(self, parameters, description):
@@ -189,7 +190,7 @@ class TorchLoops(TrueLoops, unittest.TestCase):
         import torch
 
         import atoll.torch
-        from atoll._island import Alone
+        from atoll import Alone
 
         class Told(Alone):
             def declare(self, parameters, description):

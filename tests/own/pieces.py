@@ -53,19 +53,6 @@ class Pieces(unittest.TestCase):
         self.assertEqual([late.sample(position) for position in range(5)], [15, 19, 21, 23, 25])
         self.assertEqual(Share({"part": 1, "parts": 3}).sample(4), 13)  # nothing is dealt
 
-    def test_alone_it_ends_once_it_is_enough_and_says_the_loss(self):
-        from atoll import Alone, NumpyIsland
-
-        island, said = NumpyIsland(Alone({"training": {"steps": 9}}), {}), io.StringIO()
-        island.start({"w": numpy.zeros(2)}, evaluate=lambda: (0.25, {"accuracy": 1}))
-        with contextlib.redirect_stderr(said):
-            for step in island.steps():
-                if step == 3:
-                    island.enough("good")
-                island.done(1.0, samples=2)
-        self.assertEqual((island.step, island.position), (4, 8))
-        self.assertEqual(said.getvalue(), "atoll: the loss on held-out data is 0.25 after step 4\n")
-
     def test_an_evaluation_that_fails_ends_no_training(self):
         from atoll import Alone, NumpyIsland
 

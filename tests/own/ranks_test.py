@@ -17,6 +17,7 @@ from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop
 
 import numpy
 from fake_agent import FakeAgent
+from launch import free_port
 from gpu_test import Script, comes_early
 
 
@@ -111,6 +112,22 @@ class Boxes(unittest.TestCase):
 
 @unittest.skipUnless(torch_version() > (0, 0), "PyTorch is not installed (apt-get install python3-torch)")
 class Groups(unittest.TestCase):
+    def test_who_waits_for_another_rank_names_it_and_its_agent_hears_it(self):
+        def of(rank):
+            group = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+            return {**os.environ, **group}
+
+        for rank, waits in ((0, "atoll: rank 0 waits for rank 1 of 2 (WORLD_SIZE)"), (1, "atoll: rank 1 waits for rank 0 of 2 (WORLD_SIZE) at 127.0.0.1:")):
+            process = subprocess.Popen(loop("torch"), env=of(rank), stderr=subprocess.PIPE, text=True)
+            try:
+                self.assertIn(waits, next(line for line in process.stderr if line.startswith("atoll:")))
+            finally:
+                process.kill()
+                process.communicate()
+        with FakeAgent(loop("torch"), environment=of(0)) as agent:
+            self.assertEqual(agent.expect("preparing")["what"], "waiting for rank 1 of 2 (WORLD_SIZE)")
+            agent.process.kill()
+
     def test_end_while_their_threads_let_go_of_tensors(self):
         said = subprocess.run(loop("ends_groups"), capture_output=True, text=True, timeout=120)
         self.assertEqual((said.returncode, said.stdout), (0, "ended\n"), said.stderr)
@@ -172,8 +189,8 @@ class FullyShard(unittest.TestCase):
 class RanksOfExamples(Clusters):
     """The examples on two islands of two ranks: each rank is killed once, its whole group comes back, and the run ends with the same bits."""
 
-    def any_may_be_killed(self, name, before=""):
-        launch = f"{shlex.join(TORCH_PYTHON)} '{HERE}/launch.py' 2 {before}'{SOURCE}/examples/pytorch/{name}.py'"
+    def any_may_be_killed(self, name):
+        launch = f"{shlex.join(TORCH_PYTHON)} '{HERE}/launch.py' 2 '{SOURCE}/examples/pytorch/{name}.py'"
         digests = []
         for rank in (None, 0, 1):
             with self.subTest(rank=rank), tempfile.TemporaryDirectory() as folder:
@@ -200,7 +217,7 @@ class RanksOfExamples(Clusters):
 
     @needs_fsdp2
     def test_fsdp(self):
-        self.any_may_be_killed("fsdp", f"'{HERE}/fsdp_on_cpu.py' ")
+        self.any_may_be_killed("fsdp")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import unittest
 
 import machines
 
-ATOLL, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+ATOLL, SOURCE = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
 PATIENCE = 240
 COORDINATOR = "10.77.0.1"
 
@@ -40,13 +40,8 @@ def groups(shell):
     return found
 
 
-class Readme(unittest.TestCase):
-    def setUp(self):
-        self.page = (SOURCE / "README.md").read_text()
-        typed = groups(block(section(self.page, "On separate machines"), "sh"))
-        self.first = next(lines for where, lines in typed.items() if "the others can reach" in where)
-        self.island = next(lines for where, lines in typed.items() if "each island" in where)
-        self.use = next(lines for where, lines in typed.items() if where.startswith("# on the coordinator's machine"))
+class Stranger(unittest.TestCase):
+    """What is typed on a machine, and what came of it."""
 
     def wait(self, what, *processes):
         end = time.monotonic() + PATIENCE
@@ -66,6 +61,15 @@ class Readme(unittest.TestCase):
     def read(self, machine, line):
         result = machine.run(line)
         return json.loads(result.stdout) if result.returncode == 0 else None
+
+
+class Readme(Stranger):
+    def setUp(self):
+        self.page = (SOURCE / "README.md").read_text()
+        typed = groups(block(section(self.page, "On separate machines"), "sh"))
+        self.first = next(lines for where, lines in typed.items() if "the others can reach" in where)
+        self.island = next(lines for where, lines in typed.items() if "each island" in where)
+        self.use = next(lines for where, lines in typed.items() if where.startswith("# on the coordinator's machine"))
 
     def begin(self, network):
         """A coordinator's machine on which its own name leads to 127.0.1.1, as Debian's installer leaves it, and another one."""

@@ -12,7 +12,7 @@ def island_of(resume=None, orders=(), **configuration):
 
     import atoll.torch
     from atoll import _library as library
-    from atoll._island import Alone
+    from atoll import Alone
 
     class Agent(Alone):
         def __init__(self):

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 
 from ends_test import STRATEGIES
-from islands import ATOLL, HERE, PYTHON, Agents, Clusters, needs_torch
+from islands import ATOLL, HERE, LAUNCHES, PYTHON, Agents, Clusters, needs_torch
 
 
 @needs_torch
@@ -27,6 +27,31 @@ class BadBatches(Clusters):
                 self.assertFalse(any("quarantine" in text for text in warnings), warnings)
                 for island in ("island-1", "island-2"):
                     self.assertEqual(pathlib.Path(folder, island).read_text(), "12 True", island)
+
+    @unittest.skipUnless(LAUNCHES, "this PyTorch has a torchrun of its own")
+    def test_all_ranks_go_back_together_whichever_met_it(self):
+        for rank in (0, 1):
+            with self.subTest(rank), tempfile.TemporaryDirectory() as folder:
+                settings = {"folder": folder, "bad": 24, "what": "batch", "rank": rank}
+                command = f"{PYTHON} '{HERE}/launch.py' 2 '{HERE}/loops.py' bad_batch"
+                document = self.completed(self.local(folder, command, settings, 60, STRATEGIES["diloco"], pace=20.0))
+                self.assertEqual(document["run"]["state"], "completed", document["run"]["reason"])
+                warnings = [warning["text"] for warning in document["warnings"]]
+                self.assertTrue(any("the loss of step 25 was not finite" in text for text in warnings), warnings)
+                self.assertTrue(any("begins again from the state that it saved last" in text for text in warnings), warnings)
+                for of_rank in ("island-1", "island-1.1", "island-2", "island-2.1"):
+                    self.assertEqual(pathlib.Path(folder, of_rank).read_text(), "12 True", of_rank)
+
+    def test_where_gradients_are_exchanged_a_bad_one_enters_no_optimiser(self):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = {"folder": folder, "bad": 24, "what": "batch"}
+            document = self.completed(self.local(folder, f"{PYTHON} '{HERE}/loops.py' bad_batch", settings, 60, "name = 'data-parallel'", pace=20.0))
+            self.assertEqual(document["run"]["state"], "completed", document["run"]["reason"])
+            warnings = [warning["text"] for warning in document["warnings"]]
+            self.assertTrue(any("the loss of step 25 was not finite" in text for text in warnings), warnings)
+            self.assertFalse(any("begins again" in text for text in warnings), warnings)
+            for island in ("island-1", "island-2"):
+                self.assertEqual(pathlib.Path(folder, island).read_text(), "12 True", island)
 
 
 @unittest.skipUnless(ATOLL, "the executable is not given")

@@ -33,6 +33,21 @@ TEST_CASE("process: the executable loads no LibTorch, neither linked nor while a
   }
 }
 
+TEST_CASE("process: an agent and a coordinator that may open few files say so before they begin") {
+  const atl_test::TemporaryFolder folder;
+  const std::filesystem::path said = folder.path() / "said";
+  for (const std::string limit : {"16", "24", "32", "48"}) {
+    for (const std::string command : {"coordinator", "agent"}) {
+      INFO(command << " with " << limit);
+      const std::string line = "ulimit -n " + limit + "; exec \"$0\" " + command + " --state \"$1\"";
+      Process program({"/bin/sh", "-c", line, atl_test::Cluster::program, (folder.path() / "state").string()}, {}, said, said);
+      CHECK(program.wait() == 1);
+      CHECK(atl_test::text_of(said).find("may have " + limit + " files and connections open, and needs 128: raise it (ulimit -Hn") !=
+            std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("process: what the dynamic linker is told for a trainer reaches the trainer, and not the keeper that starts it") {
   const atl_test::TemporaryFolder folder;
   const std::filesystem::path said = folder.path() / "said";

@@ -403,6 +403,7 @@ TEST_CASE("a loss that is not finite is reported and does not end the trainer") 
   trainer.expect<Loaded>();
   const Published bad = trainer.train_until(2);
   CHECK(bad.nonfinite);
+  CHECK(bad.bad_step == 1);
   CHECK_FALSE(bad.loss.has_value());
   // Sound parameters again: it goes on as if nothing had been.
   for (float& value : trainer.arena->floats()) {

@@ -160,6 +160,49 @@ TEST_CASE("a trainer of one's own takes the last parameters of a completed run, 
   CHECK(ends("", release(true, 1)) == std::pair(RunEnd::none, false));
 }
 
+TEST_CASE(
+    "a trainer of one's own begins again from its last state after what is not finite; the built-in one takes nothing in from such a "
+    "step") {
+  const auto goes_back = [](const std::string& trainer, bool in_parameters) {
+    Bench bench;
+    bench.feed(agent::LinkUp{});
+    bench.say(Welcome{});
+    RunSpec given = spec();
+    given.trainer.name = trainer;
+    Digest digest;
+    digest.bytes[0] = std::byte{7};
+    Invite invite;
+    invite.run = RunId("r-1");
+    invite.spec = to_json(given);
+    invite.epoch = Epoch(2);
+    invite.from = StartFrom::checkpoint;
+    invite.committed = Round(1);
+    invite.digest = digest;
+    bench.say(invite);
+    bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+    REQUIRE(bench.newest<StartTrainer>());
+    const std::uint64_t incarnation = bench.newest<StartTrainer>()->incarnation;
+    bench.feed(TrainerReady{.run = RunId("r-1"), .incarnation = incarnation, .step = Step(4)});
+    bench.say(NewEpoch{RunId("r-1"), Epoch(3), Round(1), {Member{IslandId("i-a"), "a", "", "tcp://h:1"}}, std::nullopt});
+    REQUIRE(bench.newest<LoadTrainer>());
+    bench.feed(TrainerLoaded{.run = RunId("r-1"), .incarnation = incarnation, .step = Step(4)});
+    TrainerPublished published{
+        .run = RunId("r-1"), .incarnation = incarnation, .round = Round(2), .step = Step(8), .tokens = 10, .steps = 4};
+    published.nonfinite = !in_parameters;
+    published.bad_step = in_parameters ? std::nullopt : std::optional(Step(7));
+    bench.feed(published);
+    if (in_parameters) {
+      REQUIRE(bench.newest<FormContribution>());
+      bench.feed(ContributionFailed{RunId("r-1"), Round(2), Error{Code::corrupt, "value 3 of the contribution is not finite"}});
+    }
+    CHECK(bench.newest<StopTrainer>().has_value() == bench.newest<StartTrainer>().has_value());
+    return bench.newest<StopTrainer>().has_value();
+  };
+  CHECK(goes_back("own", true));
+  CHECK(goes_back("own", false));
+  CHECK_FALSE(goes_back("", false));
+}
+
 TEST_CASE("asked to leave without a run it goes at once, in a run it says so until it is released, or its time is up") {
   Bench free;
   free.feed(agent::LinkUp{});

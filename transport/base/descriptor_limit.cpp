@@ -3,11 +3,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <string>
 
 namespace atl {
 namespace {
 
 constexpr rlim_t kEnough = 65'536;
+constexpr std::size_t kFewest = 128;
 
 }  // namespace
 
@@ -26,6 +28,15 @@ std::size_t raise_descriptor_limit() {
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
   return descriptor_limit();
+}
+
+Status raise_descriptor_limit_to_serve() {
+  const std::size_t limit = raise_descriptor_limit();
+  if (limit < kFewest) {
+    return Error{Code::io, "this process may have " + std::to_string(limit) + " files and connections open, and needs " +
+                               std::to_string(kFewest) + ": raise it (ulimit -Hn, LimitNOFILE of systemd)"};
+  }
+  return {};
 }
 
 }  // namespace atl

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "transport/base/result.hpp"
+
 namespace atl {
 
 // The limit in force (RLIMIT_NOFILE, soft).
@@ -11,5 +13,8 @@ std::size_t descriptor_limit();
 // Raises the limit to what the system allows this process without asking anybody, at most 65,536. Returns the limit in force then.
 // For programs that serve many peers; call it before threads are started.
 std::size_t raise_descriptor_limit();
+
+// The same. Error io where that is fewer than a coordinator or an agent needs to begin: what it is made of ends the process without them.
+Status raise_descriptor_limit_to_serve();
 
 }  // namespace atl

@@ -7,7 +7,8 @@
 docs/own-trainer.md of Atoll begins with the loop and a table of the ways that people write loops.
 """
 
-from ._island import Alone, Dataset, Island, Stopped
+from ._alone import Alone
+from ._island import Dataset, Island, Stopped
 from ._library import LinkError
 from ._numpy import NumpyIsland, join
 

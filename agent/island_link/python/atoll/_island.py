@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import random
 import re
-import socket
 import sys
-import time
 import traceback
 from collections import deque
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
@@ -21,7 +17,6 @@ from ._library import LinkError, Order
 from ._share import Share
 
 _MOST_METRICS = 32
-_OF_THE_PROGRAM = ImportError, SyntaxError, NameError  # which another try meets again
 _LAYER = re.compile(r"^(.*?\.)?(\d+)\.")
 
 
@@ -75,54 +70,6 @@ def blocks_of(names: Sequence[str]) -> list[int]:
         begun = begun or match is not None
         blocks.append(seen[match.group(0)] if match else len(seen) if begun else -1)
     return blocks if seen else [0] * len(blocks)
-
-
-class Alone:
-    """Stands in for an agent when there is none: every step is allowed, and nothing is exchanged, saved or restored. The loop ends after its steps
-    or once the program says that it is enough; then the loss on held-out data is computed and printed."""
-
-    def __init__(self, configuration: Mapping[str, Any]):
-        self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": None, **configuration}
-        self._steps = self.configuration.get("training", {}).get("steps")
-        self._step = self._position = 0
-        self._enough: Optional[str] = None
-        self._in_hand = Order(library.NONE)
-
-    def declare(self, parameters, description):
-        length = sum(int(numpy.prod(shape, dtype=numpy.int64)) for _, shape, _, _ in parameters)
-        return numpy.zeros(length, numpy.float32), []
-
-    def ready(self, tokens_available: int) -> None:
-        pass
-
-    def next(self, timeout_ms: int) -> Order:
-        if self._enough is not None or (self._steps is not None and self._step >= self._steps):
-            evaluated = self._in_hand.kind == library.EVALUATE
-            self._in_hand = Order(library.STOP, end=library.COMPLETE_FIRST) if evaluated else Order(library.EVALUATE)
-            return self._in_hand
-        progress = (self._step + 1) / self._steps if self._steps else 0.0
-        return Order(library.STEP, step=self._step + 1, position=self._position, free_until=self._steps or self._step + 1, progress=progress)
-
-    def answer(self, steps: int = 0, samples: int = 0, enough: Optional[str] = None, loss: Optional[float] = None, **rest: Any) -> None:
-        if self._in_hand.kind == library.EVALUATE:
-            if loss is not None:
-                print(f"atoll: the loss on held-out data is {loss:.6g} after step {self._step}", file=sys.stderr, flush=True)
-            return
-        self._step += max(steps, 1)
-        self._position += samples
-        self._enough = enough or self._enough
-
-    def arena_path(self) -> str:
-        return ""
-
-    def prepare(self, what: str) -> None:
-        pass
-
-    def fail(self, why: str, permanent: bool) -> None:
-        pass
-
-    def leave(self) -> None:
-        pass
 
 
 class Begun(NamedTuple):
@@ -232,6 +179,10 @@ class Island:
     def _numbers(self, values: Sequence[Any]) -> list[float]:
         """Losses or metrics as the loop gave them, as floats."""
         return [float(value) for value in values]
+
+    def _losses_of(self, given: Sequence[Any]) -> list[float]:
+        """Of the steps since the last report."""
+        return self._numbers(given)
 
     # ---- beginning
 
@@ -435,7 +386,7 @@ class Island:
         answer: dict[str, Any] = {}
         if kind == library.REPORT:
             losses, metrics = self._take_reported()
-            answer["losses"] = self._numbers(losses)
+            answer["losses"] = self._losses_of(losses)
             answer["metrics"] = {name: float(numpy.mean(self._numbers(values))) for name, values in metrics.items()}
             if order.wants_norm:
                 answer["norm"] = self._norm()
@@ -523,85 +474,6 @@ class Dataset:
         """The samples of this rank in a batch of `count` from that position on."""
         island = self._island
         return [self._items[index] for index in self.indices(position, count)[island.rank :: island.ranks]]
-
-
-def connect(name: Optional[str], path: Optional[str], ranks: int, version: str = "1", steps: Optional[int] = None) -> Any:
-    """An agent's link, or what stands in for it where there is none. `path`: of an agent's STATE/trainers/NAME, where this waits until the
-    agent has a run for it. `steps`: how many there are without an agent; None: no end."""
-    held = None
-    if path:
-        path, held = attach(path)
-    path = path or os.environ.get("ATOLL_ISLAND_LINK")
-    if not path:
-        return Alone({} if steps is None else {"training": {"steps": steps}})
-    if held is None:
-        die_with_parent()
-    trainer = library.Trainer(path, name or os.path.basename(sys.argv[0] or "python"), code_digest() or version, ranks)
-    trainer.held = held  # the agent takes its end for this program's
-    tell_failures(trainer)
-    return trainer
-
-
-def code_digest() -> str:
-    """Of the program's main file: islands of a run with [trainer].same_code must agree in it. Empty in a notebook."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not path or not os.path.isfile(path):
-        return ""
-    with open(path, "rb") as file:
-        return "sha256:" + digest_of(iter([file.read()]))[:32]
-
-
-def attach(path: str) -> tuple[str, socket.socket]:
-    """Waits at an agent's socket for a run; the path of its link, and the connection that is held as long as this program takes part."""
-    told = None
-    if len(os.fsencode(path)) > 107:  # the kernel's limit
-        raise Refused(f"{path} has {len(os.fsencode(path))} bytes, and a socket's path at most 107: start the agent with a shorter --state")
-    while True:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(path)
-            link = connection.makefile().readline().strip()
-            if link:
-                return link, connection
-            why = f"atoll: waits for the agent behind {path} to have a run"
-        except FileNotFoundError:
-            why = f"atoll: waits for {path}, which is not there: an agent makes STATE/trainers/NAME once it is started with --trainer NAME=attach"
-        except ConnectionError:
-            why = f"atoll: waits for an agent at {path}, where nobody listens"
-        except OSError as failure:
-            raise Refused(f"{path} is no agent's socket, STATE/trainers/NAME: {failure.strerror or failure}") from None
-        if why != told:  # once for each thing that is waited for
-            print(why, file=sys.stderr, flush=True)
-            told = why
-        connection.close()
-        time.sleep(0.2)
-
-
-def die_with_parent() -> None:
-    """Has the kernel end this process when the one that started it ends."""
-    import ctypes
-    import signal
-
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    except (OSError, AttributeError):
-        pass
-
-
-def tell_failures(trainer: Any) -> None:
-    """An exception that nobody catches is told to the agent before the program ends."""
-    before, process = sys.excepthook, os.getpid()
-
-    def hook(kind, value, trace):
-        if os.getpid() == process and not issubclass(kind, KeyboardInterrupt):  # not in a process that a data loader has forked
-            lines = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()
-            said = lines[-1] if issubclass(kind, SyntaxError) else " ".join(line.strip() for line in lines)  # of which the place comes first
-            said = str(value) if isinstance(value, Refused) else said
-            trainer.fail(said[:1000], getattr(value, "permanent", False) is True or issubclass(kind, _OF_THE_PROGRAM))
-            trainer.leave()
-        before(kind, value, trace)
-
-    sys.excepthook = hook
 
 
 def digest_of(chunks: Iterator[bytes]) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
-from ._island import Island, Refused, connect, refuse_type
+from ._island import Island, Refused, refuse_type
+from ._join import connect
 
 
 class NumpyIsland(Island):
@@ -73,7 +74,15 @@ class NumpyIsland(Island):
         return [f"state[{name!r}]" for name, value in self._state.items() if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool)]
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> NumpyIsland:
-    """Joins the agent that started this program; alone where there is none, and then for `steps` steps (None: without an end).
-    `settings` are defaults."""
-    return NumpyIsland(connect(name, path, 1, steps=steps), settings or {})
+def join(
+    settings: Optional[Mapping[str, Any]] = None,
+    *,
+    name: Optional[str] = None,
+    path: Optional[str] = None,
+    steps: Optional[int] = None,
+    every: int = 100,
+    folder: Optional[str] = None,
+) -> NumpyIsland:
+    """Joins the agent that started this program; alone where there is none, and then for `steps` steps (None: without an end), as Alone says
+    of `every` and `folder`. `settings` are defaults."""
+    return NumpyIsland(connect(name, path, 1, steps=steps, every=every, folder=folder), settings or {})

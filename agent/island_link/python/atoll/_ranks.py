@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any, Mapping
 
 import numpy
 import torch
 import torch.distributed as distributed
+
+
+_PATIENCE_SECONDS = 3.0  # with ranks that have not come, before it is said who is waited for
+
+
+def meet_ranks(ranks: int, trainer: Any) -> None:
+    """Makes the process group of all ranks. Who waits for another one says so after a while, and rank 0 says it to the agent at once: a variable that
+    was meant for another program makes a single process wait for others."""
+    rank = int(os.environ.get("RANK", "0"))
+    others = "rank 1" if ranks == 2 else f"ranks 1 to {ranks - 1}"
+    missing = f"{others} of {ranks} (WORLD_SIZE)" if rank == 0 else f"rank 0 of {ranks} (WORLD_SIZE)"
+    at = f" at {os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}" if rank else ""
+
+    if trainer is not None:
+        trainer.prepare(f"waiting for {missing}")
+    # A process, for PyTorch keeps the interpreter's lock while it waits.
+    code = "import sys, time; time.sleep(float(sys.argv[1])); print(sys.argv[2], file=sys.stderr)"
+    text = f"atoll: rank {rank} waits for {missing}{at}"
+    clock = subprocess.Popen([sys.executable, "-ISc", code, str(_PATIENCE_SECONDS), text], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    finally:
+        clock.kill()
+        clock.wait()
 
 
 class Listener:

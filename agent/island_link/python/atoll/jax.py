@@ -15,7 +15,7 @@ from typing import Any, Mapping, Optional
 import jax
 
 from ._exchange import ExchangeIsland
-from ._island import connect
+from ._join import connect
 
 __all__ = ["join"]
 
@@ -30,6 +30,15 @@ def _rebuild(tree: Any, arrays: list) -> Any:
     return jax.tree_util.tree_unflatten(structure, [jax.numpy.asarray(array, dtype=leaf.dtype) for leaf, array in zip(leaves, arrays)])
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> ExchangeIsland:
-    """Joins the agent that started this program; alone where there is none, and then for `steps` steps (None: without an end)."""
-    return ExchangeIsland(connect(name, path, 1, jax.__version__, steps), settings or {}, _flatten, _rebuild)
+def join(
+    settings: Optional[Mapping[str, Any]] = None,
+    *,
+    name: Optional[str] = None,
+    path: Optional[str] = None,
+    steps: Optional[int] = None,
+    every: int = 100,
+    folder: Optional[str] = None,
+) -> ExchangeIsland:
+    """Joins the agent that started this program; alone where there is none, and then for `steps` steps (None: without an end), as Alone says
+    of `every` and `folder`."""
+    return ExchangeIsland(connect(name, path, 1, jax.__version__, steps=steps, every=every, folder=folder), settings or {}, _flatten, _rebuild)

@@ -18,7 +18,9 @@ parameters, are refused by name.
 from __future__ import annotations
 
 import io
+import math
 import os
+import random
 import time
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
@@ -28,16 +30,19 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
+from ._alone import Alone
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Alone, Dataset, Island, LinkError, Misused, Refused, Stopped, connect, die_with_parent, samples_of
+from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, samples_of
+from ._join import connect, die_with_parent
 from ._library import Order
-from ._ranks import Listener, end_process_groups
+from ._ranks import Listener, end_process_groups, meet_ranks
 from ._shards import Box, ShardedArena, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
 
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
+_OF_ALL_RANKS = library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE, library.REPORT
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
 
@@ -261,6 +266,17 @@ class TorchIsland(Island):
             return [float(value) for value in values]
         return torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
 
+    def _losses_of(self, given):
+        """Rank 0's; not a number in each step in which another rank's was none. Where parameters are on GPUs, rank 0's alone."""
+        losses = super()._losses_of(given)
+        if self.ranks == 1:
+            return losses
+        bad: list[Any] = [None] * self.ranks
+        distributed.gather_object([at for at, loss in enumerate(losses) if not math.isfinite(loss)], bad if self.rank == 0 else None, 0, group=self._talk)
+        for at in {at for of_rank in bad for at in of_rank or [] if at < len(losses)}:
+            losses[at] = math.nan
+        return losses
+
     def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         metrics = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()}
@@ -271,7 +287,7 @@ class TorchIsland(Island):
             raise Misused("island.done() without a step: loop over island.steps()")
         if self._in_hand.kind == library.GRADIENT:
             raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
-        if loss is not None and self.rank == 0:
+        if loss is not None:
             self._losses.append(loss)
         self._note(metrics)
         self.step += 1
@@ -332,9 +348,8 @@ class TorchIsland(Island):
                 if order.kind == library.STEP:
                     batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
                     return order._replace(free_until=min(order.free_until, order.step + batch - 1))
-                shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.REPORT and (order.wants_norm or self._device is not None))
-                shared = shared or (order.kind == library.NONE and self._begun)
-                if order.kind in (library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE) or (self._sharded and shared):
+                shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.NONE and self._begun)
+                if order.kind in _OF_ALL_RANKS or (self._sharded and shared):
                     return order
                 if order.kind != library.NONE:
                     self._carry_out(order)
@@ -368,7 +383,7 @@ class TorchIsland(Island):
             return self._answer_ended(wait=True)
         if self._sharded and order.kind in (library.WRITE, library.FETCH, library.MERGE):
             return self._carry_out_shards(self._sharded, order)
-        if self._device is not None and order.kind == library.REPORT:
+        if self._device is not None and order.kind == library.REPORT and (self._sharded or self.rank == 0):
             return self._carry_out(order)
         if self.rank == 0:
             return self._carry_out(order)
@@ -379,12 +394,16 @@ class TorchIsland(Island):
         elif order.kind == library.SAVE:
             self._try_to_save(order.directory)
         elif order.kind == library.REPORT:
-            self._norm()
+            losses, _ = self._take_reported()
+            if self._device is None:
+                self._losses_of(losses)
+                if order.wants_norm:
+                    self._norm()
         elif order.kind == library.MERGE:
             self._check_model()
             for entry in self._entries[order.fragment]:
                 self._spread(self._shared[entry.parameter])
-        self._owed, self._losses, self._metrics = [0, 0, 0], [], {}
+        self._owed = [0, 0, 0]
 
     def _carry_out_shards(self, arena: ShardedArena, order: Order) -> None:
         """This rank's shards of a fragment, into the arena or out of it; the order is done once all ranks have copied theirs."""
@@ -460,8 +479,6 @@ class TorchIsland(Island):
     # ---- saving
 
     def _random(self) -> dict[str, Any]:
-        import random
-
         return {
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -470,8 +487,6 @@ class TorchIsland(Island):
         }
 
     def _set_random(self, states: Mapping[str, Any]) -> None:
-        import random
-
         torch.set_rng_state(states["torch"])
         if states["cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(states["cuda"])
@@ -570,23 +585,34 @@ class TorchIsland(Island):
         self._set_random(saved["random"][min(self.rank, len(saved["random"]) - 1)])
 
 
-def join(settings: Optional[Mapping[str, Any]] = None, *, name: Optional[str] = None, path: Optional[str] = None, steps: Optional[int] = None) -> TorchIsland:
+def join(
+    settings: Optional[Mapping[str, Any]] = None,
+    *,
+    name: Optional[str] = None,
+    path: Optional[str] = None,
+    steps: Optional[int] = None,
+    every: int = 100,
+    folder: Optional[str] = None,
+) -> TorchIsland:
     """Joins the agent that started this program, or the one whose socket is at `path`; alone where there is none.
 
     settings  defaults for those of the run file
     steps     how many there are where there is no agent (None: without an end); with one the run file says it. island.training["steps"]
               has it either way, for a learning-rate schedule
+    every     steps after which a program without an agent prints its losses, evaluates and saves
+    folder    where it saves, and goes on from when it is started again; None: nothing is saved
     Under torchrun the process group is made if there is none (NCCL with CUDA, else gloo). Errors: LinkError.
     """
+    alone = {"steps": steps, "every": every, "folder": folder}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
-        return TorchIsland(connect(name, path, 1, torch.__version__, steps), settings or {})
-    if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    rank = distributed.get_rank()
-    talk = distributed.new_group(backend="gloo")
+        return TorchIsland(connect(name, path, 1, torch.__version__, **alone), settings or {})
     die_with_parent()
-    trainer = connect(name, path, ranks, torch.__version__, steps) if rank == 0 else None  # which talks for all
+    rank = distributed.get_rank() if distributed.is_initialized() else int(os.environ.get("RANK", "0"))
+    trainer = connect(name, path, ranks, torch.__version__, **alone) if rank == 0 else None  # which talks for all
+    if not distributed.is_initialized():
+        meet_ranks(ranks, trainer)
+    talk = distributed.new_group(backend="gloo")
     said = [dict(trainer.configuration) if trainer else None]
     distributed.broadcast_object_list(said, 0, group=talk)
     return TorchIsland(trainer or Listener(said[0]), settings or {}, rank, ranks, talk)
