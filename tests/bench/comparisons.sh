@@ -2,7 +2,7 @@
 # Every comparison of README and docs/results between strategies, each like with like: the same model, text, batch, tokens and bits where these
 # are not what is compared, seeds 1, 2 and 3. Prints which pages' tables a part is for, and its lines.
 #
-# Usage: tests/bench/comparisons.sh ATOLL TEXT ARITHMETIC_TRAINER [PART…]    parts: rounds long asynchronous radial links far stragglers (all)
+# Usage: tests/bench/comparisons.sh ATOLL TEXT ARITHMETIC_TRAINER [PART…]    parts: rounds long overfitted asynchronous radial links far stragglers (all)
 # for example: tests/bench/comparisons.sh build/release/atoll input.txt build/release/tests/atoll_arithmetic_trainer.so rounds
 # Losses are of 0.14 M parameters (2 layers of 64), four islands, 256 tokens a step and island, 600 steps, H = 30. All of it takes about an hour and a half of
 # two cores. Losses of `rounds`, `long` and `radial` do not depend on the machine's load. Those of `asynchronous` do not as long as each
@@ -13,10 +13,11 @@ atoll=$(realpath "$1")
 text=$(realpath "$2")
 arithmetic=$(realpath "$3")
 shift 3
-wanted=${*:-rounds long asynchronous radial links far stragglers}
+wanted=${*:-rounds long overfitted asynchronous radial links far stragglers}
 export SEED="1 2 3" LAYERS=2 WIDTH=64 BATCH=2 EVALUATE_BATCHES=96 EVALUATIONS=6 OMP_NUM_THREADS=1
 ATOLL_RESULTS=${ATOLL_RESULTS:-$(mktemp -d)}
 export ATOLL_RESULTS
+mkdir -p "$ATOLL_RESULTS"
 
 part() { # part NAME WHAT: whether it is wanted
   case " $wanted " in *" $1 "*) printf '\n== %s: %s\n' "$1" "$2" ;; *) return 1 ;; esac
@@ -37,6 +38,10 @@ if part rounds 'quality.md, streaming.md, gossip.md, asynchronous.md: rounds of 
 fi
 if part long 'quality.md: a run that passes over the text four times'; then
   BATCH=4 EVALUATIONS=10 quality 2000 'diloco 30 6e-3 1.0 0.5' 'data-parallel 1 6e-3 - -'
+fi
+if part overfitted 'quality.md: a run that passes over its text, of 150,000 bytes, some twenty times'; then
+  head -c 150000 "$text" > "$ATOLL_RESULTS/short.txt"
+  BATCH=4 EVALUATIONS=12 ATOLL_RESULTS=$ATOLL_RESULTS/short "$bench/quality.sh" "$atoll" "$ATOLL_RESULTS/short.txt" 1500 'diloco 30 6e-3 1.0 0.5' 'data-parallel 1 6e-3 - -'
 fi
 if part asynchronous 'asynchronous.md: rounds with a quorum of one; then with as many tokens that count'; then
   MIN=1 PACE=5 COUNTED=1 quality 600 "decoupled-diloco 30 6e-3 $outer fragments=3" "decoupled-diloco 30 6e-3 $outer fragments=3 grace=0ms"
