@@ -31,7 +31,7 @@ fp4='codec=fp4 reduce_codec=fp4'
 
 if part rounds 'quality.md, streaming.md, gossip.md, asynchronous.md: rounds of all, in pairs, in flight'; then
   quality 600 'data-parallel 1 3e-3 - -' 'data-parallel 1 6e-3 - -' "diloco 30 3e-3 $outer" "diloco 30 6e-3 $outer" 'local 30 6e-3 - -' \
-    "diloco 30 6e-3 $outer codec=fp4 reduce_codec=fp4" "$streaming fragments=2 codec=f32 reduce_codec=f32" "$streaming fragments=2" \
+    "diloco 30 6e-3 $outer codec=fp4 reduce_codec=int8" "diloco 30 6e-3 $outer $fp4" "$streaming fragments=2 codec=f32 reduce_codec=f32" "$streaming fragments=2" \
     "$streaming fragments=2 $fp4 merge_alpha=0" "$streaming grouping=balanced fragments=3 $bf16" \
     "noloco 30 6e-3 $outer pace=fixed outer_pull=0.7 max_skew=1000" 'noloco 30 6e-3 0.7 0.5 pace=fixed outer_pull=0.7 max_skew=1000' \
     "eager-diloco 30 6e-3 $outer" 'co2 30 6e-3 1.0 0.5' "diloco 30 6e-3 $outer overlap_steps=30 merge_alpha=0"
