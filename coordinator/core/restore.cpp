@@ -1,5 +1,6 @@
 // Nobody has the run's state in memory any more: it goes on from the newest checkpoint, or from what islands know, or starts over.
 #include <algorithm>
+#include <iterator>
 
 #include "coordinator/core/core_state.hpp"
 #include "strategies/specification/run_rules.hpp"
@@ -35,12 +36,14 @@ bool Core::State::finish_restore(Run& run) {
   if (newest < run.lineage.committed()) {
     roll_back(run, newest);
   }
+  // In one epoch: were they let in one after the other, the data would be dealt among the first of them, and dealt anew with each one more,
+  // and nobody would go on in the order of data that it had.
+  std::vector<IslandId> newest_loaded;
+  std::ranges::copy_if(loaded, std::back_inserter(newest_loaded),
+                       [&](const IslandId& id) { return run.memberships.at(id).entry.caught_up == newest; });
+  activate(run, newest_loaded);
   for (const IslandId& id : loaded) {
-    Membership& membership = run.memberships.at(id);
-    if (membership.entry.caught_up == newest) {
-      activate(run, membership);
-    }
-    membership.entry.from = StartFrom::peers;
+    run.memberships.at(id).entry.from = StartFrom::peers;
   }
   return true;
 }

@@ -2,13 +2,17 @@
 # Who waits on far and broken links: three islands by `atoll local --link`, 20 ms a step and 400 kB of parameters, 6,000 steps.
 # First decoupled-diloco and streaming-diloco at a round trip of two seconds, then decoupled-diloco with one island cut off from the others for
 # 4.4 s again and again. Then diloco, eager-diloco and co2 on a link on which an exchange takes about as long as the steps of a round do.
-# Prints each run's summary: how long it took, and which part of the islands' time they computed.
+# Prints of each run how long it took, which part of their time the islands computed, and the tokens a second, all islands together, that were computed
+# and that count in the model.
 #
-# Usage: tests/bench/far.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER
+# Usage: tests/bench/far.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [PART…]    parts: decoupled streaming cut-off diloco eager-diloco co2 (all)
 set -eu
 atoll=$(realpath "$1")
 ATOLL_TRAINER_MODULE=$(realpath "$2")
 export ATOLL_TRAINER_MODULE ATOLL_TEST_STEP_MS=20 ATOLL_TEST_HEAD=100000
+shift 2
+parts_wanted=${*:-decoupled streaming cut-off diloco eager-diloco co2}
+. "$(dirname "$0")/counted.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 head -c 100000 /dev/zero | tr '\0' x > "$folder/text.txt"
@@ -17,6 +21,7 @@ one() { # one NAME LINK [OPTION…]: the lines of [strategy] come from stdin; $m
   name=$1
   link=$2
   shift 2
+  case " $parts_wanted " in *" $name "*) ;; *) return 0 ;; esac
   cat > "$folder/$name.toml" << END
 [run]
 name = "$name"
@@ -39,8 +44,17 @@ max = 3
 [checkpoint]
 every_rounds = 1000
 END
-  echo "== $name, $link"
-  "$atoll" local "$folder/$name.toml" --islands 3 --state "$folder/$name" --link "$link" "$@" 2> /dev/null
+  "$atoll" local "$folder/$name.toml" --islands 3 --state "$folder/$name" --link "$link" --json "$@" 2> /dev/null | tail -n 1 > "$folder/$name.json"
+  tokens_of "$folder/$name" "$(grep -o '"run":{.*' "$folder/$name.json" | grep -o '"id":"r-[0-9a-f]*' | head -n 1 | cut -d'"' -f4)" |
+    counted_tokens > "$folder/$name.tokens"
+  grep -o '"run":{.*' "$folder/$name.json" | awk -v tokens="$(cat "$folder/$name.tokens")" '
+    function of(key) { return match($0, "\"" key "\":[0-9.e+-]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : 0 }
+    {
+      split(tokens, n, " ")
+      seconds = (of("ended_unix_ms") - of("started_unix_ms")) / 1000
+      printf "%s: %.0f s, computing %.1f %%, waiting %.1f s together; ", name, seconds, 100 * of("compute_seconds") / (of("compute_seconds") + of("wait_seconds")), of("wait_seconds")
+      printf "tokens a second: %.0f computed, %.0f counted (%.1f %%)\n", n[2] / seconds, n[1] / seconds, 100 * n[1] / n[2]
+    }' name="$name"
 }
 
 parts='fragments = 2

@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a slow island costs the fast ones: six islands, first all equally fast, then one of them slowed by FACTOR. Real processes with the trainer
-# of the process tests, whose steps take a set time (50 ms) and next to no computing, so that the machine's cores are not the limit.
+# of the process tests, whose steps take a set time (STEP_MS, 50) and next to no computing, so that the machine's cores are not the limit.
+# Rounds have INNER_STEPS (50) steps.
 # Prints for each strategy the tokens per second of the fast islands, with and without the slow one, and what the slow one did.
 #
 # Usage: tests/bench/stragglers.sh PATH_TO_ATOLL PATH_TO_ARITHMETIC_TRAINER [FACTOR [ROUNDS [STRATEGY …]]]
@@ -12,7 +13,9 @@ export ATOLL_TRAINER_MODULE
 factor=${3:-3}
 rounds=${4:-20}
 shift "$(($# < 4 ? $# : 4))"
-[ $# -gt 0 ] || set -- 'noloco' 'noloco:fixed' 'diloco'
+[ $# -gt 0 ] || set -- 'noloco:adaptive' 'diloco:adaptive' 'noloco:fixed' 'diloco:fixed'
+step_ms=${STEP_MS:-50}
+inner_steps=${INNER_STEPS:-50}
 folder=$(mktemp -d)
 pids=
 stop() { for pid in $pids; do kill "$pid" 2> /dev/null || true; done; wait; rm -rf "$folder"; }
@@ -31,7 +34,7 @@ one() {
   mine=$!
   for name in a b c d e f; do
     until token=$("$atoll" token create -q 2> /dev/null); do sleep 0.1; done
-    ms=50
+    ms=$step_ms
     [ "$name" != f ] || ms=$2
     ATOLL_TEST_STEP_MS=$ms "$atoll" agent --state "$state/$name" --name "$name" --data corpus="$folder/text" --log-level error --join "$token" > /dev/null 2>> "$folder/log" &
     mine="$mine $!"
@@ -48,13 +51,13 @@ heads = 2
 [data]
 set = "corpus"
 [training]
-steps = $((rounds * 50))
+steps = $((rounds * inner_steps))
 batch = 4
 sequence_length = 16
 warmup_steps = 1
 [strategy]
 name = "$method"
-inner_steps = 50
+inner_steps = $inner_steps
 $([ "$method" = "$1" ] || echo "pace = \"${1#*:}\"")
 [islands]
 min = 6
@@ -81,8 +84,8 @@ print(f"{strategy:14} f at {slow} ms a step: fast islands {sum(fast)/len(fast):7
 END
 }
 
-echo "six islands, 50 ms a step, $rounds rounds of 50 steps; $(nproc) cores"
+echo "six islands, $step_ms ms a step, $rounds rounds of $inner_steps steps; $(nproc) cores"
 for strategy; do
-  one "$strategy" 50
-  one "$strategy" $((50 * factor))
+  one "$strategy" "$step_ms"
+  one "$strategy" $((step_ms * factor))
 done

@@ -34,6 +34,7 @@ TEST_CASE("a paused run frees its trainers, and resumed it ends with the bytes o
     finish(cluster);
     REQUIRE(cluster.checkers().commits() == 12);
     REQUIRE(events(cluster, "rolled_back") == 0);
+    REQUIRE(events(cluster, "data_dealt") == 1);  // everybody goes on in the data that it had
     REQUIRE(cluster.view()->reason.text == "completed with 3 of 3 islands");
     for (std::size_t i = 0; i < 3; ++i) {
       REQUIRE(cluster.host(i).steps() == 48);
