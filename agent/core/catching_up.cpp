@@ -106,7 +106,7 @@ void Core::State::on_engine(const CopyFetched& event) {
     return;
   }
   const FetchedCopy fetched{run->members.epoch(), run->trainer.step_of(event.round), run->members.part(), run->outer.assigned(), event.file,
-                            event.file_bytes, session.identity().generation};
+                            event.file_bytes,     session.identity().generation};
   stored.add(run->terms.id,
              StoredCheckpoint{event.round, event.digest, fetched.epoch, false, fetched.step, fetched.position, fetched.file,
                               fetched.file_bytes, fetched.part, fetched.generation},

@@ -50,7 +50,7 @@ struct RunInHand {
   Partners partners;
   Checkpoints checkpoints;
   Trainer trainer;
-  ArenaTurns turns;       // where rounds close with a quorum
+  ArenaTurns turns;  // where rounds close with a quorum
   // By whose word, and in which epoch, it last committed a round or took part: not of one that leaves it out.
   struct Word {
     Generation generation;

@@ -107,7 +107,8 @@ std::vector<HeldRun> StoredRuns::held_runs(const std::optional<RunId>& except, s
       continue;
     }
     const StoredCheckpoint& newest = run.checkpoints.back();
-    held_runs.push_back(HeldRun{id, newest.epoch, false, Round(0), Digest{}, held(id), newest.part, newest.position, newest.generation, newest.epoch});
+    held_runs.push_back(
+        HeldRun{id, newest.epoch, false, Round(0), Digest{}, held(id), newest.part, newest.position, newest.generation, newest.epoch});
   }
   return held_runs;
 }

@@ -27,7 +27,7 @@ struct StoredCheckpoint {
   std::uint64_t position = 0;
   Digest file;
   std::uint64_t file_bytes = 0;
-  std::uint32_t part = 0;  // of the data
+  std::uint32_t part = 0;      // of the data
   Generation generation = {};  // of the coordinator by whose word it was written; not known: by an older atoll
 };
 struct StoredRun {

@@ -32,8 +32,8 @@
 #include "agent/storage/safetensors.hpp"
 #include "agent/storage/snapshot_file.hpp"
 #include "strategies/specification/run_spec.hpp"
-#include "transport/base/generation.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 

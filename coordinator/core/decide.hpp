@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/generation.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
 #include "transport/base/usual_norms.hpp"

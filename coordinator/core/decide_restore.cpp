@@ -81,9 +81,7 @@ std::optional<Round> claim_of(const AdoptionInput& input, const AdoptionCandidat
 // What an island holds is as new as the generation by whose word it holds it, and of one generation as the epoch that it knows: the copies
 // of a coordinator count epochs each for itself.
 using Age = std::pair<Generation, Epoch>;
-bool older(const Age& a, const Age& b) {
-  return a.first < b.first || (!(b.first < a.first) && a.second < b.second);
-}
+bool older(const Age& a, const Age& b) { return a.first < b.first || (!(b.first < a.first) && a.second < b.second); }
 
 // Connected islands that know the newest epoch. That an epoch is newer is no claim of one island either: who also tells of rounds counts
 // as one that knows the newest epoch which min islands know. Who tells of none shows that later rounds were given up.

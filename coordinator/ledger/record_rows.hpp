@@ -32,7 +32,8 @@ Status write_row(Database& database, const IslandId& island, const IslandReport&
 // no writer wrote.
 inline constexpr const char* kRunColumns =
     "run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, submitted_ms, started_ms, ended_ms, "
-    "epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough, copied, decided_restored, decided_starts, decided_life";
+    "epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough, copied, decided_restored, decided_starts, "
+    "decided_life";
 Result<RunRecord> read_run(const Statement& row);
 inline constexpr const char* kMembershipColumns = "run, island, part, state, cause, absences, offences, left_epoch";
 Result<MembershipRecord> read_membership(const Statement& row);

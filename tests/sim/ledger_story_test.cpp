@@ -98,8 +98,8 @@ TEST_CASE("an older coordinator that comes back beside the one that was restored
 // Two copies of a coordinator, each with two of four islands, as after a network split in which an operator restored a backup elsewhere.
 // The older one makes more epochs and more rounds.
 TEST_CASE("rounds that an older copy of the coordinator committed beside the newer one are not taken over, however many they are") {
-  for (const std::uint64_t later : {3, 12}) {      // rounds of the newer copy
-    for (const bool restarted : {false, true}) {   // the older one's islands know their rounds from their disks alone
+  for (const std::uint64_t later : {3, 12}) {     // rounds of the newer copy
+    for (const bool restarted : {false, true}) {  // the older one's islands know their rounds from their disks alone
       INFO(later << " " << restarted);
       Scenario scenario = calm(4, 2, 60);
       scenario.spec.checkpoint.every_rounds = 2;

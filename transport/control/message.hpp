@@ -45,8 +45,8 @@ struct Member {
 // A complete checkpoint on an island's disk.
 struct HeldCheckpoint {
   Round round;
-  Digest digest;     // of the rounds up to it
-  Epoch epoch = {};  // in which it was written; 0: not known
+  Digest digest;               // of the rounds up to it
+  Epoch epoch = {};            // in which it was written; 0: not known
   Generation generation = {};  // by whose word; without a proof; not known: that of an older atoll
   friend bool operator==(const HeldCheckpoint&, const HeldCheckpoint&) = default;
 };
@@ -64,7 +64,8 @@ struct HeldRun {
   // By whose word it last committed a round, or took part: without a proof. Of two that hold different rounds after a coordinator's store
   // was copied, that of the newer generation holds the run's.
   Generation generation = {};
-  Epoch held_in = {};  // the epoch of that word: it may have heard of newer ones since, in which others go on from another state; 0: not known
+  Epoch held_in =
+      {};  // the epoch of that word: it may have heard of newer ones since, in which others go on from another state; 0: not known
   // Of the state that it holds in memory, or of its newest checkpoint.
   [[nodiscard]] Epoch state_epoch() const { return live && held_in > Epoch(0) ? std::min(held_in, epoch) : epoch; }
   friend bool operator==(const HeldRun&, const HeldRun&) = default;

@@ -162,8 +162,7 @@ class Encoder {
                                         GenerationField(checkpoint.generation).get());
     });
     return wire::CreateHeldRun(builder_, name(held.run), held.epoch.value, held.live, held.committed.value, DigestField(held.digest).get(),
-                               checkpoints, held.part, held.position, GenerationField(held.generation).get(),
-                               held.held_in.value);
+                               checkpoints, held.part, held.position, GenerationField(held.generation).get(), held.held_in.value);
   }
   auto put(const std::vector<OwnMetric>& metrics) {
     return list(metrics, "the list of own metrics", [this](const OwnMetric& metric) {
