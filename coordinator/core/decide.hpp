@@ -323,10 +323,10 @@ struct AdoptionCandidate {
   IslandId island;
   std::string name;
   bool connected = false;
-  Generation generation;          // of the coordinator by whose word it holds what it does
   Epoch epoch;                    // newest that it knows
   std::vector<KnownRound> known;  // committed rounds that it holds, in memory or on its disk
   bool ahead = false;             // when it came it held a round that the ledger did not know, and knew no older epoch
+  Generation generation = {};     // of the coordinator by whose word it holds what it does
 };
 struct AdoptionInput {
   TimePoint now;

@@ -142,7 +142,7 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
     if (islands.find(id) == nullptr) {
       continue;  // revoked: its claims went with it, and nobody waits for it
     }
-    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), {}, Epoch(0), {}, membership.entry.ahead};
+    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}, membership.entry.ahead};
     if (candidate.connected) {
       const HeldRun& held = islands.held(id, run.about.id);
       candidate.generation = held.generation;
