@@ -246,7 +246,7 @@ class Loops(unittest.TestCase):
         with FakeAgent(loop("torch"), environment={"LATE_GPU": "late 1"}) as agent:
             told = Script(agent)
             agent.lay_out(fragments=2, before_ready=lambda: told.orders(1_000_000, (1, 0, 3, 1_000_000)))
-            self.assertEqual(agent.link.receive(60), {"type": "preparing", "what": "doing its first step"})
+            self.assertEqual(agent.link.receive(60), {"type": "preparing", "what": "doing its first step", "data": None})
             self.assertIsNone(agent.link.receive(2))  # its copy runs only when it is waited for, and there are steps to do
             self.assertFalse(agent.arena.any())
             self.assertEqual(agent.stop(), 0, agent.text())

@@ -24,6 +24,8 @@ class ByHand(str):
 BENCH = ByHand("a bench: it measures for minutes or hours what the page shows")
 SEEDS = ByHand("what to type once a seed has failed; tests/run.sh runs the same executable")
 
+# The bench that compares strategies, up to its parts.
+COMPARISONS = "tests/bench/comparisons.sh build/release/atoll input.txt build/release/tests/atoll_arithmetic_trainer.so"
 BLOCKS = {
     ("README.md", "./examples/quickstart.sh"): Elsewhere("tests/browser/quickstart_test.py examples/quickstart.sh"),
     ("README.md", "atoll coordinator init --bind"): Typed("Readme.test_separate_machines"),
@@ -44,25 +46,31 @@ BLOCKS = {
     ("docs/web.md", "atoll coordinator --web 127.0.0.1:4480"): Typed("Pages.test_pages"),
     ("docs/web.md", "ssh -L 4480"): ByHand("needs a login on another machine"),
     ("docs/web.md", "atoll coordinator --web 0.0.0.0:4480"): Typed("Pages.test_pages"),
+    ("docs/results/README.md", COMPARISONS): BENCH,
     ("docs/results/asynchronous.md", "export SEED="): BENCH,
     ("docs/results/asynchronous.md", "tests/bench/far.sh"): BENCH,
     ("docs/results/asynchronous.md", "tests/bench/decoupled.sh"): BENCH,
     ("docs/results/asynchronous.md", "STEP_MS=100 tests/bench/hostile.sh"): BENCH,
     ("docs/results/asynchronous.md", "STRATEGY="): BENCH,
+    ("docs/results/asynchronous.md", COMPARISONS + " rounds"): BENCH,
+    ("docs/results/asynchronous.md", COMPARISONS + " radial"): BENCH,
     ("docs/results/diffusion.md", "bench_diffusion"): BENCH,
     ("docs/results/diffusion.md", "atoll sample digits"): BENCH,
     ("docs/results/emulator.md", "cmake --preset release"): BENCH,
-    ("docs/results/gossip.md", "tests/bench/gossip_quality.sh"): BENCH,
+    ("docs/results/gossip.md", COMPARISONS + " rounds"): BENCH,
+    ("docs/results/gossip.md", COMPARISONS + " stragglers"): BENCH,
+    ("docs/results/gossip.md", "LAYERS=4 BATCH=8 ISLANDS=8 tests/bench/quality.sh"): BENCH,
     ("docs/results/gossip.md", "ctest --test-dir build/release -R"): Elsewhere("tests/run.sh ctest --test-dir"),
-    ("docs/results/gossip.md", "tests/bench/stragglers.sh"): BENCH,
     ("docs/results/link.md", "python3 tests/bench/link_share.py"): BENCH,
     ("docs/results/link.md", "/usr/bin/python3 tests/bench/far_gloo.py"): BENCH,
     ("docs/results/planning.md", "tests/bench/plan.sh"): BENCH,
-    ("docs/results/quality.md", "tests/bench/quality.sh"): BENCH,
+    ("docs/results/quality.md", COMPARISONS + " rounds"): BENCH,
+    ("docs/results/quality.md", COMPARISONS + " long"): BENCH,
     ("docs/results/quality.md", "export SEED="): BENCH,
     ("docs/results/reliability.md", "ATOLL_FAULT_MATRIX="): BENCH,
     ("docs/results/speed.md", "python3 tests/bench/stages.py"): BENCH,
-    ("docs/results/streaming.md", "SEED="): BENCH,
+    ("docs/results/streaming.md", COMPARISONS + " rounds"): BENCH,
+    ("docs/results/streaming.md", COMPARISONS + " links"): BENCH,
     ("docs/results/streaming.md", "ISLANDS=3"): BENCH,
 }
 

@@ -74,6 +74,7 @@ class TorchIsland(Island):
         self._boxes: list[Box] = []  # of sharded parameters: what this rank has of each
         self._sharded: Optional[ShardedArena] = None
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
+        self._reports_beside = False  # rank 0's numbers come from a GPU while it goes on: it asks no other rank for its own
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
         self._checked = False  # the model was compared with what is declared, and no step was done since
 
@@ -395,7 +396,7 @@ class TorchIsland(Island):
             self._try_to_save(order.directory)
         elif order.kind == library.REPORT:
             losses, _ = self._take_reported()
-            if self._device is None:
+            if not self._reports_beside:
                 self._losses_of(losses)
                 if order.wants_norm:
                     self._norm()
@@ -463,9 +464,10 @@ class TorchIsland(Island):
     def _join_ranks(self) -> None:
         """What rank 0 has of the agent, and the parameters that no rank shares out."""
         path = self._trainer.arena_path() if self.rank == 0 else ""
-        said = [(self._entries, path, os.path.getsize(path) // 4 if path else 0)]
+        beside = any(on_gpu(local(parameter)) for parameter in self._shared)
+        said = [(self._entries, path, os.path.getsize(path) // 4 if path else 0, beside)]
         distributed.broadcast_object_list(said, 0, group=self._talk)
-        self._entries, path, elements = said[0]
+        self._entries, path, elements, self._reports_beside = said[0]
         for parameter in self._model.parameters():
             if not is_sharded(parameter):
                 distributed.broadcast(parameter.detach(), 0)
