@@ -161,7 +161,7 @@ TEST_CASE("a trainer of one's own takes the last parameters of a completed run, 
 }
 
 TEST_CASE(
-    "a trainer of one's own begins again from its last state after what is not finite; the built-in one takes nothing in from such a "
+    "a trainer of one's own begins again from its last state after what is not finite, and the built-in one takes nothing in from such a "
     "step") {
   const auto goes_back = [](const std::string& trainer, bool in_parameters) {
     Bench bench;
