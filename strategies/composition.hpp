@@ -131,7 +131,7 @@ struct Composition {
   Anchor anchor = Anchor::newest;
 
   // Every island has an outer state of its own and takes its rounds without the others' consent.
-  [[nodiscard]] bool private_states() const { return group != Group::all; }
+  [[nodiscard]] bool has_own_outer_state() const { return group != Group::all; }
   // The exchange of a fragment takes its whole period: the next contribution is published before the result of the last one is merged, and
   // is formed against what the island went on from.
   [[nodiscard]] bool whole_period() const { return overlap_steps == inner_steps && overlap_steps > 0 && merge_alpha == 0.0 && quorum == 0; }

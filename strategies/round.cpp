@@ -2,15 +2,15 @@
 
 namespace atl {
 
-RunRounds::RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds)
+RunRounds::RunRounds(const StrategySpec& strategy, std::uint64_t rounds, std::uint64_t merge_rounds)
     : last_(rounds), last_trained_(rounds - merge_rounds) {
-  trained_.group = composition.group;
-  trained_.lockstep = composition.payload == PayloadKind::gradient;
-  trained_.quorum = composition.group == Group::all ? composition.quorum : 0;
-  if (composition.group == Group::pairs) {
+  trained_.group = strategy.group;
+  trained_.lockstep = strategy.payload == PayloadKind::gradient;
+  trained_.quorum = strategy.group == Group::all ? strategy.quorum : 0;
+  if (strategy.group == Group::pairs) {
     trained_.commit = CommitRule::members;
     trained_.base = BaseRule::own;
-  } else if (composition.group != Group::all) {
+  } else if (strategy.group != Group::all) {
     trained_.commit = CommitRule::self;
     trained_.base = BaseRule::own;
     trained_.quorum = 1;

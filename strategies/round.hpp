@@ -21,6 +21,20 @@
 
 namespace atl {
 
+// By which rule the work of a run goes on. Each core has one class for each, and asks a run for its rule where it makes that class.
+enum class RunRule : std::uint8_t {
+  shared,  // all members exchange, the coordinator commits, and there is one outer state
+  gossip,  // members meet in groups and commit among themselves; every island has an outer state of its own
+  own,     // an island goes its own way: nothing is sent
+  tasks,   // no rounds: tasks that islands are given (decentralised diffusion)
+};
+[[nodiscard]] constexpr RunRule rule_of(Group group) {
+  return group == Group::all      ? RunRule::shared
+         : group == Group::pairs  ? RunRule::gossip
+         : group == Group::nobody ? RunRule::own
+                                  : RunRule::tasks;
+}
+
 // Who decides that a round counts.
 enum class CommitRule : std::uint8_t {
   coordinator,  // once a quorum of the epoch's members holds the same result
@@ -48,8 +62,20 @@ struct RoundTerms {
 // The terms of each round of a run.
 class RunRounds {
  public:
+  // Of a run of no rounds.
+  RunRounds() = default;
   // rounds: of the run, those that merge included; merge_rounds: how many of the last ones merge all islands' outer parameters.
-  RunRounds(const Composition& composition, std::uint64_t rounds, std::uint64_t merge_rounds);
+  RunRounds(const StrategySpec& strategy, std::uint64_t rounds, std::uint64_t merge_rounds);
+
+  [[nodiscard]] RunRule rule() const { return rule_of(trained_.group); }
+  // Every island has an outer state of its own.
+  [[nodiscard]] bool has_own_outer_state() const { return trained_.base == BaseRule::own; }
+  // The coordinator has no part in the round's commit.
+  [[nodiscard]] bool islands_commit(Round round) const { return terms(round).commit != CommitRule::coordinator; }
+  // Rounds close with so many contributions (`quorum`), and nobody waits for the others.
+  [[nodiscard]] bool closes_with_quorum() const { return trained_.commit == CommitRule::coordinator && trained_.quorum > 0; }
+  // The trainer waits for each result and takes the step itself.
+  [[nodiscard]] bool lockstep() const { return trained_.lockstep; }
 
   [[nodiscard]] RoundTerms terms(Round round) const;
   [[nodiscard]] Round last() const { return last_; }

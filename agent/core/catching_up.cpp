@@ -14,7 +14,7 @@ void Core::State::on_engine(const InitialState& event) {
   if (run->terms.spec.model.from.empty()) {
     run->trainer.note_initial();  // else it has the seed's still, and loads the given ones
   }
-  if (run->terms.own_states()) {
+  if (run->terms.has_own_outer_state()) {
     agree_on_initial(event.digest);
   } else {
     say_all();
@@ -23,7 +23,7 @@ void Core::State::on_engine(const InitialState& event) {
 
 // The coordinator hears that it lacks them, and once others have agreed on them it joins them with a copy.
 void Core::State::lack_parameters(const std::string& why) {
-  if (run->terms.own_states()) {
+  if (run->terms.has_own_outer_state()) {
     give_up({Code::not_found, "the parameters that the run begins with: " + why});
     return;
   }
@@ -55,7 +55,7 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->outer.say(run->members.epoch());
   run->trainer.stop("its state is older than the run's");
   start_trainer();
-  if (run->terms.own_states()) {
+  if (run->terms.has_own_outer_state()) {
     become_active();
   } else {
     say_all();
@@ -70,7 +70,7 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     return;
   }
   run->outer.stop_restoring();
-  if (run->terms.own_states()) {
+  if (run->terms.has_own_outer_state()) {
     if (!stored.checkpoints(run->terms.id).empty()) {
       const StoredCheckpoint& older = stored.checkpoints(run->terms.id).back();
       run->outer.restore_older(older.round);
@@ -118,7 +118,7 @@ void Core::State::on_catch_up(const CatchUp& message) {
   if (run->life.active() || run->outer.restoring()) {
     return;
   }
-  if (!run->terms.own_states() && message.part != run->members.part()) {
+  if (!run->terms.has_own_outer_state() && message.part != run->members.part()) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
   advance_epoch(message.epoch);

@@ -32,9 +32,9 @@ class CommittedState {
   [[nodiscard]] const Digest& digest() const { return digest_; }
   [[nodiscard]] bool is(Round round, const Digest& digest) const { return held_ && committed_ == round && digest_ == digest; }
   // It is what an island goes on from where the others are at this round: that very state, or the island's own.
-  [[nodiscard]] bool suits(Round round, const Digest& digest) const { return terms_->own_states() ? held_ : is(round, digest); }
+  [[nodiscard]] bool suits(Round round, const Digest& digest) const { return terms_->has_own_outer_state() ? held_ : is(round, digest); }
   // Held of the state that all share, and nothing said of it: the island waits to be let in.
-  [[nodiscard]] bool waits() const { return held_ && !terms_->own_states() && !coming() && !said_; }
+  [[nodiscard]] bool waits() const { return held_ && !terms_->has_own_outer_state() && !coming() && !said_; }
   // Nothing is left to train.
   [[nodiscard]] bool at_end() const { return held_ && committed_ >= terms_->last(); }
   [[nodiscard]] StartFrom from() const { return from_; }

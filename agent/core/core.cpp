@@ -40,7 +40,7 @@ void Core::tick(TimePoint now) {
 void Core::State::drive() {
   end_pause();
   drive_merges();
-  if (run && run->terms.passes_over() && run->trainer.schedule() && run->life.active()) {
+  if (run && run->terms.closes_with_quorum() && run->trainer.schedule() && run->life.active()) {
     bring_forward();
   }
   drive_trainer();
@@ -154,7 +154,7 @@ struct Core::State::Router {
   // Whatever the epoch: what was decided in an older one is asked for, too.
   template <typename M>
   void of_groups(const M& message, void (State::*heard)(const M&)) {
-    if (state.run && state.run->terms.in_groups()) {
+    if (state.run && state.run->terms.gossips()) {
       of_run(message, heard);
     }
   }
@@ -383,7 +383,7 @@ void Core::State::say_of_run() {
 }
 
 void Core::State::say(const RoundInHand& round) {
-  if (!run->life.active() || run->terms.commits_itself(round.number()) || !session.welcomed() || run->rounds.resuming()) {
+  if (!run->life.active() || run->terms.islands_commit(round.number()) || !session.welcomed() || run->rounds.resuming()) {
     return;
   }
   if (std::optional<Message> said = round.said(run->members.epoch(), run->outer.digest())) {

@@ -36,7 +36,7 @@ void Core::State::say_leave() {
 // The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
 // in hand already, that round is the last.
 void Core::State::cut_short() {
-  const bool can = run && run->life.active() && run->trainer.can_finish() && !run->terms.own_states() && !run->terms.lockstep();
+  const bool can = run && run->life.active() && run->trainer.can_finish() && !run->terms.has_own_outer_state() && !run->terms.lockstep();
   if (!can) {
     return;
   }

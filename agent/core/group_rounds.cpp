@@ -16,7 +16,7 @@ std::vector<IslandId> Core::State::group_in(Round round) const {
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
 void Core::State::prepare_pair() {
-  if (!run || !run->terms.in_groups() || !run->outer.held() || !run->life.active() || !run->trainer.schedule() ||
+  if (!run || !run->terms.gossips() || !run->outer.held() || !run->life.active() || !run->trainer.schedule() ||
       run->outer.committed() >= run->terms.last_trained()) {
     return;
   }
@@ -73,7 +73,7 @@ void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) 
 
 // The members are others: groups of the old epoch are left, and the next round's is drawn anew.
 void Core::State::change_groups() {
-  if (run->terms.in_groups()) {
+  if (run->terms.gossips()) {
     effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
     prepare_pair();
   }
@@ -133,7 +133,7 @@ void Core::State::on_pair_answer(const PairAnswer& message) {
 
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
 void Core::State::drive_merges() {
-  if (!run || departure.gone() || run->life.ended() || !run->terms.in_groups() || !run->life.active() || !run->outer.held() ||
+  if (!run || departure.gone() || run->life.ended() || !run->terms.gossips() || !run->life.active() || !run->outer.held() ||
       !run->trainer.schedule() || !run->rounds.empty() || run->rounds.merging() || run->life.stands_after() || run->life.pause_after() ||
       run->outer.committed() < run->terms.last_trained() || run->outer.at_end()) {
     return;

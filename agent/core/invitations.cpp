@@ -66,7 +66,7 @@ void Core::State::on_invite_again(const Invite& message) {
     run->life.heed(std::nullopt);
     run->life.note_unpaused(message.epoch);
   }
-  if (run->life.standing() && !run->terms.own_states()) {
+  if (run->life.standing() && !run->terms.has_own_outer_state()) {
     go_on_after_pause();  // nobody is assigned while a run is being paused: it was paused meanwhile, and is resumed
   }
   switch (message.from) {
@@ -93,7 +93,7 @@ void Core::State::on_invite_again(const Invite& message) {
 
 void Core::State::invite_from_seed(const Invite& message, bool newer) {
   const bool begun = run->outer.from() != StartFrom::scratch;
-  if (run->terms.in_groups() ? !run->outer.held() && begun : !run->terms.alone() && (run->outer.held() || begun)) {
+  if (run->terms.gossips() ? !run->outer.held() && begun : !run->terms.alone() && (run->outer.held() || begun)) {
     // Every copy of the run's state is gone: it starts over, and what is here is of rounds that were given up, or of none.
     const RunTerms terms = run->terms;
     close_run("the run starts over");
@@ -112,19 +112,19 @@ void Core::State::invite_from_seed(const Invite& message, bool newer) {
 void Core::State::invite_with_memory(const Invite& message) {
   use_epoch(message.epoch, message.members);
   const CommittedState& outer = run->outer;
-  if (run->terms.in_groups() && outer.catching_up()) {
+  if (run->terms.gossips() && outer.catching_up()) {
     return;  // an older order: it takes over another's state
   }
-  if (outer.held() && (run->terms.own_states() || outer.committed() == message.committed)) {
+  if (outer.held() && (run->terms.has_own_outer_state() || outer.committed() == message.committed)) {
     take_part(message);
   }
-  if (run->terms.in_groups() && outer.held() && outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
+  if (run->terms.gossips() && outer.held() && outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
     lose_state("what this island has is of a merge that was given up");
   } else if (outer.suits(message.committed, message.digest)) {
     if (!outer.restoring()) {  // else what is here is being replaced, and the coordinator hears of what came of it
       become_active();
     }
-  } else if (!run->terms.own_states()) {
+  } else if (!run->terms.has_own_outer_state()) {
     // The coordinator counts on a state that is not here: it hears of it until it assigns another one.
     run->outer.miss(run->members.epoch(), outer.committed(),
                     Error{Code::conflict, "this island's state is not that of round " + std::to_string(message.committed.value)});
@@ -137,7 +137,7 @@ void Core::State::invite_with_checkpoint(const Invite& message, bool newer) {
   if (anew) {
     use_epoch(message.epoch, message.members);
   }
-  if (run->terms.own_states() && run->life.active()) {
+  if (run->terms.has_own_outer_state() && run->life.active()) {
     return;  // repeated: it has gone on from there
   }
   const std::optional<CaughtUp>& said = run->outer.said();
@@ -151,7 +151,7 @@ void Core::State::invite_with_checkpoint(const Invite& message, bool newer) {
 // In pairs: the coordinator counts on this island, which has not heard that it is let in, or has not the state for it.
 void Core::State::own_up() {
   const bool member = run->members.includes(island());
-  if (!run->terms.in_groups() || !member || run->outer.coming()) {
+  if (!run->terms.gossips() || !member || run->outer.coming()) {
     return;
   }
   if (run->outer.held() && !run->life.active()) {
@@ -205,7 +205,7 @@ void Core::State::restore(const Invite& message) {
   run->checkpoints.end_offer();  // as where it copies them from its peers
   run->outer.restore(message.committed);
   const std::string& copies = run->terms.spec.checkpoint.copy;
-  if (!run->terms.own_states() && !copies.empty() && stored.find(run->terms.id, message.committed, message.digest) == nullptr) {
+  if (!run->terms.has_own_outer_state() && !copies.empty() && stored.find(run->terms.id, message.committed, message.digest) == nullptr) {
     effect(FetchCopy{run->terms.id, copies, message.committed, message.digest});
     return;
   }
@@ -255,7 +255,7 @@ void Core::State::on_new_epoch(const NewEpoch& message) {
 
 void Core::State::be_left_out() {
   run->life.put_out();
-  if (!run->terms.in_groups()) {
+  if (!run->terms.gossips()) {
     return;
   }
   if (!run->members.members().empty()) {
@@ -270,7 +270,7 @@ void Core::State::be_left_out() {
 // Into an epoch whose members have the state of this round, if this island has that too.
 void Core::State::be_let_in(Round committed) {
   const bool result_held = run->rounds.is(committed, RoundInHand::Phase::exchanged);
-  if (run->terms.own_states() || run->outer.committed() >= committed || result_held) {
+  if (run->terms.has_own_outer_state() || run->outer.committed() >= committed || result_held) {
     become_active();
     return;
   }

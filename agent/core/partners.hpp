@@ -24,7 +24,7 @@ class Partners {
   [[nodiscard]] bool met(Epoch epoch, Round round) const { return met_.contains({epoch, round}); }
   // Against contributions to this fragment; none where the coordinator looks at them.
   [[nodiscard]] NormGuard guard(std::uint32_t fragment) const {
-    return NormGuard{terms_->in_groups() ? terms_->spec.guards.norm_factor : 0, norms_.median(fragment)};
+    return NormGuard{terms_->gossips() ? terms_->spec.guards.norm_factor : 0, norms_.median(fragment)};
   }
   // The weight of its outer parameters in the last merge: tokens of contributions that counted.
   [[nodiscard]] std::uint64_t weight() const { return std::max<std::uint64_t>(tokens_, 1); }

@@ -27,7 +27,7 @@ void Core::State::stand_after(Round round) {
 
 // Its state is, or goes back to, one before the round that it was to stand after: it comes to that round again.
 void Core::State::forget_stand() {
-  if (run->terms.own_states() && run->life.standing() && *run->life.stands_after() > run->outer.committed()) {
+  if (run->terms.has_own_outer_state() && run->life.standing() && *run->life.stands_after() > run->outer.committed()) {
     run->life.go_on();
   }
 }
@@ -36,7 +36,7 @@ void Core::State::forget_stand() {
 // meet again as they would have met. An island that had come further before it heard stands there, and the coordinator names that round to
 // all.
 void Core::State::pause_own_rounds() {
-  if (!run->terms.own_states() || !run->life.active() || !run->outer.held() || run->outer.at_end() || !run->life.pause_after()) {
+  if (!run->terms.has_own_outer_state() || !run->life.active() || !run->outer.held() || run->outer.at_end() || !run->life.pause_after()) {
     return;
   }
   if (run->life.stands_after() && *run->life.pause_after() > *run->life.stands_after() &&
@@ -59,13 +59,13 @@ void Core::State::pause_own_rounds() {
 // The trainer was told to stand: it is loaded anew. What was exchanged with partners counts.
 void Core::State::go_on_after_pause() {
   run->life.go_on();
-  if (!run->terms.own_states()) {
+  if (!run->terms.has_own_outer_state()) {
     drop_rounds();
     return;
   }
   run->trainer.drop_orders();
   const Round next = run->outer.committed().next();
-  if (run->rounds.is(next, RoundInHand::Phase::exchanged) && run->terms.commits_itself(next)) {
+  if (run->rounds.is(next, RoundInHand::Phase::exchanged) && run->terms.islands_commit(next)) {
     if (run->life.pause_after() && next >= *run->life.pause_after()) {
       stand_after(next);
     }

@@ -147,7 +147,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
 
 // The result of this round is to be applied: into the arena, too, if it is the agent's turn with that fragment.
 bool Core::State::lies_behind(const RoundInHand& round) {
-  if (!run->terms.passes_over()) {
+  if (!run->terms.closes_with_quorum()) {
     return false;
   }
   const bool ours = run->trainer.training() && run->turns.begun(run->trainer.beginnings()) && run->turns.is(round.fragment(), Turn::ours) &&

@@ -59,7 +59,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   if (!run->trainer.training() || event.round > run->trainer.planned()) {
     return;
   }
-  if (run->terms.passes_over() && !run->turns.is(event.fragment, ArenaTurns::Turn::publishing)) {
+  if (run->terms.closes_with_quorum() && !run->turns.is(event.fragment, ArenaTurns::Turn::publishing)) {
     return;
   }
   const std::optional<Schedule>& schedule = run->trainer.schedule();
@@ -72,7 +72,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   }
   const std::optional<Round> round = open_round(event.round, event.fragment);
   if (!round) {
-    if (run->terms.passes_over()) {
+    if (run->terms.closes_with_quorum()) {
       overrun(event);
     }
     return;
@@ -87,7 +87,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
   const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
   PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
   RoundInHand& in_hand = run->rounds.add(*round, event.fragment);
-  if (run->terms.passes_over()) {
+  if (run->terms.closes_with_quorum()) {
     in_hand.train_from(run->turns.took_part_in(event.fragment));
     facts = run->turns.published(event.fragment, event.step, event.position, facts);
   }
@@ -107,7 +107,7 @@ void Core::State::on_trainer(const TrainerPublished& event) {
 // Into which round a contribution goes that the trainer was told to publish for round `from`: that one; where it may have closed already,
 // the next of its fragment that has not. Nothing: the contribution is not needed.
 std::optional<Round> Core::State::open_round(Round from, std::uint32_t fragment) {
-  if (run->terms.passes_over()) {
+  if (run->terms.closes_with_quorum()) {
     const std::optional<RoundPlan> plan = first_open(Round(from.value - 1), fragment);
     return plan ? std::optional(plan->round) : std::nullopt;
   }
@@ -120,13 +120,13 @@ void Core::State::on_engine(const ContributionFormed& event) {
     return;
   }
   round->form(event.norm, event.base, event.fingerprint);
-  if (run->terms.passes_over() && !date(event.round)) {
+  if (run->terms.closes_with_quorum() && !date(event.round)) {
     return;
   }
   if (!run->turns.publishing()) {
     departure.contributed();
   }
-  if (!run->terms.commits_itself(event.round)) {
+  if (!run->terms.islands_commit(event.round)) {
     say(*round);
     return;
   }
@@ -163,11 +163,11 @@ void Core::State::withdraw(Round number, Error error) {
     reject_own(number, error);
     return;
   }
-  if (run->terms.own_states()) {
+  if (run->terms.has_own_outer_state()) {
     give_up(with_context(std::move(error), "round " + std::to_string(number.value)));
     return;
   }
-  if (run->terms.passes_over()) {
+  if (run->terms.closes_with_quorum()) {
     run->turns.distrust(round->fragment());
     drop_contribution(number, error, fate_of(error));
     return;
@@ -216,7 +216,7 @@ void Core::State::on_exchange(const Exchange& order) {
     }
   };
   RoundInHand* round = run->rounds.find(message.round);
-  if (run->terms.passes_over() && tokens_of(message, island()) == 0) {
+  if (run->terms.closes_with_quorum() && tokens_of(message, island()) == 0) {
     if (round != nullptr && round->is(Phase::forming)) {
       return;  // the coordinator says it again; by then it is known whether there is a contribution
     }
@@ -230,7 +230,7 @@ void Core::State::on_exchange(const Exchange& order) {
     return;  // begun already, or given up
   }
   const std::uint64_t own = tokens_of(message, island());
-  if (run->terms.passes_over() && own > 0 && (round->receives() || !counts(message, island(), round->ready()))) {
+  if (run->terms.closes_with_quorum() && own > 0 && (round->receives() || !counts(message, island(), round->ready()))) {
     refuse("this island has another contribution to round " + std::to_string(message.round.value) + " than the one that is counted");
     return;
   }
@@ -279,12 +279,12 @@ void Core::State::on_engine(const ExchangeDone& event) {
   round->finish_exchange(Exchanged{run->terms.id, run->members.epoch(), event.round, event.attempt, event.digest, event.bytes_sent,
                                    event.bytes_received, event.seconds, event.slowest, event.arrived_seconds});
   run->rounds.count(event);
-  if (!run->terms.commits_itself(event.round)) {
+  if (!run->terms.islands_commit(event.round)) {
     say(*round);
     return;
   }
   round->set_checkpoint(checkpoint_due(event.round, run->terms.last_trained(), run->terms.spec.checkpoint.every_rounds));
-  if (run->terms.in_groups()) {
+  if (run->terms.gossips()) {
     note_met(*round, event);
   }
   if (run->life.pause_after() && !run->life.standing() && event.round >= *run->life.pause_after()) {
@@ -300,7 +300,7 @@ void Core::State::on_engine(const ExchangeBroke& event) {
   if (round == nullptr) {
     return;
   }
-  if (run->terms.commits_itself(event.round)) {
+  if (run->terms.islands_commit(event.round)) {
     give_up(with_context(event.error, "round " + std::to_string(event.round.value)));
     return;
   }
@@ -362,7 +362,7 @@ void Core::State::on_commit(const Commit& message) {
 // The others went on with a result that this island does not hold.
 void Core::State::miss_commit(Round round) {
   const std::string why = "this island does not hold the result of round " + std::to_string(round.value);
-  if (run->terms.in_groups()) {
+  if (run->terms.gossips()) {
     lose_state(why);
     return;
   }
@@ -382,17 +382,17 @@ void Core::State::on_engine(const ResultApplied& event) {
   const bool checkpoint = due || run->rounds.find(event.round)->checkpoint();
   const RoundInHand round = run->rounds.take_applied(event.round, checkpoint);
   // Where rounds close with a quorum, what did not count is counted with the island's next contribution that does.
-  const bool counts = !run->terms.passes_over() || round.counts();
+  const bool counts = !run->terms.closes_with_quorum() || round.counts();
   run->outer.advance(event.round, round.exchanged().digest, counts ? round.ready().data.to : 0);
   run->trainer.note_progress();
-  if (run->terms.in_groups()) {
+  if (run->terms.gossips()) {
     run->rounds.note_projection(event.round, event.projection);
     prepare_pair();
   }
   if (checkpoint && !run->terms.lockstep()) {
     effect(BeginCheckpoint{run->terms.id, event.round, run->outer.digest()});  // in lockstep the outer state comes with the merge
   }
-  if (run->terms.passes_over()) {
+  if (run->terms.closes_with_quorum()) {
     go_on_after(round, event);
     return;
   }
@@ -444,7 +444,8 @@ void Core::State::on_trainer(const TrainerMerged& event) {
     return;
   }
   run->trainer.on(event);
-  if (run->terms.passes_over() && !run->turns.merged(event.fragment, event.round, event.step, event.position, run->trainer.tokens())) {
+  if (run->terms.closes_with_quorum() &&
+      !run->turns.merged(event.fragment, event.round, event.step, event.position, run->trainer.tokens())) {
     return;
   }
   Merged said = run->rounds.describe(event);

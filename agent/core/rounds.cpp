@@ -80,7 +80,7 @@ std::uint64_t Rounds::published_to(std::uint64_t counted) const {
 }
 
 bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
-  return !terms_->own_states() && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
+  return !terms_->has_own_outer_state() && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
     const DataRange& data = item.second.ready().data;
     return data.sequences() > 0 && data.part == part && data.from < counted && !item.second.is(RoundInHand::Phase::applying);
   });
@@ -101,11 +101,12 @@ RoundInHand& Rounds::postpone(Round round, Round to) {
 
 // Every contribution up to this one is there.
 bool Rounds::follows(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const {
-  if (round.round.value != committed.value + rounds_.size() + 1 || (terms_->own_states() && !terms_->commits_itself(round.round))) {
+  if (round.round.value != committed.value + rounds_.size() + 1 ||
+      (terms_->has_own_outer_state() && !terms_->islands_commit(round.round))) {
     return false;  // what merges all islands is formed again
   }
   const DataRange& data = round.facts.data;
-  return terms_->own_states() || (data.part == part && data.from == published_to(counted));
+  return terms_->has_own_outer_state() || (data.part == part && data.from == published_to(counted));
 }
 
 // Where rounds close with a quorum each contribution stands alone.
@@ -120,14 +121,14 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
   }
   bool whole = true;
   for (const PendingRound& round : pending) {
-    if (terms_->passes_over() ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
+    if (terms_->closes_with_quorum() ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
       add(round.round, round.fragment).resume(round);
       continue;
     }
     // After one that was withdrawn, or of samples that are not this island's any more, the rounds from there on are published again.
     whole = false;
     tell_dropped(round.round, round.fragment, round.facts);
-    if (terms_->passes_over()) {
+    if (terms_->closes_with_quorum()) {
       out_->effect(PostponeContribution{terms_->id, round.round, Round(0)});
     }
   }
@@ -136,7 +137,7 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
 
 // A round that was committed with the contribution meanwhile is known to the coordinator, which then counts it there.
 void Rounds::tell_dropped(Round round, std::uint32_t fragment, const PublishFacts& facts) {
-  if (!terms_->own_states() && facts.tokens + facts.overwritten > 0) {
+  if (!terms_->has_own_outer_state() && facts.tokens + facts.overwritten > 0) {
     const Error why{Code::unavailable, "it was in hand when its island went on from another state"};
     out_->send(Withdrawn{terms_->id, Epoch(0), round, why, facts.data, fragment, Fate::dropped, facts.tokens, facts.overwritten});
   }
@@ -207,7 +208,7 @@ void Rounds::drop() {
     if (const atl::Ready& said = round.ready(); !round.receives() && !round.withdrawn() && !round.is(RoundInHand::Phase::applying)) {
       tell_dropped(number, round.fragment(), {said.tokens, said.steps, said.training_loss, said.data, said.overwritten});
     }
-    if (terms_->passes_over() && !round.receives()) {
+    if (terms_->closes_with_quorum() && !round.receives()) {
       out_->effect(PostponeContribution{terms_->id, number, Round(0)});
     }
   }

@@ -64,7 +64,7 @@ class Rounds {
   [[nodiscard]] bool overlap(std::uint32_t part, std::uint64_t counted) const;
   // A trainer that is there in its part goes on where the rounds in hand end; where nobody else counts, always.
   [[nodiscard]] bool continue_at(std::uint64_t position, std::uint64_t counted) const {
-    return terms_->own_states() || position >= published_to(counted);
+    return terms_->has_own_outer_state() || position >= published_to(counted);
   }
   // They came with a checkpoint, and are said once the trainer that goes on with them is up.
   [[nodiscard]] bool resuming() const { return resuming_; }

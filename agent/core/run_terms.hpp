@@ -11,26 +11,19 @@ namespace atl::agent {
 
 struct RunTerms {
   RunTerms(RunId run, RunSpec settings, const Composition& parts)
-      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(parts, spec.rounds, spec.merge_rounds) {}
+      : id(std::move(run)), spec(std::move(settings)), composition(parts), rounds(spec.strategy, spec.rounds, spec.merge_rounds) {}
 
   RunId id;
   RunSpec spec;
   Composition composition;
   RunRounds rounds;
 
-  // Of the rounds that are trained for.
-  [[nodiscard]] RoundTerms trained() const { return rounds.terms(Round(1)); }
-  // Every island has an outer state of its own.
-  [[nodiscard]] bool own_states() const { return trained().base == BaseRule::own; }
-  // The coordinator has no part in the round's commit.
-  [[nodiscard]] bool commits_itself(Round round) const { return rounds.terms(round).commit != CommitRule::coordinator; }
-  // Members of a group commit the rounds that are trained for among themselves.
-  [[nodiscard]] bool in_groups() const { return trained().commit == CommitRule::members; }
-  // Rounds close without the contributions of members that are late.
-  [[nodiscard]] bool passes_over() const { return trained().commit == CommitRule::coordinator && trained().quorum > 0; }
-  // Nobody else takes part in the rounds of this island.
-  [[nodiscard]] bool alone() const { return trained().commit == CommitRule::self; }
-  [[nodiscard]] bool lockstep() const { return trained().lockstep; }
+  [[nodiscard]] bool has_own_outer_state() const { return rounds.has_own_outer_state(); }
+  [[nodiscard]] bool islands_commit(Round round) const { return rounds.islands_commit(round); }
+  [[nodiscard]] bool gossips() const { return rounds.rule() == RunRule::gossip; }
+  [[nodiscard]] bool closes_with_quorum() const { return rounds.closes_with_quorum(); }
+  [[nodiscard]] bool alone() const { return rounds.rule() == RunRule::own; }
+  [[nodiscard]] bool lockstep() const { return rounds.lockstep(); }
   [[nodiscard]] Round last() const { return rounds.last(); }
   [[nodiscard]] Round last_trained() const { return rounds.last_trained(); }
 };

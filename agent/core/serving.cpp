@@ -17,9 +17,10 @@ void Core::State::on_offer(const Offer& message) {
   const bool applying = run->rounds.applying();
   run->checkpoints.offer(applying ? run->outer.committed().next() : run->outer.committed(), now);
   // For a pause: it could not be written, or nobody heard; or this island came in after the commit that said so.
-  const std::optional<Round> paused_at = run->life.stands_after()                              ? run->life.stands_after()
-                                         : run->life.pause_after() && !run->terms.own_states() ? std::optional(run->outer.committed())
-                                                                                               : std::nullopt;
+  const std::optional<Round> paused_at = run->life.stands_after() ? run->life.stands_after()
+                                         : run->life.pause_after() && !run->terms.has_own_outer_state()
+                                             ? std::optional(run->outer.committed())
+                                             : std::nullopt;
   const bool wanted = paused_at && (!run->checkpoints.newest() || run->checkpoints.newest()->round < *paused_at);
   if (run->checkpoints.serves(run->outer.committed(), run->outer.digest(), wanted)) {
     run->checkpoints.tell(now);

@@ -32,7 +32,7 @@ void Trainer::start(std::uint32_t part, const DataShare& share, const StoredChec
     order.checkpoint = saved->round;
     order.step = saved->step;
     order.position = saved->position;
-    if (current && !terms_->passes_over()) {  // else each fragment is of another round: it is loaded
+    if (current && !terms_->closes_with_quorum()) {  // else each fragment is of another round: it is loaded
       holds_ = saved->round;
       position_ = saved->position;
     }
@@ -70,7 +70,7 @@ void Trainer::load(Round committed, Step step, std::uint64_t position) {
 void Trainer::go_on(Round committed) {
   step_ = step_of(committed);
   phase_ = Phase::training;
-  planned_ = terms_->passes_over() ? terms_->last_trained() : committed;
+  planned_ = terms_->closes_with_quorum() ? terms_->last_trained() : committed;
   merges_.clear();
   horizon_of_.reset();
   ++beginnings_;
@@ -229,7 +229,7 @@ void Trainer::on(const TrainerLoaded& event, Round committed) {
   if (phase_ != Phase::loading) {
     return;
   }
-  if (terms_->passes_over()) {  // newer results are adopted on the way
+  if (terms_->closes_with_quorum()) {  // newer results are adopted on the way
     go_on(begun_with_);
     position_ = event.position;
     return;

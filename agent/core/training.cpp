@@ -38,7 +38,7 @@ void Core::State::drive_trainer() {
     start_trainer();
   }
   if (trainer.training()) {
-    if (run->terms.passes_over()) {
+    if (run->terms.closes_with_quorum()) {
       drive_turns();
     } else {
       extend_plan();
@@ -66,7 +66,7 @@ void Core::State::give_orders() {
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
   if (trainer.holds() == run->outer.committed() && run->rounds.continue_at(trainer.position(), run->outer.counted())) {
     trainer.go_on(run->outer.committed());
-    if (run->terms.passes_over()) {
+    if (run->terms.closes_with_quorum()) {
       drive_turns();
     } else {
       extend_plan();
@@ -75,7 +75,7 @@ void Core::State::give_orders() {
     return;
   }
   go_on_with_pending();
-  if (run->terms.passes_over()) {  // what was published lies elsewhere, and is not trained on again
+  if (run->terms.closes_with_quorum()) {  // what was published lies elsewhere, and is not trained on again
     trainer.load(run->outer.committed(), trainer.step_of(run->outer.committed()), run->rounds.published_to(run->outer.counted()));
     return;
   }
@@ -92,7 +92,7 @@ void Core::State::go_on_with_pending() {
   if (!run->rounds.stop_resuming()) {
     return;
   }
-  if (!run->terms.own_states()) {
+  if (!run->terms.has_own_outer_state()) {
     say_all();
     return;
   }
@@ -193,7 +193,7 @@ bool Core::State::lose_trainer(const TrainerExited& event) {
 
 void Core::State::on_cut(const Cut& message) {
   if (run->life.active() && message.round > run->outer.committed() && !run->rounds.contains(message.round)) {
-    if (run->terms.passes_over() && run->trainer.schedule()) {
+    if (run->terms.closes_with_quorum() && run->trainer.schedule()) {
       hurry(message.round);
     } else {
       run->trainer.hurry(message.round, run->outer.committed());

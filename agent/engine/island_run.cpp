@@ -134,7 +134,7 @@ Status IslandRun::fill_arena() {
   if (watch_) {
     watch_->forget();
   }
-  if ((composition_.codec.kind == CodecKind::f32 && !passes_over()) || own_start_) {
+  if ((composition_.codec.kind == CodecKind::f32 && !closes_with_quorum()) || own_start_) {
     contributions_.clear();
   }
   if (own_start_) {
@@ -204,7 +204,7 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto where = "the contribution of island " + island_.text + " to round " + std::to_string(round.value);
-  if (passes_over()) {
+  if (closes_with_quorum()) {
     Result<Contribution> apart = form_apart(round, range, fragment, facts);
     if (!apart) {
       return with_context(apart.error(), where);
@@ -235,13 +235,14 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
-    if (passes_over() && stepped_[fragment] > checkpoint) {
+    if (closes_with_quorum() && stepped_[fragment] > checkpoint) {
       continue;  // formed against outer parameters that the checkpoint's state does not lead to again
     }
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {
-      begun.pending.push_back({round, fragment, formed.norm, facts, passes_over() ? std::min(formed.base, checkpoint) : formed.base});
+      begun.pending.push_back(
+          {round, fragment, formed.norm, facts, closes_with_quorum() ? std::min(formed.base, checkpoint) : formed.base});
     }
   }
   return formed;
@@ -396,7 +397,7 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   before_change(state);
-  if (passes_over() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
+  if (closes_with_quorum() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
     ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_));
     form_anew(result.fragment, before, result.round);

@@ -14,7 +14,7 @@ const Run* Core::State::shared_run(const IslandId& id, const RunId& run) const {
   const Island* island = islands.find(id);
   const auto found = runs.find(run);
   const bool stays = island != nullptr && island->greeted && !island->probe && !island->leaving();
-  return stays && found != runs.end() && !found->second.phased() && !found->second.private_states() ? &found->second : nullptr;
+  return stays && found != runs.end() && !found->second.has_tasks() && !found->second.has_own_outer_state() ? &found->second : nullptr;
 }
 
 // The round that this island says something of; null as above.
@@ -36,7 +36,8 @@ Stir Core::State::stir_of(const IslandId& id, const atl::Ready& message) const {
   }
   const Run& run = runs.at(message.run);
   const std::size_t answers = round->contributions().size();
-  const std::size_t needed = run.passes_over() ? std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()) : run.members.size();
+  const std::size_t needed =
+      run.closes_with_quorum() ? std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()) : run.members.size();
   const bool decides = round->exchanging() || answers == 0 || run.spec.strategy.pace == Pace::adaptive;
   return !decides && answers + kMany < needed ? Stir::little : Stir::all;
 }
@@ -51,7 +52,7 @@ Stir Core::State::stir_of(const IslandId& id, const Exchanged& message) const {
 
 Stir Core::State::stir_of(const IslandId& id, const Merged& message) const {
   const Run* run = shared_run(id, message.run);
-  return run != nullptr && !run->own(message.round) ? Stir::numbers : Stir::all;
+  return run != nullptr && !run->islands_commit(message.round) ? Stir::numbers : Stir::all;
 }
 
 }  // namespace atl::coordinator

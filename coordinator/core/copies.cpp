@@ -135,7 +135,7 @@ void Core::State::on_copied(const IslandId& island, const Copied& message) {
         what + " was copied by island " + islands.name_of(island) + " to " + place + ": " + human_bytes(message.bytes) + ", " +
             human_bytes(message.sent_bytes) + " of it now",
         std::move(fields));
-  if (run.private_states() || run.lineage.confirms(message.round, message.digest)) {
+  if (run.has_own_outer_state() || run.lineage.confirms(message.round, message.digest)) {
     run.copies.made(island, message.round);
     run.lineage.has_checkpoint(message.round);
     record(run.to_record());

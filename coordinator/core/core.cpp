@@ -22,13 +22,13 @@ std::optional<Schedule> schedule_in(const RunSpec& spec) {
 
 }  // namespace
 
-bool Run::merging() const { return lineage.committed() >= last_own() && !at_end(); }
+bool Run::merging() const { return lineage.committed() >= last_trained() && !at_end(); }
 
 void Run::adopt_spec(RunSpec value) {
   spec = std::move(value);
   data.belong_to(about.id, classes_of_data(spec), sequences_of_a_round(spec));
   guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
-  if (phased()) {
+  if (has_tasks()) {
     work = Tasks{};
   } else if (spec.strategy.group == Group::all) {
     schedule = schedule_in(spec);
@@ -52,28 +52,28 @@ RunRecord Run::to_record() const {
 }
 
 void Run::give_up_rounds() {
-  if (!phased()) {
+  if (!has_tasks()) {
     rounds().start_anew();
   }
 }
 
 void Run::give_up_work(Outbox& out) {
   give_up_rounds();
-  if (phased()) {
+  if (has_tasks()) {
     tasks().give_up(out);
   }
 }
 
 void Run::start_work_anew() {
   give_up_rounds();
-  if (phased()) {
+  if (has_tasks()) {
     tasks().forget_assignments();
   }
 }
 
 std::vector<RunId> Run::groups(bool unfinished) const {
   std::vector<RunId> groups;
-  if (phased()) {
+  if (has_tasks()) {
     for (const auto& [name, task] : tasks().all()) {
       if (!task.record().group.empty() && !(unfinished && task.done())) {
         groups.push_back(task.record().group);
@@ -93,7 +93,7 @@ Round Run::furthest() const {
 }
 
 Round Run::present_round() const {
-  return !lineage.initialised() ? Round(0) : private_states() ? std::max(furthest(), lineage.committed()).next() : lineage.next();
+  return !lineage.initialised() ? Round(0) : has_own_outer_state() ? std::max(furthest(), lineage.committed()).next() : lineage.next();
 }
 
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
@@ -144,7 +144,7 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   Run& run = found->second;
   const auto membership = run.memberships.find(island);
   if constexpr (std::is_same_v<M, Withdrawn>) {
-    if (membership != run.memberships.end() && !run.phased() && !run.private_states() && message.round.value <= run.spec.rounds) {
+    if (membership != run.memberships.end() && !run.has_tasks() && !run.has_own_outer_state() && message.round.value <= run.spec.rounds) {
       record(DroppedRecord{message.run, run.lineage.number(), island, message.fragment, message.round, message.data, message.fate,
                            message.tokens, message.overwritten});
     }
@@ -155,12 +155,12 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   if (membership == run.memberships.end() || run.life.idle() || membership->second.record.state == MembershipState::refused) {
     if constexpr (std::is_same_v<M, Checkpointed>) {
       // Of rounds in which it took part. Nobody else may have one as new.
-      if (!message.error && !run.private_states() && !run.phased() && run.lineage.confirms(message.round, message.digest)) {
+      if (!message.error && !run.has_own_outer_state() && !run.has_tasks() && run.lineage.confirms(message.round, message.digest)) {
         islands.keeps(island, run.about.id, HeldCheckpoint{message.round, message.digest});
       }
     }
     release(island, run);
-  } else if (std::is_same_v<M, RunEnded> || run.phased() == std::is_same_v<M, AssignmentReport>) {
+  } else if (std::is_same_v<M, RunEnded> || run.has_tasks() == std::is_same_v<M, AssignmentReport>) {
     (this->*handle)(run, membership->second, message);
   }
 }

@@ -28,6 +28,7 @@
 #include "coordinator/core/steadiness.hpp"
 #include "coordinator/core/tasks.hpp"
 #include "coordinator/core/work_list.hpp"
+#include "strategies/round.hpp"
 #include "strategies/schedule.hpp"
 
 namespace atl::coordinator {
@@ -177,24 +178,25 @@ struct Run {
   // The runs in which several islands train, or trained, an expert of this one; only those of experts that are not done, if so wanted.
   [[nodiscard]] std::vector<RunId> groups(bool unfinished = false) const;
   [[nodiscard]] RunRecord to_record() const;
-  [[nodiscard]] bool lockstep() const { return spec.strategy.payload == PayloadKind::gradient; }
-  [[nodiscard]] bool pairs() const { return spec.strategy.group == Group::pairs; }
+  [[nodiscard]] RunRounds terms() const { return {spec.strategy, spec.rounds, spec.merge_rounds}; }
+  [[nodiscard]] bool lockstep() const { return terms().lockstep(); }
+  [[nodiscard]] bool gossips() const { return spec.strategy.group == Group::pairs; }
   // Islands commit their rounds by themselves, but for those at the end that merge all of them.
-  [[nodiscard]] bool private_states() const { return pairs() || spec.strategy.group == Group::nobody; }
-  [[nodiscard]] bool own(Round round) const { return private_states() && round <= last_own(); }
+  [[nodiscard]] bool has_own_outer_state() const { return gossips() || spec.strategy.group == Group::nobody; }
+  [[nodiscard]] bool islands_commit(Round round) const { return has_own_outer_state() && round <= last_trained(); }
   // The last round before those that merge all islands' outer parameters; without any, the last of all.
-  [[nodiscard]] Round last_own() const { return Round(spec.rounds - spec.merge_rounds); }
+  [[nodiscard]] Round last_trained() const { return Round(spec.rounds - spec.merge_rounds); }
   // After which all members can stand: the next round that is not committed yet; where each commits its own, after those that are furthest.
-  [[nodiscard]] Round next_stand() const { return private_states() ? std::min(last_own(), furthest().next()) : lineage.next(); }
+  [[nodiscard]] Round next_stand() const { return has_own_outer_state() ? std::min(last_trained(), furthest().next()) : lineage.next(); }
   // In pairs: all islands' outer parameters are being merged.
   [[nodiscard]] bool merging() const;
   // The newest round that a member is known to have come to by itself.
   [[nodiscard]] Round furthest() const;
   // The round that is being taken, of those that are furthest where each commits its own; 0 before there is a common state.
   [[nodiscard]] Round present_round() const;
-  [[nodiscard]] bool phased() const { return spec.strategy.group == Group::expert; }
+  [[nodiscard]] bool has_tasks() const { return spec.strategy.group == Group::expert; }
   // Rounds close with so many contributions, and nobody waits for the others.
-  [[nodiscard]] bool passes_over() const { return spec.strategy.quorum > 0 && spec.strategy.group == Group::all; }
+  [[nodiscard]] bool closes_with_quorum() const { return spec.strategy.quorum > 0 && spec.strategy.group == Group::all; }
   // Several islands train one expert in it, for a run of phases.
   [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
   [[nodiscard]] bool is_member(const IslandId& island) const;

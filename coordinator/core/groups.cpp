@@ -120,7 +120,7 @@ std::vector<IslandId> Core::State::present_members(const Run& run, const Task& t
 // It has a place in the group, and what it needs for the work.
 bool Core::State::is_lent(const Run& group, const IslandId& island) const {
   const auto run = runs.find(RunId(group.spec.work.run));
-  if (run == runs.end() || run->second.life.idle() || !run->second.phased()) {
+  if (run == runs.end() || run->second.life.idle() || !run->second.has_tasks()) {
     return false;
   }
   const Tasks& tasks = run->second.tasks();

@@ -237,7 +237,7 @@ std::optional<Wait> Core::State::hold_for_joiners(Run& run) {
 // Whether a checkpoint is of the run's present history, and the same as its peers'. An island whose checkpoint differs leaves the epoch.
 bool Core::State::takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message) {
   const IslandId island = membership.record.island;
-  if (run.private_states()) {
+  if (run.has_own_outer_state()) {
     membership.progress.settled = true;
     note_own_round(run, message.round);
     return true;
@@ -333,7 +333,7 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     return;
   }
   const bool newest =
-      !message.error && !run.private_states() && message.round == run.lineage.committed() && message.digest == run.lineage.digest();
+      !message.error && !run.has_own_outer_state() && message.round == run.lineage.committed() && message.digest == run.lineage.digest();
   if (membership.record.state == MembershipState::absent && run.members.empty() && newest) {
     // It held the result of the round whose commit it had not heard, and nobody else is left: no round is lost.
     islands.live(island, run.about.id, HeldCheckpoint{message.round, message.digest});
@@ -351,10 +351,10 @@ void Core::State::on_caught_up(Run& run, Membership& membership, const CaughtUp&
     }
     return;
   }
-  if (membership.entry.from == StartFrom::checkpoint && !run.private_states() && message.round != membership.entry.assigned) {
+  if (membership.entry.from == StartFrom::checkpoint && !run.has_own_outer_state() && message.round != membership.entry.assigned) {
     return;  // of an earlier order, or of what it had in memory: neither is the checkpoint that it was asked for since
   }
-  if (run.pairs()) {
+  if (run.gossips()) {
     if (!run.at_end() && membership.entry.catch_up && membership.entry.catch_up->committed == message.round &&
         membership.entry.catch_up->digest == message.digest) {
       membership.progress.merged = message.round;

@@ -71,15 +71,15 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
     heed_epoch(run, id);
-    if (run.private_states()) {
+    if (run.has_own_outer_state()) {
       admit_with_own_state(run, id, MembershipState::active);
     } else {
-      add_membership(run, id, run.phased() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
+      add_membership(run, id, run.has_tasks() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
     }
     run.members.push_back(id);
     names.push_back(islands.name_of(id));
   }
-  if (run.private_states() || run.phased()) {
+  if (run.has_own_outer_state() || run.has_tasks()) {
     run.lineage.begin();
     run.lineage.trust_ledger();
   } else {
@@ -119,13 +119,13 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
     had = value.part;
-  } else if (const HeldRun& held = islands.held(island, run.about.id); !run.private_states() && run.lineage.remembers(held)) {
+  } else if (const HeldRun& held = islands.held(island, run.about.id); !run.has_own_outer_state() && run.lineage.remembers(held)) {
     adopt_position(run, held);  // it was a member by a newer ledger, and knows how far its part of the data is
     had = held.part;
   }
   value.run = run.about.id;
   value.island = island;
-  if (!run.phased()) {
+  if (!run.has_tasks()) {
     value.part = run.data.part_of(island, had, out);
   }
   value.state = state;
@@ -162,7 +162,7 @@ void Core::State::save(const Run& run, const Membership& membership) {
 
 // The data are dealt among the members of an epoch.
 void Core::State::deal_data(Run& run) {
-  if (run.phased()) {
+  if (run.has_tasks()) {
     return;  // its tasks say which data they are of
   }
   std::vector<std::uint32_t> among;
@@ -177,7 +177,7 @@ void Core::State::deal_data(Run& run) {
 }
 
 void Core::State::send_invite(Run& run, Membership& membership) {
-  if (run.phased()) {
+  if (run.has_tasks()) {
     return;  // its Assignment says all
   }
   Invite invite;
@@ -190,7 +190,7 @@ void Core::State::send_invite(Run& run, Membership& membership) {
   invite.committed = membership.entry.from == StartFrom::checkpoint ? membership.entry.assigned : run.lineage.committed();
   invite.digest =
       invite.committed == run.lineage.committed() ? run.lineage.digest() : run.lineage.digest_of(invite.committed).value_or(Digest{});
-  if (run.private_states() && membership.entry.from == StartFrom::checkpoint) {
+  if (run.has_own_outer_state() && membership.entry.from == StartFrom::checkpoint) {
     for (const HeldCheckpoint& held : islands.held(membership.record.island, run.about.id).checkpoints) {
       invite.digest = held.round == membership.entry.assigned ? held.digest : invite.digest;
     }
@@ -232,7 +232,7 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
   const auto ahead =
       std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands.alive(each.first); });
   const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
-  if (enough && !run.lineage.restored() && !run.private_states() && !run.phased() && run.lineage.initialised()) {
+  if (enough && !run.lineage.restored() && !run.has_own_outer_state() && !run.has_tasks() && run.lineage.initialised()) {
     // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
     // that came before them with such a round was taken for one that has to catch up.
     for (auto& [id, other] : run.memberships) {
@@ -245,7 +245,7 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
       leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
     }
   }
-  const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.private_states() && run.lineage.initialised();
+  const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.has_own_outer_state() && run.lineage.initialised();
   if (held != nullptr && held->epoch > run.epoch && asked) {
     // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
     const Epoch before = run.epoch;
@@ -255,7 +255,7 @@ void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* 
     }
   }
   const bool known = held != nullptr && (run.lineage.verified(island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)));
-  if (known && !run.private_states()) {
+  if (known && !run.has_own_outer_state()) {
     adopt_position(run, *held);
   }
 }
@@ -277,11 +277,11 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       send_invite(run, membership);
       break;
     case MembershipState::active:
-      if (run.phased()) {
+      if (run.has_tasks()) {
         if (new_boot) {
           membership_lost(run, membership, "its agent was restarted");
         }
-      } else if (run.private_states()) {
+      } else if (run.has_own_outer_state()) {
         if (new_boot || held == nullptr || !held->live) {
           membership_lost(run, membership, "its agent was restarted");
         }
@@ -331,7 +331,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.source.offering = false;
   membership.source.offered.reset();
   membership.entry.memory_offered = false;
-  if (run.phased()) {
+  if (run.has_tasks()) {
     run.tasks().forget(membership.record.island);
   }
   islands.take_back(membership.record.island, run.about.id);
@@ -351,7 +351,7 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
     send(id, new_epoch_of(run, id));
   }
   run.nobody_since = now();
-  if (!run.phased()) {
+  if (!run.has_tasks()) {
     run.in_rounds().stand.reset();
   }
   touch(run);
@@ -377,7 +377,7 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
         {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}});
   new_epoch(run, islands.name_of(island) + " left: " + cause);
   send(island, new_epoch_of(run, island));
-  for (const Round round : run.phased() ? std::vector<Round>{} : run.rounds().forget(island)) {
+  for (const Round round : run.has_tasks() ? std::vector<Round>{} : run.rounds().forget(island)) {
     abort(run, round, islands.name_of(island) + " left: " + cause);
   }
 }
@@ -438,7 +438,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.entry.boundaries_missed = 0;
   membership.entry.memory_offered = false;
   membership.entry.ahead = false;
-  if (!run.phased()) {
+  if (!run.has_tasks()) {
     run.in_rounds().hold_since.reset();
   }
   membership.leaves_after.reset();
@@ -497,14 +497,14 @@ void Core::State::advance_leaving(Run& run) {
     if (island == nullptr || !island->leaving() || !island->greeted || membership.record.state == MembershipState::refused) {
       continue;
     }
-    if (run.phased() && !island->lent_to.empty()) {
+    if (run.has_tasks() && !island->lent_to.empty()) {
       continue;  // first it leaves its group
     }
     if (!membership.leaves_after) {
-      const std::optional<Round> newest = run.phased() ? std::nullopt : run.rounds().newest_of(id);
+      const std::optional<Round> newest = run.has_tasks() ? std::nullopt : run.rounds().newest_of(id);
       membership.leaves_after = newest.value_or(run.lineage.committed());
     }
-    const bool in_rounds = !run.private_states() && !run.phased() && run.members.size() >= run.spec.islands.min;
+    const bool in_rounds = !run.has_own_outer_state() && !run.has_tasks() && run.members.size() >= run.spec.islands.min;
     const bool in_hand = in_rounds && *membership.leaves_after > run.lineage.committed();
     const bool coming = in_rounds && island->departure.contributes;
     if (membership.record.state == MembershipState::active && (in_hand || coming)) {
@@ -560,12 +560,12 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
     return;
   }
   const bool lost = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::absent;
-  if (lost && !run.private_states() && run.at_end() && message.digest == run.lineage.digest()) {
+  if (lost && !run.has_own_outer_state() && run.at_end() && message.digest == run.lineage.digest()) {
     activate(run, membership);  // it took part to the end, and was lost before it was heard
   }
   record_unmerged(run, membership, std::max(run.furthest(), run.lineage.committed()).next(), std::nullopt);
   if (membership.record.state == MembershipState::active &&
-      ((run.private_states() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
+      ((run.has_own_outer_state() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
     membership.record.state = MembershipState::ended;
     save(run, membership);
     event(run.about.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.about.name);

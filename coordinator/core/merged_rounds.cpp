@@ -26,7 +26,8 @@ void Progress::contribute(const LastContribution& contribution) {
 void Core::State::on_merged(Run& run, Membership& membership, const Merged& message) {
   Progress& progress = membership.progress;
   const bool older = message.round <= progress.merged && progress.merged.value > 0;
-  if ((older && !progress.unmerged.contains(message.round)) || (!run.own(message.round) && message.round > run.lineage.committed())) {
+  if ((older && !progress.unmerged.contains(message.round)) ||
+      (!run.islands_commit(message.round) && message.round > run.lineage.committed())) {
     return;
   }
   progress.settled = true;
@@ -75,7 +76,7 @@ MetricRecord Core::State::metric_of(const Run& run, const Membership& membership
 void Core::State::record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment) {
   std::map<Round, LastContribution>& unmerged = membership.progress.unmerged;
   for (auto at = unmerged.begin(); at != unmerged.end() && at->first < before;) {
-    const bool committed = run.own(at->first) || at->first <= run.lineage.committed();
+    const bool committed = run.islands_commit(at->first) || at->first <= run.lineage.committed();
     if ((fragment && at->second.fragment != *fragment) || !committed) {
       ++at;
       continue;
@@ -117,7 +118,7 @@ std::string Core::State::text_of(const WaitKey& key) const {
 // Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
 void Core::State::account_wait(Run& run, Membership& membership, Round round, double wait_seconds) {
   const std::vector<RoundTimes> times = run.lineage.times_until(round);
-  if (!(wait_seconds > 0) || run.own(round) || times.empty()) {
+  if (!(wait_seconds > 0) || run.islands_commit(round) || times.empty()) {
     return;
   }
   std::string causes;

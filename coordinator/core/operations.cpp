@@ -95,15 +95,16 @@ Status Core::pause(TimePoint now, const RunId& id) {
   Run& run = *found;
   ATOLL_TRY(check_not_over(run));
   // With too few islands no round is done: it stands after the newest one.
-  const bool stands = run.lineage.initialised() && !run.private_states() && !run.phased() && run.members.size() < run.spec.islands.min;
+  const bool stands =
+      run.lineage.initialised() && !run.has_own_outer_state() && !run.has_tasks() && run.members.size() < run.spec.islands.min;
   if (run.life.is(RunState::paused) || (run.life.pausing() && !stands)) {
     return {};
   }
-  if (run.pairs() && run.merging()) {
+  if (run.gossips() && run.merging()) {
     return Error{Code::conflict, "run " + run.about.name +
                                      " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
   }
-  if (run.phased() && !state.groups_stand(run)) {
+  if (run.has_tasks() && !state.groups_stand(run)) {
     // Its groups end their rounds in hand first.
     for (const auto& [name, task] : run.tasks().all()) {
       if (const auto group = state.runs.find(task.record().group); group != state.runs.end() && !group->second.life.idle()) {
@@ -112,7 +113,7 @@ Status Core::pause(TimePoint now, const RunId& id) {
     }
     run.life.pause_after(Round(0));
     state.record(run.to_record());
-  } else if (!run.lineage.initialised() || run.members.empty() || run.phased()) {
+  } else if (!run.lineage.initialised() || run.members.empty() || run.has_tasks()) {
     state.pause_now(run);
   } else {
     state.pause_after(run, stands ? run.lineage.committed() : run.next_stand());
@@ -136,7 +137,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
     return Error{Code::conflict, "run " + run.about.name + " is " + std::string(to_string(run.life.state())) + " already"};
   }
   run.life.forgive();
-  if (ended && run.phased()) {
+  if (ended && run.has_tasks()) {
     run.tasks().give_up(state.out);
   }
   for (const RunId& id_of_group : ended ? run.groups(true) : std::vector<RunId>{}) {
@@ -181,7 +182,7 @@ Result<std::vector<ExportSource>> Core::serve(TimePoint now, const RunId& id, co
   state.out.advance_to(now);
   ATOLL_ASSIGN(const Run* const found, state.run_asked_for(id));
   const Run& run = *found;
-  if (run.phased()) {
+  if (run.has_tasks()) {
     return Error{Code::invalid_argument,
                  "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
   }
@@ -216,7 +217,7 @@ std::optional<ExportSource> Core::State::export_source(const Run& run, const Mem
   const HeldCheckpoint* newest = nullptr;
   for (const HeldCheckpoint& held : islands.held(island, run.about.id).checkpoints) {
     const bool committed = run.lineage.confirms(held.round, held.digest);
-    const bool genuine = run.own(held.round) ? true : committed && !(alone && run.private_states());
+    const bool genuine = run.islands_commit(held.round) ? true : committed && !(alone && run.has_own_outer_state());
     if (genuine && (newest == nullptr || held.round > newest->round)) {
       newest = &held;
     }

@@ -11,7 +11,7 @@ namespace atl::coordinator {
 void Core::State::keep_pace(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
   const auto on_time = [&](const auto& item) { return !late(run, round, item.first); };
-  if (run.spec.strategy.pace != Pace::adaptive || run.private_states() || std::ranges::none_of(round.contributions(), on_time)) {
+  if (run.spec.strategy.pace != Pace::adaptive || run.has_own_outer_state() || std::ranges::none_of(round.contributions(), on_time)) {
     return;
   }
   const bool again = round.cut_is_due(out);

@@ -139,7 +139,7 @@ bool Core::State::restore_merged(Run& run) {
     wake_at(until);
     return false;
   }
-  const Round own = run.last_own();
+  const Round own = run.last_trained();
   run.lineage.allow(own);
   const auto genuine = [&](const HeldCheckpoint& held) { return held.round > own && run.lineage.confirms(held.round, held.digest); };
   Round newest = own;
@@ -249,7 +249,7 @@ bool Core::State::has_state(const Run& run, const IslandId& id) const {
 void Core::State::advance_pairs(Run& run) {
   const bool ended = std::any_of(run.memberships.begin(), run.memberships.end(),
                                  [](const auto& membership) { return membership.second.record.state == MembershipState::ended; });
-  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.own(run.lineage.committed()) && !restore_merged(run)) {
+  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.islands_commit(run.lineage.committed()) && !restore_merged(run)) {
     return;
   }
   if (run.at_end()) {
@@ -272,7 +272,7 @@ void Core::State::advance_pairs(Run& run) {
   if (run.life.over() || run.members.empty() || run.spec.merge_rounds == 0) {
     return;
   }
-  const Round own = run.last_own();
+  const Round own = run.last_trained();
   const Round number(std::max(run.lineage.committed().value, own.value) + 1);
   const OpenRound* merge = run.rounds().find(number);
   if (merge == nullptr) {

@@ -35,7 +35,7 @@ void Core::State::admit_islands(Run& run) {
 bool Core::State::says_nothing_new(const IslandId& id, const AssignmentReport& message) const {
   const Island* island = islands.find(id);
   const auto run = runs.find(message.run);
-  if (island == nullptr || !island->greeted || island->probe || run == runs.end() || !run->second.phased()) {
+  if (island == nullptr || !island->greeted || island->probe || run == runs.end() || !run->second.has_tasks()) {
     return false;
   }
   const IslandAssignment* told = run->second.tasks().find_told(id);
@@ -338,7 +338,7 @@ Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& 
   state.out.advance_to(now);
   ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
   Run& run = *found;
-  const Task* last = run.phased() ? run.tasks().find("assemble") : nullptr;
+  const Task* last = run.has_tasks() ? run.tasks().find("assemble") : nullptr;
   if (last == nullptr) {
     return Error{Code::invalid_argument, "run " + run.about.name + " has no ensemble; `atoll export` writes its model"};
   }

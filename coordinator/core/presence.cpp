@@ -142,7 +142,7 @@ void Core::State::announce_move(Run& run, const IslandId& id) {
     return;
   }
   new_epoch(run, islands.name_of(id) + " has another address");
-  for (const Round round : run.phased() ? std::vector<Round>{} : run.rounds().numbers()) {
+  for (const Round round : run.has_tasks() ? std::vector<Round>{} : run.rounds().numbers()) {
     if (run.rounds().at(round).exchanging()) {
       abort(run, round, islands.name_of(id) + " has another address");
     }

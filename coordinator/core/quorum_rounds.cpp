@@ -9,7 +9,7 @@ namespace atl::coordinator {
 // A contribution to be formed against the newest outer parameters of its fragment counts once the island has formed it against those.
 Answer Core::State::answer_in(const Run& run, const OpenRound& round, const IslandId& island) const {
   const Contribution* contribution = round.contribution_of(island);
-  if (contribution == nullptr || contribution->withdrawn || !run.passes_over() || run.spec.strategy.anchor == Anchor::own) {
+  if (contribution == nullptr || contribution->withdrawn || !run.closes_with_quorum() || run.spec.strategy.anchor == Anchor::own) {
     return round.answer_of(island);
   }
   const auto newest = run.in_rounds().newest.find(contribution->fragment);
@@ -21,7 +21,7 @@ Answer Core::State::answer_in(const Run& run, const OpenRound& round, const Isla
 
 // Its contribution to this round missed earlier ones. (Where the overlap is the whole period each is formed one round late.)
 bool Core::State::late(const Run& run, const OpenRound& round, const IslandId& island) {
-  if (!run.passes_over()) {
+  if (!run.closes_with_quorum()) {
     return false;
   }
   const Contribution* contribution = round.contribution_of(island);
@@ -32,13 +32,13 @@ bool Core::State::late(const Run& run, const OpenRound& round, const IslandId& i
 // How many rounds of its fragment a contribution missed, as far as that can be so: an island that claims more would have any norm and any
 // number of steps allowed.
 std::uint32_t Core::State::missed_by(const Run& run, const Contribution& contribution) {
-  return std::min(contribution.staleness, run.passes_over() ? run.spec.strategy.max_staleness + 1 : 1U);
+  return std::min(contribution.staleness, run.closes_with_quorum() ? run.spec.strategy.max_staleness + 1 : 1U);
 }
 
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest
 // outer parameters.
 std::uint32_t Core::State::spanned_by(const Run& run, const Contribution& contribution) {
-  return run.passes_over() && run.spec.strategy.anchor == Anchor::newest ? missed_by(run, contribution) : 0;
+  return run.closes_with_quorum() && run.spec.strategy.anchor == Anchor::newest ? missed_by(run, contribution) : 0;
 }
 
 // What the guard of norms looks at. An island may claim as many inner steps as a round has, once more for each round that it missed: with

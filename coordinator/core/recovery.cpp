@@ -29,12 +29,12 @@ void Core::State::recover(Recovered recovered) {
     recover_round(value);
   }
   for (TaskRecord& value : recovered.tasks) {
-    if (const auto run = runs.find(value.run); run != runs.end() && run->second.phased()) {
+    if (const auto run = runs.find(value.run); run != runs.end() && run->second.has_tasks()) {
       run->second.tasks().recover(std::move(value));
     }
   }
   for (auto& [id, run] : runs) {
-    if (run.phased() && !run.tasks().all().empty()) {
+    if (run.has_tasks() && !run.tasks().all().empty()) {
       run.tasks().plan(id, run.spec, out);  // their order and what each needs is in the spec, also of a run that has ended
     }
     run.data.recovered();
@@ -70,7 +70,7 @@ void Core::State::recover_memberships(Recovered& recovered) {
     Membership& membership = found->second.memberships[value.island];
     if (value.state == MembershipState::starting) {
       membership.entry.from = StartFrom::scratch;
-    } else if (found->second.private_states() && value.state == MembershipState::active) {
+    } else if (found->second.has_own_outer_state() && value.state == MembershipState::active) {
       membership.entry.from = StartFrom::memory;
     } else {
       membership.entry.from = StartFrom::peers;
@@ -100,11 +100,11 @@ void Core::State::recover_round(const RoundRecord& value) {
   }
   if (value.committed && value.round <= run.lineage.committed()) {
     run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
-    if (run.passes_over() && !value.members.empty() && value.round > Round(0)) {
+    if (run.closes_with_quorum() && !value.members.empty() && value.round > Round(0)) {
       Round& newest = run.in_rounds().newest[value.fragment];
       newest = std::max(newest, value.round);
     }
-  } else if (!value.committed && !run.phased() && run.lineage.initialised() && value.round > run.lineage.committed()) {
+  } else if (!value.committed && !run.has_tasks() && run.lineage.initialised() && value.round > run.lineage.committed()) {
     const bool exchanging = value.epoch == run.epoch && !value.members.empty();
     run.rounds().open(value.round).recover(value, exchanging, out);
   }
@@ -128,7 +128,7 @@ void Core::State::settle_recovered(Run& run) {
     // Of a backup: who takes part, and with what, is asked anew.
     run.members.clear();
     run.data.deal_anew();
-    if (!run.phased()) {
+    if (!run.has_tasks()) {
       run.rounds().clear();
     }
     for (auto& [island, membership] : run.memberships) {
@@ -137,12 +137,12 @@ void Core::State::settle_recovered(Run& run) {
         membership.record.cause = "the ledger was restored from a backup";
       }
     }
-    if (run.private_states() || run.phased()) {
+    if (run.has_own_outer_state() || run.has_tasks()) {
       run.lineage.trust_ledger();  // nothing is taken over: each island goes on from what it has
       record(run.to_record());
     }
   }
-  if (run.life.is(RunState::interrupted) && !run.phased() && !run.members.empty() && run.members.size() >= run.spec.islands.min) {
+  if (run.life.is(RunState::interrupted) && !run.has_tasks() && !run.members.empty() && run.members.size() >= run.spec.islands.min) {
     run.in_rounds().stand = Stand{now() - settings.stands_after, run.life.reason().text};  // as it did before the restart
   }
   for (auto& [island, membership] : run.memberships) {

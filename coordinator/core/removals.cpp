@@ -82,7 +82,7 @@ std::vector<Holder> Core::State::holders_of(const std::vector<RunId>& ids) const
 }
 
 // The furthest that an island may have come to with what this ledger knows.
-Round Core::State::furthest_known(const Run& run) { return run.private_states() ? Round(run.spec.rounds) : run.lineage.committed(); }
+Round Core::State::furthest_known(const Run& run) { return run.has_own_outer_state() ? Round(run.spec.rounds) : run.lineage.committed(); }
 
 void Core::State::forget_run(const RunId& id) {
   const Run& run = runs.at(id);

@@ -301,7 +301,7 @@ RestoreInput Core::State::restore_input(const Run& run) const {
 // It holds the state of a run that has not begun by the ledger.
 bool Core::State::began_before(const Run& run, const IslandId& island) const {
   const HeldRun& held = islands.held(island, run.about.id);
-  return !run.lineage.initialised() && run.lineage.number() == 0 && !run.phased() && (held.live || !held.checkpoints.empty());
+  return !run.lineage.initialised() && run.lineage.number() == 0 && !run.has_tasks() && (held.live || !held.checkpoints.empty());
 }
 
 // Who holds rounds, or the initial state, of a run that has not begun by the ledger.
@@ -318,7 +318,7 @@ std::vector<IslandId> Core::State::holders_of_beginning(const Run& run) const {
 // It claims rounds of a run that has not begun by the ledger, and fewer than min islands do: the ledger is believed. The island is not told
 // to begin, because that would end what it may have.
 bool Core::State::claims_alone(const Run& run, const IslandId& island) const {
-  return !run.private_states() && began_before(run, island) && newest_held(run, islands.held(island, run.about.id)) > Round(0) &&
+  return !run.has_own_outer_state() && began_before(run, island) && newest_held(run, islands.held(island, run.about.id)) > Round(0) &&
          holders_of_beginning(run).size() < run.spec.islands.min;
 }
 
@@ -326,7 +326,7 @@ bool Core::State::claims_alone(const Run& run, const IslandId& island) const {
 // islands say.
 bool Core::State::take_over_beginning(Run& run) {
   const std::vector<IslandId> holders = holders_of_beginning(run);
-  if (holders.empty() || holders.size() < run.spec.islands.min || run.private_states()) {
+  if (holders.empty() || holders.size() < run.spec.islands.min || run.has_own_outer_state()) {
     return false;
   }
   if (!run.lineage.restored()) {
@@ -363,7 +363,7 @@ bool Core::State::take_over_beginning(Run& run) {
 }
 
 void Core::State::notice_older_ledger(Run& run) {
-  if (run.lineage.restored() || run.private_states() || !run.lineage.initialised() || ATOLL_PLANTED(age_unnoticed)) {
+  if (run.lineage.restored() || run.has_own_outer_state() || !run.lineage.initialised() || ATOLL_PLANTED(age_unnoticed)) {
     return;
   }
   const auto newer = find_newer_than_ledger(adoption_input(run));

@@ -7,7 +7,7 @@
 namespace atl::coordinator {
 
 void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
-  if (run.own(message.round)) {
+  if (run.islands_commit(message.round)) {
     note_bytes(membership, message);
     return;
   }
@@ -43,7 +43,7 @@ void Core::State::note_bytes(Membership& membership, const Exchanged& message) c
 }
 
 void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
-  if (run.own(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
+  if (run.islands_commit(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
     return;
   }
   OpenRound* round = run.rounds().find(message.round);
@@ -52,7 +52,7 @@ void Core::State::on_exchange_failed(Run& run, Membership& membership, const Exc
     send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
     return;
   }
-  if (run.passes_over() && message.accused == membership.record.island) {
+  if (run.closes_with_quorum() && message.accused == membership.record.island) {
     round->forget(membership.record.island);  // it has another contribution by now, and says so
   }
   touch(run);
@@ -132,7 +132,7 @@ void Core::State::stand(Run& run, Round number, const std::string& why) {
 
 // Why the run stands, once it has for long; empty: it does not.
 std::string Core::State::why_it_stands(const Run& run) const {
-  if (run.phased() || !run.in_rounds().stand || now() < run.in_rounds().stand->since + settings.stands_after) {
+  if (run.has_tasks() || !run.in_rounds().stand || now() < run.in_rounds().stand->since + settings.stands_after) {
     return "";
   }
   return run.in_rounds().stand->why;

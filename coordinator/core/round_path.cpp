@@ -23,7 +23,7 @@ void note_fate(RoundRecord& round, const Contribution* contribution) {
   round.overwritten.push_back(contribution == nullptr ? 0 : contribution->overwritten);
 }
 
-std::uint64_t rounds_ahead(const Run& run) { return run.passes_over() ? kRoundsAheadWithQuorum : kRoundsAhead; }
+std::uint64_t rounds_ahead(const Run& run) { return run.closes_with_quorum() ? kRoundsAheadWithQuorum : kRoundsAhead; }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void Core::State::answer_committed(Run& run, Membership& membership, Round round
 }
 
 void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& message) {
-  if (run.own(message.round)) {
+  if (run.islands_commit(message.round)) {
     if (message.round > membership.progress.last.round) {
       forgive(run, membership);
     }
@@ -72,16 +72,16 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
     return;
   }
   if (!current(run, membership, message.epoch) ||
-      (!run.private_states() && message.round.value > run.lineage.committed().value + rounds_ahead(run))) {
+      (!run.has_own_outer_state() && message.round.value > run.lineage.committed().value + rounds_ahead(run))) {
     return;
   }
   // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
-  if (!run.private_states() && message.round == run.lineage.next() && message.digest != run.lineage.digest() &&
+  if (!run.has_own_outer_state() && message.round == run.lineage.next() && message.digest != run.lineage.digest() &&
       !run.lineage.on_history(message.digest)) {
     leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.lineage.committed().value), true);
     return;
   }
-  const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);  // with one that it made later
+  const bool counted = run.closes_with_quorum() && message.data.to <= run.data.position(message.data.part);  // with one that it made later
   if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
     return;
@@ -93,7 +93,7 @@ void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& m
   }
   run.data.claim(message.data);
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
-  const std::uint64_t tokens = run.private_states() ? 0 : message.tokens;
+  const std::uint64_t tokens = run.has_own_outer_state() ? 0 : message.tokens;
   membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
   look_for_alike(run, membership, message);
   contribute(run, membership, message.round, contribution_in(message));
@@ -136,7 +136,7 @@ std::string Core::State::misplaced(const Run& run, Round round, std::uint32_t fr
 }
 
 void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
-  if (run.own(message.round)) {
+  if (run.islands_commit(message.round)) {
     if (message.round > membership.progress.last.round) {  // else it is repeated
       membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
       reject(run, membership, message);
@@ -153,7 +153,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + rounds_ahead(run)) {
     return;
   }
-  const bool counted = run.passes_over() && message.data.to <= run.data.position(message.data.part);
+  const bool counted = run.closes_with_quorum() && message.data.to <= run.data.position(message.data.part);
   if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
     leave_epoch(run, membership.record.island, why, true);
     return;
@@ -167,7 +167,7 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
   membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
-  const DataRange data = run.passes_over() ? DataRange{} : message.data;  // counted with its next contribution that counts
+  const DataRange data = run.closes_with_quorum() ? DataRange{} : message.data;  // counted with its next contribution that counts
   Contribution withdrawn{true, 0, message.fragment, 0, data, 0};
   withdrawn.why_not = bounded(message.error.why, 512);
   withdrawn.spoilt = known ? round->contribution_of(membership.record.island)->spoilt
@@ -229,7 +229,7 @@ void Core::State::contribute(Run& run, Membership& membership, Round round, cons
   if (membership.leaves_after && round > *membership.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
   }
-  if (run.passes_over()) {
+  if (run.closes_with_quorum()) {
     run.rounds().forget_others(island, round, contribution.fragment);
   }
   OpenRound& open = run.rounds().open(round);
@@ -274,7 +274,7 @@ void Core::State::wait_for(Run& run, const Wait& wait) {
 
 void Core::State::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
-  if (run.passes_over()) {
+  if (run.closes_with_quorum()) {
     tell_of_grace(run);
     OpenRound& round = run.rounds().at(number);
     const auto on_time = std::ranges::count_if(
@@ -315,7 +315,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
     return;
   }
   for (const IslandId& id : decision.participants) {
-    if (run.passes_over() && answer_in(run, run.rounds().at(number), id) == Answer::none) {
+    if (run.closes_with_quorum() && answer_in(run, run.rounds().at(number), id) == Answer::none) {
       run.rounds().at(number).forget(id);  // formed against older outer parameters: it is for the next round by the time it is formed anew
     }
   }
@@ -351,10 +351,10 @@ RoundInput Core::State::round_input(Run& run, Round number) {
         RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id), run.memberships.at(id).progress.trainer_lost,
                     contribution == nullptr ? std::string() : contribution->why_not, run.memberships.at(id).progress.let_in});
   }
-  input.may_skip = !run.private_states();
+  input.may_skip = !run.has_own_outer_state();
   input.skipped = run.in_rounds().skipped;
   input.last_round = run.in_rounds().last_round;
-  if (run.passes_over()) {
+  if (run.closes_with_quorum()) {
     input.quorum = run.spec.strategy.quorum;
     input.quorum_since = round.quorum_since();
     input.grace = grace_in(run, round);
@@ -369,7 +369,7 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
   AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
   // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
-  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && !run.passes_over()) {
+  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && !run.closes_with_quorum()) {
     amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
   }
   std::uint32_t fragment = 0;
@@ -387,7 +387,7 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
     }
     std::erase_if(amounts.amounts, [&rejected = id](const JudgedAmount& judged) { return judged.island == rejected; });
   }
-  if (run.private_states()) {
+  if (run.has_own_outer_state()) {
     return;  // the merge of all islands' models is weighted by all that they trained on
   }
   for (const auto& [id, why] : decide_amounts(amounts)) {
@@ -456,7 +456,7 @@ void Core::State::send_exchange(Run& run, Round number, const std::vector<Island
     return;
   }
   const OpenRound& round = run.rounds().at(number);
-  const bool norms = run.passes_over() || needs_norms(run.spec.strategy.aggregator);
+  const bool norms = run.closes_with_quorum() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
   if (const double largest = round.largest_norm(); !norms && largest > 0) {
@@ -487,13 +487,13 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const Contribution* found = round.contribution_of(plan.members[i]);
     const Contribution contribution = found == nullptr ? Contribution{} : *found;
-    const DataRange data = run.passes_over() ? counted_by(run, contribution) : contribution.data;
+    const DataRange data = run.closes_with_quorum() ? counted_by(run, contribution) : contribution.data;
     value.data.push_back(data);
     note_fate(value, found);
     sequences += plan.tokens[i] > 0 ? data.sequences() : 0;
     run.data.count_in(data, contribution.sequences, out);
   }
-  if (const std::optional<std::uint32_t> fragment = round.fragment(); fragment && run.passes_over()) {
+  if (const std::optional<std::uint32_t> fragment = round.fragment(); fragment && run.closes_with_quorum()) {
     run.in_rounds().newest[*fragment] = number;
   }
   const std::vector<DataRange> parts = run.data.snapshot();

@@ -9,8 +9,8 @@ namespace atl::coordinator {
 // A trainer says that the model is good enough.
 void Core::State::note_enough(Run& run, const Membership& membership, const std::string& why) {
   const bool member = membership.record.state == MembershipState::active && run.is_member(membership.record.island);
-  if (!member || run.phased() || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
-      (run.pairs() && run.merging())) {
+  if (!member || run.has_tasks() || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
+      (run.gossips() && run.merging())) {
     return;
   }
   complete_soon(run, membership.record.island,
@@ -42,7 +42,7 @@ void Core::State::pause_after(Run& run, Round round) {
         "run " + run.about.name + (run.life.enough().empty() ? " is paused after round " : " ends after round ") +
             std::to_string(round.value),
         {Field{"round", static_cast<std::int64_t>(round.value)}});
-  if (run.private_states()) {
+  if (run.has_own_outer_state()) {
     for (const IslandId& id : run.members) {
       send(id, new_epoch_of(run, id));  // elsewhere the round's commit says so
       restart(run.memberships.at(id).source.offer_resend);
@@ -53,7 +53,7 @@ void Core::State::pause_after(Run& run, Round round) {
 
 // An island had come further before it heard that the run is being paused: all stand after that round.
 void Core::State::note_own_round(Run& run, Round round) {
-  if (run.life.pausing() && round > *run.life.pauses_after() && run.own(round)) {
+  if (run.life.pausing() && round > *run.life.pauses_after() && run.islands_commit(round)) {
     pause_after(run, round);
   }
 }
@@ -61,7 +61,7 @@ void Core::State::note_own_round(Run& run, Round round) {
 // Every member's checkpoint of the round after which the run is paused, then nobody trains. Nobody is freed before at least one island has
 // it on its disk: what is in memory would be lost.
 void Core::State::advance_pause(Run& run) {
-  const bool own = run.private_states();  // then every island has its own, and the round is taken when the checkpoint is there
+  const bool own = run.has_own_outer_state();  // then every island has its own, and the round is taken when the checkpoint is there
   const Round last = own ? *run.life.pauses_after() : run.lineage.committed();
   std::vector<std::string> writing;
   bool safe = false;
@@ -135,7 +135,7 @@ void Core::State::pause_now(Run& run) {
   run.members.clear();
   run.give_up_work(out);
   const std::string when =
-      run.phased() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.lineage.committed().value);
+      run.has_tasks() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.lineage.committed().value);
   run.life.pause(when + "; `atoll resume " + run.about.name + "` lets it go on", now());
   record(run.to_record());
   touch(run);
@@ -196,11 +196,11 @@ void Core::State::advance(Run& run) {
     advance_queued(run);
   } else {
     advance_leaving(run);
-    if (run.phased()) {
+    if (run.has_tasks()) {
       advance_phases(run);
-    } else if (run.pairs()) {
+    } else if (run.gossips()) {
       advance_pairs(run);
-    } else if (run.private_states()) {
+    } else if (run.has_own_outer_state()) {
       advance_alone(run);
       if (run.life.pausing() && !run.life.over()) {
         advance_pause(run);
@@ -248,10 +248,10 @@ void Core::State::settle(Run& run) {
     return;
   }
   StandingInput input{run.wait, true, {}, {}, stands};
-  if (run.life.pausing() && !run.phased()) {
+  if (run.life.pausing() && !run.has_tasks()) {
     input.stops = stops_after(*run.life.pauses_after(), !run.life.enough().empty());
   }
-  input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.private_states() ||
+  input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.has_own_outer_state() ||
                  !run.lineage.initialised();
   const bool all_here = run.memberships.size() == run.members.size();  // every member has a membership
   for (const auto& [id, membership] : run.memberships) {
@@ -315,7 +315,7 @@ void Core::State::admit_with_own_state(Run& run, const IslandId& id, MembershipS
   add_membership(run, id, state, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
   Round newest;
   for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-    newest = run.own(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
+    newest = run.islands_commit(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
   }
   run.memberships.at(id).entry.assigned = newest;
 }
@@ -326,7 +326,7 @@ void Core::State::advance_alone(Run& run) {
   std::vector<std::string> away;
   bool anybody_ended = false;
   Round slowest(std::numeric_limits<std::uint64_t>::max());
-  const bool own_states = !run.pairs() && !run.life.pausing();
+  const bool own_states = !run.gossips() && !run.life.pausing();
   for (auto& [id, membership] : run.memberships) {
     if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent &&
         may_come_back(run, id)) {

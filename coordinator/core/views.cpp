@@ -73,14 +73,14 @@ RunView Core::State::view_of(const Run& run) const {
   RunView view;
   static_cast<RunRecord&>(view) = run.to_record();
   view.rounds = run.spec.rounds;
-  view.last_own = run.private_states() ? run.last_own() : Round(0);
+  view.last_own = run.has_own_outer_state() ? run.last_trained() : Round(0);
   view.min = run.spec.islands.min;
   view.max = run.spec.islands.max;
-  if (!run.phased()) {
+  if (!run.has_tasks()) {
     view.spread = run.in_rounds().spread;
     view.spread_round = run.in_rounds().spread_round;
   }
-  const OpenRound* round = run.phased() ? nullptr : run.rounds().find(run.lineage.next());
+  const OpenRound* round = run.has_tasks() ? nullptr : run.rounds().find(run.lineage.next());
   if (round != nullptr) {
     view.round = run.lineage.next();
     if (round->exchanging()) {
@@ -96,7 +96,7 @@ RunView Core::State::view_of(const Run& run) const {
   }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
-  if (run.phased()) {
+  if (run.has_tasks()) {
     for (const std::string& name : run.tasks().order()) {
       view.tasks.push_back(task_view(run, run.tasks().at(name)));
     }

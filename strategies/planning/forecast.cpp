@@ -170,7 +170,7 @@ class TrackGroup {
         const PendingMerge merge = track.pending.front();
         track.pending.pop_front();
         step_to(track, merge.apply_step);
-        if (!passes_over()) {
+        if (!closes_with_quorum()) {
           wait_until(track, merge.arrival);
         }
       }
@@ -221,10 +221,10 @@ class TrackGroup {
     }
   }
 
-  [[nodiscard]] bool passes_over() const { return question_.composition.quorum > 0; }
+  [[nodiscard]] bool closes_with_quorum() const { return question_.composition.quorum > 0; }
   // As many contributions close a round.
   [[nodiscard]] std::size_t needed() const {
-    return passes_over() ? std::min<std::size_t>(question_.composition.quorum, question_.islands.size()) : question_.islands.size();
+    return closes_with_quorum() ? std::min<std::size_t>(question_.composition.quorum, question_.islands.size()) : question_.islands.size();
   }
 
   static void wait_until(Track& track, double time) {

@@ -22,7 +22,7 @@ Digest key_of(Round round, ByteView bytes) {
   return hash.finish();
 }
 
-bool own(const IslandRun& run, Round round) { return run.composition().private_states() && !run.merges(round); }
+bool own(const IslandRun& run, Round round) { return run.composition().has_own_outer_state() && !run.merges(round); }
 
 Vector copy_of(std::span<const float> values) { return {values.begin(), values.end()}; }
 
